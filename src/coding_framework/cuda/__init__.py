@@ -1,0 +1,1 @@
+"""The judge: safety -> compile -> run -> verdict. Start at `judge.py`."""

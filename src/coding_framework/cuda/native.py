@@ -1,0 +1,96 @@
+"""Native parts of ours (interpreter, host runner), built once with gcc or g++ and cached.
+
+Guaranteed: a build is keyed on its sources, flags, compiler and CPU model; two processes that build
+the same thing at once get the same file; a killed build leaves nothing behind that is used later.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from coding_framework.errors import InfrastructureError, MissingToolError
+
+
+def cache_dir() -> Path:
+    """Folder of everything that can be made again: $CUDA_RL_CACHE, else ~/.cache/coding_framework."""
+    root = os.environ.get("CUDA_RL_CACHE")
+    path = Path(root) if root else Path.home() / ".cache" / "coding_framework"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InfrastructureError(
+            f"the cache folder {path} cannot be made ({e.strerror}): set CUDA_RL_CACHE to a folder "
+            "that can be written"
+        ) from e
+    return path
+
+
+def build_once(
+    name: str,
+    sources: Mapping[str, str],
+    arguments: Sequence[str],
+    *,
+    compiler: str = "g++",
+    timeout_s: float = 300.0,
+) -> Path:
+    """Compile `sources` (file name -> text) to one file called `name`; later calls find it cached.
+
+    `arguments` go after the compiler as they are; source names in them are relative to a fresh
+    build folder. Returns the path of the file. Raises MissingToolError where the compiler is not
+    installed, InfrastructureError where it fails (our source, our fault).
+    """
+    tool = shutil.which(compiler)
+    if tool is None:
+        raise MissingToolError(
+            f"{compiler} is not installed: run `make setup`, or install your system's g++ package"
+        )
+    key = hashlib.sha256()
+    for part in (_tool_version(tool), _cpu_model(), *arguments):
+        key.update(part.encode() + b"\0")
+    for file_name, text in sorted(sources.items()):
+        key.update(file_name.encode() + b"\0" + text.encode() + b"\0")
+    folder = cache_dir() / "native" / key.hexdigest()[:24]
+    target = folder / name
+    if target.exists():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.exists():
+            return target
+        with tempfile.TemporaryDirectory(dir=folder) as tmp:
+            for file_name, text in sources.items():
+                (Path(tmp) / file_name).write_text(text)
+            command = [tool, *arguments, "-o", name]
+            done = subprocess.run(
+                command, cwd=tmp, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+            if done.returncode != 0:
+                raise InfrastructureError(
+                    f"building {name} with {compiler} failed: {done.stderr.strip()[:2000]}"
+                )
+            os.replace(Path(tmp) / name, target)
+    return target
+
+
+@cache
+def _tool_version(tool: str) -> str:
+    return subprocess.run([tool, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+@cache
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return "".join(x for x in lines[:40] if x.startswith(("model name", "flags", "Features")))

@@ -1,0 +1,170 @@
+"""The launch plan: what a candidate's host code asked of the device, as data.
+
+Maker: the recorder, from the runtime calls of the sandboxed host process. Consumer: the device
+process, which carries the plan out, and the judge, which replays it with fresh inputs. Nothing here
+is trusted because the candidate said so: the recorder checks every address, length and name first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from coding_framework.types import Status
+
+
+class CandidateFault(Exception):
+    """The candidate's fault while it runs; the judge turns it into a verdict of this status."""
+
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    """`nbytes` of global memory at `address` (256-byte aligned), contents undefined."""
+
+    address: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Bytes that the host copied to the device: part of the plan, so a computed answer goes stale."""
+
+    address: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Device to device."""
+
+    destination: int
+    source: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """cudaMemset: every byte becomes `value`."""
+
+    address: int
+    value: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """Device to host. A plan that has one may depend on data, and is marked so."""
+
+    address: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch. `params` is the parameter block in the kernel's PTX layout."""
+
+    kernel: str
+    """Mangled name of a `.entry` of the candidate's module."""
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    """Dynamic shared memory."""
+    params: bytes
+    stream: int = 0
+    cooperative: bool = False
+
+
+PlanOp = Alloc | Free | Upload | Copy | Fill | ReadBack | Launch
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRef:
+    """A tensor on the device, as the host process claims it: element strides, `address` of [0,...]."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """One call of `forward` on one shape set."""
+
+    inputs: tuple[TensorRef, ...]
+    """Where the inputs lay when the plan was recorded; a replay refills the same addresses."""
+    ops: tuple[PlanOp, ...]
+    outputs: tuple[TensorRef, ...]
+
+    @property
+    def reads_back(self) -> bool:
+        return any(isinstance(op, ReadBack) for op in self.ops)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        return tuple(op for op in self.ops if isinstance(op, Launch))
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """What the device's loader knows of a kernel, from the PTX that our compiler made."""
+
+    name: str
+    param_offsets: tuple[int, ...]
+    param_sizes: tuple[int, ...]
+    static_shared_bytes: int
+    max_threads: int = 1024
+    registers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolInfo:
+    """A `__device__` or `__constant__` variable after loading."""
+
+    name: str
+    address: int
+    nbytes: int
+    space: Literal["global", "const"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleInfo:
+    kernels: dict[str, KernelInfo]
+    symbols: dict[str, SymbolInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a run-time check found: a race, an uninitialised read, ... (bounds faults are raised)."""
+
+    kind: str
+    kernel: str
+    line: int | None
+    thread: str
+    address: int | None
+    count: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchReport:
+    """Counters of one launch. Names are those of Nsight Compute's metrics."""
+
+    kernel: str
+    counters: dict[str, float] = field(default_factory=dict)
+    time_ms: float | None = None
+    """Modelled on the emulator, measured on a GPU; None where timing was not asked for."""
+    faults: tuple[Fault, ...] = ()

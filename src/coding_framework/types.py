@@ -1,0 +1,539 @@
+"""START HERE: the records of the whole flow.
+
+    task -> prompt -> agent -> candidate -> safety -> compile -> run -> verdict -> reward -> update
+
+Each docstring names the record's maker and its consumer. Records are frozen: a later stage makes a
+new record and never edits an earlier one. Arrays never travel in records, except token ids.
+Guaranteed here: a result that cannot be (a timed wrong kernel, a compile error without a failed
+compilation, a turn that is both judged and masked) cannot be built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+DType = Literal[
+    "float32", "float16", "bfloat16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"
+]
+InitArg = bool | int | float | str | None | tuple[int, ...]
+
+
+class Record(BaseModel):
+    """Base of all records: frozen, unknown keys forbidden, JSON in and out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Role(StrEnum):
+    """Who speaks in a turn. The tester uses no turn and is frozen in training."""
+
+    GENERATOR = "generator"
+    OPTIMIZER = "optimizer"
+    TESTER = "tester"
+
+
+class Split(StrEnum):
+    """Where a task may be used. Splits are by function, never by row."""
+
+    TRAIN = "train"
+    HELD_OUT = "held_out"
+    OUTSIDE = "outside"
+
+
+class Status(StrEnum):
+    """The one verdict enum. Our own faults are exceptions (`errors.py`), never a status."""
+
+    CORRECT = "correct"
+    WRONG_OUTPUT = "wrong_output"
+    NONDETERMINISTIC = "nondeterministic"
+    REJECTED = "rejected"
+    CHEATING = "cheating"
+    COMPILE_ERROR = "compile_error"
+    COMPILE_TIMEOUT = "compile_timeout"
+    LOAD_ERROR = "load_error"
+    RUNTIME_ERROR = "runtime_error"
+    TIMEOUT = "timeout"
+    MEMORY_LIMIT = "memory_limit"
+    OUTPUT_LIMIT = "output_limit"
+    UNSUPPORTED = "unsupported"
+
+
+# --- tasks (made by data/, used by everything) --------------------------------------------------
+
+
+class TensorSpec(Record):
+    """One input tensor of a task: contiguous, row-major. Values lie in [low, high] where given."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Extents in elements; () is a scalar tensor."""
+    dtype: DType = "float32"
+    low: float | None = None
+    """Smallest value of the declared domain (inclusive); None: no bound of its own."""
+    high: float | None = None
+    """Largest value of the declared domain (inclusive); for integer dtypes too."""
+
+
+class TestCase(Record):
+    """One shape set of a task. Maker: data/. Consumer: the judge, and the prompt when `shown`."""
+
+    __test__ = False  # keeps pytest from collecting the record
+
+    name: str
+    """"main", "odd" or "tiny", or what the task's maker calls it."""
+    inputs: tuple[TensorSpec, ...]
+    """In the order of the reference's `forward`."""
+    init_args: tuple[InitArg, ...] = ()
+    """Arguments of `Model(*init_args)`, where they depend on the shapes; else the task's are used."""
+    reduction_length: int = Field(default=1, ge=1)
+    """K of the tolerance formula: the number of terms in the longest reduction of the function."""
+    shown: bool = False
+    """Whether agents see it; at least two shape sets stay unseen."""
+
+
+class Task(Record):
+    """A function to write a kernel for. Maker: data/ (synthesis, KernelBench, archive, a file).
+
+    The candidate's `forward` takes the inputs in order, then the model's parameters and buffers in
+    `state_dict` order, then the scalars among `init_args` (bool, int, float), as in the archive.
+    """
+
+    name: str
+    tier: int = Field(ge=0, le=3)
+    family: str
+    ops: tuple[str, ...]
+    """The composition, e.g. ("relu", "mul_scalar"): the key of the split."""
+    description: str
+    """One line for people and for the prompt."""
+    reference: str
+    """Python source with `class Model(nn.Module)`: the PyTorch function."""
+    init_args: tuple[InitArg, ...] = ()
+    cases: tuple[TestCase, ...]
+    """Shape sets of emulator size; the first is the one agents see."""
+    gpu_cases: tuple[TestCase, ...] = ()
+    """Shape sets of real size, for a GPU."""
+    naive_kernel: str | None = None
+    """A correct simple kernel: the baseline of `speedup_vs_naive`."""
+    atomic_order: bool = False
+    """True where a correct kernel may add in an order that varies (rerun compared in tolerance)."""
+    split: Split = Split.TRAIN
+    source: str = "synthesis"
+    licence: str = "Apache-2.0"
+
+    @model_validator(mode="after")
+    def _has_cases(self) -> Self:
+        if not self.cases:
+            raise ValueError(f"task {self.name!r} has no shape set: give at least one test case")
+        return self
+
+
+class KernelExample(Record):
+    """A kernel of known level for a task. Maker: data/synthesis. Consumer: SFT and the tests."""
+
+    task: str
+    level: str
+    """"naive", "coalesced", "vectorized", "shared", "shuffle", "fused", ..."""
+    code: str
+    why_faster: str = ""
+    """One line: why it beats the level below; empty for naive."""
+
+
+class TrainingExample(Record):
+    """One supervised example. Maker: data/data_pipeline. Consumer: training/sft.
+
+    Prompt and answer are rendered from it by agents/prompts, so that SFT sees what RL sees.
+    """
+
+    id: str
+    task: Task
+    role: Role
+    kind: Literal["generate", "optimize", "repair"]
+    code: str
+    """The kernel to answer with."""
+    why: str = ""
+    """The reason given with the answer; one line."""
+    previous_code: str | None = None
+    """The kernel to improve or to repair."""
+    previous_verdict: Verdict | None = None
+    """The verdict shown as feedback on `previous_code`."""
+    receipt: str = ""
+    """Digest that ties `code` to the verdict that found it correct; "" where not yet judged."""
+
+
+# --- agents ------------------------------------------------------------------------------------
+
+
+class Message(Record):
+    """One chat message. Maker: agents/prompts. Consumer: a policy's chat template."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class SamplingParams(Record):
+    """How a policy samples. temperature 0 is greedy."""
+
+    max_new_tokens: int = Field(default=512, ge=1)
+    temperature: float = Field(default=1.0, ge=0.0)
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    top_k: int = Field(default=0, ge=0)
+    """0: no limit."""
+    seed: int | None = None
+
+
+class Generation(Record):
+    """What a policy answered, in tokens. Maker: a policy. Consumer: the turn, and the update."""
+
+    text: str
+    prompt_ids: tuple[int, ...] = ()
+    response_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    """Log-probability of each response token under the sampling policy; () where not kept."""
+    finish_reason: Literal["stop", "length"] = "stop"
+
+    @model_validator(mode="after")
+    def _aligned(self) -> Self:
+        if self.logprobs and len(self.logprobs) != len(self.response_ids):
+            raise ValueError(
+                f"{len(self.logprobs)} log-probs for {len(self.response_ids)} response tokens"
+            )
+        return self
+
+
+class Extraction(Record):
+    """The kernel found in an answer, and how. Maker: agents/extraction. Consumer: the turn."""
+
+    code: str | None
+    note: str
+    """What was done, in a sentence: "one block", "2 blocks: took the last with a forward", ..."""
+
+
+# --- the judge -----------------------------------------------------------------------------------
+
+
+class Candidate(Record):
+    """A kernel to judge. Maker: extraction, or a file. Consumer: the judge."""
+
+    code: str
+
+    @property
+    def sha256(self) -> str:
+        """Hex digest of the code as it was given."""
+        return hashlib.sha256(self.code.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Diagnostic(Record):
+    """One compiler message in the candidate's source."""
+
+    severity: Literal["error", "warning", "note"]
+    line: int | None
+    message: str
+
+
+class KernelResources(Record):
+    """What ptxas says of one device function."""
+
+    name: str
+    registers: int = 0
+    spill_bytes: int = 0
+    shared_bytes: int = 0
+    """Static shared memory."""
+    const_bytes: int = 0
+
+
+class CompilationResult(Record):
+    """Maker: CUDACompiler. Consumer: the judge, feedback, reward."""
+
+    success: bool
+    status: Status | None = None
+    """None on success; else compile_error, compile_timeout, memory_limit, output_limit, rejected
+    or unsupported."""
+    reason: str = ""
+    binary_path: str | None = None
+    """Folder of the build: `host.so`, `device.ptx`, and `device.cubin` where it was asked for."""
+    kernel_name: str | None = None
+    """The first `__global__` function's mangled name."""
+    kernels: tuple[KernelResources, ...] = ()
+    registers: int = 0
+    """Largest over the kernels; so the next two."""
+    spill_bytes: int = 0
+    shared_bytes: int = 0
+    errors: tuple[Diagnostic, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+    latency_s: float = 0.0
+    """CPU-bound time of this compilation, without queueing; 0 on a cache hit."""
+    cache_hit: bool = False
+    digest: str = ""
+    """Content address: source, flags, toolkit, headers."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.success == (self.status is not None):
+            raise ValueError(f"success={self.success} with status={self.status}")
+        if self.success and self.binary_path is None:
+            raise ValueError("a successful compilation names its binary_path")
+        return self
+
+
+class TestResult(Record):
+    """One comparison of outputs. Maker: the judge."""
+
+    __test__ = False
+
+    case: str
+    seed: int
+    """A public number that names the draw; the secret it is derived with is not in it."""
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str
+    max_abs_error: float | None
+    max_rel_error: float | None
+    tolerance: float | None
+    """Largest error allowed at the worst element."""
+    passed: bool
+    detail: str = ""
+    """On failure: the first wrong index with expected and got, or what else differed."""
+
+
+class BenchmarkResult(Record):
+    """Device time of a correct kernel. Maker: CUDABenchmarker, or the emulator's time model."""
+
+    kernel_ms: float
+    kernel_ms_ci95: tuple[float, float]
+    eager_ms: float | None = None
+    compiled_ms: float | None = None
+    speedup: float | None = None
+    """eager_ms / kernel_ms; None on the emulator."""
+    speedup_vs_compiled: float | None = None
+    naive_ms: float | None = None
+    speedup_vs_naive: float | None = None
+    """Time of the task's naive kernel over the candidate's, both by the same clock or model."""
+    bytes_moved: int | None = None
+    """DRAM bytes that the function must move (inputs once, outputs once)."""
+    flops: int | None = None
+    achieved_gbps: float | None = None
+    roofline_fraction: float | None = None
+    modelled: bool
+    """True: from the emulator's time model. Only its order is to be trusted."""
+
+
+class Finding(Record):
+    """One observation about the code. Findings explain; the boundary decides."""
+
+    rule: str
+    severity: Literal["info", "low", "medium", "high"]
+    line: int | None
+    message: str
+    basis: Literal["source", "counters", "compiler", "run"]
+    """Where the claim comes from."""
+
+
+class SafetyReport(Record):
+    """Maker: SafetyWrapper. risk_score in [0, 1] is advice; no verdict depends on it."""
+
+    risk_score: float = 0.0
+    findings: tuple[Finding, ...] = ()
+
+
+class Receipt(Record):
+    """What it takes to repeat a verdict."""
+
+    device: str = ""
+    driver: str = ""
+    toolkit: str = ""
+    versions: Mapping[str, str] = Field(default_factory=dict)
+    clocks: Mapping[str, float] = Field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
+    sandbox: str = ""
+    protocol: str = ""
+    """Version of the judging protocol; a verdict is shared only within one version."""
+    tolerance_formula: str = ""
+    duration_s: float = 0.0
+
+
+class CompileSummary(Record):
+    """The `compile` part of a verdict."""
+
+    latency_s: float = 0.0
+    cache_hit: bool = False
+    registers: int = 0
+    spill_bytes: int = 0
+    shared_bytes: int = 0
+    warnings: tuple[str, ...] = ()
+    errors: tuple[Diagnostic, ...] = ()
+
+
+class Verdict(Record):
+    """What the judge says of one candidate for one task. Maker: cuda/judge. Consumers: feedback,
+    reward, curriculum, evaluation, the user.
+
+    Timing exists only on `correct`; a correct verdict has tests and all of them passed.
+    """
+
+    status: Status
+    reason: str
+    """One sentence."""
+    task: str
+    candidate_sha256: str
+    backend: Literal["cuda", "emulator"]
+    compile: CompileSummary | None = None
+    """None where compilation was not reached."""
+    tests: tuple[TestResult, ...] = ()
+    timing: BenchmarkResult | None = None
+    counters: Mapping[str, float] = Field(default_factory=dict)
+    """Nsight Compute's metric names, from the emulator's counters or from ncu."""
+    safety: SafetyReport = SafetyReport()
+    pitfalls: tuple[Finding, ...] = ()
+    cheats: tuple[Finding, ...] = ()
+    receipt: Receipt = Receipt()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        correct = self.status is Status.CORRECT
+        if self.timing is not None and not correct:
+            raise ValueError(f"timing on a {self.status} verdict: only a correct kernel is timed")
+        if correct and not (self.tests and all(t.passed for t in self.tests)):
+            raise ValueError("a correct verdict needs tests, all of them passed")
+        if correct and self.cheats:
+            raise ValueError("a correct verdict cannot carry evidence of cheating")
+        if self.status is Status.CHEATING and not self.cheats:
+            raise ValueError("a cheating verdict names its evidence")
+        if self.status is Status.WRONG_OUTPUT and all(t.passed for t in self.tests):
+            raise ValueError("a wrong_output verdict needs a failed test")
+        return self
+
+    @property
+    def compiled(self) -> bool:
+        """Whether nvcc accepted the candidate."""
+        return self.compile is not None and self.status not in NOT_COMPILED
+
+    @property
+    def correct(self) -> bool:
+        return self.status is Status.CORRECT
+
+    @property
+    def speedup(self) -> float | None:
+        """Speedup over eager where measured, else the modelled speedup over the naive kernel."""
+        if self.timing is None:
+            return None
+        return (
+            self.timing.speedup if self.timing.speedup is not None else self.timing.speedup_vs_naive
+        )
+
+
+NOT_COMPILED = frozenset({Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT})
+
+
+# --- reward ---------------------------------------------------------------------------------------
+
+
+class RewardPart(Record):
+    """One named part of a reward."""
+
+    name: str
+    value: float
+    """What it adds to the total."""
+    limit: float
+    """The most it can add (for a penalty: the least, negative)."""
+    why: str
+    """One sentence."""
+
+
+class RewardComponents(Record):
+    """Maker: CUDAPerformanceReward (pure). Consumer: credit, reports. The total is the sum."""
+
+    preset: str
+    parts: tuple[RewardPart, ...]
+
+    @property
+    def total(self) -> float:
+        return sum(part.value for part in self.parts)
+
+
+# --- the conversation ----------------------------------------------------------------------------
+
+
+class ConversationTurn(Record):
+    """One answer and its verdict. Maker: orchestration/turn. Consumers: the next prompt, reward,
+    credit, reports. `masked` says why the turn must not be learnt from (our fault, or a gap)."""
+
+    index: int = Field(ge=0)
+    role: Role
+    prompt: tuple[Message, ...]
+    generation: Generation
+    extraction: Extraction
+    verdict: Verdict | None = None
+    reward: RewardComponents | None = None
+    masked: str | None = None
+    """Reason, where the turn is masked: an infrastructure error, or `unsupported`."""
+
+    @model_validator(mode="after")
+    def _judged_or_masked(self) -> Self:
+        if self.verdict is None and self.masked is None:
+            raise ValueError("a turn has a verdict, or a reason why it is masked")
+        return self
+
+    @property
+    def code(self) -> str | None:
+        return self.extraction.code
+
+
+class CUDAConversationState(Record):
+    """A conversation; an episode is a finished one (there is no second record for it)."""
+
+    conversation_id: str
+    task: Task
+    turns: tuple[ConversationTurn, ...] = ()
+    end_reason: str | None = None
+    """None while it runs; else "max_turns", "threshold", "no_progress", "budget", "error"."""
+
+    @property
+    def best_turn(self) -> ConversationTurn | None:
+        """The correct turn with the largest speedup; None where none is correct."""
+        correct = [t for t in self.turns if t.verdict is not None and t.verdict.correct]
+        return max(
+            correct, key=lambda t: (t.verdict.speedup or 0.0) if t.verdict else 0.0, default=None
+        )
+
+    @property
+    def performance_trajectory(self) -> tuple[float | None, ...]:
+        """Speedup of each turn; None where it was not correct."""
+        return tuple(t.verdict.speedup if t.verdict else None for t in self.turns)
+
+    @property
+    def failed_attempts(self) -> tuple[ConversationTurn, ...]:
+        return tuple(t for t in self.turns if t.verdict is None or not t.verdict.correct)
+
+
+# --- what the layers are handed --------------------------------------------------------------------
+
+
+class Policy(Protocol):
+    """A model that answers. Token ids in and out, log-probs kept."""
+
+    async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
+        """One answer to a chat. Raises PolicyError where the model or its server fails."""
+        ...
+
+
+class JudgeFn(Protocol):
+    """The judge as a callable: how data/ and training/ get verdicts without importing cuda/."""
+
+    async def __call__(self, task: Task, code: str) -> Verdict:
+        """Judge `code` for `task`. Raises InfrastructureError on a fault of ours."""
+        ...
+
+
+class EvaluateFn(Protocol):
+    """The evaluation as a callable: how training/ evaluates without importing evaluation/."""
+
+    async def __call__(self, policy: Policy, label: str) -> Mapping[str, Any]:
+        """Metrics of a policy on held-out tasks."""
+        ...
+
+
+TrainingExample.model_rebuild()
