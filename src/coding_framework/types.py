@@ -89,7 +89,7 @@ class TestCase(Record):
     inputs: tuple[TensorSpec, ...]
     """In the order of the reference's `forward`."""
     init_args: tuple[InitArg, ...] = ()
-    """Arguments of `Model(*init_args)`, where they depend on the shapes; else the task's are used."""
+    """Arguments of `Model(*init_args)` where they depend on the shapes; else the task's."""
     reduction_length: int = Field(default=1, ge=1)
     """K of the tolerance formula: the number of terms in the longest reduction of the function."""
     shown: bool = False
@@ -509,7 +509,7 @@ class CUDAConversationState(Record):
         return tuple(t for t in self.turns if t.verdict is None or not t.verdict.correct)
 
 
-# --- what the layers are handed --------------------------------------------------------------------
+# --- what the layers are handed ---------------------------------------------------------------
 
 
 class Policy(Protocol):

@@ -21,7 +21,7 @@ from coding_framework.errors import InfrastructureError, MissingToolError
 
 
 def cache_dir() -> Path:
-    """Folder of everything that can be made again: $CUDA_RL_CACHE, else ~/.cache/coding_framework."""
+    """Folder of what can be made again: $CUDA_RL_CACHE, else ~/.cache/coding_framework."""
     root = os.environ.get("CUDA_RL_CACHE")
     path = Path(root) if root else Path.home() / ".cache" / "coding_framework"
     try:

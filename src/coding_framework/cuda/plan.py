@@ -13,7 +13,7 @@ from typing import Literal
 from coding_framework.types import Status
 
 
-class CandidateFault(Exception):
+class CandidateFault(Exception):  # noqa: N818 - a fault of theirs, not an error of ours
     """The candidate's fault while it runs; the judge turns it into a verdict of this status."""
 
     def __init__(self, status: Status, reason: str) -> None:
@@ -40,7 +40,7 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Bytes that the host copied to the device: part of the plan, so a computed answer goes stale."""
+    """Bytes that the host copied to the device. Part of the plan: a computed answer goes stale."""
 
     address: int
     data: bytes
@@ -92,7 +92,7 @@ PlanOp = Alloc | Free | Upload | Copy | Fill | ReadBack | Launch
 
 @dataclass(frozen=True, slots=True)
 class TensorRef:
-    """A tensor on the device, as the host process claims it: element strides, `address` of [0,...]."""
+    """A tensor on the device, as the host process claims it. Strides in elements."""
 
     address: int
     shape: tuple[int, ...]
@@ -148,7 +148,7 @@ class ModuleInfo:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a run-time check found: a race, an uninitialised read, ... (bounds faults are raised)."""
+    """What a run-time check found: a race, an uninitialised read. Bounds faults are raised."""
 
     kind: str
     kernel: str
