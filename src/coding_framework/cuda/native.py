@@ -18,20 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from coding_framework.errors import InfrastructureError, MissingToolError
-
-
-def cache_dir() -> Path:
-    """Folder of what can be made again: $CUDA_RL_CACHE, else ~/.cache/coding_framework."""
-    root = os.environ.get("CUDA_RL_CACHE")
-    path = Path(root) if root else Path.home() / ".cache" / "coding_framework"
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InfrastructureError(
-            f"the cache folder {path} cannot be made ({e.strerror}): set CUDA_RL_CACHE to a folder "
-            "that can be written"
-        ) from e
-    return path
+from coding_framework.paths import cache_dir
 
 
 def build_once(
