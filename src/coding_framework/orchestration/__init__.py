@@ -1,0 +1,1 @@
+"""The turn loop. Start at `turn.py`: plain functions that every driver calls."""
