@@ -1,0 +1,33 @@
+# The two commands of a newcomer are `make quickstart` and `make test`; each does all the set-up it
+# needs. ARGS goes to the program: make quickstart ARGS="--smoke", make test ARGS="-m unit".
+ARGS ?=
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test lint format doctor
+
+help: ## show this text
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | \
+		while IFS='|' read -r target text; do printf '%-18s%s\n' "$$target" "$$text"; done
+
+setup: ## install what is missing: uv, the locked packages, g++, bubblewrap
+	@sh scripts/setup.sh
+
+quickstart: setup ## the main job: evaluate, SFT, multi-turn RL, evaluate; writes report.html
+	@$(BIN)/cuda-rl quickstart $(ARGS)
+
+test: setup ## all tests, with coverage
+	@$(BIN)/python -m pytest --cov $(ARGS)
+
+lint: setup ## format, style, types and layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: setup ## rewrite the sources in the house format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+doctor: setup ## check every component on this machine
+	@$(BIN)/cuda-rl doctor $(ARGS)

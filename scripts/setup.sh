@@ -1,0 +1,88 @@
+#!/bin/sh
+# Sets up everything that `make quickstart` and `make test` need. Safe to run again: a second run
+# changes nothing and takes about a second.
+#
+#   1. uv, from pip, where it is missing
+#   2. the locked Python packages, in .venv (nvcc of CUDA 13.0 is one of them)
+#   3. g++ and bubblewrap, from apt-get, where it may; else a sentence says what to install
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$*"; exit 3; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# --- system packages --------------------------------------------------------------------------
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+may_install() {
+    have apt-get && { [ "$(id -u)" = 0 ] || { have sudo && sudo -n true 2>/dev/null; }; }
+}
+
+# apt_install PACKAGE...: installs what it can; the caller looks at what is there afterwards.
+apt_install() {
+    may_install || return 0
+    say "installing with apt-get: $*"
+    as_root apt-get update -qq >&2 || say "apt-get update failed; trying with the lists there are"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -y -qq \
+        --no-install-recommends "$@" >&2 || say "apt-get could not install: $*"
+}
+
+# --- uv -----------------------------------------------------------------------------------------
+
+# Prints the path of uv; installs it by pip when there is none. A Python that belongs to the system's
+# package manager (PEP 668) is left alone: uv then goes into .tools/ of this folder.
+find_uv() {
+    for candidate in uv .tools/bin/uv "$HOME/.local/bin/uv"; do
+        if "$candidate" --version >/dev/null 2>&1; then command -v "$candidate"; return; fi
+    done
+    have python3 || die "python3 is missing: install Python 3.11 or 3.12 with pip, then run this again"
+    python3 -m pip --version >/dev/null 2>&1 || apt_install python3-pip
+    python3 -m pip --version >/dev/null 2>&1 ||
+        die "uv and pip are both missing: install python3-pip (or uv: docs.astral.sh/uv), then run this again"
+    say "installing uv with pip"
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore uv \
+        >/dev/null 2>&1 || true
+    for candidate in uv "$HOME/.local/bin/uv"; do
+        if "$candidate" --version >/dev/null 2>&1; then command -v "$candidate"; return; fi
+    done
+    python3 -m pip install --quiet --disable-pip-version-check --target .tools --upgrade uv >&2 ||
+        die "pip could not install uv: is the package index reachable? (set PIP_INDEX_URL for a mirror)"
+    command -v .tools/bin/uv
+}
+
+# --- packages -----------------------------------------------------------------------------------
+
+# Extras that the user added (uv sync --extra verl) stay: --inexact removes nothing.
+sync_packages() {
+    unset VIRTUAL_ENV || true
+    export UV_PROJECT_ENVIRONMENT=.venv UV_HTTP_TIMEOUT="${UV_HTTP_TIMEOUT:-300}"
+    [ -e .venv ] || say "installing the locked packages (about 6 GB on disk, 1 to 5 minutes)"
+    tries=1
+    until "$uv" sync --frozen --inexact --quiet; do
+        [ "$tries" -lt 3 ] || die "uv sync failed $tries times: the reason stands above (network, disk or Python version)"
+        tries=$((tries + 1))
+        say "uv sync failed; trying again ($tries of 3)"
+        sleep 2
+    done
+}
+
+uv=$(find_uv)
+sync_packages
+
+missing=""
+have g++ || missing="$missing g++"
+have bwrap || missing="$missing bubblewrap"
+if [ -n "$missing" ] && [ ! -e .venv/.apt-tried ]; then
+    # shellcheck disable=SC2086  # a list of package names
+    apt_install $missing
+    : >.venv/.apt-tried  # once a clone: without a network each try costs minutes
+fi
+have g++ || die "g++ is missing and could not be installed from here: install your system's g++ package \
+(Debian: apt-get install g++), then run this again"
+have bwrap || say "bubblewrap is missing: the judge uses the next sandbox there is, which is weaker, and names \
+it in every verdict; to have the strong one, install your system's bubblewrap package"
+have uv || say "uv is at $uv: to use it in this shell, run: export PATH=\"$(cd "$(dirname "$uv")" && pwd):\$PATH\""

@@ -1,0 +1,57 @@
+"""The package as a whole: a light import, the layers, and what a clone must hold."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import coding_framework
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "ray", "verl", "scipy")
+
+pytestmark = pytest.mark.unit
+
+
+def run_python(code: str) -> str:
+    """What a fresh interpreter prints for `code`."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_takes_under_a_second_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, time; start = time.perf_counter(); import coding_framework;"
+        "from coding_framework import types, errors;"
+        "print(time.perf_counter() - start);"
+        f"print([m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    runs = [run_python(code).splitlines() for _ in range(3)]
+    assert {loaded for _, loaded in runs} == {"[]"}
+    assert min(float(seconds) for seconds, _ in runs) < 1.0, "best of three, on a shared machine"
+
+
+def test_version_is_that_of_the_project_file() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert coding_framework.__version__ == project["version"]
+
+
+def test_licence_is_the_full_apache_text() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_imports_keep_the_layers() -> None:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
