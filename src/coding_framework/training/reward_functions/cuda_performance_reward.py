@@ -1,0 +1,308 @@
+"""What a verdict is worth, in named parts that say why.
+
+Guaranteed, and property-tested: no turn that is not correct outranks a correct one; a higher
+speedup never lowers the total; a cheat earns nothing; a masked turn has no reward at all. Pure: no
+clock, no process, no state of its own, so a stored conversation can be scored again under another
+preset.
+
+Only `correct` is paid for performance, efficiency, quality and bonuses: a fast wrong kernel is a
+wrong kernel. On the emulator the speedup is modelled, over the task's naive kernel, and the part's
+sentence says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from coding_framework.training.reward_functions.presets import RewardPreset, preset_named
+from coding_framework.types import (
+    BenchmarkResult,
+    CUDAConversationState,
+    RewardComponents,
+    RewardPart,
+    Status,
+    Verdict,
+)
+
+PAYS_COMPILATION = frozenset(
+    {
+        Status.CORRECT,
+        Status.WRONG_OUTPUT,
+        Status.NONDETERMINISTIC,
+        Status.LOAD_ERROR,
+        Status.RUNTIME_ERROR,
+        Status.TIMEOUT,
+    }
+)
+"""`rejected`, `cheating`, `memory_limit` and `output_limit` may have compiled too, but paying for
+them would teach what the rules forbid."""
+
+REGISTERS_FREE = 64
+"""Registers a thread that leave an H100-class SM (65,536) at full occupancy of 1,024 threads."""
+REGISTERS_MOST = 255
+SHARED_FREE_BYTES = 48 * 1024
+"""Static shared memory a block; more needs opting in and costs resident blocks."""
+SHARED_MOST_BYTES = 227 * 1024
+WARNING_COST = 0.2
+SPILL_COST = 0.4
+PITFALL_COST = 0.2
+
+Counters = Mapping[str, float]
+
+
+class CUDAPerformanceReward:
+    """The reward of a conversation's last turn under one preset.
+
+    Maker of `RewardComponents`; consumers are credit assignment, reports and the early stop.
+    """
+
+    def __init__(self, preset: str | RewardPreset = "weighted") -> None:
+        """Raises UsageError for a preset that does not exist."""
+        self.preset = preset_named(preset) if isinstance(preset, str) else preset
+
+    def __call__(self, state: CUDAConversationState) -> RewardComponents | None:
+        """Reward of the last turn; None where it is masked."""
+        turn = state.turns[-1]
+        if turn.masked is not None or turn.verdict is None:
+            return None
+        earlier = [t for t in state.turns[:-1] if t.verdict is not None]
+        speedups = [t.verdict.speedup or 0.0 for t in earlier if t.verdict and t.verdict.correct]
+        return self.score(
+            turn.verdict,
+            best_before=max(speedups, default=None),
+            repeated=turn.code is not None and any(t.code == turn.code for t in earlier),
+        )
+
+    def score(
+        self, verdict: Verdict, *, best_before: float | None = None, repeated: bool = False
+    ) -> RewardComponents | None:
+        """Reward of one verdict; None for `unsupported`, which is a gap of ours.
+
+        best_before: largest speedup of the earlier correct turns, None where there is none.
+        repeated: the same code was there before in this conversation.
+        """
+        if verdict.status is Status.UNSUPPORTED:
+            return None
+        parts: tuple[RewardPart, ...]
+        if verdict.status is Status.CHEATING:
+            parts = (_cheating(verdict, self.preset),)
+        elif self.preset.scheme == "weighted":
+            parts = _weighted(verdict, self.preset, best_before, repeated)
+        elif self.preset.scheme == "gated":
+            parts = _gated(verdict, self.preset)
+        else:
+            parts = _kevin(verdict, self.preset)
+        return RewardComponents(preset=self.preset.name, parts=parts)
+
+
+# --- schemes --------------------------------------------------------------------------------------
+
+
+def _weighted(
+    verdict: Verdict, preset: RewardPreset, best_before: float | None, repeated: bool
+) -> tuple[RewardPart, ...]:
+    compiled = verdict.compiled and verdict.status in PAYS_COMPILATION
+    compilation = RewardPart(
+        name="compilation",
+        value=preset.compilation if compiled else 0.0,
+        limit=preset.compilation,
+        why="nvcc accepted the code" if compiled else f"not paid on {verdict.status}",
+    )
+    correctness = _correctness(verdict, preset)
+    if not verdict.correct:
+        parts: tuple[RewardPart, ...] = (compilation, correctness)
+        if repeated:
+            parts += (_repeat(compilation.value, preset),)
+        return parts
+    return (
+        compilation,
+        correctness,
+        _performance(verdict, preset),
+        _efficiency(verdict, preset),
+        _quality(verdict, preset),
+        _improvement(verdict, preset, best_before),
+    )
+
+
+def _gated(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...]:
+    correctness = _correctness(verdict, preset)
+    if not verdict.correct:
+        return (correctness,)
+    registers, shared = _pressures(verdict)
+    shuffles = verdict.counters.get("smsp__inst_executed_op_shfl.sum", 0.0) > 0
+    coalesced = _coalescing(verdict.counters)
+    return (
+        correctness,
+        _performance(verdict, preset),
+        _penalty("register_pressure", registers, preset.quality, "registers a thread"),
+        _penalty("shared_memory", shared, preset.quality, "shared memory a block"),
+        RewardPart(
+            name="warp_shuffle",
+            value=preset.efficiency if shuffles else 0.0,
+            limit=preset.efficiency,
+            why="warp shuffles were executed" if shuffles else "no warp shuffle was executed",
+        ),
+        RewardPart(
+            name="coalesced",
+            value=preset.efficiency * (coalesced or 0.0),
+            limit=preset.efficiency,
+            why="no counters of global memory"
+            if coalesced is None
+            else f"{coalesced:.0%} of the bytes of each sector were used",
+        ),
+    )
+
+
+def _kevin(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...]:
+    correctness = _correctness(verdict, preset)
+    if not verdict.correct:
+        return (correctness,)
+    speedup, label = _speedup(verdict.timing)
+    limit = preset.performance * preset.speedup_cap
+    value = min(preset.performance * speedup, limit)
+    why = f"{speedup:.2f}x {label}, capped at {preset.speedup_cap:g}x"
+    return (correctness, RewardPart(name="performance", value=value, limit=limit, why=why))
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def _cheating(verdict: Verdict, preset: RewardPreset) -> RewardPart:
+    rules = ", ".join(sorted({finding.rule for finding in verdict.cheats}))
+    penalty = preset.cheating_penalty
+    return RewardPart(name="cheating", value=penalty, limit=penalty, why=f"evidence: {rules}")
+
+
+def _correctness(verdict: Verdict, preset: RewardPreset) -> RewardPart:
+    why = (
+        f"all {len(verdict.tests)} tests passed"
+        if verdict.correct
+        else f"not paid on {verdict.status}"
+    )
+    value = preset.correctness if verdict.correct else 0.0
+    return RewardPart(name="correctness", value=value, limit=preset.correctness, why=why)
+
+
+def _repeat(partial: float, preset: RewardPreset) -> RewardPart:
+    why = "the same failing code again: its partial credit was paid once"
+    return RewardPart(name="repeat", value=-partial, limit=-preset.compilation, why=why)
+
+
+def _performance(verdict: Verdict, preset: RewardPreset) -> RewardPart:
+    speedup, label = _speedup(verdict.timing)
+    value = preset.performance * saturating(speedup, preset.speedup_midpoint)
+    why = f"{speedup:.2f}x {label}" if label else "no time was taken"
+    return RewardPart(name="performance", value=value, limit=preset.performance, why=why)
+
+
+def _efficiency(verdict: Verdict, preset: RewardPreset) -> RewardPart:
+    ratios = hardware_ratios(verdict.counters)
+    if verdict.timing is not None and verdict.timing.roofline_fraction is not None:
+        ratios["roofline"] = _unit(verdict.timing.roofline_fraction)
+    mean = sum(ratios.values()) / len(ratios) if ratios else 0.0
+    why = ", ".join(f"{name} {value:.0%}" for name, value in ratios.items()) or "no counters"
+    limit = preset.efficiency
+    return RewardPart(name="efficiency", value=limit * mean, limit=limit, why=why)
+
+
+def _quality(verdict: Verdict, preset: RewardPreset) -> RewardPart:
+    summary = verdict.compile
+    warnings = len(summary.warnings) if summary else 0
+    spills = summary.spill_bytes if summary else 0
+    pitfalls = sum(1 for f in verdict.pitfalls if f.severity in ("medium", "high"))
+    registers, shared = _pressures(verdict)
+    share = _unit(
+        1.0
+        - WARNING_COST * warnings
+        - (SPILL_COST if spills else 0.0)
+        - PITFALL_COST * pitfalls
+        - PITFALL_COST * (registers + shared)
+    )
+    why = (
+        f"{warnings} warnings, {spills} B spilled, {pitfalls} pitfalls, "
+        f"register pressure {registers:.0%}, shared-memory pressure {shared:.0%}"
+    )
+    limit = preset.quality
+    return RewardPart(name="quality", value=limit * share, limit=limit, why=why)
+
+
+def _improvement(verdict: Verdict, preset: RewardPreset, best_before: float | None) -> RewardPart:
+    limit = preset.improvement_bonus
+    if best_before is None:
+        why = "no earlier correct turn to improve on"
+        return RewardPart(name="improvement", value=0.0, limit=limit, why=why)
+    speedup, _ = _speedup(verdict.timing)
+    now = saturating(speedup, preset.speedup_midpoint)
+    gain = max(0.0, now - saturating(best_before, preset.speedup_midpoint))
+    why = f"{speedup:.2f}x after {best_before:.2f}x"
+    return RewardPart(name="improvement", value=limit * gain, limit=limit, why=why)
+
+
+def _penalty(name: str, pressure: float, weight: float, what: str) -> RewardPart:
+    why = f"{pressure:.0%} of the way from free to the most of {what}"
+    return RewardPart(name=name, value=-weight * pressure, limit=-weight, why=why)
+
+
+# --- curves and ratios ----------------------------------------------------------------------------
+
+
+def saturating(speedup: float, midpoint: float) -> float:
+    """s / (s + midpoint), in [0, 1): rises everywhere, ever more slowly."""
+    if math.isnan(speedup):
+        return 0.0
+    bounded = min(max(speedup, 0.0), 1e9)
+    return bounded / (bounded + midpoint)
+
+
+def hardware_ratios(counters: Counters) -> dict[str, float]:
+    """The shares of the hardware that the kernel used well, each in [0, 1]; absent ones left out.
+
+    Names are Nsight Compute's.
+    """
+    ratios: dict[str, float] = {}
+    lanes = counters.get("smsp__thread_inst_executed_per_inst_executed.ratio")
+    if lanes is not None:
+        ratios["active lanes"] = _unit(lanes / 32.0)
+    coalescing = _coalescing(counters)
+    if coalescing is not None:
+        ratios["coalescing"] = coalescing
+    occupancy = counters.get("sm__warps_active.avg.pct_of_peak_sustained_active")
+    if occupancy is not None:
+        ratios["occupancy"] = _unit(occupancy / 100.0)
+    return ratios
+
+
+def _coalescing(counters: Counters) -> float | None:
+    shares = [
+        counters[f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{op}.pct"] / 100.0
+        for op in ("ld", "st")
+        if f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{op}.pct" in counters
+    ]
+    return _unit(sum(shares) / len(shares)) if shares else None
+
+
+def _pressures(verdict: Verdict) -> tuple[float, float]:
+    """(registers, shared memory): 0 where free, 1 at the most the hardware has."""
+    summary = verdict.compile
+    if summary is None:
+        return 0.0, 0.0
+    registers = (summary.registers - REGISTERS_FREE) / (REGISTERS_MOST - REGISTERS_FREE)
+    shared = (summary.shared_bytes - SHARED_FREE_BYTES) / (SHARED_MOST_BYTES - SHARED_FREE_BYTES)
+    return _unit(registers), _unit(shared)
+
+
+def _speedup(timing: BenchmarkResult | None) -> tuple[float, str]:
+    """(speedup, over what); (0, "") where there is no time to compare."""
+    if timing is None:
+        return 0.0, ""
+    if timing.speedup is not None:
+        return timing.speedup, "over PyTorch eager (measured)"
+    if timing.speedup_vs_naive is not None:
+        how = "modelled" if timing.modelled else "measured"
+        return timing.speedup_vs_naive, f"over the naive kernel ({how})"
+    return 0.0, ""
+
+
+def _unit(value: float) -> float:
+    return min(max(value, 0.0), 1.0)

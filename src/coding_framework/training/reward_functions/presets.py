@@ -1,0 +1,69 @@
+"""Reward presets as data: what each part is worth, and the curves' constants.
+
+The totals of the presets are not on one scale; a threshold or an advantage never mixes two of them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from coding_framework.errors import UsageError
+from coding_framework.types import Record
+
+
+class RewardPreset(Record):
+    """How a verdict becomes a number."""
+
+    name: str
+    scheme: Literal["weighted", "gated", "kevin"]
+    """Which function of cuda_performance_reward.py reads the numbers below."""
+    compilation: float = 0.0
+    """Paid where nvcc accepted the code and it did no harm (limits, rules, cheats pay nothing)."""
+    correctness: float = 0.0
+    """Paid on `correct` alone: there is no share of it for a part of the tests."""
+    performance: float = 0.0
+    """The most that the normalised speedup adds."""
+    efficiency: float = 0.0
+    """The most that the mean of the hardware ratios (lanes, coalescing, occupancy) adds."""
+    quality: float = 0.0
+    """The most that code without warnings, spills, register and shared-memory pressure adds."""
+    improvement_bonus: float = 0.0
+    """The most that a gain over the best earlier turn adds, on `correct` alone."""
+    speedup_midpoint: float = Field(default=2.0, gt=0.0)
+    """Speedup at which the saturating curve s / (s + midpoint) is one half. Timing noise of 3%
+    moves it by 0.0075 at most (at the midpoint), times the weight of the part."""
+    speedup_cap: float = Field(default=10.0, gt=0.0)
+    """Largest speedup that `kevin` pays; the saturating curves need no cap."""
+    cheating_penalty: float = Field(default=-0.5, le=0.0)
+    """The total of a turn with evidence of cheating, instead of anything else."""
+
+
+WEIGHTED = RewardPreset(
+    name="weighted",
+    scheme="weighted",
+    compilation=0.30,
+    correctness=0.30,
+    performance=0.25,
+    efficiency=0.10,
+    quality=0.05,
+    improvement_bonus=0.05,
+)
+GATED = RewardPreset(
+    name="gated", scheme="gated", correctness=0.5, performance=0.4, efficiency=0.05, quality=0.05
+)
+KEVIN = RewardPreset(
+    name="kevin", scheme="kevin", correctness=0.3, performance=1.0, cheating_penalty=0.0
+)
+PRESETS = {preset.name: preset for preset in (WEIGHTED, GATED, KEVIN)}
+
+
+def preset_named(name: str) -> RewardPreset:
+    """The preset of that name; raises UsageError with the choices."""
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise UsageError(
+            f"unknown reward preset {name!r}: choose one of {', '.join(PRESETS)}"
+        ) from None

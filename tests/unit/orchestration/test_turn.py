@@ -1,0 +1,233 @@
+"""The turn loop with scripted agents: what it promises about turns, masks and endings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from coding_framework.errors import DeviceError, PolicyError
+from coding_framework.orchestration.turn import (
+    NO_CODE_REASON,
+    ConversationConfig,
+    end_reason,
+    next_role,
+    run_conversation,
+    run_turn,
+)
+from coding_framework.types import (
+    CompileSummary,
+    CUDAConversationState,
+    Extraction,
+    Generation,
+    Message,
+    RewardComponents,
+    RewardPart,
+    Role,
+    Status,
+    Task,
+    TensorSpec,
+    TestCase,
+    TestResult,
+    Verdict,
+)
+
+pytestmark = pytest.mark.unit
+
+TASK = Task(
+    name="relu",
+    tier=0,
+    family="unary",
+    ops=("relu",),
+    description="relu",
+    reference="class Model: ...",
+    cases=(TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),)),),
+)
+
+
+@dataclass(frozen=True)
+class ScriptedAnswer:
+    messages: tuple[Message, ...]
+    generation: Generation
+    extraction: Extraction
+
+
+@dataclass
+class ScriptedAgent:
+    """Answers with the codes in order; None is an answer without code."""
+
+    codes: list[str | None]
+    seen: list[CUDAConversationState] = field(default_factory=list)
+
+    async def answer(self, state: CUDAConversationState) -> ScriptedAnswer:
+        self.seen.append(state)
+        code = self.codes.pop(0)
+        return ScriptedAnswer(
+            messages=(Message(role="user", content="write"),),
+            generation=Generation(text=code or "sorry", response_ids=(1, 2, 3)),
+            extraction=Extraction(code=code, note="one block" if code else "no block"),
+        )
+
+
+class FailingAgent:
+    async def answer(self, state: CUDAConversationState) -> ScriptedAnswer:
+        raise PolicyError("the server is gone: start it again")
+
+
+@dataclass
+class ScriptedJudge:
+    """Gives the named status for a code; an exception in the list is raised."""
+
+    script: dict[str, list[Status | Exception]]
+    calls: list[str] = field(default_factory=list)
+
+    async def __call__(self, task: Task, code: str) -> Verdict:
+        self.calls.append(code)
+        answers = self.script[code]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return Verdict(
+            status=answer,
+            reason="r",
+            task=task.name,
+            candidate_sha256="0" * 64,
+            backend="emulator",
+            compile=CompileSummary(),
+            tests=(
+                TestResult(
+                    case="main",
+                    seed=1,
+                    shapes=((4,),),
+                    dtype="float32",
+                    max_abs_error=0.0,
+                    max_rel_error=0.0,
+                    tolerance=1e-6,
+                    passed=answer is not Status.WRONG_OUTPUT,
+                ),
+            ),
+        )
+
+
+def one_for_correct(state: CUDAConversationState) -> RewardComponents:
+    verdict = state.turns[-1].verdict
+    value = 1.0 if verdict and verdict.correct else 0.0
+    part = RewardPart(name="correctness", value=value, limit=1.0, why="w")
+    return RewardComponents(preset="test", parts=(part,))
+
+
+def agents(generator: list[str | None], optimizer: list[str | None] | None = None):
+    return {
+        Role.GENERATOR: ScriptedAgent(generator),
+        Role.OPTIMIZER: ScriptedAgent(optimizer or []),
+    }
+
+
+def start() -> CUDAConversationState:
+    return CUDAConversationState(conversation_id="c", task=TASK)
+
+
+async def converse(cast, judge, **config):
+    return await run_conversation(TASK, cast, judge, one_for_correct, ConversationConfig(**config))
+
+
+async def test_the_generator_opens_and_the_optimizer_repairs():
+    judge = ScriptedJudge({"a": [Status.WRONG_OUTPUT], "b": [Status.CORRECT]})
+    state = await converse(agents(["a"], ["b"]), judge)
+    assert [t.role for t in state.turns] == [Role.GENERATOR, Role.OPTIMIZER]
+    assert [t.index for t in state.turns] == [0, 1]
+    assert state.end_reason == "threshold"
+
+
+async def test_the_optimizer_sees_the_verdict_and_reward_of_the_turn_before():
+    cast = agents(["a"], ["b"])
+    judge = ScriptedJudge({"a": [Status.WRONG_OUTPUT], "b": [Status.CORRECT]})
+    await converse(cast, judge)
+    (seen,) = cast[Role.OPTIMIZER].seen
+    assert seen.turns[0].verdict.status is Status.WRONG_OUTPUT
+    assert seen.turns[0].reward.total == 0.0
+
+
+async def test_a_conversation_ends_at_max_turns():
+    judge = ScriptedJudge({c: [Status.WRONG_OUTPUT] for c in "abc"})
+    state = await converse(agents(["a"], ["b", "c"]), judge, max_turns=3)
+    assert (len(state.turns), state.end_reason) == (3, "max_turns")
+
+
+async def test_an_answer_without_code_is_a_compile_error_and_never_reaches_the_judge():
+    judge = ScriptedJudge({})
+    state = await converse(agents([None]), judge, max_turns=1)
+    (turn,) = state.turns
+    assert turn.verdict.status is Status.COMPILE_ERROR
+    assert NO_CODE_REASON in turn.verdict.reason
+    assert not turn.verdict.compiled
+    assert turn.masked is None
+    assert judge.calls == []
+
+
+async def test_a_fault_of_ours_is_retried_once():
+    judge = ScriptedJudge({"a": [DeviceError("died"), Status.CORRECT]})
+    state = await converse(agents(["a"]), judge)
+    assert judge.calls == ["a", "a"]
+    assert state.turns[0].verdict.correct
+    assert state.turns[0].masked is None
+
+
+async def test_a_fault_of_ours_twice_masks_the_turn_and_never_scores_it():
+    judge = ScriptedJudge({"a": [DeviceError("died")]})
+    state = await converse(agents(["a"]), judge)
+    (turn,) = state.turns
+    assert len(judge.calls) == 2
+    assert turn.verdict is None
+    assert turn.reward is None
+    assert turn.masked == "DeviceError: died"
+    assert state.end_reason == "error"
+
+
+async def test_unsupported_is_masked_with_its_verdict_and_the_conversation_goes_on():
+    judge = ScriptedJudge({"a": [Status.UNSUPPORTED], "b": [Status.CORRECT]})
+    state = await converse(agents(["a"], ["b"]), judge)
+    assert state.turns[0].masked == "unsupported: r"
+    assert state.turns[0].reward is None
+    assert state.turns[1].verdict.correct
+
+
+async def test_code_given_again_is_noticed_and_not_judged_again():
+    judge = ScriptedJudge({"a": [Status.WRONG_OUTPUT]})
+    state = await converse(agents(["a"], ["a", "a"]), judge, max_turns=5)
+    assert judge.calls == ["a"]
+    assert state.turns[1].extraction.note == "one block; the same code as turn 1"
+    assert state.turns[1].verdict == state.turns[0].verdict
+    assert state.end_reason == "no_progress"
+
+
+async def test_the_token_budget_ends_a_conversation():
+    judge = ScriptedJudge({c: [Status.WRONG_OUTPUT] for c in "abc"})
+    state = await converse(agents(["a"], ["b", "c"]), judge, max_turns=5, max_response_tokens=6)
+    assert (len(state.turns), state.end_reason) == (2, "budget")
+
+
+async def test_a_conversation_goes_on_from_a_stored_state_without_judging_twice():
+    judge = ScriptedJudge({"a": [Status.WRONG_OUTPUT], "b": [Status.CORRECT]})
+    first = await run_turn(start(), agents(["a"]), judge, one_for_correct)
+    stored = CUDAConversationState.model_validate_json(first.model_dump_json())
+    state = await run_conversation(TASK, agents([], ["b"]), judge, one_for_correct, state=stored)
+    assert judge.calls == ["a", "b"]
+    assert state.turns[0] == first.turns[0]
+    assert state.end_reason == "threshold"
+
+
+async def test_a_finished_conversation_is_returned_as_it_is():
+    done = start().model_copy(update={"end_reason": "max_turns"})
+    assert await run_conversation(TASK, {}, ScriptedJudge({}), one_for_correct, state=done) == done
+
+
+async def test_a_policy_that_fails_reaches_the_driver():
+    cast = {Role.GENERATOR: FailingAgent()}
+    with pytest.raises(PolicyError, match="start it again"):
+        await run_turn(start(), cast, ScriptedJudge({}), one_for_correct)
+
+
+def test_an_empty_conversation_is_the_generators_and_has_no_end():
+    assert next_role(start()) is Role.GENERATOR
+    assert end_reason(start()) is None

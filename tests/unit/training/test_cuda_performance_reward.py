@@ -1,0 +1,266 @@
+"""Properties that a reward must have whatever the numbers of its preset are."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coding_framework.errors import UsageError
+from coding_framework.training.reward_functions.cuda_performance_reward import (
+    CUDAPerformanceReward,
+    hardware_ratios,
+    saturating,
+)
+from coding_framework.training.reward_functions.presets import PRESETS
+from coding_framework.types import (
+    BenchmarkResult,
+    CompileSummary,
+    ConversationTurn,
+    CUDAConversationState,
+    Extraction,
+    Finding,
+    Generation,
+    Role,
+    Status,
+    Task,
+    TensorSpec,
+    TestCase,
+    TestResult,
+    Verdict,
+)
+
+pytestmark = pytest.mark.unit
+
+TASK = Task(
+    name="relu",
+    tier=0,
+    family="unary",
+    ops=("relu",),
+    description="relu",
+    reference="class Model: ...",
+    cases=(TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),)),),
+)
+EVIDENCE = Finding(rule="stale_upload", severity="high", line=None, message="m", basis="run")
+
+speedups = st.floats(min_value=0.01, max_value=1e6)
+presets = st.sampled_from(sorted(PRESETS))
+wrong_statuses = st.sampled_from(
+    [s for s in Status if s not in (Status.CORRECT, Status.UNSUPPORTED)]
+)
+summaries = st.builds(
+    CompileSummary,
+    registers=st.integers(0, 255),
+    spill_bytes=st.integers(0, 4096),
+    shared_bytes=st.integers(0, 232_448),
+    warnings=st.lists(st.just("w"), max_size=6).map(tuple),
+)
+counters = st.dictionaries(
+    st.sampled_from(
+        [
+            "smsp__thread_inst_executed_per_inst_executed.ratio",
+            "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
+            "sm__warps_active.avg.pct_of_peak_sustained_active",
+            "smsp__inst_executed_op_shfl.sum",
+        ]
+    ),
+    st.floats(min_value=0.0, max_value=1e4),
+)
+
+
+def check(passed: bool) -> TestResult:
+    return TestResult(
+        case="main",
+        seed=1,
+        shapes=((4,),),
+        dtype="float32",
+        max_abs_error=0.0,
+        max_rel_error=0.0,
+        tolerance=1e-6,
+        passed=passed,
+    )
+
+
+def verdict(
+    status: Status,
+    speedup: float | None = None,
+    *,
+    compile: CompileSummary | None = CompileSummary(),  # noqa: B008 - frozen
+    counters: dict[str, float] | None = None,
+    measured: bool = False,
+) -> Verdict:
+    timing = None
+    if status is Status.CORRECT:
+        timing = BenchmarkResult(
+            kernel_ms=1.0,
+            kernel_ms_ci95=(1.0, 1.0),
+            speedup=speedup if measured else None,
+            speedup_vs_naive=speedup,
+            modelled=not measured,
+        )
+    return Verdict(
+        status=status,
+        reason="r",
+        task="relu",
+        candidate_sha256="0" * 64,
+        backend="emulator",
+        compile=compile,
+        tests=(check(status is not Status.WRONG_OUTPUT),),
+        timing=timing,
+        counters=counters or {},
+        cheats=(EVIDENCE,) if status is Status.CHEATING else (),
+    )
+
+
+def total(preset: str, of: Verdict, **kwargs: object) -> float:
+    reward = CUDAPerformanceReward(preset).score(of, **kwargs)  # type: ignore[arg-type]
+    assert reward is not None
+    return reward.total
+
+
+@given(presets, wrong_statuses, speedups, summaries, summaries, counters, st.booleans())
+def test_no_wrong_kernel_outranks_a_correct_one(
+    preset, status, speedup, wrong_build, right_build, counts, repeated
+):
+    wrong = total(preset, verdict(status, compile=wrong_build, counters=counts))
+    right = total(
+        preset,
+        verdict(Status.CORRECT, speedup, compile=right_build, counters=counts),
+        repeated=repeated,
+    )
+    assert wrong < right
+
+
+@given(presets, speedups, speedups, summaries, counters, st.none() | speedups, st.booleans())
+def test_a_rise_in_speedup_never_lowers_the_reward(
+    preset, one, other, build, counts, best_before, measured
+):
+    slow, fast = sorted((one, other))
+    rewards = [
+        total(
+            preset,
+            verdict(Status.CORRECT, s, compile=build, counters=counts, measured=measured),
+            best_before=best_before,
+        )
+        for s in (slow, fast)
+    ]
+    assert rewards[0] <= rewards[1]
+
+
+@given(presets, st.sampled_from(list(Status)), speedups, summaries, counters)
+def test_every_part_is_bounded_and_explained(preset, status, speedup, build, counts):
+    reward = CUDAPerformanceReward(preset).score(
+        verdict(status, speedup, compile=build, counters=counts), best_before=1.0
+    )
+    if status is Status.UNSUPPORTED:
+        assert reward is None
+        return
+    for part in reward.parts:
+        low, high = sorted((0.0, part.limit))
+        assert low - 1e-12 <= part.value <= high + 1e-12
+        assert math.isfinite(part.value)
+        assert part.why
+    names = [part.name for part in reward.parts]
+    assert len(names) == len(set(names))
+
+
+@given(st.floats(min_value=0.05, max_value=100.0), st.floats(min_value=-0.03, max_value=0.03))
+def test_timing_noise_of_three_percent_moves_the_weighted_reward_by_less_than_one(speedup, noise):
+    rewards = [
+        total("weighted", verdict(Status.CORRECT, s)) for s in (speedup, speedup * (1 + noise))
+    ]
+    assert abs(rewards[1] - rewards[0]) < 0.01
+
+
+def test_the_weights_of_the_weighted_preset_are_those_of_the_documents():
+    reward = CUDAPerformanceReward().score(verdict(Status.CORRECT, 3.0))
+    limits = {part.name: part.limit for part in reward.parts}
+    bonus = limits.pop("improvement")
+    assert limits == {
+        "compilation": 0.30,
+        "correctness": 0.30,
+        "performance": 0.25,
+        "efficiency": 0.10,
+        "quality": 0.05,
+    }
+    assert bonus == 0.05
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (Status.WRONG_OUTPUT, 0.30),
+        (Status.RUNTIME_ERROR, 0.30),
+        (Status.TIMEOUT, 0.30),
+        (Status.COMPILE_ERROR, 0.0),
+        (Status.REJECTED, 0.0),
+        (Status.MEMORY_LIMIT, 0.0),
+        (Status.CHEATING, -0.5),
+    ],
+)
+def test_partial_credit_is_paid_for_compiling_only(status, expected):
+    assert total("weighted", verdict(status)) == pytest.approx(expected)
+
+
+def test_a_failing_kernel_given_again_earns_nothing():
+    assert total("weighted", verdict(Status.WRONG_OUTPUT), repeated=True) == 0.0
+
+
+def test_a_correct_kernel_given_again_keeps_its_reward():
+    again = verdict(Status.CORRECT, 2.0)
+    assert total("weighted", again, repeated=True) == total("weighted", again)
+
+
+def test_the_emulators_speedup_is_labelled_modelled():
+    reward = CUDAPerformanceReward().score(verdict(Status.CORRECT, 2.0))
+    assert "modelled" in {p.name: p.why for p in reward.parts}["performance"]
+    measured = CUDAPerformanceReward().score(verdict(Status.CORRECT, 2.0, measured=True))
+    assert "measured" in {p.name: p.why for p in measured.parts}["performance"]
+
+
+def turn(index: int, of: Verdict | None, code: str, masked: str | None = None) -> ConversationTurn:
+    return ConversationTurn(
+        index=index,
+        role=Role.OPTIMIZER if index else Role.GENERATOR,
+        prompt=(),
+        generation=Generation(text=code),
+        extraction=Extraction(code=code, note="one block"),
+        verdict=of,
+        masked=masked,
+    )
+
+
+def test_the_improvement_bonus_is_paid_over_the_best_earlier_correct_turn():
+    turns = (
+        turn(0, verdict(Status.CORRECT, 2.0), "a"),
+        turn(1, verdict(Status.CORRECT, 1.0), "b"),
+        turn(2, verdict(Status.CORRECT, 6.0), "c"),
+    )
+    state = CUDAConversationState(conversation_id="1", task=TASK, turns=turns)
+    parts = {p.name: p for p in CUDAPerformanceReward()(state).parts}
+    assert parts["improvement"].value == pytest.approx(0.05 * (0.75 - 0.5))
+
+
+def test_a_masked_turn_has_no_reward():
+    state = CUDAConversationState(
+        conversation_id="1", task=TASK, turns=(turn(0, None, "a", "DeviceError: died"),)
+    )
+    assert CUDAPerformanceReward()(state) is None
+
+
+def test_an_unknown_preset_names_the_choices():
+    with pytest.raises(UsageError, match=r"'fast'.*weighted, gated, kevin"):
+        CUDAPerformanceReward("fast")
+
+
+def test_a_speedup_that_is_no_number_is_worth_nothing():
+    assert saturating(math.nan, 2.0) == 0.0
+    assert saturating(math.inf, 2.0) <= 1.0
+
+
+def test_ratios_above_the_hardware_count_as_full():
+    assert hardware_ratios({"smsp__thread_inst_executed_per_inst_executed.ratio": 64.0}) == {
+        "active lanes": 1.0
+    }
