@@ -60,12 +60,16 @@ find_uv() {
 sync_packages() {
     unset VIRTUAL_ENV || true
     export UV_PROJECT_ENVIRONMENT=.venv UV_HTTP_TIMEOUT="${UV_HTTP_TIMEOUT:-300}"
-    [ -e .venv ] || say "installing the locked packages (about 6 GB on disk, 1 to 5 minutes)"
+    [ -x .venv/bin/python ] || {
+        rm -rf .venv  # what a killed run may have left
+        say "installing the locked packages (about 6 GB on disk, 1 to 5 minutes)"
+    }
     tries=1
     until "$uv" sync --frozen --inexact --quiet; do
         [ "$tries" -lt 3 ] || die "uv sync failed $tries times: the reason stands above (network, disk or Python version)"
         tries=$((tries + 1))
-        say "uv sync failed; trying again ($tries of 3)"
+        say "uv sync failed; trying again ($tries of 3), with the system's certificates"
+        export UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1
         sleep 2
     done
 }
