@@ -1,9 +1,14 @@
-"""Where things that can be made again are kept."""
+"""Where things that can be made again are kept, and how files are written so that none is half."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import json
 import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
 from coding_framework.errors import InfrastructureError
 
@@ -23,3 +28,52 @@ def cache_dir() -> Path:
             "that can be written"
         ) from e
     return path
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write a file as a whole or not at all: temporary file, fsync, rename, fsync of the folder.
+
+    After a SIGKILL or a power cut, `path` holds the old content or the new one. Raises
+    InfrastructureError where the disk is full or the folder cannot be written.
+    """
+    data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), 0o644)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        temporary = None
+        _fsync_folder(path.parent)
+    except OSError as e:
+        raise InfrastructureError(cannot_write(path, e)) from e
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def write_json_atomic(path: Path, value: Any) -> None:
+    """`write_atomic` of indented JSON. NaN and infinity are errors: JSON has none."""
+    write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def cannot_write(path: Path, error: OSError) -> str:
+    """One sentence that says why `path` could not be written, and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk of {path.parent} is full: free some space and run the same command again"
+    return (
+        f"{path} cannot be written ({error.strerror or error}): choose a folder that can be written"
+    )
+
+
+def _fsync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
