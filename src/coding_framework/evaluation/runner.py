@@ -1,0 +1,117 @@
+"""Runs a policy's conversations on a suite of tasks, many at once, and keeps each when it ends.
+
+Generation and judging overlap: while one conversation waits for its verdict others generate, and a
+batching policy answers those that wait together. A run that was killed goes on with the
+conversations that are not in its file yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import structlog
+from pydantic import Field, ValidationError
+
+from coding_framework.evaluation.metrics import StageMetrics, stage_metrics
+from coding_framework.monitoring.jsonl import JsonlSink, read_lines
+from coding_framework.orchestration.turn import (
+    Agents,
+    ConversationConfig,
+    RewardFn,
+    run_conversation,
+)
+from coding_framework.types import CUDAConversationState, JudgeFn, Record, Task
+
+log = structlog.get_logger(__name__)
+
+
+class EvaluationConfig(Record):
+    """How a suite is run."""
+
+    samples_per_task: int = Field(default=1, ge=1)
+    concurrency: int = Field(default=16, ge=1)
+    """Conversations at once; the policy's batch plus the judge's workers keeps both busy."""
+    conversation: ConversationConfig = ConversationConfig(max_turns=2, stop_reward=None)
+
+
+class Evaluation(Record):
+    """Metrics and the conversations that they come from."""
+
+    metrics: StageMetrics
+    states: tuple[CUDAConversationState, ...]
+
+
+async def evaluate(
+    label: str,
+    tasks: Sequence[Task],
+    agents: Agents,
+    judge: JudgeFn,
+    reward: RewardFn,
+    config: EvaluationConfig,
+    *,
+    store: Path | None = None,
+    on_done: Callable[[CUDAConversationState], None] | None = None,
+) -> Evaluation:
+    """Run every task's conversations and sum them up.
+
+    store: a JSON-lines file of finished conversations; those already in it are not run again.
+    on_done: called with each conversation, stored ones first. Raises what the policy raises.
+    """
+    wanted = {
+        f"{label}/{task.name}/{sample}": task
+        for sample in range(config.samples_per_task)
+        for task in tasks
+    }
+    finished = read_states(store, wanted) if store is not None else {}
+    for state in finished.values():
+        if on_done is not None:
+            on_done(state)
+    sink = JsonlSink(store) if store is not None else None
+    limit = asyncio.Semaphore(config.concurrency)
+
+    async def converse(name: str, task: Task) -> None:
+        async with limit:
+            state = await run_conversation(
+                task, agents, judge, reward, config.conversation, conversation_id=name
+            )
+        finished[name] = state
+        if sink is not None:
+            sink.write_line(state.model_dump_json())
+        if on_done is not None:
+            on_done(state)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for name, task in wanted.items():
+                if name not in finished:
+                    group.create_task(converse(name, task))
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from errors
+    finally:
+        if sink is not None:
+            sink.close()
+    states = tuple(finished[name] for name in wanted)
+    return Evaluation(metrics=stage_metrics(label, states), states=states)
+
+
+def read_states(path: Path, wanted: Mapping[str, object]) -> dict[str, CUDAConversationState]:
+    """Finished conversations of the file by id, those in `wanted`; a line that is none is skipped
+    and its conversation is run again."""
+    states: dict[str, CUDAConversationState] = {}
+    for line in read_lines(path):
+        try:
+            state = CUDAConversationState.model_validate_json(line)
+        except ValidationError as e:
+            log.warning("stored_conversation_unreadable", path=str(path), error=str(e)[:200])
+            continue
+        if state.conversation_id in wanted and state.end_reason is not None:
+            states[state.conversation_id] = state
+    return states
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group: one failed policy fails many conversations the same way."""
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
