@@ -77,16 +77,19 @@ sync_packages() {
 uv=$(find_uv)
 sync_packages
 
-missing=""
-have g++ || missing="$missing g++"
-have bwrap || missing="$missing bubblewrap"
-if [ -n "$missing" ] && [ ! -e .venv/.apt-tried ]; then
-    # shellcheck disable=SC2086  # a list of package names
-    apt_install $missing
+missing() {
+    have g++ || printf 'g++ '
+    have bwrap || printf 'bubblewrap '
+}
+
+if [ -n "$(missing)" ] && [ ! -e .venv/.apt-tried ]; then
+    # shellcheck disable=SC2046  # a list of package names
+    apt_install $(missing)
     : >.venv/.apt-tried  # once a clone: without a network each try costs minutes
 fi
-have g++ || die "g++ is missing and could not be installed from here: install your system's g++ package \
-(Debian: apt-get install g++), then run this again"
-have bwrap || say "bubblewrap is missing: the judge uses the next sandbox there is, which is weaker, and names \
-it in every verdict; to have the strong one, install your system's bubblewrap package"
+[ -z "$(missing)" ] || say "not installed: $(missing)- an administrator installs them with your system's \
+package manager (Debian, Ubuntu: apt-get install $(missing)), then run this again"
+have bwrap || say "without bubblewrap the judge takes the next sandbox there is, which is weaker, and names it \
+in every verdict"
+have g++ || die "without g++ nothing can be compiled: stopping here"
 have uv || say "uv is at $uv: to use it in this shell, run: export PATH=\"$(cd "$(dirname "$uv")" && pwd):\$PATH\""
