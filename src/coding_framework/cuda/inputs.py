@@ -1,0 +1,180 @@
+"""Inputs that no candidate has seen: drawn from a secret, over families that leave no shortcut.
+
+One draw gives every input of a case values of another scale, sign, mean and trend, inside the
+domain that the task declares, so that an answer which is constant, which looks at a prefix, or
+which knows the mean only is wrong in at least one draw. The same (secret, task, case, seed) gives
+the same bytes on every machine: numpy's Philox generator, no global state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from coding_framework.types import DType, TensorSpec, TestCase
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+TORCH_DTYPES: dict[str, torch.dtype] = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+    "int8": torch.int8,
+    "uint8": torch.uint8,
+    "int16": torch.int16,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "bool": torch.bool,
+}
+DTYPE_NAMES: dict[torch.dtype, str] = {value: key for key, value in TORCH_DTYPES.items()}
+
+_INTEGER_DOMAIN: dict[DType, tuple[int, int]] = {
+    "int8": (-100, 100),
+    "uint8": (0, 200),
+    "int16": (-1000, 1000),
+    "int32": (-1000, 1000),
+    "int64": (-1000, 1000),
+    "bool": (0, 1),
+}
+
+
+def derive_seed(secret: bytes, *parts: str | int) -> int:
+    """A 64-bit seed that says nothing of the secret (HMAC-SHA256 over the parts)."""
+    message = "\0".join(str(part) for part in parts).encode()
+    return int.from_bytes(hmac.new(secret, message, hashlib.sha256).digest()[:8], "little")
+
+
+def draw_inputs(
+    case: TestCase, secret: bytes, task_digest: str, seed: int
+) -> tuple[torch.Tensor, ...]:
+    """The inputs of one draw, contiguous, on the CPU, in the order and dtypes of the case.
+
+    Input j of draw `seed` takes family (seed + j): inputs of one draw differ in kind, and five
+    consecutive seeds visit every family for every input.
+    """
+    tensors = []
+    for j, spec in enumerate(case.inputs):
+        generator = np.random.Generator(
+            np.random.Philox(key=derive_seed(secret, "input", task_digest, case.name, seed, j))
+        )
+        tensors.append(_draw(spec, (seed + j) % len(_UNBOUNDED), generator))
+    return tuple(tensors)
+
+
+def tensor_bytes(tensor: torch.Tensor) -> bytes:
+    """The elements in row-major order, as the device stores them."""
+    flat = tensor.detach().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def tensor_from_bytes(data: bytes, dtype: torch.dtype) -> torch.Tensor:
+    """The flat tensor whose elements are `data`; the inverse of `tensor_bytes`."""
+    if not data:
+        return torch.empty(0, dtype=dtype)
+    raw = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    if dtype is torch.bool:  # any other byte than 0 and 1 is no bool: torch would misread it
+        return raw != 0
+    return raw.view(dtype)
+
+
+def _draw(spec: TensorSpec, family: int, generator: np.random.Generator) -> torch.Tensor:
+    dtype = TORCH_DTYPES[spec.dtype]
+    if spec.dtype in _INTEGER_DOMAIN:
+        return _draw_integers(spec, family, generator).to(dtype)
+    low, high = spec.low, spec.high
+    if low is not None and high is not None:
+        unit = _bounded(family, spec.shape, generator)
+        values = low + (high - low) * unit
+    else:
+        values = _UNBOUNDED[family](spec.shape, generator)
+        if low is not None:
+            values = low + np.abs(values)
+        elif high is not None:
+            values = high - np.abs(values)
+    tensor = torch.from_numpy(np.ascontiguousarray(values)).to(dtype)
+    if low is not None or high is not None:  # rounding to the dtype may step outside
+        tensor = tensor.clamp(low, high)
+    return tensor.reshape(spec.shape)
+
+
+def _draw_integers(spec: TensorSpec, family: int, generator: np.random.Generator) -> torch.Tensor:
+    default_low, default_high = _INTEGER_DOMAIN[spec.dtype]
+    low = default_low if spec.low is None else math.ceil(spec.low)
+    high = max(low, default_high) if spec.high is None else math.floor(spec.high)
+    unit = _bounded(family, spec.shape, generator)
+    values = np.minimum(low + np.floor(unit * (high - low + 1)), high).astype(np.int64)
+    return torch.from_numpy(np.ascontiguousarray(values)).reshape(spec.shape)
+
+
+# --- families -------------------------------------------------------------------------------------
+
+
+def _normal(shape: tuple[int, ...], g: np.random.Generator) -> Floats:
+    return g.standard_normal(shape)
+
+
+def _positive(shape: tuple[int, ...], g: np.random.Generator) -> Floats:
+    """Far from zero mean: an answer that ignores the mean, or cancels badly, is wrong."""
+    return 1.5 + 0.75 * g.standard_normal(shape)
+
+
+def _wide(shape: tuple[int, ...], g: np.random.Generator) -> Floats:
+    return -1.0 + 3.0 * g.standard_normal(shape)
+
+
+def _ramp(shape: tuple[int, ...], g: np.random.Generator) -> Floats:
+    """A trend along the tensor and along its rows: a prefix says nothing of the tail."""
+    direction = 1.0 if g.random() < 0.5 else -1.0
+    return direction * 4.0 * (_trend(shape) - 0.5) + 0.5 * g.standard_normal(shape)
+
+
+def _scales(shape: tuple[int, ...], g: np.random.Generator) -> Floats:
+    """Magnitudes from 0.001 to 10, both signs: absolute tolerances show."""
+    sign = np.where(g.random(shape) < 0.5, -1.0, 1.0)
+    return sign * 10.0 ** g.uniform(-3.0, 1.0, shape)
+
+
+_UNBOUNDED: tuple[Callable[[tuple[int, ...], np.random.Generator], Floats], ...] = (
+    _normal,
+    _positive,
+    _wide,
+    _ramp,
+    _scales,
+)
+
+
+def _bounded(family: int, shape: tuple[int, ...], g: np.random.Generator) -> Floats:
+    """Values in [0, 1] to be stretched over a declared domain; the same five ideas."""
+    if family == 0:
+        return g.random(shape)
+    if family == 1:
+        return g.beta(5.0, 2.0, shape)
+    if family == 2:
+        return g.beta(2.0, 5.0, shape)
+    if family == 3:
+        trend = _trend(shape) if g.random() < 0.5 else 1.0 - _trend(shape)
+        return np.asarray(np.clip(0.8 * trend + 0.2 * g.random(shape), 0.0, 1.0))
+    ends = g.beta(0.5, 0.5, shape)  # much mass at both ends of the domain
+    ends[g.random(shape) < 0.02] = 0.0
+    ends[g.random(shape) < 0.02] = 1.0
+    return ends
+
+
+def _trend(shape: tuple[int, ...]) -> Floats:
+    """From 0 at the first element to 1 at the last, rising along the last axis as well."""
+    count = math.prod(shape)
+    overall = (np.arange(count, dtype=np.float64) / max(1, count - 1)).reshape(shape)
+    if not shape:
+        return overall
+    along = np.arange(shape[-1], dtype=np.float64) / max(1, shape[-1] - 1)
+    return 0.5 * overall + 0.5 * along

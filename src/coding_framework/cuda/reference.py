@@ -1,0 +1,252 @@
+"""What the task's function gives on inputs of ours: float64 reference, tolerance, parameters.
+
+The task's PyTorch source is trusted (ours, or the user's own file) and runs in the judge's process
+tree, never in the candidate's. Results are cached by (task, case, secret, seed) within a bound of
+memory, so that judging many candidates of one task computes each reference once.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from coding_framework.cuda.inputs import derive_seed, draw_inputs
+from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance
+from coding_framework.errors import UsageError
+from coding_framework.types import InitArg, Task, TestCase
+
+_PERTURBED_RUNS = 3
+Scalar = bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One draw of one case: what goes in, and what must come out."""
+
+    seed: int
+    inputs: tuple[torch.Tensor, ...]
+    parameters: tuple[torch.Tensor, ...]
+    """The model's parameters and buffers in `state_dict` order; drawn anew for each seed, so that
+    a kernel that keeps transformed weights from one call to the next is wrong."""
+    scalars: tuple[Scalar, ...]
+    outputs: tuple[ExpectedOutput, ...]
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Everything that lies on the device before a run."""
+        return self.inputs + self.parameters
+
+    @property
+    def nbytes(self) -> int:
+        held = [*self.tensors]
+        for output in self.outputs:
+            held += [output.reference, output.native]
+            held += [] if output.tolerance is None else [output.tolerance]
+        return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+
+def task_digest(task: Task) -> str:
+    """Address of the function that a task asks for: its reference, arguments and shape sets."""
+    payload = task.model_dump_json(
+        include={"name", "reference", "init_args", "cases", "gpu_cases", "atomic_order"}
+    )
+    return hashlib.sha256(payload.encode()).hexdigest()
+
+
+class ReferenceCache:
+    """Expectations of recent draws, least recently used thrown away above `max_bytes`.
+
+    Not shared between processes and not written to disk: a reference must not lie where candidate
+    code could ever read it.
+    """
+
+    def __init__(self, secret: bytes, max_bytes: int = 256 << 20) -> None:
+        self._secret = secret
+        self._max_bytes = max_bytes
+        self._held: OrderedDict[tuple[str, str, int], Expectation] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, task: Task, case: TestCase, seed: int) -> Expectation:
+        """The expectation of one draw. Raises UsageError where the task's reference cannot run."""
+        digest = task_digest(task)
+        key = (digest, case.name, seed)
+        found = self._held.get(key)
+        if found is not None:
+            self._held.move_to_end(key)
+            return found
+        made = expect(task, digest, case, self._secret, seed)
+        self._held[key] = made
+        self._bytes += made.nbytes
+        while self._bytes > self._max_bytes and len(self._held) > 1:
+            self._bytes -= self._held.popitem(last=False)[1].nbytes
+        return made
+
+
+def expect(task: Task, digest: str, case: TestCase, secret: bytes, seed: int) -> Expectation:
+    """Draw the inputs and parameters of one seed and compute what must come out."""
+    inputs = draw_inputs(case, secret, digest, seed)
+    init_args = case.init_args or task.init_args
+    weights_seed = derive_seed(secret, "weights", digest, case.name, seed) >> 1
+    with _isolated(weights_seed), _task_faults(task, case):
+        model = _make_model(task, init_args, inputs)
+        parameters = tuple(t.detach().clone().contiguous() for t in model.state_dict().values())
+        outputs = _expected_outputs(model, inputs, case.reduction_length)
+    scalars = tuple(a for a in init_args if isinstance(a, (bool, int, float)))
+    return Expectation(seed, inputs, parameters, scalars, outputs)
+
+
+def _expected_outputs(
+    model: nn.Module, inputs: tuple[torch.Tensor, ...], reduction_length: int
+) -> tuple[ExpectedOutput, ...]:
+    native = _call(model, inputs)
+    reference = _call_in_float64(model, inputs)
+    errors = [_difference(n, r) for n, r in zip(native, reference, strict=True)]
+    sensitivities = [torch.zeros_like(e) for e in errors]
+    for _ in range(_PERTURBED_RUNS):
+        eps = _rounding_unit(inputs)
+        moved, moved_inputs = _perturbed(model, inputs, eps)
+        moved_reference = _call_in_float64(moved, moved_inputs)
+        moved_native = _call(moved, moved_inputs)
+        for i, base in enumerate(reference):
+            if base.is_floating_point():
+                errors[i] = torch.maximum(
+                    errors[i], _difference(moved_native[i], moved_reference[i])
+                )
+                change = _difference(moved_reference[i], base) / eps
+                sensitivities[i] = torch.maximum(sensitivities[i], change)
+    outputs = []
+    for n, r, error, sensitivity in zip(native, reference, errors, sensitivities, strict=True):
+        tolerance = (
+            element_tolerance(r, error, sensitivity, n.dtype, reduction_length)
+            if n.is_floating_point()
+            else None
+        )
+        outputs.append(ExpectedOutput(r, n, tolerance))
+    return tuple(outputs)
+
+
+def _difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """|one - other| in float64; 0 where either is not finite."""
+    if not other.is_floating_point():
+        return torch.zeros(other.shape, dtype=torch.float64)
+    gap = (one.to(torch.float64) - other.to(torch.float64)).abs()
+    return gap.nan_to_num(0.0, 0.0, 0.0)
+
+
+def _rounding_unit(inputs: Sequence[torch.Tensor]) -> float:
+    """Relative change of the perturbed runs: twice the rounding of the coarsest input dtype."""
+    floating = [torch.finfo(t.dtype).eps for t in inputs if t.is_floating_point()]
+    return 2.0 * max(floating, default=torch.finfo(torch.float32).eps)
+
+
+def _perturbed(
+    model: nn.Module, inputs: tuple[torch.Tensor, ...], eps: float
+) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """Copies in which every floating number is multiplied by 1 + eps or 1 - eps."""
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        sign = torch.randint(0, 2, tensor.shape).to(tensor.dtype) * 2 - 1
+        return tensor * (1 + eps * sign)
+
+    moved = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            parameter.copy_(move(parameter))
+    return moved, tuple(move(t) for t in inputs)
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+def _make_model(
+    task: Task, init_args: tuple[InitArg, ...], inputs: tuple[torch.Tensor, ...]
+) -> nn.Module:
+    model = _model_class(task.reference)(*init_args)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"Model is a {type(model).__name__}, not an nn.Module")
+    floating = [t.dtype for t in inputs if t.is_floating_point()]
+    if floating and floating[0] is not torch.float32:
+        model = model.to(floating[0])
+    _vary_parameters(model)
+    return model
+
+
+def _vary_parameters(model: nn.Module) -> None:
+    """Parameters that start as a constant (a norm's ones and zeros) would let a kernel ignore
+    them: they get noise around their value. Other buffers may mean anything and stay."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.is_floating_point() and bool(
+                (parameter == parameter.reshape(-1)[:1]).all()
+            ):
+                noise = torch.randn(parameter.shape).to(parameter.dtype)
+                parameter.copy_(parameter * (1 + 0.2 * noise) + 0.1 * noise)
+        for name, buffer in model.named_buffers():
+            if name.endswith("running_mean"):
+                buffer.add_(0.5 * torch.randn(buffer.shape).to(buffer.dtype))
+            elif name.endswith("running_var"):
+                buffer.mul_(1 + torch.rand(buffer.shape).to(buffer.dtype))
+
+
+@lru_cache(maxsize=256)
+def _model_class(source: str) -> Callable[..., Any]:
+    namespace: dict[str, Any] = {"__name__": "task_reference"}
+    exec(compile(source, "<task reference>", "exec"), namespace)
+    found = namespace.get("Model")
+    if not callable(found):
+        raise TypeError("the source defines no class Model")
+    return found  # type: ignore[no-any-return]
+
+
+def _call(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Outputs on copies, so that no reference can change what the next one sees."""
+    with torch.no_grad():
+        result = copy.deepcopy(model)(*(t.clone() for t in inputs))
+    outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    for output in outputs:
+        if not isinstance(output, torch.Tensor):
+            raise TypeError(f"forward returned a {type(output).__name__}, not a tensor")
+    return outputs
+
+
+def _call_in_float64(
+    model: nn.Module, inputs: tuple[torch.Tensor, ...]
+) -> tuple[torch.Tensor, ...]:
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        doubled = copy.deepcopy(model).to(torch.float64)
+        return _call(doubled, tuple(t.double() if t.is_floating_point() else t for t in inputs))
+    finally:
+        torch.set_default_dtype(default)
+
+
+@contextmanager
+def _isolated(seed: int) -> Iterator[None]:
+    """torch's global generator seeded for the block and put back after it."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _task_faults(task: Task, case: TestCase) -> Iterator[None]:
+    """Whatever a task's own source raises is the fault of whoever wrote the task."""
+    try:
+        yield
+    except Exception as e:
+        raise UsageError(
+            f"the reference of task {task.name!r} fails on its shape set {case.name!r} "
+            f"({type(e).__name__}: {e}): correct the task's Model or its shapes"
+        ) from e
