@@ -1,0 +1,100 @@
+"""Finding a task by what a user types: a name, a KernelBench problem file, or a task file."""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from coding_framework.data.synthesis import catalog
+from coding_framework.errors import UsageError
+from coding_framework.types import Split, Task
+
+
+def find_task(spec: str) -> Task:
+    """The task that `spec` stands for.
+
+    A path ending in .json, .yaml or .yml is a task file (the fields of `Task`); any other text is
+    the name of a synthesised task, listed or not (`mul3_add_gelu`). Raises UsageError with close
+    matches, or with what is wrong in the file.
+    """
+    path = Path(spec)
+    if path.suffix in (".json", ".yaml", ".yml"):
+        return _read_task_file(path)
+    task = catalog.find(spec)
+    if task is None:
+        close = get_close_matches(spec, _names(), n=3, cutoff=0.5)
+        hint = f"close names: {', '.join(close)}" if close else "`cuda-rl tasks list` names them"
+        raise UsageError(f"no task is called {spec!r}; {hint}")
+    return task
+
+
+def list_tasks(
+    *, split: Split | None = None, family: str | None = None, tier: int | None = None
+) -> list[Task]:
+    """The catalogue's tasks, filtered. Raises UsageError for an unknown family."""
+    families = [f.name for f in catalog.FAMILIES]
+    if family is not None and family not in families:
+        raise UsageError(f"no family is called {family!r}; there are: {', '.join(families)}")
+    tasks = []
+    for program in catalog.catalog():
+        its_family = catalog.family_of(program)
+        if family is not None and its_family.name != family:
+            continue
+        if tier is not None and its_family.tier != tier:
+            continue
+        if split is not None and catalog.split_of(program) is not split:
+            continue
+        tasks.append(catalog.build_task(program))
+    return tasks
+
+
+def describe_task(spec: str) -> str:
+    """A task for people to read: its facts, the PyTorch source, the kernels we have for it."""
+    task = find_task(spec)
+    lines = [
+        f"{task.name}  (family {task.family}, tier {task.tier}, {task.split}, {task.source})",
+        task.description,
+        "",
+        task.reference.rstrip(),
+        "",
+    ]
+    for case in (
+        *task.cases,
+        *(c.model_copy(update={"name": f"gpu {c.name}"}) for c in task.gpu_cases),
+    ):
+        inputs = ", ".join(
+            f"{t.name} {t.dtype}{list(t.shape)}"
+            + ("" if t.low is None and t.high is None else f" in [{t.low:g}, {t.high:g}]")
+            for t in case.inputs
+        )
+        lines.append(f"{case.name}: {inputs}")
+    examples = catalog.kernels_of(task.name) if task.source == "synthesis" else ()
+    for example in examples:
+        lines += ["", f"--- {example.level}: {example.why_faster or 'the baseline'}", example.code]
+    return "\n".join(lines)
+
+
+def _names() -> list[str]:
+    return [p.name for p in catalog.catalog()]
+
+
+def _read_task_file(path: Path) -> Task:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise UsageError(f"cannot read the task file {path}: {e.strerror}") from e
+    except UnicodeDecodeError as e:
+        raise UsageError(f"the task file {path} is not UTF-8") from e
+    try:
+        data = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        return Task.model_validate(data)
+    except (json.JSONDecodeError, yaml.YAMLError) as e:
+        raise UsageError(f"the task file {path} does not parse: {e}") from e
+    except ValidationError as e:
+        first = e.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"the task file {path} is wrong at {place}: {first['msg']}") from e

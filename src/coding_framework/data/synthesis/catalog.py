@@ -1,0 +1,196 @@
+"""Which programs are tasks: families, the catalogue drawn from them, and the split.
+
+Guaranteed: the catalogue is a function of (seed, per_family); a task's split is a function of its
+canonical key alone, so no seed and no constant moves a function across; every op of a held-out task
+also occurs in training, alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from coding_framework.data.synthesis.canonical import canonical_key
+from coding_framework.data.synthesis.kernels import kernels
+from coding_framework.data.synthesis.ops import (
+    OPERAND_OPS,
+    SCALAR_OPS,
+    UNARY_OPS,
+    Operand,
+    Step,
+)
+from coding_framework.data.synthesis.program import (
+    REDUCTIONS,
+    SCANS,
+    SHAPE_OPS,
+    Layout,
+    Program,
+    fingerprint,
+    parse_program,
+)
+from coding_framework.data.synthesis.reference import make_task
+from coding_framework.data.synthesis.styles import COMPACT, Style
+from coding_framework.types import KernelExample, Split, Task
+
+HELD_OUT_SHARE = 0.25
+"""Share of canonical keys, beyond the primitive ones, that are held out."""
+_SPLIT_SALT = "coding-framework split 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of task, drawn from: operands first to be placed, then steps of these kinds."""
+
+    name: str
+    tier: int
+    kinds: tuple[str, ...]
+    """Kinds of the other steps: "math", "activation", "scalar"."""
+    lengths: tuple[int, int]
+    """Fewest and most other steps before the layout."""
+    operands: tuple[Operand, ...] = ()
+    layouts: tuple[Layout, ...] = ("map",)
+    after: int = 0
+    """Most steps after the layout."""
+    needs: tuple[str, ...] = ()
+    """At least one step must be of these kinds, where given."""
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family("unary", 0, ("math",), (1, 2)),
+    Family("activation", 0, ("activation", "math"), (1, 2), needs=("activation",)),
+    Family("scalar", 0, ("scalar", "math"), (1, 3), needs=("scalar",)),
+    Family("binary", 0, ("math",), (0, 1), operands=("full",)),
+    Family("ternary", 0, ("math", "scalar"), (0, 1), operands=("full", "full")),
+    Family("chain", 0, ("math", "activation", "scalar"), (2, 4)),
+    Family("fused_binary", 0, ("math", "activation", "scalar"), (2, 3), operands=("full",)),
+    Family("broadcast_row", 0, ("math", "activation", "scalar"), (0, 2), operands=("row",)),
+    Family("broadcast_col", 0, ("math", "activation", "scalar"), (0, 2), operands=("col",)),
+    Family("broadcast_scalar", 0, ("math", "activation", "scalar"), (0, 2), operands=("scalar",)),
+    Family("row_sum", 1, ("math", "activation", "scalar"), (0, 2), layouts=("rowsum",), after=1),
+    Family("row_mean", 1, ("math", "activation", "scalar"), (0, 2), layouts=("rowmean",), after=1),
+    Family(
+        "row_extremum", 1, ("math", "activation", "scalar"), (0, 2),
+        layouts=("rowmax", "rowmin"), after=1,
+    ),
+    Family("row_dot", 1, ("math", "scalar"), (0, 1), operands=("full",), layouts=REDUCTIONS),
+    Family(
+        "transpose", 1, ("math", "activation", "scalar"), (0, 2), layouts=("transpose",), after=1
+    ),
+    Family("scan", 1, ("math", "activation", "scalar"), (0, 2), layouts=SCANS, after=1),
+)  # fmt: skip
+
+
+def primitives() -> tuple[Program, ...]:
+    """Every op alone and every layout alone: always in training."""
+    steps = [Step(op) for op in UNARY_OPS.values() if op.constants == ((),)]
+    steps += [
+        Step(op, constants)
+        for op in (*SCALAR_OPS.values(), *UNARY_OPS.values())
+        if op.constants != ((),)
+        for constants in op.constants
+    ]
+    kinds: tuple[Operand, ...] = ("full", "row", "col", "scalar")
+    steps += [Step(op, operand=kind) for kind in kinds for op in OPERAND_OPS.values()]
+    programs = [Program((step,)) for step in steps]
+    programs += [Program((), layout) for layout in SHAPE_OPS]
+    return tuple(p for p in programs if p.input_range() is not None)
+
+
+@cache
+def _primitive_keys() -> frozenset[tuple[str, ...]]:
+    return frozenset(canonical_key(p) for p in primitives())
+
+
+def split_of(program: Program) -> Split:
+    """The side on which every function with this canonical key is."""
+    key = canonical_key(program)
+    if not key or key in _primitive_keys():
+        return Split.TRAIN
+    digest = hashlib.sha256("|".join((_SPLIT_SALT, *key)).encode()).digest()
+    drawn = int.from_bytes(digest[:8], "big") / 2**64
+    return Split.HELD_OUT if drawn < HELD_OUT_SHARE else Split.TRAIN
+
+
+def family_of(program: Program) -> Family:
+    """The first family whose form the program has."""
+    return next((f for f in FAMILIES if _belongs(program, f)), FAMILIES[5])
+
+
+def _belongs(program: Program, family: Family) -> bool:
+    operands = tuple(s.operand for s in program.before if s.operand is not None)
+    if program.layout != "map":
+        if operands and not family.operands:
+            return False
+        return program.layout in family.layouts
+    kinds = {s.op.kind for s in program.before if s.operand is None}
+    others = len(program.before) - len(operands)
+    return (
+        family.layouts == ("map",)
+        and sorted(operands) == sorted(family.operands)
+        and kinds <= set(family.kinds)
+        and family.lengths[0] <= others <= family.lengths[1]
+        and (not family.needs or bool(kinds & set(family.needs)))
+    )
+
+
+def build_task(program: Program, style: Style = COMPACT) -> Task:
+    """The task of a program, with its naive kernel."""
+    family = family_of(program)
+    task = make_task(program, family=family.name, tier=family.tier, split=split_of(program))
+    return task.model_copy(update={"naive_kernel": kernels(program, style)[0].code})
+
+
+def find(name: str) -> Task | None:
+    """The task of that name; None where the name is no valid program."""
+    program = parse_program(name)
+    return build_task(program) if program is not None else None
+
+
+def kernels_of(task_name: str, style: Style = COMPACT) -> tuple[KernelExample, ...]:
+    """Naive first, best last; () where the name is no synthesised task."""
+    program = parse_program(task_name)
+    return kernels(program, style) if program is not None else ()
+
+
+@lru_cache(maxsize=8)
+def catalog(seed: int = 0, per_family: int = 60) -> tuple[Program, ...]:
+    """The primitives, then up to `per_family` composed programs of each family, no two equal.
+
+    Deterministic by its arguments; a larger `per_family` extends each family, it changes nothing.
+    """
+    chosen = {p.name: p for p in primitives()}
+    values = {fingerprint(p) for p in chosen.values()}
+    for family in FAMILIES:
+        rng = random.Random(f"{family.name}:{seed}")
+        found = 0
+        for _ in range(200 * per_family):
+            if found == per_family:
+                break
+            program = _draw(family, rng)
+            if program.name in chosen or program.input_range() is None:
+                continue
+            if family_of(program) is not family or fingerprint(program) in values:
+                continue
+            chosen[program.name] = program
+            values.add(fingerprint(program))
+            found += 1
+    return tuple(chosen.values())
+
+
+def _draw(family: Family, rng: random.Random) -> Program:
+    """A random program of the family's form; not yet known to be valid."""
+    steps = [_draw_step(family.kinds, rng) for _ in range(rng.randint(*family.lengths))]
+    for operand in family.operands:
+        op = rng.choice(list(OPERAND_OPS.values()))
+        steps.insert(rng.randint(0, len(steps)), Step(op, operand=operand))
+    layout = rng.choice(family.layouts)
+    after = [_draw_step(family.kinds, rng) for _ in range(rng.randint(0, family.after))]
+    return Program(tuple(steps), layout, tuple(after))
+
+
+def _draw_step(kinds: tuple[str, ...], rng: random.Random) -> Step:
+    pool = [op for op in (*UNARY_OPS.values(), *SCALAR_OPS.values()) if op.kind in kinds]
+    op = rng.choice(pool)
+    return Step(op, rng.choice(op.constants))
