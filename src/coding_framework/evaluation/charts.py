@@ -1,0 +1,178 @@
+"""Small SVG charts for the report: no script, no network, readable in light and dark.
+
+Colours are CSS variables of the page (`--c1` ...), so that a chart follows its theme. Every text is
+escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup, escape
+from pydantic import Field
+
+from coding_framework.types import Record
+
+WIDTH, HEIGHT = 500, 220
+LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 38
+
+
+class Series(Record):
+    """A line: (x, y) points in order."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    colour: int = Field(default=1, ge=1, le=6)
+
+
+class IntervalBar(Record):
+    """A rate with its interval, both in [0, 1]."""
+
+    name: str
+    rate: float
+    low: float
+    high: float
+    text: str
+    """Shown at the end of the bar."""
+    colour: int = Field(default=1, ge=1, le=6)
+
+
+class _Axes:
+    """Maps data to pixels."""
+
+    def __init__(self, series: Sequence[Series], y_from_zero: bool) -> None:
+        xs = [x for s in series for x, _ in s.points]
+        ys = [y for s in series for _, y in s.points]
+        self.x_low, self.x_high = _widened(min(xs), max(xs))
+        low = min(0.0, min(ys)) if y_from_zero else min(ys)
+        self.y_ticks = ticks(*_widened(low, max(ys)))
+        self.y_low, self.y_high = self.y_ticks[0], self.y_ticks[-1]
+
+    def x(self, value: float) -> float:
+        share = (value - self.x_low) / (self.x_high - self.x_low)
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(self, value: float) -> float:
+        share = (value - self.y_low) / (self.y_high - self.y_low)
+        return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
+
+
+def line_chart(
+    series: Sequence[Series], *, x_label: str, y_label: str, y_from_zero: bool = False
+) -> Markup:
+    """Lines with dots; series without finite points are left out; "" where none has any."""
+    drawn = [_finite(s) for s in series]
+    drawn = [s for s in drawn if s.points]
+    if not drawn:
+        return Markup("")
+    axes = _Axes(drawn, y_from_zero)
+    body = [*_grid(axes, x_label, y_label)]
+    for s in drawn:
+        points = " ".join(f"{axes.x(x)},{axes.y(y)}" for x, y in s.points)
+        body.append(f'<polyline class="line c{s.colour}" points="{points}"/>')
+        if len(s.points) <= 60:
+            body += [
+                f'<circle class="dot c{s.colour}" cx="{axes.x(x)}" cy="{axes.y(y)}" r="3">'
+                f"<title>{escape(s.name)}: {x:g}, {y:.4g}</title></circle>"
+                for x, y in s.points
+            ]
+    if len(drawn) > 1:
+        body += _legend(drawn)
+    return _svg(HEIGHT, body, f"{y_label} over {x_label}")
+
+
+def interval_chart(bars: Sequence[IntervalBar], *, title: str) -> Markup:
+    """Horizontal bars with their 95% intervals, on an axis of 0 to 100%."""
+    row, left, right = 34, 64, 124
+    height = row * len(bars) + 30
+
+    def x(share: float) -> float:
+        return round(left + share * (WIDTH - left - right), 1)
+
+    bottom = row * len(bars) + 6
+    body = []
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        body.append(f'<line class="grid" x1="{x(share)}" y1="0" x2="{x(share)}" y2="{bottom}"/>')
+        body.append(
+            f'<text class="tick" x="{x(share)}" y="{bottom + 16}" text-anchor="middle">'
+            f"{share:.0%}</text>"
+        )
+    for i, bar in enumerate(bars):
+        middle = row * i + row / 2
+        body += [
+            f'<text class="label" x="{left - 10}" y="{middle + 4}" text-anchor="end">'
+            f"{escape(bar.name)}</text>",
+            f'<rect class="bar c{bar.colour}" x="{left}" y="{middle - 9}" height="18" rx="3" '
+            f'width="{round(max(x(bar.rate) - left, 0.5), 1)}"/>',
+            f'<path class="whisker" d="M{x(bar.low)} {middle - 5}v10m0 -5H{x(bar.high)}m0 -5v10"/>',
+            f'<text class="label" x="{WIDTH - right + 12}" y="{middle + 4}">'
+            f"{escape(bar.text)}</text>",
+        ]
+    return _svg(height, body, title)
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers that span [low, high], about `count` of them."""
+    raw = (high - low) / max(count - 1, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def _grid(axes: _Axes, x_label: str, y_label: str) -> list[str]:
+    body = []
+    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+    for value in axes.y_ticks:
+        y = axes.y(value)
+        body.append(f'<line class="grid" x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}"/>')
+        body.append(
+            f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{value:g}</text>'
+        )
+    for value in ticks(axes.x_low, axes.x_high, 8):
+        if axes.x_low <= value <= axes.x_high:
+            body.append(
+                f'<text class="tick" x="{axes.x(value)}" y="{bottom + 16}" '
+                f'text-anchor="middle">{value:g}</text>'
+            )
+    middle = (LEFT + right) / 2
+    body.append(
+        f'<text class="axis" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">'
+        f"{escape(x_label)}</text>"
+    )
+    body.append(
+        f'<text class="axis" x="14" y="{(TOP + bottom) / 2}" text-anchor="middle" '
+        f'transform="rotate(-90 14 {(TOP + bottom) / 2})">{escape(y_label)}</text>'
+    )
+    return body
+
+
+def _legend(series: Sequence[Series]) -> list[str]:
+    body = []
+    for i, s in enumerate(series):
+        x = LEFT + 12 + 120 * i
+        body.append(f'<rect class="bar c{s.colour}" x="{x}" y="{TOP}" width="12" height="12"/>')
+        body.append(f'<text class="tick" x="{x + 18}" y="{TOP + 10}">{escape(s.name)}</text>')
+    return body
+
+
+def _svg(height: float, body: Sequence[str], title: str) -> Markup:
+    content = "".join(body)
+    return Markup(  # built above from numbers and escaped text only
+        f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(title)}">'
+        f"{content}</svg>"
+    )
+
+
+def _finite(series: Series) -> Series:
+    points = tuple(p for p in series.points if math.isfinite(p[0]) and math.isfinite(p[1]))
+    return series.model_copy(update={"points": points})
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    if high > low:
+        return low, high
+    margin = abs(low) * 0.1 or 0.5
+    return low - margin, high + margin

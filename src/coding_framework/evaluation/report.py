@@ -1,0 +1,245 @@
+"""`report.html`: one file that shows a run, without network or script.
+
+Kernels, reasons and task names are hostile text: everything is escaped by the template, characters
+that a terminal or a browser would act on are shown by name, and the page's content policy forbids
+scripts and every fetch, should an escape ever be forgotten.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import Field
+
+from coding_framework.evaluation.charts import IntervalBar, Series, interval_chart, line_chart
+from coding_framework.evaluation.metrics import Proportion, StageMetrics
+from coding_framework.paths import write_atomic
+from coding_framework.types import ConversationTurn, CUDAConversationState, Record
+
+MAX_CODE_CHARS = 12_000
+"""Longer code is cut in the report, and said to be; the stored conversation has all of it."""
+DIFF_CONTEXT_LINES = 3
+
+_ACTING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
+)
+
+
+class TrainingStep(Record):
+    """One optimizer step, as its trainer logged it."""
+
+    step: int
+    values: Mapping[str, float] = Field(default_factory=dict)
+
+
+class TrainingCurve(Record):
+    """Numbers over the steps of a training stage, drawn as one chart."""
+
+    title: str
+    y_label: str
+    steps: tuple[TrainingStep, ...]
+    keys: tuple[str, ...]
+    """Which values to draw."""
+    x_label: str = "optimizer step"
+
+
+class StageConversations(Record):
+    """The conversations of one evaluation."""
+
+    label: str
+    states: tuple[CUDAConversationState, ...]
+
+
+class ReportData(Record):
+    """All that a report shows. Maker: quickstart. Consumer: `write_report`."""
+
+    title: str
+    lead: str
+    """One or two sentences under the title."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """Name and value, e.g. ("device", "emulator of NVIDIA H200")."""
+    stages: tuple[StageMetrics, ...] = ()
+    curves: tuple[TrainingCurve, ...] = ()
+    conversations: tuple[StageConversations, ...] = ()
+    examples: int = 4
+    """How many tasks are shown with their kernels."""
+
+
+class CodeLine(Record):
+    """A line of code or diff, and how to paint it."""
+
+    kind: Literal["same", "added", "removed", "hunk"]
+    text: str
+
+
+class TurnView(Record):
+    """A turn as the template shows it."""
+
+    turn: ConversationTurn
+    stage: str
+    lines: tuple[CodeLine, ...]
+    is_diff: bool
+    cut: bool
+
+
+class ExampleView(Record):
+    """A task with its turns in every stage."""
+
+    name: str
+    why: str
+    description: str
+    reference: str
+    turns: tuple[TurnView, ...]
+
+
+def write_report(data: ReportData, path: Path) -> None:
+    """Write the report as one file. Raises InfrastructureError where it cannot be written."""
+    write_atomic(path, render(data))
+
+
+def render(data: ReportData) -> str:
+    """The report's HTML."""
+    environment = Environment(
+        loader=PackageLoader("coding_framework.evaluation"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["visible"] = visible
+    environment.filters["percent"] = lambda value: f"{value:.0%}"
+    rates = (("pass", "Correct kernels"), ("compile", "Kernels that compile"))
+    return environment.get_template("report.html.j2").render(
+        data=data,
+        rates=[(title, _rate_chart(data.stages, which)) for which, title in rates],
+        curves=[(curve.title, _curve_chart(curve)) for curve in data.curves],
+        statuses=sorted({status for stage in data.stages for status in stage.statuses}),
+        examples=[_example(*chosen, data.conversations) for chosen in choose_examples(data)],
+    )
+
+
+def visible(text: str) -> str:
+    """Text in which control, bidirectional and invisible characters are shown by code point."""
+    return _ACTING.sub(lambda m: f"<U+{ord(m.group()):04X}>", text)
+
+
+def choose_examples(data: ReportData) -> list[tuple[str, str]]:
+    """(task, why) of the tasks that show most: learnt, repaired, made faster, not solved."""
+    if not data.conversations:
+        return []
+    last = {s.task.name: s for s in data.conversations[-1].states}
+    first = {s.task.name: s for s in data.conversations[0].states}
+    chosen: dict[str, str] = {}
+    for why, wanted in (
+        ("repaired or improved after feedback", _gained_by_turn),
+        ("learnt: not solved by the base model", lambda s: _learnt(first.get(s.task.name), s)),
+        ("the fastest", lambda s: s.best_turn is not None),
+        ("not solved", lambda s: s.best_turn is None),
+    ):
+        found = [s for s in last.values() if s.task.name not in chosen and wanted(s)]
+        if found:
+            chosen[max(found, key=_best_speedup).task.name] = why
+    for name in last:
+        if len(chosen) >= data.examples:
+            break
+        chosen.setdefault(name, "one more")
+    return list(chosen.items())[: data.examples]
+
+
+def diff_lines(before: str, after: str) -> tuple[CodeLine, ...]:
+    """A unified diff as painted lines; its two file headers are left out."""
+    diff = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), lineterm="", n=DIFF_CONTEXT_LINES
+    )
+    kinds: dict[str, Literal["same", "added", "removed", "hunk"]] = {
+        "+": "added",
+        "-": "removed",
+        "@": "hunk",
+        " ": "same",
+    }
+    return tuple(
+        CodeLine(kind=kinds[line[0]] if line else "same", text=line) for line in list(diff)[2:]
+    )
+
+
+def _example(name: str, why: str, conversations: Sequence[StageConversations]) -> ExampleView:
+    views: list[TurnView] = []
+    task = None
+    for stage in conversations:
+        state = next((s for s in stage.states if s.task.name == name), None)
+        if state is None:
+            continue
+        task = state.task
+        previous: str | None = None
+        for turn in state.turns:
+            views.append(_turn_view(turn, stage.label, previous))
+            previous = turn.code or previous
+    assert task is not None, "an example is chosen among the conversations"
+    return ExampleView(
+        name=name,
+        why=why,
+        description=task.description,
+        reference=task.reference,
+        turns=tuple(views),
+    )
+
+
+def _turn_view(turn: ConversationTurn, stage: str, previous: str | None) -> TurnView:
+    shown = turn.code if turn.code is not None else turn.generation.text
+    cut = len(shown) > MAX_CODE_CHARS
+    shown = shown[:MAX_CODE_CHARS]
+    if turn.code is not None and previous is not None and previous != turn.code:
+        lines = diff_lines(previous[:MAX_CODE_CHARS], shown)
+        return TurnView(turn=turn, stage=stage, lines=lines, is_diff=True, cut=cut)
+    lines = tuple(CodeLine(kind="same", text=line) for line in shown.splitlines())
+    return TurnView(turn=turn, stage=stage, lines=lines, is_diff=False, cut=cut)
+
+
+def _rate_chart(stages: Sequence[StageMetrics], which: str) -> str:
+    bars = []
+    for i, stage in enumerate(stages):
+        rate: Proportion = stage.passed if which == "pass" else stage.compile
+        low, high = rate.ci95
+        text = f"{rate.rate:.0%} ({rate.count} of {rate.n})"
+        bars.append(
+            IntervalBar(
+                name=stage.label, rate=rate.rate, low=low, high=high, text=text, colour=i % 6 + 1
+            )
+        )
+    return interval_chart(bars, title=f"{which} rate by stage, with 95% intervals")
+
+
+def _curve_chart(curve: TrainingCurve) -> str:
+    series = [
+        Series(
+            name=key,
+            points=tuple((s.step, s.values[key]) for s in curve.steps if key in s.values),
+            colour=(i + 1) % 6 + 1,
+        )
+        for i, key in enumerate(curve.keys)
+    ]
+    return line_chart(series, x_label=curve.x_label, y_label=curve.y_label)
+
+
+def _gained_by_turn(state: CUDAConversationState) -> bool:
+    best = state.best_turn
+    if best is None or best.index == 0:
+        return False
+    first = state.turns[0].verdict
+    if first is None or not first.correct:
+        return True
+    return bool(best.verdict and (best.verdict.speedup or 0.0) > 1.02 * (first.speedup or 0.0))
+
+
+def _learnt(before: CUDAConversationState | None, after: CUDAConversationState) -> bool:
+    return after.best_turn is not None and (before is None or before.best_turn is None)
+
+
+def _best_speedup(state: CUDAConversationState) -> float:
+    best = state.best_turn
+    return (best.verdict.speedup or 0.0) if best is not None and best.verdict is not None else 0.0

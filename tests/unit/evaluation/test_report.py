@@ -1,0 +1,183 @@
+"""The report shows hostile text without running or fetching anything."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_conversations import make_state, make_turn, make_verdict
+
+from coding_framework.errors import InfrastructureError
+from coding_framework.evaluation.charts import (
+    IntervalBar,
+    Series,
+    interval_chart,
+    line_chart,
+    ticks,
+)
+from coding_framework.evaluation.metrics import stage_metrics
+from coding_framework.evaluation.report import (
+    MAX_CODE_CHARS,
+    ReportData,
+    StageConversations,
+    TrainingCurve,
+    TrainingStep,
+    diff_lines,
+    render,
+    visible,
+    write_report,
+)
+from coding_framework.types import Status
+
+pytestmark = pytest.mark.unit
+
+HOSTILE = (
+    '</span></pre><script>alert("x")</script><img src=x onerror=alert(1)> & \x00\x1b[31m \u202e'
+)
+
+
+class Page(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def hostile_report(text: str = HOSTILE) -> ReportData:
+    state = make_state(
+        make_turn(0, make_verdict(Status.WRONG_OUTPUT, reason=text), f"int a;\n{text}\n"),
+        make_turn(1, make_verdict(Status.CORRECT, 2.5), f"int b;\n{text}\n"),
+        make_turn(2, make_verdict(Status.COMPILE_ERROR), None),
+        make_turn(3, None, "int c;", f"DeviceError: {text}"),
+        task=f"t{text}",
+    )
+    return ReportData(
+        title="Quickstart",
+        lead="What a run shows.",
+        facts=(("model", text),),
+        stages=(stage_metrics("sft", [state]),),
+        curves=(
+            TrainingCurve(
+                title="Reward",
+                y_label="mean reward",
+                steps=tuple(TrainingStep(step=i, values={"reward": i / 7}) for i in range(5)),
+                keys=("reward",),
+            ),
+        ),
+        conversations=(StageConversations(label="sft", states=(state,)),),
+    )
+
+
+def test_hostile_text_is_shown_and_never_markup():
+    html = render(hostile_report())
+    page = Page(html)
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert '<script>alert("x")</script>' in page.text
+    assert "<U+0000>" in page.text
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+
+
+def test_the_page_fetches_nothing():
+    html = render(hostile_report())
+    page = Page(html)
+    assert not [n for n, _ in page.attributes if n in ("src", "href", "data", "action", "srcset")]
+    assert "url(" not in html
+    assert "@import" not in html
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in page.attributes
+
+
+@given(st.text(max_size=200))
+def test_no_text_opens_a_tag(text):
+    tags = set(Page(render(hostile_report(text))).tags)
+    assert tags == set(Page(render(hostile_report("plain"))).tags)
+
+
+def test_a_turn_shows_its_diff_verdict_and_reward_parts():
+    text = Page(render(hostile_report("x"))).text
+    assert "-int a;" in text
+    assert "+int b;" in text
+    assert "2.50× modelled" in text
+    assert "correctness (limit 0.3): all 1 tests passed" in text
+    assert "No kernel was found in this answer (no block)" in text
+    assert "DeviceError: x" in text
+
+
+def test_a_report_without_stages_is_still_a_page():
+    html = render(ReportData(title="Empty", lead=""))
+    assert "<h1>Empty</h1>" in html
+
+
+def test_long_code_is_cut_and_said_to_be():
+    state = make_state(make_turn(0, make_verdict(Status.COMPILE_ERROR), "x" * 100_000))
+    data = ReportData(
+        title="t", lead="", conversations=(StageConversations(label="base", states=(state,)),)
+    )
+    html = render(data)
+    assert "x" * MAX_CODE_CHARS in html
+    assert "x" * (MAX_CODE_CHARS + 1) not in html
+    assert "Cut for the report" in html
+
+
+def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path):
+    target = tmp_path / "file" / "report.html"
+    target.parent.write_text("a file where a folder should be")
+    with pytest.raises(InfrastructureError, match="cannot be written"):
+        write_report(hostile_report(), target)
+
+
+def test_visible_keeps_newlines_tabs_and_letters():
+    assert visible("a\tb\nä漢") == "a\tb\nä漢"
+    assert visible("\u202e\x7f") == "<U+202E><U+007F>"
+
+
+def test_a_diff_has_no_file_headers():
+    kinds = [(line.kind, line.text) for line in diff_lines("a\nb", "a\nc")]
+    assert kinds[0][0] == "hunk"
+    assert kinds[1:] == [("same", " a"), ("removed", "-b"), ("added", "+c")]
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_ticks_are_few_and_cover_the_range(low, width):
+    high = low + width
+    if not high > low:
+        return
+    values = ticks(low, high)
+    assert 2 <= len(values) <= 12
+    assert values[0] <= low + 1e-6 * width + 1e-9
+    assert values[-1] >= high - 1e-6 * width - 1e-9
+
+
+def test_a_chart_leaves_out_what_is_no_number():
+    series = Series(name="r", points=((0, 1.0), (1, float("nan")), (2, 2.0)))
+    svg = line_chart([series], x_label="step", y_label="reward")
+    assert len(re.findall("<circle", svg)) == 2
+    assert "nan" not in svg
+    assert line_chart([Series(name="r", points=())], x_label="s", y_label="r") == ""
+
+
+def test_a_chart_of_one_point_is_drawn():
+    assert "<circle" in line_chart([Series(name="r", points=((1, 1.0),))], x_label="s", y_label="r")
+
+
+def test_chart_texts_are_escaped():
+    bar = IntervalBar(name="<b>", rate=0.5, low=0.4, high=0.6, text='"&<')
+    svg = interval_chart([bar], title="<t>")
+    assert "<b>" not in svg
+    assert "&lt;b&gt;" in svg

@@ -1,0 +1,136 @@
+"""Logs, progress, JSON lines, memory: what a watcher and a rerun rely on."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import structlog
+
+from coding_framework.errors import InfrastructureError
+from coding_framework.monitoring.jsonl import JsonlSink, read_lines
+from coding_framework.monitoring.logs import configure_logging
+from coding_framework.monitoring.memory import PeakMemory
+from coding_framework.monitoring.progress import Progress, duration
+
+pytestmark = pytest.mark.unit
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_tells_rate_and_time_left():
+    clock = Clock()
+    with Progress("sft", 100, "steps", stream=io.StringIO(), clock=clock) as progress:
+        clock.now = 10.0
+        progress.advance(50, note="loss 0.3")
+        assert progress.line() == "sft: 50/100 steps, 5.0/s, 10 s left, 10 s so far, loss 0.3"
+
+
+def test_what_an_earlier_run_did_counts_for_the_share_and_not_for_the_rate():
+    clock = Clock()
+    progress = Progress("sft", 100, "steps", done=90, stream=io.StringIO(), clock=clock)
+    clock.now = 10.0
+    progress.advance(5)
+    assert "95/100 steps, 2.0 s each, 10 s left" in progress.line()
+
+
+def test_a_log_gets_a_line_now_and_then_and_a_terminal_one_line():
+    clock = Clock()
+    log, terminal = io.StringIO(), Terminal()
+    with (
+        Progress("a", 1000, "x", stream=log, clock=clock) as in_log,
+        Progress("a", 1000, "x", stream=terminal, clock=clock) as in_terminal,
+    ):
+        for _ in range(1000):
+            clock.now += 0.1
+            in_log.advance()
+            in_terminal.advance()
+    assert 7 <= len(log.getvalue().splitlines()) <= 10
+    assert terminal.getvalue().count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (185, "3:05 min"), (3723, "1:02:03 h")]
+)
+def test_durations_are_for_people(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_a_line_cut_off_by_a_kill_is_dropped_and_the_next_is_whole(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"i": 1}\n{"i": 2')
+    assert [json.loads(x) for x in read_lines(path)] == [{"i": 1}]
+    with JsonlSink(path) as sink:
+        sink.write({"i": 3})
+    assert [json.loads(x)["i"] for x in read_lines(path)] == [1, 3]
+
+
+def test_a_file_of_one_long_cut_line_is_emptied(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("x" * 200_000)
+    JsonlSink(path).close()
+    assert path.read_text() == ""
+
+
+def test_a_killed_writer_leaves_only_whole_records(tmp_path):
+    path = tmp_path / "a.jsonl"
+    code = (
+        "import sys; from pathlib import Path;"
+        "from coding_framework.monitoring.jsonl import JsonlSink;"
+        f"sink = JsonlSink(Path({str(path)!r}))\n"
+        "for i in range(10**9): sink.write({'i': i, 'pad': 'x' * 5000})"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code])
+    while not path.exists() or path.stat().st_size < 50_000:
+        time.sleep(0.01)
+    writer.kill()
+    writer.wait()
+    numbers = [json.loads(line)["i"] for line in read_lines(path)]
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) > 5
+
+
+def test_a_full_disk_is_one_sentence():
+    sink = JsonlSink(Path("/dev/full"))
+    with pytest.raises(InfrastructureError, match="the disk of /dev is full: free some space"):
+        sink.write({"i": 1})
+
+
+def test_logs_go_to_the_file_as_json_and_warnings_to_stderr(tmp_path, capsys):
+    path = tmp_path / "run.log.jsonl"
+    configure_logging(path)
+    try:
+        log = structlog.get_logger("test")
+        log.info("judged", task="relu")
+        log.warning("judge_failed", attempt=1)
+    finally:
+        structlog.reset_defaults()
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [e["event"] for e in events] == ["judged", "judge_failed"]
+    assert events[0]["task"] == "relu"
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "warning: judge_failed attempt=1\n"
+
+
+def test_peak_memory_counts_children():
+    with PeakMemory(interval_s=0.05) as peak:
+        before = peak.peak_bytes
+        code = "import time; block = bytearray(200_000_000); time.sleep(0.6)"
+        subprocess.run([sys.executable, "-c", code], check=True)
+    assert peak.peak_bytes - before > 150_000_000
