@@ -13,7 +13,8 @@ import itertools
 from coding_framework.data.synthesis.program import Program
 
 _HOMOGENEOUS = frozenset(
-    {"abs", "square", "cube", "sqrt", "recip", "leakyrelu", "sum", "cumsum", "transpose", "softshrink"}
+    {"abs", "square", "cube", "sqrt", "recip", "leakyrelu", "sum", "cumsum", "transpose",
+     "softshrink"}
 )  # fmt: skip
 """f(c x) = c^k f(x), or so after changing f's own constant: scale moves to the front."""
 _SHIFT_PASSES = frozenset({"sum", "transpose"})
@@ -21,9 +22,8 @@ _MONOTONE = frozenset(
     {"exp", "log", "scale", "shift", "clip", "sqrt", "recip", "cube", "leakyrelu", "elu",
      "softsign", "softshrink"}
 )  # fmt: skip
-"""max(f(x)) = f(max(x)), or with min for falling f (`ext` stands for both): ext moves to the end, and
-cummax with it.
-Likewise clamp(f(x)) = f(clamp'(x)) for other limits: clip moves to the front."""
+"""max(f(x)) = f(max(x)), or with min for falling f (`ext` stands for both): ext moves to the end,
+and cummax with it. Likewise clamp(f(x)) = f(clamp(x)), other limits: clip moves to the front."""
 _POWERS = ("square", "cube", "sqrt", "recip")
 
 _PAIRS: dict[tuple[str, str], tuple[str, ...]] = {

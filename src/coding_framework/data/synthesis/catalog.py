@@ -13,14 +13,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from coding_framework.data.synthesis.canonical import canonical_key
+from coding_framework.data.synthesis.interval import Operand
 from coding_framework.data.synthesis.kernels import kernels
-from coding_framework.data.synthesis.ops import (
-    OPERAND_OPS,
-    SCALAR_OPS,
-    UNARY_OPS,
-    Operand,
-    Step,
-)
+from coding_framework.data.synthesis.op_table import OPERAND_OPS, SCALAR_OPS, UNARY_OPS
+from coding_framework.data.synthesis.ops import Step
 from coding_framework.data.synthesis.program import (
     REDUCTIONS,
     SCANS,
@@ -158,7 +154,7 @@ def kernels_of(task_name: str, style: Style = COMPACT) -> tuple[KernelExample, .
 def catalog(seed: int = 0, per_family: int = 60) -> tuple[Program, ...]:
     """The primitives, then up to `per_family` composed programs of each family, no two equal.
 
-    Deterministic by its arguments; a larger `per_family` extends each family, it changes nothing.
+    Deterministic by its arguments.
     """
     chosen = {p.name: p for p in primitives()}
     values = {fingerprint(p) for p in chosen.values()}

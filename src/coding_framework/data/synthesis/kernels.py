@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coding_framework.data.synthesis.ops import Operand, Step
+from coding_framework.data.synthesis.interval import Operand
+from coding_framework.data.synthesis.ops import Step
 from coding_framework.data.synthesis.program import REDUCTIONS, SCANS, Program
 from coding_framework.data.synthesis.styles import COMPACT, Style
 from coding_framework.types import KernelExample

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from typing import Literal
 
-from coding_framework.data.synthesis.ops import Interval, Operand, Step, parse_step
+from coding_framework.data.synthesis.interval import Interval, Operand
+from coding_framework.data.synthesis.ops import Step, parse_step
 
 Layout = Literal["map", "rowsum", "rowmean", "rowmax", "rowmin", "transpose", "cumsum", "cummax"]
 

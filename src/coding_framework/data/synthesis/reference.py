@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coding_framework.data.synthesis.ops import Operand, Step
+from coding_framework.data.synthesis.interval import Operand
+from coding_framework.data.synthesis.ops import Step
 from coding_framework.data.synthesis.program import REDUCTIONS, SCANS, Program
 from coding_framework.types import Split, Task, TensorSpec, TestCase
 

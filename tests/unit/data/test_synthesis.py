@@ -1,0 +1,229 @@
+"""The algebra of synthesised tasks: names, functions, domains, the split."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+import torch
+
+from coding_framework.data.synthesis import program as programs
+from coding_framework.data.synthesis.canonical import canonical_key
+from coding_framework.data.synthesis.catalog import (
+    FAMILIES,
+    build_task,
+    catalog,
+    family_of,
+    primitives,
+    split_of,
+)
+from coding_framework.data.synthesis.kernels import kernels
+from coding_framework.data.synthesis.ops import Step
+from coding_framework.data.synthesis.program import Program, fingerprint, parse_program
+from coding_framework.data.synthesis.styles import varied_style
+from coding_framework.types import Split
+
+pytestmark = pytest.mark.unit
+
+
+def _program(name: str) -> Program:
+    program = parse_program(name)
+    assert program is not None, name
+    return program
+
+
+def test_every_name_in_the_catalogue_parses_back_to_its_program() -> None:
+    for program in catalog():
+        assert parse_program(program.name) == program
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "nosuchop",
+        "relu_relu",
+        "square_relu",  # never cuts
+        "neg_abs",
+        "exp_log",
+        "sqrt_clampm1to1",  # never cuts below
+        "rowsum_rowmax",
+        "rowsum_addrow",
+        "mul2_mul3",
+        "addrow_mulrow",  # a second row vector has no name
+        "mul2.0",
+        "mul02",
+    ],
+)
+def test_pointless_or_malformed_names_are_no_programs(name: str) -> None:
+    assert parse_program(name) is None
+
+
+def test_domains_keep_square_roots_and_logarithms_defined() -> None:
+    for name in ("sqrt", "log_add", "rsqrt_rowmean", "recip_mulrow", "rdiv2"):
+        low_high = _program(name).input_range()
+        assert low_high is not None
+        assert low_high[0] > 0
+
+
+def _inputs(program: Program) -> list[torch.Tensor]:
+    """The inputs on which `fingerprint` evaluates, as tensors."""
+    case = build_task(program).cases[0]
+    made = []
+    for i, spec in enumerate(case.inputs):
+        assert spec.low is not None
+        assert spec.high is not None
+        which = 0 if i == 0 else 1 + "yzwbcs".find(spec.name)
+        rows = 1 if spec.name in ("b", "s") else 4
+        columns = 1 if spec.name in ("c", "s") else 4
+        values = [
+            [
+                spec.low + (spec.high - spec.low) * programs._fraction(which, r, c)
+                for c in range(columns)
+            ]
+            for r in range(rows)
+        ]
+        tensor = torch.tensor(values, dtype=torch.float64)
+        made.append(tensor.reshape(()) if spec.name == "s" else tensor.squeeze(0))
+    return made
+
+
+def test_the_pytorch_source_of_every_task_computes_the_program() -> None:
+    for program in catalog():
+        namespace: dict[str, type[torch.nn.Module]] = {}
+        exec(build_task(program).reference, namespace)
+        got = namespace["Model"]()(*_inputs(program)).flatten()
+        want = torch.tensor(fingerprint(program), dtype=torch.float64)
+        assert got.shape == want.shape, program.name
+        assert torch.allclose(got, want, rtol=2e-4, atol=2e-5), program.name
+
+
+def test_the_catalogue_is_large_enough_and_covers_every_family() -> None:
+    splits = Counter(split_of(p) for p in catalog())
+    assert splits[Split.TRAIN] >= 400
+    assert splits[Split.HELD_OUT] >= 60
+    for split in (Split.TRAIN, Split.HELD_OUT):
+        families = {family_of(p).name for p in catalog() if split_of(p) is split}
+        assert families == {f.name for f in FAMILIES}
+    assert {f.tier for f in FAMILIES} >= {0, 1}
+
+
+def test_the_catalogue_is_deterministic_by_its_arguments() -> None:
+    small = {p.name for p in catalog(seed=0, per_family=20)}
+    catalog.cache_clear()
+    assert {p.name for p in catalog(seed=0, per_family=20)} == small
+    assert {p.name for p in catalog(seed=1, per_family=20)} != small
+
+
+def _sides() -> tuple[list[Program], list[Program]]:
+    held_out = [p for p in catalog() if split_of(p) is Split.HELD_OUT]
+    return [p for p in catalog() if split_of(p) is Split.TRAIN], held_out
+
+
+def test_no_held_out_function_occurs_in_training() -> None:
+    train, held_out = _sides()
+    assert not {canonical_key(p) for p in train} & {canonical_key(p) for p in held_out}
+    assert not {fingerprint(p) for p in train} & {fingerprint(p) for p in held_out}
+    assert not {p.ops for p in train} & {p.ops for p in held_out}
+
+
+def _normalised(code: str) -> str:
+    """Source without layout, comments and constants."""
+    code = re.sub(r"//[^\n]*", "", code)
+    return re.sub(r"\s+", "", re.sub(r"-?\d+(\.\d+)?f", "C", code))
+
+
+def test_no_held_out_kernel_occurs_in_training_even_with_other_constants() -> None:
+    train, held_out = _sides()
+    seen = {_normalised(k.code) for p in train for k in kernels(p)}
+    assert not [p.name for p in held_out for k in kernels(p) if _normalised(k.code) in seen]
+
+
+def test_every_op_of_a_held_out_task_occurs_alone_in_training() -> None:
+    alone = {key for p in primitives() for key in p.ops}
+    assert all(split_of(p) is Split.TRAIN for p in primitives())
+    for program in _sides()[1]:
+        assert set(program.ops) <= alone
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("mul2_add1", "add3_mul0p5"),
+        ("mul2_relu", "relu_mul3"),
+        ("add_addrow", "addrow_add"),
+        ("exp_rowmax", "rowmax_exp"),
+        ("rowmean", "rowsum_mul0p5"),
+        ("relu_transpose", "transpose_relu"),
+        ("sigmoid_mul2_sub1", "tanh_mul3"),
+        ("exp_sqrt", "mul0p5_exp"),
+        ("square_log", "log_mul2"),
+        ("exp_clampmax2", "clampmax1_exp"),
+        ("mul_divrow", "divrow_mul"),
+        ("exp_add1_log", "softplus"),
+        ("cummax_sigmoid", "sigmoid_cummax"),
+        ("relu_add", "clampmin0p5_sub"),
+    ],
+)
+def test_equal_functions_have_equal_keys(one: str, other: str) -> None:
+    assert canonical_key(_program(one)) == canonical_key(_program(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("relu_exp", "silu_exp"),
+        ("add_relu", "relu_add"),
+        ("rowsum_abs", "abs_rowsum"),
+        ("addrow", "addcol"),
+        ("exp_rowmean", "rowmean_exp"),
+        ("square_cumsum", "cumsum"),
+    ],
+)
+def test_different_functions_have_different_keys(one: str, other: str) -> None:
+    assert canonical_key(_program(one)) != canonical_key(_program(other))
+
+
+def test_every_task_has_a_seen_and_two_unseen_shape_sets_of_emulator_and_gpu_size() -> None:
+    for program in catalog():
+        task = build_task(program)
+        for cases in (task.cases, task.gpu_cases):
+            assert [c.shown for c in cases] == [True, False, False]
+        rows, columns = task.cases[1].inputs[0].shape
+        assert columns % 4
+        assert rows % 2
+        moved = sum(4 * _elements(t.shape) for t in task.gpu_cases[0].inputs)
+        assert moved >= 64 << 20
+        assert max(_elements(t.shape) for t in task.cases[0].inputs) <= 1 << 18
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    return int(torch.Size(shape).numel())
+
+
+def test_every_program_has_a_naive_and_an_optimised_kernel_with_a_reason() -> None:
+    for program in catalog():
+        naive, *better = kernels(program)
+        assert naive.level == "naive"
+        assert not naive.why_faster
+        assert better
+        for kernel in better:
+            assert kernel.why_faster
+            assert "\n" not in kernel.why_faster
+            assert kernel.code != naive.code
+
+
+def test_varied_styles_change_the_source_and_keep_the_steps() -> None:
+    program = _program("mul2_add_relu")
+    sources = {kernels(program, varied_style(seed))[0].code for seed in range(20)}
+    assert len(sources) > 10
+    for source in sources:
+        assert "* 2.0f" in source
+        assert "fmaxf(" in source
+
+
+def test_a_step_outside_its_domain_has_no_interval() -> None:
+    log = _program("log").before[0]
+    assert isinstance(log, Step)
+    assert log.apply(programs.Interval.of(-1.0, 1.0)) is None
