@@ -8,7 +8,6 @@ scripts and every fetch, should an escape ever be forgotten.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -18,16 +17,13 @@ from pydantic import Field
 
 from coding_framework.evaluation.charts import IntervalBar, Series, interval_chart, line_chart
 from coding_framework.evaluation.metrics import Proportion, StageMetrics
+from coding_framework.monitoring.text import visible
 from coding_framework.paths import write_atomic
 from coding_framework.types import ConversationTurn, CUDAConversationState, Record
 
 MAX_CODE_CHARS = 12_000
 """Longer code is cut in the report, and said to be; the stored conversation has all of it."""
 DIFF_CONTEXT_LINES = 3
-
-_ACTING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
-)
 
 
 class TrainingStep(Record):
@@ -121,11 +117,6 @@ def render(data: ReportData) -> str:
         statuses=sorted({status for stage in data.stages for status in stage.statuses}),
         examples=[_example(*chosen, data.conversations) for chosen in choose_examples(data)],
     )
-
-
-def visible(text: str) -> str:
-    """Text in which control, bidirectional and invisible characters are shown by code point."""
-    return _ACTING.sub(lambda m: f"<U+{ord(m.group()):04X}>", text)
 
 
 def choose_examples(data: ReportData) -> list[tuple[str, str]]:

@@ -27,7 +27,6 @@ from coding_framework.evaluation.report import (
     TrainingStep,
     diff_lines,
     render,
-    visible,
     write_report,
 )
 from coding_framework.types import Status
@@ -140,11 +139,6 @@ def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path):
     target.parent.write_text("a file where a folder should be")
     with pytest.raises(InfrastructureError, match="cannot be written"):
         write_report(hostile_report(), target)
-
-
-def test_visible_keeps_newlines_tabs_and_letters():
-    assert visible("a\tb\nä漢") == "a\tb\nä漢"
-    assert visible("\u202e\x7f") == "<U+202E><U+007F>"
 
 
 def test_a_diff_has_no_file_headers():

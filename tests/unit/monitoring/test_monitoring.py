@@ -17,6 +17,7 @@ from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.logs import configure_logging
 from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import Progress, duration
+from coding_framework.monitoring.text import one_line, visible
 
 pytestmark = pytest.mark.unit
 
@@ -134,3 +135,13 @@ def test_peak_memory_counts_children():
         code = "import time; block = bytearray(200_000_000); time.sleep(0.6)"
         subprocess.run([sys.executable, "-c", code], check=True)
     assert peak.peak_bytes - before > 150_000_000
+
+
+def test_visible_keeps_newlines_tabs_and_letters():
+    assert visible("a\tb\nä漢") == "a\tb\nä漢"
+    assert visible("\u202e\x7f") == "<U+202E><U+007F>"
+
+
+def test_one_line_is_one_line_and_bounded():
+    assert one_line("a\nb\r\x1b[2Jc") == "a b<U+000D><U+001B>[2Jc"
+    assert len(one_line("x" * 10_000, 80)) == 80
