@@ -1,0 +1,274 @@
+"""Runs a candidate on a device: records the launch plan of its host code, then replays it.
+
+One `CaseRun` is one shape set on one device. The host code runs in its sandbox and only *asks*;
+`PlanRecorder` checks each request, carries it out on the device and writes it down. A replay is
+ours alone: the same operations at the same addresses, with fresh inputs in the same buffers and
+everything else poisoned. No candidate host code runs then, so nothing that it computed, cached or
+timed can reach the outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from coding_framework.cuda.device import Device
+from coding_framework.cuda.inputs import (
+    DTYPE_NAMES,
+    TORCH_DTYPES,
+    tensor_bytes,
+    tensor_from_bytes,
+)
+from coding_framework.cuda.plan import (
+    Alloc,
+    CandidateFault,
+    Copy,
+    Fill,
+    Free,
+    Launch,
+    LaunchPlan,
+    LaunchReport,
+    PlanOp,
+    ReadBack,
+    TensorRef,
+    Upload,
+)
+from coding_framework.types import Status
+
+HostArgument = TensorRef | bool | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What one call of `forward` may ask of the device."""
+
+    memory_bytes: int = 2 << 30
+    """Device memory, inputs excluded."""
+    upload_bytes: int = 256 << 20
+    operations: int = 20_000
+    """Allocations, copies, fills and launches together."""
+
+
+class HostProcess(Protocol):
+    """The sandboxed process with the candidate's host code (cuda/host)."""
+
+    def call(self, args: Sequence[HostArgument]) -> tuple[TensorRef, ...]:
+        """One call of `forward`. Raises CandidateFault for what the candidate did."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One tensor that the candidate returned, read from the device by us."""
+
+    tensor: torch.Tensor
+    """In its logical shape."""
+    strides: tuple[int, ...]
+    raw: bytes
+    """The elements in logical order, as they lay on the device: what a rerun must repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What one run, by the host or replayed, left behind."""
+
+    outputs: tuple[Output, ...]
+    reports: tuple[LaunchReport, ...]
+    changed_input: int | None
+    """Index of an input or parameter that was written to; None: all are unchanged."""
+    guard: str | None
+    """A sentence if memory outside the allocations was written."""
+
+
+class PlanRecorder:
+    """Carries out what the host process asks for, and writes it down.
+
+    Frees take effect at the end of the device: like torch's caching allocator in stream order, a
+    launch may still use what the host has let go of.
+    """
+
+    def __init__(self, device: Device, limits: RunLimits) -> None:
+        self._device = device
+        self._limits = limits
+        self._ops: list[PlanOp] = []
+        self._memory = 0
+        self._uploaded = 0
+        self.reports: list[LaunchReport] = []
+        self.blocks: dict[int, int] = {}
+        """Address to size of everything allocated by the host, over all its calls."""
+
+    def begin(self) -> None:
+        """Start the record of a new call of `forward`; memory from earlier calls stays."""
+        self._ops = []
+        self.reports = []
+        self._uploaded = 0
+
+    @property
+    def operations(self) -> tuple[PlanOp, ...]:
+        return tuple(self._ops)
+
+    def malloc(self, nbytes: int) -> int:
+        """Device memory for the host; its contents are poisoned."""
+        self._memory += nbytes
+        if nbytes < 0 or self._memory > self._limits.memory_bytes:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT,
+                f"asked for {self._memory >> 20} MiB of device memory; the limit is "
+                f"{self._limits.memory_bytes >> 20} MiB",
+            )
+        address = self._device.alloc(max(1, nbytes))
+        self.blocks[address] = max(1, nbytes)
+        self._note(Alloc(address, max(1, nbytes)))
+        return address
+
+    def free(self, address: int) -> None:
+        if address not in self.blocks:
+            raise CandidateFault(
+                Status.RUNTIME_ERROR, f"freed {address:#x}, which is not an allocation of its own"
+            )
+        self._note(Free(address))
+
+    def upload(self, address: int, data: bytes) -> None:
+        """Host to device; the bytes become part of the plan."""
+        self._uploaded += len(data)
+        if self._uploaded > self._limits.upload_bytes:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT,
+                f"copied more than {self._limits.upload_bytes >> 20} MiB to the device in one call",
+            )
+        self._device.upload(address, data)
+        self._note(Upload(address, bytes(data)))
+
+    def read_back(self, address: int, nbytes: int) -> bytes:
+        """Device to host: marks the plan as one that may depend on data."""
+        data = self._device.download(address, nbytes)
+        self._note(ReadBack(address, nbytes))
+        return data
+
+    def copy(self, destination: int, source: int, nbytes: int) -> None:
+        self._device.copy(destination, source, nbytes)
+        self._note(Copy(destination, source, nbytes))
+
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        self._device.fill(address, value, nbytes)
+        self._note(Fill(address, value, nbytes))
+
+    def launch(self, launch: Launch) -> None:
+        self.reports.append(self._device.launch(launch))
+        self._note(launch)
+
+    def _note(self, op: PlanOp) -> None:
+        if len(self._ops) >= self._limits.operations:
+            raise CandidateFault(
+                Status.TIMEOUT,
+                f"one call asks for more than {self._limits.operations} device operations",
+            )
+        self._ops.append(op)
+
+
+class CaseRun:
+    """One shape set of one candidate: inputs placed once, host runs and replays at will."""
+
+    def __init__(self, device: Device, recorder: PlanRecorder, tensors: Sequence[torch.Tensor]):
+        self._device = device
+        self._recorder = recorder
+        self._places = tuple(self._place(tensor) for tensor in tensors)
+
+    def host_run(
+        self,
+        host: HostProcess,
+        tensors: Sequence[torch.Tensor],
+        scalars: Sequence[bool | int | float],
+    ) -> tuple[LaunchPlan, Execution]:
+        """The candidate's `forward` on these tensors: its plan, and what came of it."""
+        self._refill(tensors)
+        self._recorder.begin()
+        outputs = tuple(host.call((*self._places, *scalars)))
+        plan = LaunchPlan(self._places, self._recorder.operations, outputs)
+        return plan, self._finish(outputs, tensors, tuple(self._recorder.reports))
+
+    def replay(
+        self, plan: LaunchPlan, tensors: Sequence[torch.Tensor], *, checks: bool = False
+    ) -> Execution:
+        """The plan again on other tensors of the same shapes; no candidate host code runs.
+
+        checks: also look for races and uninitialised reads (slower, same results).
+        """
+        self._refill(tensors)
+        for address in self._recorder.blocks:
+            self._device.poison(address)
+        reports = []
+        for op in plan.ops:
+            match op:
+                case Launch():
+                    reports.append(self._device.launch(op, checks=checks))
+                case Upload():
+                    self._device.upload(op.address, op.data)
+                case Copy():
+                    self._device.copy(op.destination, op.source, op.nbytes)
+                case Fill():
+                    self._device.fill(op.address, op.value, op.nbytes)
+                case Alloc() | Free() | ReadBack():
+                    pass  # the memory is still there; nobody listens
+        return self._finish(plan.outputs, tensors, tuple(reports))
+
+    def _place(self, tensor: torch.Tensor) -> TensorRef:
+        nbytes = tensor.numel() * tensor.element_size()
+        address = self._device.alloc(max(1, nbytes))
+        return TensorRef(
+            address, tuple(tensor.shape), tuple(tensor.stride()), DTYPE_NAMES[tensor.dtype]
+        )
+
+    def _refill(self, tensors: Sequence[torch.Tensor]) -> None:
+        for place, tensor in zip(self._places, tensors, strict=True):
+            if tensor.numel():
+                self._device.upload(place.address, tensor_bytes(tensor))
+
+    def _finish(
+        self,
+        outputs: tuple[TensorRef, ...],
+        tensors: Sequence[torch.Tensor],
+        reports: tuple[LaunchReport, ...],
+    ) -> Execution:
+        changed = None
+        for i, (place, tensor) in enumerate(zip(self._places, tensors, strict=True)):
+            data = tensor_bytes(tensor)
+            if data and self._device.download(place.address, len(data)) != data:
+                changed = i
+                break
+        guard = self._device.check_guards()
+        return Execution(tuple(self._read(ref) for ref in outputs), reports, changed, guard)
+
+    def _read(self, ref: TensorRef) -> Output:
+        """Read an output where the host claims it lies; every claim is checked first."""
+        dtype = TORCH_DTYPES.get(ref.dtype)
+        if dtype is None:
+            raise CandidateFault(Status.RUNTIME_ERROR, f"returned a tensor of dtype {ref.dtype!r}")
+        itemsize = dtype.itemsize
+        count = math.prod(ref.shape)
+        if count == 0:
+            return Output(torch.empty(ref.shape, dtype=dtype), ref.strides, b"")
+        if min((*ref.shape, *ref.strides), default=0) < 0 or len(ref.shape) != len(ref.strides):
+            raise CandidateFault(Status.RUNTIME_ERROR, "returned a tensor of impossible strides")
+        extent = sum((n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)) + 1
+        self._check_inside(ref.address, extent * itemsize)
+        flat = tensor_from_bytes(self._device.download(ref.address, extent * itemsize), dtype)
+        tensor = flat.as_strided(ref.shape, ref.strides).contiguous()
+        return Output(tensor, ref.strides, tensor_bytes(tensor))
+
+    def _check_inside(self, address: int, nbytes: int) -> None:
+        blocks = dict(self._recorder.blocks)
+        for place in self._places:
+            elements = math.prod(place.shape)
+            blocks[place.address] = elements * TORCH_DTYPES[place.dtype].itemsize
+        if not any(
+            start <= address and address + nbytes <= start + size for start, size in blocks.items()
+        ):
+            raise CandidateFault(
+                Status.RUNTIME_ERROR,
+                f"returned a tensor of {nbytes} bytes at {address:#x}, which lies in no allocation",
+            )
