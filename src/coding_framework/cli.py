@@ -1,0 +1,395 @@
+"""`cuda-rl`: parses, builds, calls. What a command does is in the module it names.
+
+Exit status: 0 done (`judge`: judged, whatever the verdict), 2 wrong use, 3 our fault, 130 stopped
+by Ctrl-C. A failure is one sentence on stderr that says what to do; CUDA_RL_DEBUG=1 adds the
+traceback. Results go to stdout, progress and warnings to stderr.
+
+Heavy modules are imported by the commands that need them, so that help and errors are instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from coding_framework import __version__
+from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.types import Split
+
+if TYPE_CHECKING:
+    from coding_framework.types import Verdict
+    from coding_framework.wiring import JudgeSettings
+
+EXIT_OK, EXIT_USAGE, EXIT_OURS, EXIT_INTERRUPTED = 0, 2, 3, 130
+MAX_KERNEL_BYTES = 16 * 2**20
+"""A larger file is a wrong path, not a kernel; what is smaller the judge decides on."""
+
+BACKENDS = ("auto", "cuda", "emulator")
+SANDBOXES = ("auto", "bubblewrap", "docker", "native")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry point of `cuda-rl`; returns the exit status."""
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        return _fail("stopped; the same command goes on from where it was", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except UsageError as e:
+        return _fail(str(e), EXIT_USAGE)
+    except CodingFrameworkError as e:
+        return _fail(str(e), EXIT_OURS)
+    except OSError as e:
+        from coding_framework.paths import cannot_write
+
+        where = Path(str(e.filename)) if e.filename else Path("output")
+        return _fail(cannot_write(where, e), EXIT_OURS)
+    except Exception as e:
+        text = " ".join(f"{type(e).__name__}: {e}".split())[:300]
+        return _fail(
+            f"internal error ({text}): run it again with CUDA_RL_DEBUG=1 and report the traceback",
+            EXIT_OURS,
+        )
+
+
+def _run(argv: Sequence[str]) -> int:
+    args, unknown = build_parser().parse_known_args(argv)
+    if unknown:
+        raise UsageError(_unknown_argument(args.parser, unknown[0]))
+    from coding_framework.monitoring.logs import configure_logging
+
+    configure_logging()
+    status: int = args.run(args)
+    sys.stdout.flush()
+    return status
+
+
+def _fail(sentence: str, status: int) -> int:
+    if os.environ.get("CUDA_RL_DEBUG") and sys.exc_info()[0] is not None:
+        traceback.print_exc()
+    print(f"cuda-rl: {sentence}", file=sys.stderr, flush=True)
+    return status
+
+
+# --- the parser -----------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """Fails with one sentence instead of a usage dump."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(_argparse_sentence(self, message))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = _Parser(
+        prog="cuda-rl",
+        description="Trains LLM agents to write fast, correct CUDA kernels.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"cuda-rl {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _add_quickstart(commands)
+    _add_judge(commands)
+    _add_judge_many(commands)
+    _add_tasks(commands)
+    _add_doctor(commands)
+    return parser
+
+
+def _command(commands: Any, name: str, run: Any, help_text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=help_text, description=help_text, allow_abbrev=False
+    )
+    parser.set_defaults(run=run, parser=parser)
+    return parser
+
+
+def _add_quickstart(commands: Any) -> None:
+    p = _command(
+        commands,
+        "quickstart",
+        run_quickstart,
+        "Evaluate a small model, train it by SFT and multi-turn RL, evaluate after each.",
+    )
+    p.add_argument("--smoke", action="store_true", help="the whole flow with tiny counts")
+    p.add_argument("--output-dir", type=Path, metavar="DIR", help="default: outputs/quickstart")
+    p.add_argument("--base-model", metavar="NAME|PATH", help="a hub name or a local folder")
+    p.add_argument("--seed", type=int, default=0, metavar="N")
+
+
+def _add_judging(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--backend", choices=BACKENDS, default="auto")
+    p.add_argument("--sandbox", choices=SANDBOXES, default="auto")
+    p.add_argument("--seed", type=int, metavar="N", help="reproduces the inputs; secret otherwise")
+
+
+def _add_judge(commands: Any) -> None:
+    p = _command(commands, "judge", run_judge, "Judge one kernel for one task.")
+    p.add_argument("--task", required=True, metavar="TASK", help="a name or a task file")
+    p.add_argument("--kernel", required=True, metavar="FILE", help="a .cu file; - reads stdin")
+    _add_judging(p)
+    p.add_argument("--json", action="store_true", help="print the verdict as one JSON object")
+
+
+def _add_judge_many(commands: Any) -> None:
+    p = _command(
+        commands, "judge-many", run_judge_many, "Judge many kernels in parallel, as JSON lines."
+    )
+    p.add_argument(
+        "--tasks-and-kernels",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help='JSON lines {"id", "task", "kernel"} or {"id", "task", "code"}',
+    )
+    p.add_argument("--output", type=Path, metavar="FILE", help="append here; skip ids already in")
+    p.add_argument("--workers", type=int, metavar="N", help="default: one a core")
+    _add_judging(p)
+    p.add_argument("--json", action="store_true", help="always on; taken as `judge` takes it")
+
+
+def _add_tasks(commands: Any) -> None:
+    parser = commands.add_parser("tasks", help="List and show tasks.", allow_abbrev=False)
+    parser.set_defaults(parser=parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    p = _command(actions, "list", run_tasks_list, "List the tasks by name.")
+    p.add_argument("--split", choices=[s.value for s in Split])
+    p.add_argument("--family", metavar="NAME")
+    p.add_argument("--tier", type=int, choices=range(4))
+    p.add_argument("--json", action="store_true", help="one JSON object a line")
+    p = _command(actions, "show", run_tasks_show, "Show a task and its kernels.")
+    p.add_argument("task", metavar="TASK")
+    p.add_argument("--json", action="store_true", help="the task as one JSON object")
+
+
+def _add_doctor(commands: Any) -> None:
+    p = _command(commands, "doctor", run_doctor, "Check every component on this machine.")
+    p.add_argument("--json", action="store_true", help="the result as one JSON object")
+
+
+def _argparse_sentence(parser: argparse.ArgumentParser, message: str) -> str:
+    """argparse's complaint as one sentence with the choices."""
+    choice = re.match(
+        r"argument (?P<what>\S+): invalid choice: (?P<got>.*?) \(choose from (?P<of>.*)\)$",
+        message,
+        re.DOTALL,
+    )
+    if choice:
+        what = choice["what"]
+        name = "value" if what in ("COMMAND", "ACTION") else what
+        choices = choice["of"].replace("'", "")
+        return f"{name} cannot be {choice['got']}: choose one of {choices}"
+    if message.endswith(("COMMAND", "ACTION")) and "required" in message:
+        actions = next(a for a in parser._actions if a.choices and a.dest in ("command", "action"))
+        choices = ", ".join(str(c) for c in actions.choices or ())
+        return f"a command is missing after `{parser.prog}`: choose one of {choices}"
+    return f"{message} (see `{parser.prog} --help`)"
+
+
+def _unknown_argument(parser: argparse.ArgumentParser, got: str) -> str:
+    flags = [s for a in parser._actions for s in a.option_strings if s.startswith("--")]
+    name = got.split("=")[0]
+    if not name.startswith("-"):
+        return f"`{parser.prog}` takes no further argument {got!r}: remove it"
+    close = get_close_matches(name, flags, n=1)
+    hint = f"did you mean {close[0]}? there are" if close else "there are"
+    return f"`{parser.prog}` has no flag {name!r}: {hint} {', '.join(flags)}"
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def run_quickstart(args: argparse.Namespace) -> int:
+    from coding_framework.quickstart import QuickstartOptions, run
+
+    return run(
+        QuickstartOptions(
+            smoke=args.smoke,
+            output_dir=args.output_dir,
+            base_model=args.base_model,
+            seed=args.seed,
+        )
+    )
+
+
+def run_judge(args: argparse.Namespace) -> int:
+    from coding_framework.data.registry import find_task
+    from coding_framework.wiring import judge_one
+
+    task = find_task(args.task)
+    verdict = judge_one(task, read_kernel(args.kernel), _judge_settings(args))
+    print(verdict.model_dump_json() if args.json else verdict_text(verdict))
+    return EXIT_OK
+
+
+def run_judge_many(args: argparse.Namespace) -> int:
+    from coding_framework.wiring import judge_pairs
+
+    if args.workers is not None and args.workers < 1:
+        raise UsageError(f"--workers cannot be {args.workers}: give at least 1")
+    pairs = read_pairs(args.tasks_and_kernels)
+    settings = _judge_settings(args)
+    faults = asyncio.run(judge_pairs(pairs, settings, output=args.output, workers=args.workers))
+    return EXIT_OURS if faults else EXIT_OK
+
+
+def run_tasks_list(args: argparse.Namespace) -> int:
+    from coding_framework.data.registry import list_tasks
+
+    split = Split(args.split) if args.split else None
+    tasks = list_tasks(split=split, family=args.family, tier=args.tier)
+    if args.json:
+        for task in tasks:
+            fields = {"name", "tier", "family", "ops", "split", "description", "source"}
+            print(task.model_dump_json(include=fields))
+        return EXIT_OK
+    width = max((len(task.name) for task in tasks), default=0)
+    for task in tasks:
+        print(f"{task.name:<{width}}  {task.tier}  {task.split:<8}  {task.family:<12}  ", end="")
+        print(task.description)
+    print(f"{len(tasks)} tasks: name, tier, split, family, description", file=sys.stderr)
+    return EXIT_OK
+
+
+def run_tasks_show(args: argparse.Namespace) -> int:
+    from coding_framework.data.registry import describe_task, find_task
+
+    task = find_task(args.task)
+    print(task.model_dump_json(indent=2) if args.json else describe_task(args.task))
+    return EXIT_OK
+
+
+def run_doctor(args: argparse.Namespace) -> int:
+    from coding_framework.doctor import doctor
+
+    return doctor(as_json=args.json)
+
+
+# --- judge: input and output ----------------------------------------------------------------------
+
+
+def read_kernel(name: str) -> str:
+    """The kernel's source from a file, or from stdin for "-".
+
+    Bytes that are not UTF-8 become U+FFFD: what is odd about a source is the verdict's to say.
+    Raises UsageError where there is no such file.
+    """
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(MAX_KERNEL_BYTES + 1)
+        else:
+            with open(name, "rb") as file:
+                data = file.read(MAX_KERNEL_BYTES + 1)
+    except (OSError, ValueError) as e:
+        what = e.strerror if isinstance(e, OSError) else e
+        raise UsageError(f"the kernel file {name!r} cannot be read ({what}): check --kernel") from e
+    if len(data) > MAX_KERNEL_BYTES:
+        raise UsageError(
+            f"the kernel {name!r} has over {MAX_KERNEL_BYTES >> 20} MiB: give a CUDA source file"
+        )
+    return data.decode("utf-8", "replace")
+
+
+def read_pairs(path: Path) -> list[dict[str, str]]:
+    """The pairs of a `judge-many` file as {"id", "task", "code"}; kernels' paths are relative to
+    the file. Raises UsageError with the line that is wrong."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as e:
+        what = getattr(e, "strerror", None) or "not UTF-8"
+        raise UsageError(f"the pairs file {path} cannot be read ({what})") from e
+    pairs = list(_pairs(path, lines))
+    ids = [pair["id"] for pair in pairs]
+    if len(set(ids)) != len(ids):
+        twice = next(i for i in ids if ids.count(i) > 1)
+        raise UsageError(f"{path}: the id {twice!r} is there twice: make the ids unique")
+    return pairs
+
+
+def _pairs(path: Path, lines: Sequence[str]) -> Iterator[dict[str, str]]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            pair = json.loads(line)
+        except json.JSONDecodeError as e:
+            raise UsageError(f"{path}, line {number}: not JSON ({e.msg})") from e
+        given = set(pair) if isinstance(pair, dict) else set()
+        if not {"id", "task"} < given or len(given & {"kernel", "code"}) != 1:
+            raise UsageError(
+                f'{path}, line {number}: give an object with "id", "task" and either "kernel" or '
+                '"code"'
+            )
+        code = pair.get("code")
+        if code is None:
+            code = read_kernel(str(path.parent / str(pair["kernel"])))
+        task = str(pair["task"])
+        if task.endswith((".json", ".yaml", ".yml", ".py")):
+            task = str(path.parent / task)
+        yield {"id": str(pair["id"]), "task": task, "code": str(code)}
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """A verdict for people. Everything that a candidate may have written is made harmless."""
+    from coding_framework.monitoring.text import one_line
+
+    rows = [("task", verdict.task), ("backend", verdict.backend)]
+    if verdict.compile is not None:
+        c = verdict.compile
+        rows.append(
+            (
+                "compile",
+                f"{c.latency_s:.2f} s{' (cached)' if c.cache_hit else ''}, {c.registers} registers,"
+                f" {c.spill_bytes} B spilled, {c.shared_bytes} B static shared memory",
+            )
+        )
+        rows += [("", f"line {e.line}: {e.message}") for e in c.errors[:5]]
+        rows += [("warning", text) for text in c.warnings[:3]]
+    if verdict.tests:
+        passed = sum(t.passed for t in verdict.tests)
+        rows.append(("tests", f"{passed} of {len(verdict.tests)} passed"))
+        rows += [("", f"{t.case}: {t.detail}") for t in verdict.tests if not t.passed][:3]
+    if verdict.timing is not None:
+        rows.append(("time", _timing_text(verdict)))
+    rows += [("counter", f"{k} = {v:g}") for k, v in sorted(verdict.counters.items())[:12]]
+    findings = (*verdict.cheats, *verdict.pitfalls, *verdict.safety.findings)
+    rows += [(f.severity, f"{f.rule}: {f.message}") for f in findings[:10]]
+    rows.append(("sandbox", verdict.receipt.sandbox or "none"))
+    body = "\n".join(f"  {name:<8}  {one_line(text)}" for name, text in rows)
+    return f"{verdict.status.value}: {one_line(verdict.reason, 1000)}\n{body}"
+
+
+def _timing_text(verdict: Verdict) -> str:
+    timing = verdict.timing
+    assert timing is not None
+    how = "modelled" if timing.modelled else "measured"
+    low, high = timing.kernel_ms_ci95
+    text = f"{timing.kernel_ms:.4g} ms {how} (95%: {low:.4g} to {high:.4g})"
+    if timing.speedup is not None:
+        text += f", {timing.speedup:.2f}x over PyTorch eager"
+    if timing.speedup_vs_naive is not None:
+        text += f", {timing.speedup_vs_naive:.2f}x over the naive kernel ({how})"
+    return text
+
+
+def _judge_settings(args: argparse.Namespace) -> JudgeSettings:
+    from coding_framework.wiring import JudgeSettings
+
+    return JudgeSettings(backend=args.backend, sandbox=args.sandbox, seed=args.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

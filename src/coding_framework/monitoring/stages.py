@@ -1,0 +1,155 @@
+"""The manifest of a run of several stages: what is finished, and with which configuration.
+
+Guaranteed: after a SIGKILL the same command finds every finished stage, with its result; a folder
+is used by one process at a time; a folder made with another configuration is refused, so that no
+run mixes two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from pydantic import Field, ValidationError
+
+from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.monitoring.memory import PeakMemory
+from coding_framework.paths import cannot_write, write_atomic
+from coding_framework.types import Record
+
+FILE_NAME = "stages.json"
+
+
+class StageRecord(Record):
+    """A finished stage."""
+
+    finished_at: str
+    """UTC, ISO 8601."""
+    wall_s: float
+    """Of the run that finished it; what killed runs did before is not in it."""
+    peak_memory_gib: float
+    """Of all processes of the run while the stage ran."""
+    attempts: int = 1
+    """How often the stage was started until it finished."""
+    result: Mapping[str, Any] = Field(default_factory=dict)
+
+
+class _File(Record):
+    config: Mapping[str, Any]
+    started: Mapping[str, int] = Field(default_factory=dict)
+    stages: Mapping[str, StageRecord] = Field(default_factory=dict)
+
+
+class StageManifest:
+    """Stages of the run in `folder`, kept in its stages.json. A context manager: it holds the lock
+    of the folder."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        """Raises UsageError where the folder is in use or holds a run of another configuration."""
+        self.folder = folder
+        self._path = folder / FILE_NAME
+        self._config = json.loads(json.dumps(config))
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        self._lock = _locked(self.folder)
+        try:
+            self._file = self._read()
+        except BaseException:
+            self._lock.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    @property
+    def stages(self) -> Mapping[str, StageRecord]:
+        """The finished stages by name."""
+        return self._file.stages
+
+    def finished(self, name: str) -> StageRecord | None:
+        return self._file.stages.get(name)
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[dict[str, Any]]:
+        """Runs a stage: what the body puts in the dict is the result, stored when it ends well."""
+        attempts = self._file.started.get(name, 0) + 1
+        self._store(started={**self._file.started, name: attempts})
+        result: dict[str, Any] = {}
+        start = time.monotonic()
+        with PeakMemory() as memory:
+            yield result
+        record = StageRecord(
+            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            wall_s=round(time.monotonic() - start, 2),
+            peak_memory_gib=round(memory.peak_gib, 3),
+            attempts=attempts,
+            result=result,
+        )
+        self._store(stages={**self._file.stages, name: record})
+
+    def _read(self) -> _File:
+        if not self._path.exists():
+            file = _File(config=self._config)
+            write_atomic(self._path, file.model_dump_json(indent=2))
+            return file
+        try:
+            file = _File.model_validate_json(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValidationError, UnicodeDecodeError) as e:
+            raise UsageError(
+                f"{self._path} is not a run's manifest: choose another --output-dir, or delete "
+                f"{self.folder}"
+            ) from e
+        different = [
+            f"{key} was {file.config.get(key)!r} and is {self._config.get(key)!r} now"
+            for key in sorted({*file.config, *self._config})
+            if file.config.get(key) != self._config.get(key)
+        ]
+        if different:
+            raise UsageError(
+                f"{self.folder} holds a run with other settings ({'; '.join(different[:3])}): "
+                f"choose another --output-dir, or delete {self.folder}"
+            )
+        return file
+
+    def _store(self, **changes: Any) -> None:
+        self._file = self._file.model_copy(update=changes)
+        write_atomic(self._path, self._file.model_dump_json(indent=2))
+
+
+def _locked(folder: Path) -> IO[str]:
+    path = folder / ".lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = path.open("a+", encoding="utf-8")
+    except OSError as e:
+        raise InfrastructureError(cannot_write(path, e)) from e
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        lock.close()
+        raise UsageError(
+            f"another run (process {holder}) works in {folder}: wait for it, or choose another "
+            "--output-dir"
+        ) from e
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
