@@ -1,46 +1,23 @@
 """`cuda-rl doctor`: is every component there on this machine, and does it really work?
 
-Each check does a small piece of the real work (compiles a kernel, breaks out of the sandbox, judges
-a right and a wrong answer) instead of looking for a file. The answer is a table, or JSON. A check
-that the main job cannot do without is `needed`; the machine is ready when all of these work.
+Each check (`doctor_checks.py`) does a small piece of the real work: compiles a kernel, tries to
+break out of the sandbox, judges a right and a wrong answer. The answer is a table, or JSON. The
+machine is ready when every check that the main job cannot do without works.
 """
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 
-import psutil
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from coding_framework.doctor_checks import CHECKS, Check, Finding, State
 from coding_framework.errors import CodingFrameworkError, MissingToolError
-from coding_framework.paths import cache_dir
 from coding_framework.types import Record
-
-GB = 1e9
-NEEDED_DISK_GB = 5.0
-"""Weights, native parts, compiled kernels and the checkpoints of one run."""
-NEEDED_MEMORY_GB = 8.0
-IMPORT_TIMEOUT_S = 180.0
-
-
-class State(StrEnum):
-    WORKS = "works"
-    WEAK = "works, weaker"
-    """The main job runs without it, with a loss that `fix` names."""
-    MISSING = "missing"
-    BROKEN = "broken"
 
 
 class CheckResult(Record):
@@ -58,146 +35,6 @@ class CheckResult(Record):
     @property
     def stops_the_main_job(self) -> bool:
         return self.needed and self.state in (State.MISSING, State.BROKEN)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A check's answer, before its name and duration are added."""
-
-    state: State
-    detail: str
-    fix: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    needed: bool
-    run: Callable[[], Finding]
-
-
-def works(detail: str) -> Finding:
-    return Finding(State.WORKS, detail)
-
-
-# --- the machine ----------------------------------------------------------------------------------
-
-
-def check_python() -> Finding:
-    version = platform.python_version()
-    if not (3, 11) <= sys.version_info[:2] <= (3, 12):
-        return Finding(
-            State.BROKEN, f"Python {version}", "use Python 3.11 or 3.12: uv python install 3.12"
-        )
-    return works(f"Python {version}, {sys.executable}")
-
-
-def check_cpu_and_memory() -> Finding:
-    cores = len(os.sched_getaffinity(0))
-    total = psutil.virtual_memory().total
-    limit = _cgroup_memory_limit()
-    usable = min(total, limit) if limit else total
-    detail = f"{cores} cores, {usable / GB:.0f} GB of memory"
-    if usable < NEEDED_MEMORY_GB * GB:
-        return Finding(
-            State.WEAK,
-            detail,
-            f"the main job wants {NEEDED_MEMORY_GB:.0f} GB: close other programs, or run on a "
-            "larger machine",
-        )
-    return works(detail)
-
-
-def _cgroup_memory_limit() -> int | None:
-    """The container's limit in bytes; None where there is none."""
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        try:
-            text = (Path("/sys/fs/cgroup") / name).read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            return int(text)
-    return None
-
-
-def check_disk() -> Finding:
-    folder = cache_dir()
-    probe = folder / f".doctor-{os.getpid()}"
-    try:
-        probe.write_bytes(b"x" * 4096)
-    except OSError as e:
-        return Finding(
-            State.BROKEN,
-            f"{folder} cannot be written: {e.strerror}",
-            "set CUDA_RL_CACHE to a folder that can be written and has room",
-        )
-    finally:
-        probe.unlink(missing_ok=True)
-    free = shutil.disk_usage(folder).free
-    detail = f"{free / GB:.0f} GB free for {folder}"
-    if free < NEEDED_DISK_GB * GB:
-        return Finding(
-            State.WEAK,
-            detail,
-            f"free {NEEDED_DISK_GB:.0f} GB, or set CUDA_RL_CACHE to a folder with room",
-        )
-    return works(detail)
-
-
-def check_gpu() -> Finding:
-    """Not needed: without a GPU the emulator runs what nvcc made."""
-    tool = shutil.which("nvidia-smi")
-    if tool is not None:
-        query = ["--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
-        done = subprocess.run(
-            [tool, *query], capture_output=True, text=True, timeout=30, check=False
-        )
-        if done.returncode == 0 and done.stdout.strip():
-            return works("; ".join(done.stdout.strip().splitlines()))
-    return Finding(
-        State.MISSING,
-        "none: kernels run in the emulator and their times are modelled",
-        "nothing to do; for measured times use a machine with an NVIDIA GPU and its driver",
-    )
-
-
-# --- frameworks -----------------------------------------------------------------------------------
-
-
-def _import_apart(code: str) -> Finding:
-    """Runs `code` in a fresh interpreter; what it prints is the detail."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=IMPORT_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return Finding(State.BROKEN, last[:300], "run `make setup` to install the locked packages")
-    return works(done.stdout.strip().splitlines()[-1])
-
-
-def check_sft_stack() -> Finding:
-    return _import_apart(
-        "import torch, transformers, peft\n"
-        "from trl import SFTConfig, SFTTrainer\n"
-        "import trl\n"
-        "for m in (torch, transformers, trl, peft): print(m.__name__, m.__version__, end='  ')"
-    )
-
-
-CHECKS: tuple[Check, ...] = (
-    Check("python", True, check_python),
-    Check("cpu and memory", True, check_cpu_and_memory),
-    Check("disk", True, check_disk),
-    Check("SFT: TRL, PEFT", True, check_sft_stack),
-    Check("GPU", False, check_gpu),
-)
-
-
-# --- running and showing --------------------------------------------------------------------------
 
 
 def run_check(check: Check) -> CheckResult:

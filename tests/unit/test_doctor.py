@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from coding_framework import doctor as doc
-from coding_framework.doctor import Check, CheckResult, Finding, State
+from coding_framework.doctor import CheckResult
+from coding_framework.doctor_checks import Check, Finding, State, check_disk, works
 from coding_framework.errors import InfrastructureError, MissingToolError
 
 pytestmark = pytest.mark.unit
@@ -54,14 +55,14 @@ def test_a_fault_of_ours_is_broken() -> None:
 
 
 def test_an_unforeseen_error_is_broken_and_does_not_end_the_other_checks() -> None:
-    results = doc.run_checks((raising(ZeroDivisionError("boom")), Check("y", True, doc.check_disk)))
+    results = doc.run_checks((raising(ZeroDivisionError("boom")), Check("y", True, check_disk)))
     assert [r.state for r in results] == [State.BROKEN, State.WORKS]
     assert "boom" in results[0].detail
 
 
 def test_results_keep_the_order_of_the_checks() -> None:
     names = [f"c{i}" for i in range(8)]
-    checks = tuple(Check(n, False, lambda: doc.works("yes")) for n in names)
+    checks = tuple(Check(n, False, lambda: works("yes")) for n in names)
     assert [r.name for r in doc.run_checks(checks)] == names
 
 
@@ -70,7 +71,7 @@ def test_a_cache_folder_that_cannot_be_made_is_broken_with_what_to_set(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path / "file" / "cache"))
-    found = doc.run_check(Check("disk", True, doc.check_disk))
+    found = doc.run_check(Check("disk", True, check_disk))
     assert found.state is State.BROKEN
     assert "CUDA_RL_CACHE" in found.fix
 

@@ -1,0 +1,282 @@
+"""The checks of `cuda-rl doctor`: each does a small piece of a component's real work.
+
+A check returns what it found; it may raise, and `doctor.run_check` makes a finding of that.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from coding_framework.cuda.sandbox.base import Job, Limits, Mount, Sandbox, wait
+from coding_framework.errors import SandboxError
+from coding_framework.paths import cache_dir
+
+GB = 1e9
+NEEDED_DISK_GB = 5.0
+"""Weights, native parts, compiled kernels and the checkpoints of one run."""
+NEEDED_MEMORY_GB = 8.0
+IMPORT_TIMEOUT_S = 180.0
+
+
+class State(StrEnum):
+    WORKS = "works"
+    WEAK = "works, weaker"
+    """The main job runs without it, with a loss that `fix` names."""
+    MISSING = "missing"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A check's answer, before its name and duration are added."""
+
+    state: State
+    detail: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    needed: bool
+    run: Callable[[], Finding]
+
+
+def works(detail: str) -> Finding:
+    return Finding(State.WORKS, detail)
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def check_python() -> Finding:
+    version = platform.python_version()
+    if not (3, 11) <= sys.version_info[:2] <= (3, 12):
+        return Finding(
+            State.BROKEN, f"Python {version}", "use Python 3.11 or 3.12: uv python install 3.12"
+        )
+    return works(f"Python {version}, {sys.executable}")
+
+
+def check_cpu_and_memory() -> Finding:
+    cores = len(os.sched_getaffinity(0))
+    total = psutil.virtual_memory().total
+    limit = _cgroup_memory_limit()
+    usable = min(total, limit) if limit else total
+    detail = f"{cores} cores, {usable / GB:.0f} GB of memory"
+    if usable < NEEDED_MEMORY_GB * GB:
+        return Finding(
+            State.WEAK,
+            detail,
+            f"the main job wants {NEEDED_MEMORY_GB:.0f} GB: close other programs, or run on a "
+            "larger machine",
+        )
+    return works(detail)
+
+
+def _cgroup_memory_limit() -> int | None:
+    """The container's limit in bytes; None where there is none."""
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            text = (Path("/sys/fs/cgroup") / name).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            return int(text)
+    return None
+
+
+def check_disk() -> Finding:
+    folder = cache_dir()
+    probe = folder / f".doctor-{os.getpid()}"
+    try:
+        probe.write_bytes(b"x" * 4096)
+    except OSError as e:
+        return Finding(
+            State.BROKEN,
+            f"{folder} cannot be written: {e.strerror}",
+            "set CUDA_RL_CACHE to a folder that can be written and has room",
+        )
+    finally:
+        probe.unlink(missing_ok=True)
+    free = shutil.disk_usage(folder).free
+    detail = f"{free / GB:.0f} GB free for {folder}"
+    if free < NEEDED_DISK_GB * GB:
+        return Finding(
+            State.WEAK,
+            detail,
+            f"free {NEEDED_DISK_GB:.0f} GB, or set CUDA_RL_CACHE to a folder with room",
+        )
+    return works(detail)
+
+
+def check_gpu() -> Finding:
+    """Not needed: without a GPU the emulator runs what nvcc made."""
+    tool = shutil.which("nvidia-smi")
+    if tool is not None:
+        query = ["--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+        done = subprocess.run(
+            [tool, *query], capture_output=True, text=True, timeout=30, check=False
+        )
+        if done.returncode == 0 and done.stdout.strip():
+            return works("; ".join(done.stdout.strip().splitlines()))
+    return Finding(
+        State.MISSING,
+        "none: kernels run in the emulator and their times are modelled",
+        "nothing to do; for measured times use a machine with an NVIDIA GPU and its driver",
+    )
+
+
+# --- the judge ------------------------------------------------------------------------------------
+
+KERNEL = """
+__global__ void twice(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 2.0f * x[i];
+}
+"""
+
+
+def check_compiler() -> Finding:
+    """Compiles a kernel from scratch (an empty cache), in the sandbox that the judge would take."""
+    from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
+
+    with tempfile.TemporaryDirectory() as folder:
+        compiler = CUDACompiler(cache=KernelCompilationCache(Path(folder)))
+        result = compiler.compile_source(KERNEL)
+    toolkit = compiler.toolkit
+    where = f"nvcc {toolkit.version} from {toolkit.origin} ({toolkit.nvcc})"
+    if not result.success:
+        said = "; ".join(d.message for d in result.errors) or result.reason
+        return Finding(
+            State.BROKEN,
+            f"{where} does not compile a kernel: {said}"[:400],
+            "set CUDA_RL_NVCC to a working nvcc, or install a g++ that it accepts",
+        )
+    return works(
+        f"{where} compiled a kernel in {result.latency_s:.1f} s, {result.registers} registers"
+    )
+
+
+ESCAPES = """
+(cat {secret} >/dev/null 2>&1) && echo files
+(kill -0 {pid} 2>/dev/null) && echo processes
+(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo network
+(: >{outside}) 2>/dev/null && echo writing
+echo tried
+"""
+
+
+def check_sandbox() -> Finding:
+    """Tries to get out of the sandbox that `auto` takes: to read a file of ours, to see our
+    process, to connect to a port of ours, to write outside its folder."""
+    from coding_framework.cuda.sandbox import choose_sandbox
+
+    sandbox = choose_sandbox("auto")
+    got_out = escapes_of(sandbox)
+    if sandbox.name == "native":
+        return Finding(
+            State.WEAK,
+            f"native: limits alone; what it lets through: {', '.join(got_out) or 'nothing tried'}",
+            "install bubblewrap (Debian: apt-get install bubblewrap) and allow user namespaces",
+        )
+    if got_out:
+        return Finding(
+            State.BROKEN,
+            f"{sandbox.name} lets through: {', '.join(got_out)}",
+            "do not judge kernels that you do not trust on this machine",
+        )
+    return works(f"{sandbox.name}: no way to our files, processes, network, or to write outside")
+
+
+def escapes_of(sandbox: Sandbox) -> list[str]:
+    """What a job in `sandbox` can reach and should not. Raises SandboxError where it cannot run."""
+    with (
+        tempfile.TemporaryDirectory(prefix="doctor-") as ours,
+        tempfile.TemporaryDirectory(prefix="doctor-") as work,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        (Path(ours) / "secret").write_text("secret")
+        folder = Mount(Path(work), "/work", writable=True)
+        script = ESCAPES.format(
+            secret=Path(ours) / "secret",
+            outside=Path(ours) / "written",
+            pid=os.getpid(),
+            port=server.getsockname()[1],
+        )
+        limits = Limits(cpu_s=10, wall_s=60.0)
+        job = Job(command=["/bin/bash", "-c", script], mounts=(), limits=limits, folder=folder)
+        with tempfile.TemporaryFile() as output:
+            process = sandbox.start(job, stdin=subprocess.DEVNULL, output=output)
+            wait(process, limits.wall_s)
+            output.seek(0)
+            lines = output.read().decode("utf-8", "replace").split()
+    if "tried" not in lines:
+        raise SandboxError(f"{sandbox.name} could not run a shell: {' '.join(lines)[:200]}")
+    return lines[:-1]
+
+
+# --- frameworks -----------------------------------------------------------------------------------
+
+
+def _import_apart(code: str, **environment: str) -> Finding:
+    """Runs `code` in a fresh interpreter; what it prints is the detail."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=IMPORT_TIMEOUT_S,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return Finding(State.BROKEN, last[:300], "run `make setup` to install the locked packages")
+    return works(done.stdout.strip().splitlines()[-1])
+
+
+VERL_PLUGIN = "coding_framework.training.verl.plugin"
+VERL_CHECK = """
+import verl, ray
+from coding_framework.training.verl.plugin import check_registered
+check_registered("cpu")
+print("verl", verl.__version__, " ray", ray.__version__, " our CPU plug-in is registered")
+"""
+
+
+def check_rl_stack() -> Finding:
+    """verl swallows the import error of a plug-in: only asking its registries tells."""
+    return _import_apart(VERL_CHECK, VERL_USE_EXTERNAL_MODULES=VERL_PLUGIN, VERL_PLATFORM="cpu")
+
+
+def check_sft_stack() -> Finding:
+    return _import_apart(
+        "import torch, transformers, peft\n"
+        "from trl import SFTConfig, SFTTrainer\n"
+        "import trl\n"
+        "for m in (torch, transformers, trl, peft): print(m.__name__, m.__version__, end='  ')"
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    Check("python", True, check_python),
+    Check("cpu and memory", True, check_cpu_and_memory),
+    Check("disk", True, check_disk),
+    Check("compiler", True, check_compiler),
+    Check("sandbox", True, check_sandbox),
+    Check("SFT: TRL, PEFT", True, check_sft_stack),
+    Check("RL: verl, Ray", True, check_rl_stack),
+    Check("GPU", False, check_gpu),
+)
