@@ -133,6 +133,8 @@ class StageManifest:
 
 
 def _locked(folder: Path) -> IO[str]:
+    """The folder's lock file, locked. A POSIX lock: forked children do not inherit it, so what
+    outlives a killed run does not keep the folder."""
     path = folder / ".lock"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -140,8 +142,8 @@ def _locked(folder: Path) -> IO[str]:
     except OSError as e:
         raise InfrastructureError(cannot_write(path, e)) from e
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as e:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as e:
         lock.seek(0)
         holder = lock.read().strip() or "unknown"
         lock.close()

@@ -42,7 +42,7 @@ def test_other_settings_in_the_same_folder_are_refused_and_named(tmp_path):
     with StageManifest(tmp_path, CONFIG):
         pass
     with (
-        pytest.raises(UsageError, match="seed was 0 and is 1 now.*another --output-dir"),
+        pytest.raises(UsageError, match=r"seed was 0 and is 1 now.*another --output-dir"),
         StageManifest(tmp_path, {**CONFIG, "seed": 1}),
     ):
         pass

@@ -15,6 +15,7 @@ from coding_framework.orchestration.turn import (
     run_conversation,
     run_turn,
 )
+from coding_framework.training.multi_turn_conversation import MultiTurnConversationManager
 from coding_framework.types import (
     CompileSummary,
     CUDAConversationState,
@@ -231,3 +232,35 @@ async def test_a_policy_that_fails_reaches_the_driver():
 def test_an_empty_conversation_is_the_generators_and_has_no_end():
     assert next_role(start()) is Role.GENERATOR
     assert end_reason(start()) is None
+
+
+async def test_the_manager_gives_the_same_conversation_as_the_functions():
+    script = {"a": [Status.WRONG_OUTPUT], "b": [Status.CORRECT]}
+    by_hand = await run_conversation(
+        TASK,
+        agents(["a"], ["b"]),
+        ScriptedJudge(script),
+        one_for_correct,
+        conversation_id="c",
+    )
+    manager = MultiTurnConversationManager(
+        ScriptedAgent(["a"]),
+        ScriptedAgent(["b"]),
+        judge=ScriptedJudge(script),
+        reward=one_for_correct,
+    )
+    assert await manager.run(TASK, conversation_id="c") == by_hand
+
+
+async def test_the_manager_runs_many_conversations_and_loses_none():
+    names = [f"task{i}" for i in range(200)]
+    tasks = [TASK.model_copy(update={"name": name}) for name in names]
+    manager = MultiTurnConversationManager(
+        ScriptedAgent(["a"] * 200),
+        ScriptedAgent(["b"] * 200),
+        judge=ScriptedJudge({"a": [Status.WRONG_OUTPUT], "b": [Status.CORRECT]}),
+        reward=one_for_correct,
+    )
+    states = [state async for state in manager.run_many(tasks, concurrency=50)]
+    assert sorted(s.task.name for s in states) == sorted(names)
+    assert {len(s.turns) for s in states} == {2}
