@@ -1,0 +1,127 @@
+"""`summary.json` and the table at the end: a run in numbers, each with its count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+from rich.table import Table
+
+from coding_framework.evaluation.metrics import StageMetrics, clearly_above
+from coding_framework.monitoring.progress import duration
+from coding_framework.types import Record
+
+
+class StageCost(Record):
+    """What a stage took."""
+
+    wall_s: float
+    peak_memory_gib: float
+    """Of all processes, shared pages counted once."""
+    attempts: int = 1
+
+
+class RLNumbers(Record):
+    """What the trainer logged of RL."""
+
+    steps: int
+    steps_with_gradient: int
+    """Optimizer steps whose gradient norm was finite and not zero."""
+    mean_reward_first: float | None = None
+    mean_reward_last: float | None = None
+
+
+class Learning(Record):
+    """What the run was to show, each claim with the numbers that it rests on in `stages`."""
+
+    sft_above_base: bool
+    """The lower end of SFT's 95% interval of the pass rate is above the base model's upper end."""
+    rl_not_below_sft: bool
+    """RL's pass rate is not below SFT's beyond noise: SFT's interval is not clear above RL's."""
+    at_least_four_rl_steps_with_gradient: bool
+
+
+class Summary(Record):
+    """`summary.json`."""
+
+    stages: Mapping[str, StageMetrics]
+    """By "base", "sft" and "rl"."""
+    rl: RLNumbers
+    learning: Learning
+    costs: Mapping[str, StageCost]
+    wall_s: float
+    """Sum over the stages."""
+    peak_memory_gib: float
+    config: Mapping[str, Any]
+    environment: Mapping[str, str] = Field(default_factory=dict)
+
+
+def summarize(
+    stages: Sequence[StageMetrics],
+    rl: RLNumbers,
+    costs: Mapping[str, StageCost],
+    config: Mapping[str, Any],
+    environment: Mapping[str, str],
+) -> Summary:
+    """Put the parts together and state what they show."""
+    by_label = {stage.label: stage for stage in stages}
+    base, sft, after_rl = by_label["base"], by_label["sft"], by_label["rl"]
+    learning = Learning(
+        sft_above_base=clearly_above(sft.passed, base.passed),
+        rl_not_below_sft=not clearly_above(sft.passed, after_rl.passed),
+        at_least_four_rl_steps_with_gradient=rl.steps_with_gradient >= 4,
+    )
+    return Summary(
+        stages=by_label,
+        rl=rl,
+        learning=learning,
+        costs=costs,
+        wall_s=round(sum(cost.wall_s for cost in costs.values()), 1),
+        peak_memory_gib=max((cost.peak_memory_gib for cost in costs.values()), default=0.0),
+        config=config,
+        environment=environment,
+    )
+
+
+def stage_table(summary: Summary) -> Table:
+    """The stages as a table for the terminal."""
+    table = Table(title="Held-out tasks", title_justify="left")
+    for name in ("stage", "n", "compile", "correct", "95%", "turn 1", "median speedup", "masked"):
+        table.add_column(name, justify="left" if name == "stage" else "right")
+    for label, s in summary.stages.items():
+        low, high = s.passed.ci95
+        speedup = (
+            "-" if s.median_speedup is None else f"{s.median_speedup:.2f}x ({s.speedup_basis})"
+        )
+        table.add_row(
+            label,
+            str(s.n),
+            f"{s.compile_rate:.0%}",
+            f"{s.pass_rate:.0%}",
+            f"{low:.0%} to {high:.0%}",
+            f"{s.first_turn_pass_rate:.0%}",
+            speedup,
+            str(s.masked_conversations),
+        )
+    return table
+
+
+def closing_lines(summary: Summary) -> list[str]:
+    """What the run showed and took, in sentences."""
+    base, sft, rl = (summary.stages[label] for label in ("base", "sft", "rl"))
+
+    def share(stage: StageMetrics) -> str:
+        return f"{stage.passed.count} of {stage.passed.n}"
+
+    claim = summary.learning
+    sft_text = "clearly above" if claim.sft_above_base else "not clearly above"
+    rl_text = "not below" if claim.rl_not_below_sft else "below"
+    return [
+        f"SFT ({share(sft)}) is {sft_text} the base model ({share(base)}); "
+        f"RL ({share(rl)}) is {rl_text} SFT beyond noise.",
+        f"RL took {summary.rl.steps} steps, {summary.rl.steps_with_gradient} of them with a "
+        "gradient.",
+        f"The stages took {duration(summary.wall_s)} and at most "
+        f"{summary.peak_memory_gib:.1f} GiB.",
+    ]
