@@ -1,0 +1,159 @@
+"""Puts the layers together: the factories that scripts, the command line and workers call.
+
+`training` may not import `cuda`, and a rollout worker is another process: it is given
+"coding_framework.wiring:make_judge" as text and builds its judge where it runs. Only here are the
+parts of peer layers joined; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from coding_framework.errors import InfrastructureError
+from coding_framework.monitoring.jsonl import JsonlSink, read_lines
+from coding_framework.monitoring.progress import Progress
+from coding_framework.types import Candidate, Policy, Record, Role, SamplingParams, Task, Verdict
+
+if TYPE_CHECKING:
+    from coding_framework.cuda.pool import JudgePool
+    from coding_framework.orchestration.turn import Agent
+    from coding_framework.training.reward_functions.cuda_performance_reward import (
+        CUDAPerformanceReward,
+    )
+
+Backend = Literal["auto", "cuda", "emulator"]
+SandboxName = Literal["auto", "bubblewrap", "docker", "native"]
+
+
+class JudgeSettings(Record):
+    """How to judge, as the command line and configurations say it."""
+
+    backend: Backend = "auto"
+    sandbox: SandboxName = "auto"
+    seed: int | None = None
+    """Repeats the inputs; None: secret ones."""
+    workers: int | None = Field(default=None, ge=1)
+    """Judging processes; None: one a core."""
+
+
+def make_judge(
+    backend: Backend = "auto",
+    sandbox: SandboxName = "auto",
+    seed: int | None = None,
+    workers: int | None = None,
+) -> JudgePool:
+    """A judge for many candidates at once. Its processes start with the first candidate; close it,
+    or let it end with this process."""
+    from coding_framework.cuda.judge import JudgeConfig
+    from coding_framework.cuda.pool import JudgePool
+
+    config = JudgeConfig(backend=backend, sandbox=sandbox, seed=seed)
+    return JudgePool(config, workers=workers or cores())
+
+
+def make_reward(preset: str = "weighted") -> CUDAPerformanceReward:
+    """The reward of that preset; raises UsageError with the choices."""
+    from coding_framework.training.reward_functions.cuda_performance_reward import (
+        CUDAPerformanceReward,
+    )
+
+    return CUDAPerformanceReward(preset)
+
+
+def make_agents(
+    generator: Policy, sampling: SamplingParams, *, optimizer: Policy | None = None
+) -> dict[Role, Agent]:
+    """Generator and optimizer; one policy for both unless the optimizer has its own."""
+    from coding_framework.agents.generator import GeneratorAgent
+    from coding_framework.agents.optimizer import OptimizerAgent
+
+    return {
+        Role.GENERATOR: GeneratorAgent(generator, sampling),
+        Role.OPTIMIZER: OptimizerAgent(optimizer or generator, sampling),
+    }
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def judge_one(task: Task, code: str, settings: JudgeSettings) -> Verdict:
+    """One verdict, in this process."""
+    from coding_framework.cuda.judge import Judge, JudgeConfig
+
+    config = JudgeConfig(backend=settings.backend, sandbox=settings.sandbox, seed=settings.seed)
+    return Judge(config).judge(task, Candidate(code=code))
+
+
+async def judge_pairs(
+    pairs: Sequence[Mapping[str, str]],
+    settings: JudgeSettings,
+    *,
+    output: Path | None = None,
+    workers: int | None = None,
+) -> int:
+    """Judge pairs {"id", "task", "code"}: a JSON line each on stdout, and appended to `output`,
+    as they end. Returns how many our own faults kept from a verdict. Pairs whose verdict is in
+    `output` already are left out; one that ended with our fault is judged again.
+    """
+    from coding_framework.data.registry import find_task
+
+    done = _ids_with_verdict(output) if output is not None else frozenset()
+    left = [pair for pair in pairs if pair["id"] not in done]
+    tasks = {name: find_task(name) for name in dict.fromkeys(pair["task"] for pair in left)}
+    count = workers or cores()
+    faults = 0
+    async with AsyncExitStack() as stack:
+        sink = stack.enter_context(JsonlSink(output)) if output is not None else None
+        total = len(pairs)
+        progress = stack.enter_context(
+            Progress("judging", total, "kernels", done=total - len(left))
+        )
+        judge = make_judge(settings.backend, settings.sandbox, settings.seed, count)
+        stack.push_async_callback(judge.close)
+        limit = asyncio.Semaphore(2 * count)
+
+        async def one(pair: Mapping[str, str]) -> None:
+            nonlocal faults
+            async with limit:
+                try:
+                    verdict = await judge(tasks[pair["task"]], pair["code"])
+                except InfrastructureError as e:
+                    faults += 1
+                    line = json.dumps({"id": pair["id"], "error": str(e)})
+                else:
+                    fields = json.loads(verdict.model_dump_json())
+                    line = json.dumps({"id": pair["id"], **fields})
+            if sink is not None:
+                sink.write_line(line)
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+            progress.advance()
+
+        async with asyncio.TaskGroup() as group:
+            for pair in left:
+                group.create_task(one(pair))
+    return faults
+
+
+def _ids_with_verdict(path: Path) -> frozenset[str]:
+    """Ids in an output file that have a verdict."""
+    ids = set()
+    for line in read_lines(path):
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(entry, dict) and "status" in entry:
+            ids.add(str(entry.get("id")))
+    return frozenset(ids)
