@@ -231,7 +231,7 @@ def escapes_of(sandbox: Sandbox) -> list[str]:
 # --- frameworks -----------------------------------------------------------------------------------
 
 
-def _import_apart(code: str, **environment: str) -> Finding:
+def import_apart(code: str, **environment: str) -> Finding:
     """Runs `code` in a fresh interpreter; what it prints is the detail."""
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -258,11 +258,11 @@ print("verl", verl.__version__, " ray", ray.__version__, " our CPU plug-in is re
 
 def check_rl_stack() -> Finding:
     """verl swallows the import error of a plug-in: only asking its registries tells."""
-    return _import_apart(VERL_CHECK, VERL_USE_EXTERNAL_MODULES=VERL_PLUGIN, VERL_PLATFORM="cpu")
+    return import_apart(VERL_CHECK, VERL_USE_EXTERNAL_MODULES=VERL_PLUGIN, VERL_PLATFORM="cpu")
 
 
 def check_sft_stack() -> Finding:
-    return _import_apart(
+    return import_apart(
         "import torch, transformers, peft\n"
         "from trl import SFTConfig, SFTTrainer\n"
         "import trl\n"

@@ -38,6 +38,17 @@ def test_import_takes_under_a_second_and_loads_nothing_heavy() -> None:
     assert min(float(seconds) for seconds, _ in runs) < 1.0, "best of three, on a shared machine"
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["judge", "--help"], ["nonsense"]])
+def test_help_and_wrong_use_load_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; from coding_framework.cli import main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit: pass\n"
+        f"print([m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    assert run_python(code).splitlines()[-1] == "[]"
+
+
 def test_version_is_that_of_the_project_file() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert coding_framework.__version__ == project["version"]

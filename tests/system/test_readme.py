@@ -1,0 +1,100 @@
+"""Every command of README.md and CONTRIBUTING.md works: the cheap ones here, the two big ones and
+the checks in .ci/run, which this file makes sure of."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUN_BY_CI = {"make quickstart", "make test"}
+"""What .ci/run calls itself."""
+NOT_RUN_INSIDE_A_TEST = {"bash .ci/run", "make format"}
+"""The run that this test is part of, and what rewrites the working tree."""
+
+pytestmark = pytest.mark.system
+
+
+def commands_of(document: str) -> list[str]:
+    """The command lines of a document's ```bash blocks, without their comments."""
+    blocks = re.findall(r"^```bash\n(.*?)^```", (ROOT / document).read_text(), re.M | re.S)
+    lines = [
+        shlex.join(shlex.split(line, comments=True)) for b in blocks for line in b.splitlines()
+    ]
+    return [line for line in lines if line]
+
+
+def cheap(document: str) -> list[str]:
+    return [
+        c
+        for c in commands_of(document)
+        if c not in RUN_BY_CI | NOT_RUN_INSIDE_A_TEST
+        and not c.startswith(("make test", "make lint"))
+    ]
+
+
+def environment() -> dict[str, str]:
+    """Ours, with the places where set-up may have put uv, and nothing resolved anew."""
+    places = [os.environ["PATH"], str(ROOT / ".tools/bin"), str(Path.home() / ".local/bin")]
+    return {**os.environ, "PATH": os.pathsep.join(places), "UV_FROZEN": "1"}
+
+
+def test_ci_runs_the_two_commands_of_the_readme() -> None:
+    steps = (ROOT / ".ci/run").read_text().replace(" --no-print-directory", "")
+    assert set(commands_of("README.md")) >= RUN_BY_CI
+    for command in RUN_BY_CI:
+        assert re.search(rf"^step \w+ {command}\b", steps, re.M), command
+
+
+@pytest.mark.parametrize("command", cheap("README.md"))
+def test_readme_command_works(command: str) -> None:
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.stdout.strip()
+
+
+def test_every_make_target_of_the_documents_is_there() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = {
+        shlex.split(c)[1]
+        for d in ("README.md", "CONTRIBUTING.md")
+        for c in commands_of(d)
+        if c.startswith("make ")
+    }
+    assert named
+    assert named <= targets
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_files_that_a_document_names_are_there(document: str) -> None:
+    text = (ROOT / document).read_text()
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
+    tree = re.findall(r"^(\S+\.(?:py|md|toml)|\S+/)(?:\s{2,}|$)", text, re.M)
+    missing = [name for name in {*linked, *tree} if not (ROOT / name).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("path", ["README.md", "CONTRIBUTING.md", "Makefile", ".ci/run"])
+def test_documents_name_only_modules_that_are_there(path: str) -> None:
+    named = set(re.findall(r"src/coding_framework/[\w/]+\.py", (ROOT / path).read_text()))
+    assert all((ROOT / name).exists() for name in named), named
+
+
+def test_python_is_the_one_of_the_environment() -> None:
+    assert Path(sys.prefix).name == ".venv", "run by `make test` or `uv run pytest`"
