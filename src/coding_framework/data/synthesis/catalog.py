@@ -99,6 +99,7 @@ def _primitive_keys() -> frozenset[tuple[str, ...]]:
     return frozenset(canonical_key(p) for p in primitives())
 
 
+@lru_cache(maxsize=65536)
 def split_of(program: Program) -> Split:
     """The side on which every function with this canonical key is."""
     key = canonical_key(program)
@@ -109,6 +110,7 @@ def split_of(program: Program) -> Split:
     return Split.HELD_OUT if drawn < HELD_OUT_SHARE else Split.TRAIN
 
 
+@lru_cache(maxsize=65536)
 def family_of(program: Program) -> Family:
     """The first family whose form the program has."""
     return next((f for f in FAMILIES if _belongs(program, f)), FAMILIES[5])
@@ -131,6 +133,7 @@ def _belongs(program: Program, family: Family) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def build_task(program: Program, style: Style = COMPACT) -> Task:
     """The task of a program, with its naive kernel."""
     family = family_of(program)

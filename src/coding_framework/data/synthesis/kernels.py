@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from coding_framework.data.synthesis.interval import Operand
 from coding_framework.data.synthesis.ops import Step
@@ -40,6 +41,7 @@ _COMBINE = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
 def kernels(program: Program, style: Style = COMPACT) -> tuple[KernelExample, ...]:
     """Naive first, then the optimised ones, best guess last."""
     made: tuple[Callable[[Program, Style], KernelExample], ...]

@@ -7,6 +7,7 @@ along rows. So every name that parses is a task, in the catalogue or not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from typing import Literal
 
@@ -80,6 +81,10 @@ class Program:
 
     def input_range(self) -> tuple[float, float] | None:
         """The widest declared domain of x on which the program is valid; None: on none."""
+        return _input_range(self)
+
+    def find_input_range(self) -> tuple[float, float] | None:
+        """`input_range`, computed."""
         if not self._well_formed():
             return None
         return next((r for r in INPUT_RANGES if self._output(Interval.of(*r)) is not None), None)
@@ -104,6 +109,11 @@ class Program:
         for step in self.after:
             result = step.apply(result) if result is not None else None
         return result
+
+
+@lru_cache(maxsize=65536)
+def _input_range(program: Program) -> tuple[float, float] | None:
+    return program.find_input_range()
 
 
 _AFFINE = {"add": "shift", "sub": "shift", "mul": "scale", "div": "scale", "neg": "scale"}

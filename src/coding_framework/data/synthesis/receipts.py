@@ -1,0 +1,191 @@
+"""What the judge said of every synthesised kernel, kept beside the package.
+
+A receipt ties (task, kernel source) to a verdict by digests, so it goes stale by itself: a change
+of a template, of a task's reference or of its shapes changes a digest, and the kernel counts as
+not judged until `build_receipts` has run again. The stored verdict is the real one without what
+training does not show (all but the most telling test, safety details, durations).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+from pydantic import ValidationError
+
+from coding_framework.errors import InfrastructureError
+from coding_framework.types import (
+    Candidate,
+    CompileSummary,
+    JudgeFn,
+    Receipt,
+    Record,
+    SafetyReport,
+    Task,
+    TestResult,
+    Verdict,
+)
+
+log = structlog.get_logger(__name__)
+
+RECEIPTS_PATH = Path(__file__).with_name("receipts.jsonl")
+"""The receipts that ship with the package."""
+
+Key = tuple[str, str]
+"""(digest of the task, SHA-256 of the kernel)."""
+
+
+class KernelReceipt(Record):
+    """One verdict, kept. Maker: `build_receipts`. Consumer: data_pipeline."""
+
+    task: str
+    level: str
+    """Of the kernel, or `broken:FAULT`."""
+    task_digest: str
+    kernel_sha256: str
+    verdict: Verdict
+    verdict_digest: str
+    """SHA-256 of the whole verdict as the judge gave it."""
+
+    @property
+    def key(self) -> Key:
+        return self.task_digest, self.kernel_sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kernel to judge."""
+
+    task: Task
+    level: str
+    code: str
+
+    @property
+    def key(self) -> Key:
+        return task_digest(self.task), Candidate(code=self.code).sha256
+
+
+class ProgressBar(Protocol):
+    """What shows progress (monitoring: `Progress`)."""
+
+    def advance(self, count: int = 1, note: str | None = None) -> None: ...
+
+
+def task_digest(task: Task) -> str:
+    """Address of what is asked: the function and its shape sets, not its description or split."""
+    payload = task.model_dump_json(
+        include={"name", "reference", "init_args", "cases", "gpu_cases", "atomic_order"}
+    )
+    return hashlib.sha256(payload.encode()).hexdigest()
+
+
+def load_receipts(path: Path = RECEIPTS_PATH) -> dict[Key, KernelReceipt]:
+    """Receipts by key; the later of two wins. A line that does not parse (cut off by a kill, or of
+    an older form) is skipped with a warning: its kernel is judged again."""
+    if not path.exists():
+        return {}
+    receipts, broken = {}, 0
+    for line in path.read_bytes().splitlines():
+        try:
+            receipt = KernelReceipt.model_validate_json(line)
+        except ValidationError:
+            broken += 1
+            continue
+        receipts[receipt.key] = receipt
+    if broken:
+        log.warning("receipts skipped", path=str(path), lines=broken)
+    return receipts
+
+
+@lru_cache(maxsize=1)
+def packaged_receipts() -> Mapping[Key, KernelReceipt]:
+    """The receipts that ship with the package, read once."""
+    return load_receipts()
+
+
+async def build_receipts(
+    judge: JudgeFn,
+    jobs: Sequence[Job],
+    write_line: Callable[[str], None],
+    *,
+    known: Mapping[Key, KernelReceipt],
+    concurrency: int,
+    progress: ProgressBar | None = None,
+) -> int:
+    """Judge the jobs that have no receipt, `concurrency` at a time; returns how many had a fault of
+    ours and are still open.
+
+    write_line: appends one JSON line durably (monitoring's `JsonlSink.write_line`). After a kill,
+    load the file again as `known` and call again: nothing is lost but what was in flight, and
+    nothing is judged twice. A kernel on which the judge itself fails stays open and is logged.
+    """
+    pending = {job.key: job for job in jobs if job.key not in known}
+    queue = iter(pending.values())
+    failed = 0
+
+    async def work() -> None:
+        nonlocal failed
+        for job in queue:
+            try:
+                verdict = await judge(job.task, job.code)
+            except InfrastructureError as e:
+                failed += 1
+                log.warning("not judged", task=job.task.name, level=job.level, error=str(e))
+                continue
+            write_line(_receipt(job, verdict).model_dump_json(exclude_defaults=True))
+            if progress is not None:
+                progress.advance(note=f"{job.task.name} {verdict.status}")
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(max(1, concurrency)):
+            group.create_task(work())
+    return failed
+
+
+def _receipt(job: Job, verdict: Verdict) -> KernelReceipt:
+    digest, sha256 = job.key
+    whole = json.dumps(verdict.model_dump(mode="json"), sort_keys=True)
+    return KernelReceipt(
+        task=job.task.name,
+        level=job.level,
+        task_digest=digest,
+        kernel_sha256=sha256,
+        verdict=slim_verdict(verdict),
+        verdict_digest=hashlib.sha256(whole.encode()).hexdigest(),
+    )
+
+
+def slim_verdict(verdict: Verdict) -> Verdict:
+    """The verdict as feedback needs it: one test, the first compiler errors, no durations."""
+    compiled = verdict.compile and CompileSummary(
+        registers=verdict.compile.registers,
+        spill_bytes=verdict.compile.spill_bytes,
+        shared_bytes=verdict.compile.shared_bytes,
+        errors=verdict.compile.errors[:3],
+    )
+    return verdict.model_copy(
+        update={
+            "compile": compiled,
+            "tests": _telling_test(verdict.tests),
+            "counters": {name: float(f"{v:.4g}") for name, v in verdict.counters.items()},
+            "safety": SafetyReport(),
+            "receipt": Receipt(
+                protocol=verdict.receipt.protocol,
+                device=verdict.receipt.device,
+                toolkit=verdict.receipt.toolkit,
+            ),
+        }
+    )
+
+
+def _telling_test(tests: Iterable[TestResult]) -> tuple[TestResult, ...]:
+    """The first failed test, else the first."""
+    ordered = sorted(tests, key=lambda t: t.passed)
+    return tuple(ordered[:1])

@@ -1,0 +1,172 @@
+"""Receipts: kept verdicts, resumed building, and what examples do with them.
+
+The verdicts here are made by hand: what is tested is the bookkeeping. The real judge judges real
+kernels in tests/integration/test_data_judged.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coding_framework.data.data_pipeline import held_out_tasks, jobs_for, training_examples
+from coding_framework.data.synthesis.receipts import (
+    Job,
+    KernelReceipt,
+    Key,
+    build_receipts,
+    load_receipts,
+    task_digest,
+)
+from coding_framework.errors import InfrastructureError
+from coding_framework.types import (
+    BenchmarkResult,
+    Candidate,
+    Role,
+    Split,
+    Status,
+    Task,
+    TestResult,
+    Verdict,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def _verdict(task: Task, code: str, status: Status, ms: float = 1.0) -> Verdict:
+    passed = status is Status.CORRECT
+    test = TestResult(
+        case="main",
+        seed=0,
+        shapes=((4, 4),),
+        dtype="float32",
+        max_abs_error=0.0,
+        max_rel_error=0.0,
+        tolerance=1e-6,
+        passed=passed,
+    )
+    timing = BenchmarkResult(kernel_ms=ms, kernel_ms_ci95=(ms, ms), modelled=True)
+    return Verdict(
+        status=status,
+        reason="made by hand",
+        task=task.name,
+        candidate_sha256=Candidate(code=code).sha256,
+        backend="emulator",
+        tests=(test, test, test),
+        timing=timing if passed else None,
+    )
+
+
+class ScriptedJudge:
+    """Broken kernels are wrong, naive ones take 2 ms, others 1 ms; it can fail or be stopped."""
+
+    def __init__(self, jobs: list[Job], fail_at: int | None = None) -> None:
+        self.levels = {job.key: job.level for job in jobs}
+        self.judged: list[Key] = []
+        self.fail_at = fail_at
+
+    async def __call__(self, task: Task, code: str) -> Verdict:
+        key = Job(task, "", code).key
+        self.judged.append(key)
+        if len(self.judged) == self.fail_at:
+            raise InfrastructureError("the sandbox broke")
+        level = self.levels[key]
+        if level.startswith("broken"):
+            return _verdict(task, code, Status.WRONG_OUTPUT)
+        return _verdict(task, code, Status.CORRECT, 2.0 if level == "naive" else 1.0)
+
+
+async def _build(path: Path, jobs: list[Job], judge: ScriptedJudge) -> int:
+    with path.open("a", encoding="utf-8") as file:
+        return await build_receipts(
+            judge,
+            jobs,
+            lambda line: (file.write(line + "\n"), None)[1],
+            known=load_receipts(path),
+            concurrency=2,
+        )
+
+
+@pytest.fixture
+def jobs() -> list[Job]:
+    return jobs_for(Split.TRAIN, 48) + jobs_for(Split.HELD_OUT, 16)
+
+
+async def test_building_again_judges_only_what_is_missing(tmp_path: Path, jobs: list[Job]) -> None:
+    path = tmp_path / "receipts.jsonl"
+    half, judge = ScriptedJudge(jobs), ScriptedJudge(jobs)
+    assert await _build(path, jobs[: len(jobs) // 2], half) == 0
+    assert await _build(path, jobs, judge) == 0
+    assert not set(half.judged) & set(judge.judged)
+    assert load_receipts(path).keys() == {job.key for job in jobs}
+
+
+async def test_a_line_cut_off_by_a_kill_is_judged_again(tmp_path: Path, jobs: list[Job]) -> None:
+    path = tmp_path / "receipts.jsonl"
+    await _build(path, jobs[:5], ScriptedJudge(jobs))
+    path.write_bytes(path.read_bytes()[:-40])
+    assert len(load_receipts(path)) == 4
+
+
+async def test_a_fault_of_ours_leaves_the_kernel_open_and_the_others_judged(
+    tmp_path: Path, jobs: list[Job]
+) -> None:
+    path = tmp_path / "receipts.jsonl"
+    assert await _build(path, jobs[:6], ScriptedJudge(jobs, fail_at=3)) == 1
+    assert len(load_receipts(path)) == 5
+    assert await _build(path, jobs[:6], ScriptedJudge(jobs)) == 0
+    assert len(load_receipts(path)) == 6
+
+
+async def test_examples_come_only_from_kernels_judged_correct(
+    tmp_path: Path, jobs: list[Job]
+) -> None:
+    path = tmp_path / "receipts.jsonl"
+    await _build(path, jobs, ScriptedJudge(jobs))
+    receipts = load_receipts(path)
+    generate = training_examples(Role.GENERATOR, 1000, receipts=receipts)
+    assert len(generate) == 48
+    assert all(e.receipt for e in generate)
+    improve = training_examples(Role.OPTIMIZER, 1000, receipts=receipts)
+    assert {e.kind for e in improve} == {"optimize", "repair"}
+    for example in improve:
+        assert example.previous_verdict is not None
+        assert example.previous_verdict.correct == (example.kind == "optimize")
+    assert len(held_out_tasks(16, receipts=receipts)) == 16
+
+
+async def test_a_kernel_judged_wrong_is_never_an_answer(tmp_path: Path, jobs: list[Job]) -> None:
+    path = tmp_path / "receipts.jsonl"
+    await _build(path, jobs, ScriptedJudge(jobs))
+    receipts: dict[Key, KernelReceipt] = load_receipts(path)
+    job = next(j for j in jobs if j.level == "naive" and j.task.split is Split.TRAIN)
+    wrong = _verdict(job.task, job.code, Status.WRONG_OUTPUT)
+    receipts[job.key] = receipts[job.key].model_copy(update={"verdict": wrong})
+    for role in (Role.GENERATOR, Role.OPTIMIZER):
+        examples = training_examples(role, 1000, receipts=receipts)
+        assert job.task.name not in {e.task.name for e in examples}
+
+
+async def test_an_optimised_kernel_that_is_not_faster_is_no_answer(
+    tmp_path: Path, jobs: list[Job]
+) -> None:
+    path = tmp_path / "receipts.jsonl"
+    await _build(path, jobs, ScriptedJudge(jobs))
+    receipts = {
+        key: r.model_copy(update={"verdict": _verdict(jobs[0].task, "", Status.CORRECT, 3.0)})
+        if not r.level.startswith(("naive", "broken"))
+        else r
+        for key, r in load_receipts(path).items()
+    }
+    examples = training_examples(Role.OPTIMIZER, 1000, receipts=receipts)
+    assert {e.kind for e in examples} == {"repair"}
+
+
+def test_a_changed_reference_or_shape_makes_a_receipt_stale(jobs: list[Job]) -> None:
+    task = jobs[0].task
+    changed = task.model_copy(update={"reference": task.reference + "\n"})
+    fewer = task.model_copy(update={"cases": task.cases[:1]})
+    described = task.model_copy(update={"description": "other words"})
+    assert task_digest(changed) != task_digest(task) != task_digest(fewer)
+    assert task_digest(described) == task_digest(task)
