@@ -46,21 +46,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
-    except UsageError as e:
-        return _fail(str(e), EXIT_USAGE)
-    except CodingFrameworkError as e:
-        return _fail(str(e), EXIT_OURS)
-    except OSError as e:
+    except Exception as e:
+        return _fail(*_sentence_and_status(_leaf(e)))
+
+
+def _sentence_and_status(error: Exception) -> tuple[str, int]:
+    if isinstance(error, UsageError):
+        return str(error), EXIT_USAGE
+    if isinstance(error, CodingFrameworkError):
+        return str(error), EXIT_OURS
+    if isinstance(error, OSError):
         from coding_framework.paths import cannot_write
 
-        where = Path(str(e.filename)) if e.filename else Path("output")
-        return _fail(cannot_write(where, e), EXIT_OURS)
-    except Exception as e:
-        text = " ".join(f"{type(e).__name__}: {e}".split())[:300]
-        return _fail(
-            f"internal error ({text}): run it again with CUDA_RL_DEBUG=1 and report the traceback",
-            EXIT_OURS,
-        )
+        where = Path(str(error.filename)) if error.filename else Path("the output")
+        return cannot_write(where, error), EXIT_OURS
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return (
+        f"internal error ({text}): run it again with CUDA_RL_DEBUG=1 and report the traceback",
+        EXIT_OURS,
+    )
+
+
+def _leaf(error: Exception) -> Exception:
+    """The first error of a group of tasks that failed together."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -76,7 +87,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _fail(sentence: str, status: int) -> int:
-    if os.environ.get("CUDA_RL_DEBUG") and sys.exc_info()[0] is not None:
+    if os.environ.get("CUDA_RL_DEBUG"):
         traceback.print_exc()
     print(f"cuda-rl: {sentence}", file=sys.stderr, flush=True)
     return status
