@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -51,8 +51,8 @@ def make_judge(
     seed: int | None = None,
     workers: int | None = None,
 ) -> JudgePool:
-    """A judge for many candidates at once. Its processes start with the first candidate; close it,
-    or let it end with this process."""
+    """A judge for many candidates at once. Its processes start with the first candidate and end
+    with `close`, or with this process."""
     from coding_framework.cuda.judge import JudgeConfig
     from coding_framework.cuda.pool import JudgePool
 
@@ -113,14 +113,14 @@ async def judge_pairs(
     tasks = {name: find_task(name) for name in dict.fromkeys(pair["task"] for pair in left)}
     count = workers or cores()
     faults = 0
-    async with AsyncExitStack() as stack:
+    with ExitStack() as stack:
         sink = stack.enter_context(JsonlSink(output)) if output is not None else None
         total = len(pairs)
         progress = stack.enter_context(
             Progress("judging", total, "kernels", done=total - len(left))
         )
         judge = make_judge(settings.backend, settings.sandbox, settings.seed, count)
-        stack.push_async_callback(judge.close)
+        stack.callback(judge.close)
         limit = asyncio.Semaphore(2 * count)
 
         async def one(pair: Mapping[str, str]) -> None:
