@@ -234,10 +234,16 @@ def _call_in_float64(
 
 @contextmanager
 def _isolated(seed: int) -> Iterator[None]:
-    """torch's global generator seeded for the block and put back after it."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
+    """torch's global generator seeded for the block and put back after it; one thread, so that
+    PyTorch's own sums, and with them the tolerance, do not depend on the machine's cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager

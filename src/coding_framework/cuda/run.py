@@ -178,6 +178,13 @@ class CaseRun:
         self._recorder = recorder
         self._places = tuple(self._place(tensor) for tensor in tensors)
 
+    @property
+    def input_regions(self) -> tuple[tuple[int, int], ...]:
+        """(address, nbytes) of every input and parameter."""
+        return tuple(
+            (p.address, math.prod(p.shape) * TORCH_DTYPES[p.dtype].itemsize) for p in self._places
+        )
+
     def host_run(
         self,
         host: HostProcess,
@@ -261,13 +268,8 @@ class CaseRun:
         return Output(tensor, ref.strides, tensor_bytes(tensor))
 
     def _check_inside(self, address: int, nbytes: int) -> None:
-        blocks = dict(self._recorder.blocks)
-        for place in self._places:
-            elements = math.prod(place.shape)
-            blocks[place.address] = elements * TORCH_DTYPES[place.dtype].itemsize
-        if not any(
-            start <= address and address + nbytes <= start + size for start, size in blocks.items()
-        ):
+        regions = (*self._recorder.blocks.items(), *self.input_regions)
+        if not any(a <= address and address + nbytes <= a + size for a, size in regions):
             raise CandidateFault(
                 Status.RUNTIME_ERROR,
                 f"returned a tensor of {nbytes} bytes at {address:#x}, which lies in no allocation",

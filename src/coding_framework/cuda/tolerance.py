@@ -29,10 +29,10 @@ from dataclasses import dataclass
 
 import torch
 
-FORMULA = "|out-ref| <= 8*err_torch + 4*eps(accumulation)*sqrt(K)*max(|ref|, S, rms(ref))"
 _TORCH_ERROR_FACTOR = 8.0
 _EPS_FACTOR = 4.0
 _OCTAVES_PER_BUCKET = 2.0
+_SMALLEST = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class Comparison:
     max_rel_error: float | None
     tolerance: float | None
     """Allowed error at the worst element."""
+    share: float = 0.0
+    """Largest part of its tolerance that an element uses; above 1 it is wrong."""
     detail: str = ""
 
 
@@ -103,7 +105,7 @@ def compare(out: torch.Tensor, strides: tuple[int, ...], expected: ExpectedOutpu
     strides in elements."""
     layout = _layout_difference(out, strides, expected.native)
     if layout:
-        return Comparison(False, None, None, None, layout)
+        return Comparison(False, None, None, None, math.inf, layout)
     if out.numel() == 0:
         return Comparison(True, 0.0, 0.0, 0.0)
     if expected.tolerance is None:
@@ -143,7 +145,9 @@ def _compare_exact(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
     worst = float(torch.where(wrong, difference, 0.0).max())
     if not bool(wrong.any()):
         return Comparison(True, 0.0, 0.0, 0.0)
-    return Comparison(False, worst, None, 0.0, _first_wrong(wrong, out, expected.reference))
+    return Comparison(
+        False, worst, None, 0.0, math.inf, _first_wrong(wrong, out, expected.reference)
+    )
 
 
 def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
@@ -158,13 +162,15 @@ def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison
     wrong = torch.where(special, ~in_place, ~close)
     finite_error = torch.where(special | ~torch.isfinite(error), 0.0, error)
     relative = finite_error / reference.abs().clamp_min(torch.finfo(out.dtype).tiny)
-    worst = int((finite_error / expected.tolerance.clamp_min(1e-300)).argmax())
+    shares = (finite_error / expected.tolerance.clamp_min(_SMALLEST)).reshape(-1)
+    worst = int(shares.argmax())
     passed = not bool(wrong.any())
     return Comparison(
         passed,
         float(finite_error.max()),
         float(torch.where(special, 0.0, relative).max()),
         float(expected.tolerance.reshape(-1)[worst]),
+        float(shares[worst]),
         "" if passed else _first_wrong(wrong, out, reference),
     )
 

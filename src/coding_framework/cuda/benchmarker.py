@@ -1,0 +1,162 @@
+"""Time of a kernel that was found correct: its plan's launches, on checked outputs only.
+
+On the emulator the time is modelled (a sum over the plan's launches, copies and fills); only the
+order of two such times means something, and every result says `modelled`. Host code is not part of
+it on any backend: a candidate's host never shares a process with a clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from coding_framework.cuda.evidence import moved_bytes
+from coding_framework.cuda.plan import LaunchPlan, LaunchReport
+from coding_framework.paths import cache_dir
+from coding_framework.types import BenchmarkResult, Task
+
+if TYPE_CHECKING:
+    from coding_framework.cuda.judge import Judge
+    from coding_framework.cuda.trial import TimedCase
+
+_DRAM_BYTES_PER_S: Mapping[str, float] = {"NVIDIA H200": 4.8e12}
+"""Peak bandwidth from the data sheets, for `roofline_fraction` and for modelled copies."""
+_DEFAULT_BANDWIDTH = 4.8e12
+_SUMMED = (".sum", "inst_executed", "bytes")
+
+
+def modelled_time_ms(
+    plan: LaunchPlan, reports: Sequence[LaunchReport], device: str
+) -> float | None:
+    """One replay's device time: its launches, and its copies and fills at DRAM speed. None where
+    a launch has no time."""
+    times = [report.time_ms for report in reports]
+    if not times or any(time is None for time in times):
+        return None
+    copies_ms = moved_bytes(plan) / _bandwidth(device) * 1e3
+    return sum(time for time in times if time is not None) + copies_ms
+
+
+def modelled_result(
+    timed: TimedCase, device: str, naive_ms: float | None
+) -> BenchmarkResult | None:
+    """The timing part of a verdict on the emulator; None where the device has no time model.
+
+    The interval spans the replays: it is not zero where the work depends on the inputs.
+    """
+    times = [modelled_time_ms(timed.plan, reports, device) for reports in timed.replays]
+    known = sorted(time for time in times if time is not None)
+    if not known or len(known) != len(times):
+        return None
+    kernel_ms = median(known)
+    seconds = kernel_ms / 1e3
+    return BenchmarkResult(
+        kernel_ms=kernel_ms,
+        kernel_ms_ci95=(known[0], known[-1]),
+        naive_ms=naive_ms,
+        speedup_vs_naive=naive_ms / kernel_ms if naive_ms is not None and kernel_ms > 0 else None,
+        bytes_moved=timed.bytes_moved,
+        achieved_gbps=timed.bytes_moved / seconds / 1e9 if seconds > 0 else None,
+        roofline_fraction=timed.bytes_moved / _bandwidth(device) / seconds if seconds > 0 else None,
+        modelled=True,
+    )
+
+
+def summed_counters(reports: Sequence[LaunchReport]) -> dict[str, float]:
+    """Counters over all launches of a plan: sums are added, ratios weighted by launch time."""
+    totals: dict[str, float] = {}
+    weights: dict[str, float] = {}
+    for report in reports:
+        weight = report.time_ms or 1e-9
+        for name, value in report.counters.items():
+            share = 1.0 if name.endswith(_SUMMED) else weight
+            totals[name] = totals.get(name, 0.0) + share * value
+            weights[name] = weights.get(name, 0.0) + share
+    return {
+        name: total if name.endswith(_SUMMED) else total / weights[name]
+        for name, total in sorted(totals.items())
+    }
+
+
+class BaselineTimes:
+    """Times of the tasks' naive kernels, measured once and kept on disk.
+
+    The naive kernel is judged on draws of its own with a public seed: the same figure in every run
+    and every process.
+    """
+
+    def __init__(self, measure: Callable[[Task], float | None], salt: str) -> None:
+        """measure: time in ms of a task's naive kernel, None where it has none or is not correct.
+        salt: everything else that the figure depends on (protocol, device, toolkit)."""
+        self._measure = measure
+        self._salt = salt
+        self._held: dict[str, float | None] = {}
+
+    def naive_ms(self, task: Task) -> float | None:
+        if task.naive_kernel is None:
+            return None
+        payload = f"{self._salt}\0{task.model_dump_json()}"
+        key = hashlib.sha256(payload.encode()).hexdigest()
+        if key not in self._held:
+            self._held[key] = self._load_or_measure(task, key)
+        return self._held[key]
+
+    def _load_or_measure(self, task: Task, key: str) -> float | None:
+        path = cache_dir() / "baselines" / key[:2] / f"{key}.json"
+        try:
+            found = json.loads(path.read_text())["naive_ms"]
+            return None if found is None else float(found)
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # not there yet, or damaged: measured again
+        measured = self._measure(task)
+        _write_atomically(path, json.dumps({"task": task.name, "naive_ms": measured}))
+        return measured
+
+
+class CUDABenchmarker:
+    """Times builds for one task, on the judge's path: what is not correct gets no time."""
+
+    def __init__(self, task: Task, judge: Judge | None = None) -> None:
+        if judge is None:
+            from coding_framework.cuda.judge import Judge  # imports this module
+
+            judge = Judge()
+        self._task = task
+        self._judge = judge
+
+    async def benchmark_kernel(
+        self, binary_path: str, kernel_name: str | None = None
+    ) -> BenchmarkResult:
+        """Time a successful build (`CompilationResult.binary_path`) on the task's main shape set.
+
+        kernel_name: where given, one of the build's kernels that must be among the launches.
+        Raises CandidateFault (with the status) for a build that is not correct there.
+        """
+        return await asyncio.to_thread(
+            self._judge.benchmark, self._task, Path(binary_path), kernel_name
+        )
+
+
+def _bandwidth(device: str) -> float:
+    return _DRAM_BYTES_PER_S.get(device, _DEFAULT_BANDWIDTH)
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

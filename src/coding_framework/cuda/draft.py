@@ -1,0 +1,105 @@
+"""A verdict while it is being found: filled step by step, frozen into a `Verdict` once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from coding_framework.cuda.pitfalls import CUDAPitfallDetector
+from coding_framework.cuda.plan import Fault
+from coding_framework.types import (
+    BenchmarkResult,
+    Candidate,
+    CompilationResult,
+    CompileSummary,
+    Finding,
+    Receipt,
+    SafetyReport,
+    Status,
+    Task,
+    TestResult,
+    Verdict,
+)
+
+_MAX_REASON_CHARS = 600
+
+
+@dataclass(slots=True)
+class TrialLog:
+    """What the trials of one candidate found so far; it survives the fault that ends them."""
+
+    tests: list[TestResult] = field(default_factory=list)
+    cheats: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class VerdictDraft:
+    """Maker: the judge, one a candidate. Each step of the judge fills its field."""
+
+    task: Task
+    candidate: Candidate
+    backend: Literal["cuda", "emulator"]
+    receipt: Receipt
+    started: float = field(default_factory=time.monotonic)
+    safety: SafetyReport = field(default_factory=SafetyReport)
+    compilation: CompilationResult | None = None
+    log: TrialLog = field(default_factory=TrialLog)
+    device: str = ""
+    timing: BenchmarkResult | None = None
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+    def verdict(self, status: Status, reason: str) -> Verdict:
+        """The draft as a verdict of this status; timing is kept on `correct` only."""
+        correct = status is Status.CORRECT
+        detector = CUDAPitfallDetector()
+        return Verdict(
+            status=status,
+            reason=_one_line(reason),
+            task=self.task.name,
+            candidate_sha256=self.candidate.sha256,
+            backend=self.backend,
+            compile=_summary(self.compilation),
+            tests=tuple(self.log.tests),
+            timing=self.timing if correct else None,
+            counters=self.counters if correct else {},
+            safety=self.safety,
+            pitfalls=(
+                *self.log.notes,
+                *detector.detect(self.compilation, self.counters, self.log.faults),
+            ),
+            cheats=tuple(self.log.cheats),
+            receipt=self.receipt.model_copy(
+                update={
+                    "device": self.device,
+                    "duration_s": round(time.monotonic() - self.started, 4),
+                }
+            ),
+        )
+
+
+def _summary(compilation: CompilationResult | None) -> CompileSummary | None:
+    """None where no compiler saw the candidate."""
+    if compilation is None:
+        return None
+    return CompileSummary(
+        latency_s=compilation.latency_s,
+        cache_hit=compilation.cache_hit,
+        registers=compilation.registers,
+        spill_bytes=compilation.spill_bytes,
+        shared_bytes=compilation.shared_bytes,
+        warnings=tuple(_place(w.line) + w.message for w in compilation.warnings),
+        errors=compilation.errors,
+    )
+
+
+def _place(line: int | None) -> str:
+    return "" if line is None else f"line {line}: "
+
+
+def _one_line(reason: str) -> str:
+    text = " ".join(reason.split())
+    return text if len(text) <= _MAX_REASON_CHARS else text[: _MAX_REASON_CHARS - 1] + "…"

@@ -1,0 +1,91 @@
+"""Performance and correctness pitfalls of a kernel, from what its run and its compiler measured.
+
+Nothing here is guessed from the source: each finding says whether counters, the compiler or the run
+showed it. Thresholds are where Nsight Compute's own rules begin to speak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from coding_framework.cuda.plan import Fault
+from coding_framework.types import CompilationResult, Finding
+
+_MANY_SECTORS = 8.0  # 4 serve a warp's 32 consecutive 4-byte words
+_LOW_OCCUPANCY_PCT = 25.0
+
+
+class CUDAPitfallDetector:
+    """Findings on one candidate; holds no state."""
+
+    def detect(
+        self,
+        compilation: CompilationResult | None,
+        counters: Mapping[str, float],
+        faults: Sequence[Fault],
+    ) -> tuple[Finding, ...]:
+        """Everything that is known so far; empty arguments give no findings."""
+        found = [_of_fault(fault) for fault in faults]
+        if compilation is not None:
+            found += _of_compiler(compilation)
+        found += _of_counters(counters)
+        unique = {(f.rule, f.line, f.message): f for f in found}
+        return tuple(unique.values())
+
+
+def _of_fault(fault: Fault) -> Finding:
+    return Finding(
+        rule=fault.kind, severity="high", line=fault.line, message=fault.message, basis="run"
+    )
+
+
+def _of_compiler(compilation: CompilationResult) -> list[Finding]:
+    found = []
+    for kernel in compilation.kernels:
+        if kernel.spill_bytes:
+            found.append(
+                Finding(
+                    rule="register_spill",
+                    severity="medium",
+                    line=None,
+                    message=f"{kernel.name} spills {kernel.spill_bytes} bytes of registers to "
+                    "local memory",
+                    basis="compiler",
+                )
+            )
+    return found
+
+
+def _of_counters(counters: Mapping[str, float]) -> list[Finding]:
+    found = []
+    for what, op in (("load", "ld"), ("store", "st")):
+        sectors = _ratio(
+            counters,
+            f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum",
+            f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum",
+        )
+        if sectors is not None and sectors > _MANY_SECTORS:
+            found.append(
+                _counted(
+                    f"uncoalesced_{what}",
+                    f"global {what}s touch {sectors:.1f} sectors a request (4 are ideal for 4-byte "
+                    "words): neighbouring threads should use neighbouring addresses",
+                )
+            )
+    conflicts = counters.get("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", 0.0)
+    if conflicts:
+        found.append(_counted("bank_conflicts", f"{conflicts:.0f} shared-memory bank conflicts"))
+    occupancy = counters.get("sm__warps_active.avg.pct_of_peak_sustained_active")
+    if occupancy is not None and occupancy < _LOW_OCCUPANCY_PCT:
+        found.append(_counted("low_occupancy", f"only {occupancy:.0f}% of the warp slots are used"))
+    return found
+
+
+def _counted(rule: str, message: str) -> Finding:
+    return Finding(rule=rule, severity="medium", line=None, message=message, basis="counters")
+
+
+def _ratio(counters: Mapping[str, float], top: str, bottom: str) -> float | None:
+    if not counters.get(bottom):
+        return None
+    return counters.get(top, 0.0) / counters[bottom]

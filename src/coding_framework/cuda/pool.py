@@ -1,0 +1,226 @@
+"""Many verdicts at once: worker processes of ours, each with a `Judge` of its own.
+
+Guaranteed: at most `workers` candidates are judged at a time; waiting counts for nobody; a worker
+that dies costs its job one repetition on a new worker, then InfrastructureError, never a verdict;
+`close` leaves no process; the same candidate gets the same verdict from every worker, idle or
+loaded, since all share one secret and no limit on a candidate is wall time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import structlog
+
+from coding_framework import errors
+from coding_framework.cuda.frames import read_frame, write_frame
+from coding_framework.cuda.judge import JudgeConfig, choose_backend, secret_of
+from coding_framework.cuda.slots import available_cores
+from coding_framework.cuda.verdict_cache import VerdictCache
+from coding_framework.errors import InfrastructureError
+from coding_framework.types import Candidate, Task, Verdict
+
+log = structlog.get_logger(__name__)
+
+_START_S = 120.0
+_RETRIES = 1
+
+
+class JudgePool:
+    """A bounded pool of judges; `judge` satisfies `types.JudgeFn`. Use from any event loop."""
+
+    def __init__(
+        self,
+        config: JudgeConfig | None = None,
+        *,
+        workers: int | None = None,
+        job_wall_s: float = 900.0,
+        cache_folder: Path | None = None,
+    ) -> None:
+        """workers: default one a core. job_wall_s: backstop on one job, our fault when reached.
+        cache_folder: where verdicts are shared between runs; None: they are not."""
+        self.config = config or JudgeConfig()
+        self._backend = choose_backend(self.config.backend)
+        self._job_wall_s = job_wall_s
+        self._cache = VerdictCache(cache_folder) if cache_folder is not None else None
+        self._setup = _setup_frame(self.config)
+        self.workers = workers or available_cores()
+        self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="judge")
+        self._own = threading.local()
+        self._started: set[_Worker] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    async def judge(self, task: Task, code: str) -> Verdict:
+        """The verdict on one candidate. Raises InfrastructureError on a fault of ours."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self.judge_blocking, task, code)
+
+    __call__ = judge
+
+    def judge_blocking(self, task: Task, code: str) -> Verdict:
+        """As `judge`, in the calling thread; each thread has a worker of its own."""
+        candidate = Candidate.model_construct(code=code)
+        if self._cache is not None:
+            found = self._cache.get(task, candidate, self._backend)
+            if found is not None:
+                return found
+        verdict = self._judge_retrying(task, code)
+        if self._cache is not None:
+            self._cache.put(task, candidate, verdict)
+        return verdict
+
+    def close(self) -> None:
+        """End every worker now. Jobs in flight raise InfrastructureError."""
+        with self._lock:
+            self._closed = True
+            started = list(self._started)
+        for worker in started:
+            worker.kill()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> JudgePool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _judge_retrying(self, task: Task, code: str) -> Verdict:
+        job = {"task": task.model_dump(mode="json"), "code": code}
+        for attempt in range(_RETRIES + 1):
+            worker = self._worker()
+            try:
+                return _result(worker.ask(job, self._job_wall_s))
+            except _WorkerDiedError as e:
+                self._drop(worker)
+                log.warning("judge_worker_died", task=task.name, why=str(e), attempt=attempt)
+                reason = str(e)
+        raise InfrastructureError(
+            f"the judge of task {task.name!r} died twice ({reason}): try again"
+        )
+
+    def _worker(self) -> _Worker:
+        """This thread's worker, started where there is none."""
+        worker: _Worker | None = getattr(self._own, "worker", None)
+        if worker is None or not worker.alive:
+            with self._lock:
+                if self._closed:
+                    raise InfrastructureError("the judge pool is closed: make a new one")
+                worker = _Worker()
+                self._started.add(worker)
+            self._own.worker = worker
+            try:
+                _require_ready(worker.ask(self._setup, _START_S))
+            except _WorkerDiedError as e:
+                self._drop(worker)
+                raise InfrastructureError(f"a judge worker did not start: {e}") from e
+        return worker
+
+    def _drop(self, worker: _Worker) -> None:
+        worker.kill()
+        with self._lock:
+            self._started.discard(worker)
+        self._own.worker = None
+
+
+class _WorkerDiedError(Exception):
+    """A worker ended, or went silent, before it answered."""
+
+
+class _Worker:
+    """One worker process and the pipes to it."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "coding_framework.cuda.pool_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        self._lock = threading.Lock()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, message: dict[str, Any], wall_s: float) -> dict[str, Any]:
+        """Send one message, wait for its answer. Raises _WorkerDiedError."""
+        to, back = self._process.stdin, self._process.stdout
+        assert to is not None
+        assert back is not None
+        try:
+            write_frame(to, message)
+            answer = _read_within(back, wall_s)
+        except (OSError, ValueError) as e:
+            raise _WorkerDiedError(self._how_it_ended()) from e
+        if answer is None:
+            raise _WorkerDiedError(self._how_it_ended())
+        return answer
+
+    def kill(self) -> None:
+        """End the process; its sandboxes and devices end with it."""
+        with self._lock:
+            if self._process.poll() is None:
+                self._process.kill()
+            self._process.wait()
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    _close_quietly(stream)
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return "it closed its pipe"
+        return f"signal {-code}" if code < 0 else f"exit status {code}"
+
+
+def _read_within(stream: IO[bytes], wall_s: float) -> dict[str, Any] | None:
+    """The next frame. Raises InfrastructureError where it does not begin within `wall_s`."""
+    deadline = time.monotonic() + wall_s
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
+    while not poll.poll(min(1000.0, max(0.0, deadline - time.monotonic()) * 1000)):
+        if time.monotonic() >= deadline:
+            raise _WorkerDiedError(f"no answer within {wall_s:.0f} s")
+    return read_frame(stream)
+
+
+def _result(answer: dict[str, Any]) -> Verdict:
+    """The verdict of an answer, or the error that the worker met, raised here."""
+    _require_ready(answer)
+    return Verdict.model_validate(answer["verdict"])
+
+
+def _require_ready(answer: dict[str, Any]) -> None:
+    """Raise the error that an answer reports, as its own class."""
+    if "error" in answer:
+        kind = getattr(errors, answer["error"], InfrastructureError)
+        raise kind(answer["message"])
+
+
+def _setup_frame(config: JudgeConfig) -> dict[str, Any]:
+    """What a worker needs to judge exactly as its siblings do: one secret for all."""
+    return {
+        "config": config.model_dump(mode="json", exclude={"secret"}),
+        "secret": secret_of(config).hex(),
+    }
+
+
+def _close_quietly(stream: IO[bytes]) -> None:
+    with suppress(OSError):  # unsent bytes for a dead process
+        stream.close()

@@ -1,0 +1,75 @@
+"""One worker of the judge pool: `python -m coding_framework.cuda.pool_worker`.
+
+Reads jobs from stdin, writes verdicts to what was stdout when it started; anything that a library
+prints goes to stderr. It ends with its pool: when stdin closes, whatever it is doing.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from typing import Any
+
+from coding_framework.cuda.frames import read_frame, write_frame
+from coding_framework.cuda.judge import Judge, JudgeConfig
+from coding_framework.errors import CodingFrameworkError, InfrastructureError
+from coding_framework.types import Candidate, Task
+
+
+def main() -> None:
+    """Judge until stdin ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    jobs: queue.Queue[dict[str, Any]] = queue.Queue()
+    setup = read_frame(sys.stdin.buffer)
+    if setup is None:
+        return
+    threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
+    judge = _make_judge(setup, answers)
+    while judge is not None:
+        write_frame(answers, _answer(judge, jobs.get()))
+
+
+def _receive(jobs: queue.Queue[dict[str, Any]]) -> None:
+    """Hand jobs over; when the pool is gone, so is this process."""
+    while (job := read_frame(sys.stdin.buffer)) is not None:
+        jobs.put(job)
+    os._exit(0)
+
+
+def _make_judge(setup: dict[str, Any], answers: Any) -> Judge | None:
+    try:
+        config = JudgeConfig.model_validate(
+            {**setup["config"], "secret": bytes.fromhex(setup["secret"])}
+        )
+        judge = Judge(config)
+        import torch
+
+        torch.set_num_threads(1)
+    except Exception as e:
+        write_frame(answers, _failure(e))
+        return None
+    write_frame(answers, {"ready": True})
+    return judge
+
+
+def _answer(judge: Judge, job: dict[str, Any]) -> dict[str, Any]:
+    try:
+        task = Task.model_validate(job["task"])
+        verdict = judge.judge(task, Candidate.model_construct(code=job["code"]))
+        return {"verdict": verdict.model_dump(mode="json")}
+    except Exception as e:  # the boundary: the pool raises it again on its side
+        return _failure(e)
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    ours = isinstance(error, CodingFrameworkError)
+    kind = type(error).__name__ if ours else InfrastructureError.__name__
+    message = str(error) if ours else f"the judge failed with {type(error).__name__}: {error}"
+    return {"error": kind, "message": message}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""The correctness protocol on one shape set of one candidate.
+
+1. The host code runs once, in its sandbox, on the first draw: that gives the launch plan.
+2. The plan is replayed by us on every other draw, with everything but the inputs poisoned.
+3. The last replay is repeated, with the checks for races and uninitialised reads on: same bits.
+4. The host code is called a second time, on another draw: same plan, right answer again.
+
+Whatever a run leaves behind is compared here, in the judge's process; each comparison is a
+`TestResult`. The first failure ends the trial with a CandidateFault that says which status it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coding_framework.cuda.draft import TrialLog
+from coding_framework.cuda.evidence import PlanReader, host_share
+from coding_framework.cuda.plan import CandidateFault, LaunchPlan, LaunchReport, ModuleInfo
+from coding_framework.cuda.reference import Expectation, ReferenceCache
+from coding_framework.cuda.run import CaseRun, Execution, HostProcess, PlanRecorder
+from coding_framework.cuda.tolerance import Comparison, compare
+from coding_framework.types import Finding, Status, Task, TestCase, TestResult
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCase:
+    """What timing needs of a case that passed: every report here belongs to a checked output."""
+
+    plan: LaunchPlan
+    replays: tuple[tuple[LaunchReport, ...], ...]
+    bytes_moved: int
+    """Inputs, parameters and outputs once."""
+
+
+class CaseTrial:
+    """One shape set, from the first host run to the last comparison."""
+
+    def __init__(
+        self,
+        task: Task,
+        case: TestCase,
+        *,
+        host: HostProcess,
+        case_run: CaseRun,
+        recorder: PlanRecorder,
+        module: ModuleInfo,
+        references: ReferenceCache,
+        seeds: Sequence[int],
+        log: TrialLog,
+    ) -> None:
+        self._task = task
+        self._case = case
+        self._host = host
+        self._run = case_run
+        self._recorder = recorder
+        self._module = module
+        self._references = references
+        self._seeds = tuple(seeds)
+        self._log = log
+
+    def judge(self) -> TimedCase:
+        """All four steps. Raises CandidateFault with the status of the verdict."""
+        first, *fresh = self._seeds
+        plan, execution = self._call_host(first)
+        self._check(first, execution)
+        self._require_device_work(plan)
+        replays = []
+        for seed in fresh:
+            execution = self._run.replay(plan, self._expect(seed).tensors)
+            if not self._right(seed, execution):
+                return self._judge_dependent(plan, seed, execution)
+            replays.append(execution.reports)
+        self._rerun(plan, fresh[-1], execution)
+        self._second_call(plan, fresh[0])
+        return self._timed(plan, replays)
+
+    # --- the steps --------------------------------------------------------------------------------
+
+    def _call_host(self, seed: int) -> tuple[LaunchPlan, Execution]:
+        expectation = self._expect(seed)
+        return self._run.host_run(self._host, expectation.tensors, expectation.scalars)
+
+    def _require_device_work(self, plan: LaunchPlan) -> None:
+        if plan.launches:
+            return
+        if plan.reads_back:
+            self._cheating(
+                "host_computation",
+                "the host reads the inputs back, launches no kernel and uploads the answer",
+            )
+        raise CandidateFault(
+            Status.REJECTED,
+            "forward launches no kernel: the function has to be computed by a __global__ function",
+        )
+
+    def _rerun(self, plan: LaunchPlan, seed: int, before: Execution) -> None:
+        """The same inputs again: the same bits, or with `atomic_order` right again."""
+        again = self._run.replay(plan, self._expect(seed).tensors, checks=True)
+        self._log.faults += [fault for report in again.reports for fault in report.faults]
+        self._require_same(seed, before, again)
+
+    def _require_same(self, seed: int, before: Execution, again: Execution) -> None:
+        if self._task.atomic_order:
+            self._check(seed, again)
+            return
+        if [o.raw for o in before.outputs] != [o.raw for o in again.outputs]:
+            raise CandidateFault(
+                Status.NONDETERMINISTIC,
+                f"two runs on the same inputs of shape set {self._case.name!r} differ",
+            )
+
+    def _second_call(self, plan: LaunchPlan, seed: int) -> None:
+        """A second call in the same host process: no answer or state kept from the first."""
+        second, execution = self._call_host(seed)
+        difference = self._reader().difference(plan, second)
+        right = self._right(seed, execution)
+        if difference is None or (right and plan.reads_back):
+            if not right:
+                self._wrong(seed, "wrong when called a second time")
+            return
+        if right and difference.one_time_setup:
+            self._note("one_time_setup", "low", f"set up once: {difference.message}")
+            return
+        self._cheating("plan_changed", f"the plan changed between two calls: {difference.message}")
+
+    def _judge_dependent(self, plan: LaunchPlan, seed: int, replayed: Execution) -> TimedCase:
+        """A replay on fresh inputs was wrong: stale or steered by values, or simply wrong?"""
+        failed = self._log.tests[-1]
+        second, execution = self._call_host(seed)
+        if not self._right(seed, execution):  # wrong when called honestly as well
+            self._wrong(seed, self._log.tests[-1].detail)
+        difference = self._reader().difference(plan, second)
+        if plan.reads_back and difference is not None:
+            excess = host_share(plan, self._input_bytes())
+            if excess is not None:
+                self._cheating("host_computation", excess)
+            del self._log.tests[-2]  # the replay that says nothing about such a plan
+            return self._judge_by_host(seed, execution)
+        if difference is not None:
+            self._cheating(
+                "plan_changed", f"the plan depends on more than shapes: {difference.message}"
+            )
+        if self._is_stale(replayed):
+            self._cheating(
+                "stale_answer", "replayed on fresh inputs, the kernels gave an earlier answer"
+            )
+        raise CandidateFault(
+            Status.WRONG_OUTPUT,
+            f"right when first launched, wrong when launched again on fresh inputs of shape set "
+            f"{self._case.name!r}: {failed.detail}",
+        )
+
+    def _judge_by_host(self, seed: int, execution: Execution) -> TimedCase:
+        """The rest of the protocol for a plan steered by a few values that the host reads back:
+        the host runs for every draw."""
+        self._note(
+            "host_dependent",
+            "medium",
+            "launches depend on values read back: the host code ran for every draw",
+        )
+        reports = [execution.reports]
+        for other in self._seeds[self._seeds.index(seed) + 1 :]:
+            _, execution = self._call_host(other)
+            self._check(other, execution)
+            reports.append(execution.reports)
+        plan, again = self._call_host(self._seeds[-1])
+        self._require_same(self._seeds[-1], execution, again)
+        return self._timed(plan, reports)
+
+    # --- comparisons ------------------------------------------------------------------------------
+
+    def _check(self, seed: int, execution: Execution) -> None:
+        if not self._right(seed, execution):
+            self._wrong(seed, self._log.tests[-1].detail)
+
+    def _right(self, seed: int, execution: Execution) -> bool:
+        """Compare, log the test, and say whether it passed."""
+        if execution.guard is not None:
+            raise CandidateFault(Status.RUNTIME_ERROR, execution.guard)
+        result = self._test(self._expect(seed), execution)
+        self._log.tests.append(result)
+        return result.passed
+
+    def _test(self, expectation: Expectation, execution: Execution) -> TestResult:
+        comparisons, detail = self._compare_all(expectation, execution)
+        worst = max(comparisons, key=_severity, default=None)
+        passed = not detail and all(c.passed for c in comparisons)
+        return TestResult(
+            case=self._case.name,
+            seed=expectation.seed,
+            shapes=tuple(spec.shape for spec in self._case.inputs),
+            dtype=self._case.inputs[0].dtype if self._case.inputs else "float32",
+            max_abs_error=worst.max_abs_error if worst else None,
+            max_rel_error=worst.max_rel_error if worst else None,
+            tolerance=worst.tolerance if worst else None,
+            passed=passed,
+            detail=detail or (worst.detail if worst and not passed else ""),
+        )
+
+    def _compare_all(
+        self, expectation: Expectation, execution: Execution
+    ) -> tuple[list[Comparison], str]:
+        if execution.changed_input is not None:
+            names = [spec.name for spec in self._case.inputs]
+            i = execution.changed_input
+            name = names[i] if i < len(names) else f"parameter {i - len(names)}"
+            return [], f"the kernel changed its input {name!r}: inputs are read-only"
+        got, wanted = execution.outputs, expectation.outputs
+        if len(got) != len(wanted):
+            return [], f"forward returned {len(got)} tensors, expected {len(wanted)}"
+        comparisons = []
+        for i, (output, expected) in enumerate(zip(got, wanted, strict=True)):
+            comparison = compare(output.tensor, output.strides, expected)
+            comparisons.append(comparison)
+            if not comparison.passed and len(wanted) > 1:
+                return comparisons, f"output {i}: {comparison.detail}"
+        return comparisons, ""
+
+    def _is_stale(self, replayed: Execution) -> bool:
+        """Whether an output is the answer to other inputs than those it was given."""
+        for seed in self._seeds:
+            pairs = zip(replayed.outputs, self._expect(seed).outputs, strict=False)
+            if all(compare(o.tensor, o.strides, e).passed for o, e in pairs):
+                return True
+        return False
+
+    # --- what it comes to -------------------------------------------------------------------------
+
+    def _wrong(self, seed: int, detail: str) -> None:
+        raise CandidateFault(
+            Status.WRONG_OUTPUT, f"shape set {self._case.name!r}, seed {seed}: {detail}"
+        )
+
+    def _cheating(self, rule: str, evidence: str) -> None:
+        self._log.cheats.append(
+            Finding(rule=rule, severity="high", line=None, message=evidence, basis="run")
+        )
+        raise CandidateFault(Status.CHEATING, f"shape set {self._case.name!r}: {evidence}")
+
+    def _note(self, rule: str, severity: str, message: str) -> None:
+        if all(note.rule != rule for note in self._log.notes):
+            self._log.notes.append(
+                Finding.model_validate(
+                    {
+                        "rule": rule,
+                        "severity": severity,
+                        "line": None,
+                        "message": message,
+                        "basis": "run",
+                    }
+                )
+            )
+
+    def _timed(self, plan: LaunchPlan, replays: Sequence[tuple[LaunchReport, ...]]) -> TimedCase:
+        outputs = sum(
+            o.native.numel() * o.native.element_size() for o in self._expect(self._seeds[0]).outputs
+        )
+        return TimedCase(plan, tuple(replays), self._input_bytes() + outputs)
+
+    def _expect(self, seed: int) -> Expectation:
+        return self._references.get(self._task, self._case, seed)
+
+    def _input_bytes(self) -> int:
+        tensors = self._expect(self._seeds[0]).tensors
+        return sum(t.numel() * t.element_size() for t in tensors)
+
+    def _reader(self) -> PlanReader:
+        return PlanReader(self._module, self._run.input_regions, self._recorder.blocks)
+
+
+def _severity(comparison: Comparison) -> tuple[bool, float]:
+    """Failed before passed, then by the share of the tolerance that was used."""
+    return (not comparison.passed, comparison.share)

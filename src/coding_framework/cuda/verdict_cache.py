@@ -1,0 +1,56 @@
+"""Verdicts on disk, shared only where nothing that a verdict rests on differs.
+
+Key: the full source with line ends and trailing blanks normalised, the task, its shape sets, the
+backend and the protocol version. Equal PTX shares nothing: the host code may differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from coding_framework.cuda.protocol import PROTOCOL
+from coding_framework.types import Candidate, Task, Verdict
+
+
+class VerdictCache:
+    """A folder of verdicts; any number of processes may use it at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, task: Task, candidate: Candidate, backend: str) -> Verdict | None:
+        """The verdict on an equal candidate, under this candidate's own digest."""
+        try:
+            text = self._path(task, candidate, backend).read_text(encoding="utf-8")
+            verdict = Verdict.model_validate_json(text)
+        except (OSError, ValidationError, UnicodeDecodeError):
+            return None  # not there, or damaged: judged again
+        return verdict.model_copy(update={"candidate_sha256": candidate.sha256})
+
+    def put(self, task: Task, candidate: Candidate, verdict: Verdict) -> None:
+        path = self._path(task, candidate, verdict.backend)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(verdict.model_dump_json())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+    def _path(self, task: Task, candidate: Candidate, backend: str) -> Path:
+        lines = candidate.code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        source = "\n".join(line.rstrip() for line in lines)
+        key = hashlib.sha256()
+        for part in (PROTOCOL, backend, task.model_dump_json(exclude={"split"}), source):
+            key.update(part.encode("utf-8", "surrogatepass") + b"\0")
+        digest = key.hexdigest()
+        return self._folder / digest[:2] / f"{digest}.json"
