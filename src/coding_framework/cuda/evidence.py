@@ -56,7 +56,7 @@ class PlanReader:
         first has (tables made once) are no difference."""
         one, two = self._launches(first), self._launches(second)
         if one != two:
-            dropped = _dropped(one, two)
+            dropped = _dropped(self._alone(first), self._alone(second))
             setup = dropped is not None and not any("input" in text for text in dropped)
             return PlanDifference(_launch_message(one, two), setup)
         new = set(self._uploads(second)) - set(self._uploads(first))
@@ -74,6 +74,10 @@ class PlanReader:
     def _launches(self, plan: LaunchPlan) -> list[str]:
         labels: dict[int, str] = {}
         return [self._describe(launch, labels) for launch in plan.launches]
+
+    def _alone(self, plan: LaunchPlan) -> list[str]:
+        """As `_launches`, with blocks named within each launch: what was left out shifts none."""
+        return [self._describe(launch, {}) for launch in plan.launches]
 
     def _describe(self, launch: Launch, labels: dict[int, str]) -> str:
         words = []

@@ -216,7 +216,8 @@ def static_findings(source: str) -> tuple[Finding, ...]:
         text = with_literals if rule.literals else code
         found += [_finding(rule, text, match.start()) for match in _matches(rule, text)]
     found += _encoding_findings(source)
-    return tuple(sorted(found, key=lambda f: (f.line or 0, f.rule)))
+    unique = {(f.line or 0, f.rule): f for f in found}
+    return tuple(unique[key] for key in sorted(unique))
 
 
 def _matches(rule: Rule, code: str) -> list[re.Match[str]]:

@@ -1,0 +1,92 @@
+"""Plans are compared without addresses: no false accusation, no missed dependence."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from coding_framework.cuda.evidence import PlanReader, host_share, moved_bytes
+from coding_framework.cuda.plan import (
+    Copy,
+    Fill,
+    KernelInfo,
+    Launch,
+    LaunchPlan,
+    ModuleInfo,
+    PlanOp,
+    ReadBack,
+    Upload,
+)
+
+pytestmark = pytest.mark.unit
+
+X, OUT_1, OUT_2, WORKSPACE = 0x1000, 0x9000, 0xB000, 0xD000
+MODULE = ModuleInfo(
+    {
+        "k": KernelInfo("k", (0, 8, 16), (8, 8, 4), 0),
+        "init": KernelInfo("init", (0,), (8,), 0),
+    },
+    {},
+)
+
+
+def _k(x: int, out: int, n: int = 64, grid: int = 1) -> Launch:
+    return Launch("k", (grid, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", x, out, n))
+
+
+def _plan(*ops: PlanOp) -> LaunchPlan:
+    return LaunchPlan((), ops, ())
+
+
+def _difference(first: LaunchPlan, second: LaunchPlan):  # type: ignore[no-untyped-def]
+    blocks = {OUT_1: 256, OUT_2: 256, WORKSPACE: 1024}
+    return PlanReader(MODULE, [(X, 256)], blocks).difference(first, second)
+
+
+def test_another_address_of_the_output_is_no_difference() -> None:
+    assert _difference(_plan(_k(X, OUT_1)), _plan(_k(X, OUT_2))) is None
+
+
+def test_a_workspace_kept_from_the_first_call_is_no_difference() -> None:
+    first = _plan(_k(X, WORKSPACE), _k(WORKSPACE, OUT_1))
+    assert _difference(first, _plan(_k(X, WORKSPACE), _k(WORKSPACE, OUT_2))) is None
+
+
+def test_buffers_in_another_role_are_a_difference() -> None:
+    assert _difference(_plan(_k(X, OUT_1)), _plan(_k(OUT_1, X))) is not None
+
+
+def test_another_value_grid_or_number_of_launches_is_a_difference() -> None:
+    base = _plan(_k(X, OUT_1))
+    assert "second" in _difference(base, _plan(_k(X, OUT_1, n=63))).message
+    assert _difference(base, _plan(_k(X, OUT_1, grid=2))) is not None
+    assert _difference(base, _plan(_k(X, OUT_1), _k(X, OUT_1))) is not None
+    assert not _difference(base, _plan()).one_time_setup
+
+
+def test_launches_left_out_that_saw_no_input_are_a_set_up() -> None:
+    init = Launch("init", (1, 1, 1), (64, 1, 1), 0, struct.pack("<Q", WORKSPACE))
+    found = _difference(_plan(init, _k(X, OUT_1)), _plan(_k(X, OUT_2)))
+    assert found is not None
+    assert found.one_time_setup
+
+
+def test_other_bytes_uploaded_are_a_difference_and_a_table_made_once_is_not() -> None:
+    table = Upload(WORKSPACE, b"table")
+    launch = _k(X, OUT_1)
+    assert _difference(_plan(table, launch), _plan(launch)) is None
+    found = _difference(_plan(table, launch), _plan(Upload(WORKSPACE, b"other"), launch))
+    assert "other bytes" in found.message
+
+
+def test_a_little_read_back_may_steer_and_much_may_not() -> None:
+    assert host_share(_plan(ReadBack(X, 4)), 60) is None
+    assert host_share(_plan(ReadBack(X, 4096)), 1 << 20) is None
+    assert "computes on the host" in str(host_share(_plan(ReadBack(X, 60)), 60))
+    pieces = tuple(ReadBack(X, 16) for _ in range(100))
+    assert host_share(_plan(*pieces), 4096) is not None
+
+
+def test_moved_bytes_count_reads_and_writes() -> None:
+    assert moved_bytes(_plan(Copy(1, 2, 100), Fill(3, 0, 50), _k(X, OUT_1))) == 250

@@ -1,0 +1,74 @@
+"""Messages between pool and worker survive anything; verdicts are shared only when all agrees."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coding_framework.cuda.frames import read_frame, write_frame
+from coding_framework.cuda.verdict_cache import VerdictCache
+from coding_framework.types import Candidate, Status, Task, TensorSpec, TestCase, Verdict
+
+pytestmark = pytest.mark.unit
+
+CASE = TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),))
+TASK = Task(name="t", tier=0, family="f", ops=("x",), description="", reference="a", cases=(CASE,))
+
+
+@given(st.text())
+def test_any_text_goes_through_a_frame(text: str) -> None:
+    stream = io.BytesIO()
+    write_frame(stream, {"code": text + "\udc80\0"})
+    stream.seek(0)
+    assert read_frame(stream) == {"code": text + "\udc80\0"}
+    assert read_frame(stream) is None
+
+
+def test_a_frame_cut_short_is_the_end() -> None:
+    stream = io.BytesIO()
+    write_frame(stream, {"a": 1})
+    assert read_frame(io.BytesIO(stream.getvalue()[:-1])) is None
+
+
+def _verdict(code: str) -> tuple[Candidate, Verdict]:
+    candidate = Candidate(code=code)
+    return candidate, Verdict(
+        status=Status.COMPILE_ERROR,
+        reason="no",
+        task="t",
+        candidate_sha256=candidate.sha256,
+        backend="emulator",
+    )
+
+
+def test_a_verdict_is_shared_by_sources_that_differ_in_line_ends_only(tmp_path: Path) -> None:
+    cache = VerdictCache(tmp_path)
+    candidate, verdict = _verdict("int x;\nint y;")
+    cache.put(TASK, candidate, verdict)
+    other = Candidate(code="int x;  \r\nint y;")
+    found = cache.get(TASK, other, "emulator")
+    assert found is not None
+    assert found.candidate_sha256 == other.sha256
+    assert found.model_copy(update={"candidate_sha256": candidate.sha256}) == verdict
+
+
+def test_another_source_task_or_backend_shares_nothing(tmp_path: Path) -> None:
+    cache = VerdictCache(tmp_path)
+    candidate, verdict = _verdict("int x;")
+    cache.put(TASK, candidate, verdict)
+    assert cache.get(TASK, Candidate(code="int  x;"), "emulator") is None
+    assert cache.get(TASK, candidate, "cuda") is None
+    assert cache.get(TASK.model_copy(update={"reference": "b"}), candidate, "emulator") is None
+
+
+def test_a_damaged_entry_is_judged_again(tmp_path: Path) -> None:
+    cache = VerdictCache(tmp_path)
+    candidate, verdict = _verdict("int x;")
+    cache.put(TASK, candidate, verdict)
+    entry = next(tmp_path.rglob("*.json"))
+    entry.write_text(entry.read_text()[:-10])
+    assert cache.get(TASK, candidate, "emulator") is None

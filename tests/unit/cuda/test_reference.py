@@ -1,0 +1,139 @@
+"""References: float64, isolated from the process, parameters drawn anew, memory bounded."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from coding_framework.cuda.reference import ReferenceCache, expect, task_digest
+from coding_framework.cuda.tolerance import compare
+from coding_framework.errors import UsageError
+from coding_framework.types import Task, TensorSpec, TestCase
+
+pytestmark = pytest.mark.unit
+
+LINEAR = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, features, slope):
+        super().__init__()
+        self.linear = nn.Linear(features, 3)
+        self.norm = nn.LayerNorm(3)
+        self.slope = slope
+
+    def forward(self, x):
+        return self.norm(self.linear(x)) * self.slope, x > 0
+"""
+SQUARE = (
+    "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x * x\n"
+)
+
+
+def _task(reference: str = SQUARE, **fields: object) -> Task:
+    case = TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4, 5)),), reduction_length=5)
+    return Task.model_validate(
+        {
+            "name": "t",
+            "tier": 0,
+            "family": "f",
+            "ops": ("x",),
+            "description": "",
+            "reference": reference,
+            "cases": (case,),
+            **fields,
+        }
+    )
+
+
+def _expect(task: Task, seed: int = 0):  # type: ignore[no-untyped-def]
+    return expect(task, task_digest(task), task.cases[0], b"s", seed)
+
+
+def test_arguments_are_inputs_then_state_dict_then_scalars() -> None:
+    expectation = _expect(_task(LINEAR, init_args=(5, 0.5)))
+    assert [tuple(t.shape) for t in expectation.tensors] == [(4, 5), (3, 5), (3,), (3,), (3,)]
+    assert expectation.scalars == (5, 0.5)
+
+
+def test_every_output_is_expected_in_its_own_kind() -> None:
+    floating, boolean = _expect(_task(LINEAR, init_args=(5, 0.5))).outputs
+    assert floating.reference.dtype is torch.float64
+    assert floating.native.dtype is torch.float32
+    assert floating.tolerance is not None
+    assert boolean.tolerance is None
+    assert boolean.native.dtype is torch.bool
+
+
+def test_parameters_differ_between_seeds_and_are_never_constant() -> None:
+    one, two = (_expect(_task(LINEAR, init_args=(5, 0.5)), seed) for seed in (0, 1))
+    for a, b in zip(one.parameters, two.parameters, strict=True):
+        assert not torch.equal(a, b)
+        assert len(torch.unique(a)) > 1
+
+
+def test_batch_norm_statistics_keep_a_positive_variance() -> None:
+    source = SQUARE.replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.norm = torch.nn.BatchNorm1d(5)\n    def forward",
+    ).replace("x * x", "self.norm(x)")
+    parameters = _expect(_task(source)).parameters
+    assert float(parameters[3].min()) > 0
+    assert parameters[4].dtype is torch.int64
+
+
+def test_the_same_draw_is_the_same_in_another_process_state() -> None:
+    task = _task(LINEAR, init_args=(5, 0.5))
+    torch.manual_seed(1)
+    one = _expect(task)
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    two = _expect(task)
+    assert torch.equal(one.outputs[0].reference, two.outputs[0].reference)
+    assert torch.equal(one.outputs[0].tolerance, two.outputs[0].tolerance)
+    assert torch.equal(state, torch.get_rng_state())
+    assert torch.get_default_dtype() is torch.float32
+
+
+def test_a_reference_that_changes_its_input_does_not_change_ours() -> None:
+    expectation = _expect(_task(SQUARE.replace("return x * x", "return x.mul_(2)")))
+    out = expectation.outputs[0]
+    assert compare(expectation.inputs[0] * 2, (5, 1), out).passed
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_other_floating_dtypes_have_references(dtype: str) -> None:
+    spec = TensorSpec.model_validate({"name": "x", "shape": (4, 5), "dtype": dtype})
+    task = _task(cases=(TestCase(name="main", inputs=(spec,)),))
+    expectation = _expect(task)
+    exact = expectation.inputs[0] * expectation.inputs[0]
+    assert compare(exact, (5, 1), expectation.outputs[0]).passed
+    assert not compare(exact * 1.05, (5, 1), expectation.outputs[0]).passed
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["def broken(", "x = 1", SQUARE.replace("x * x", "x @ x"), SQUARE.replace("x * x", "'text'")],
+    ids=["syntax", "no Model", "fails", "no tensor"],
+)
+def test_a_reference_that_cannot_run_is_the_tasks_fault_in_a_sentence(reference: str) -> None:
+    with pytest.raises(UsageError, match="reference of task 't' fails on its shape set 'main'"):
+        _expect(_task(reference))
+
+
+def test_the_cache_gives_the_same_object_and_stays_in_its_bound() -> None:
+    task = _task()
+    cache = ReferenceCache(
+        b"s", max_bytes=2 * ReferenceCache(b"s").get(task, task.cases[0], 0).nbytes
+    )
+    first = cache.get(task, task.cases[0], 0)
+    assert cache.get(task, task.cases[0], 0) is first
+    for seed in range(1, 6):
+        cache.get(task, task.cases[0], seed)
+    assert cache.get(task, task.cases[0], 0) is not first
+
+
+def test_tasks_with_equal_names_and_other_functions_do_not_share() -> None:
+    assert task_digest(_task()) != task_digest(_task(SQUARE.replace("x * x", "x + x")))
