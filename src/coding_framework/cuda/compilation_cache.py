@@ -1,0 +1,152 @@
+"""KernelCompilationCache: builds by content address, shared by processes.
+
+Guaranteed: an entry that is found is whole and unchanged since it was written (a manifest of
+SHA-256 digests is checked at each hit; a damaged entry is removed and built anew); a killed writer
+leaves nothing that is later found; the folder is never mounted writable into a sandbox. The size is
+bounded: the least recently used entries go, but none that was used in the last ten minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+from pydantic import ValidationError
+
+from coding_framework.errors import InfrastructureError
+from coding_framework.paths import cache_dir
+from coding_framework.types import CompilationResult
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_MAX_BYTES = 2 << 30
+MIN_UNUSED_S = 600.0
+_MANIFEST = "manifest.json"
+_RESULT = "result.json"
+_SWEEP_EVERY = 64
+"""Writes between two looks at the size, which costs one pass over the entries."""
+
+
+class KernelCompilationCache:
+    """Folder of finished compilations, successful or refused for a reason that cannot change."""
+
+    def __init__(self, folder: Path | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self.folder = folder if folder is not None else cache_dir() / "builds"
+        self.max_bytes = max_bytes
+        self._writes = 0
+        for part in ("entries", "partial", "locks"):
+            (self.folder / part).mkdir(parents=True, exist_ok=True)
+
+    def get(self, digest: str) -> CompilationResult | None:
+        """The stored result, marked as a hit, or None."""
+        entry = self._entry(digest)
+        try:
+            manifest = json.loads((entry / _MANIFEST).read_text())
+            files = manifest["files"]
+            if manifest["digest"] != digest or any(
+                _sha256(entry / name) != value for name, value in files.items()
+            ):
+                raise ValueError("a file differs from its digest")
+            result = CompilationResult.model_validate_json((entry / _RESULT).read_text())
+            os.utime(entry / _MANIFEST)
+        except FileNotFoundError:
+            if entry.exists():
+                self._discard(entry)
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError) as e:
+            log.warning("cache entry damaged, building again", digest=digest[:16], error=str(e))
+            self._discard(entry)
+            return None
+        path = str(entry) if result.success else None
+        return result.model_copy(update={"binary_path": path, "cache_hit": True, "latency_s": 0.0})
+
+    def put(
+        self, digest: str, result: CompilationResult, files: dict[str, Path]
+    ) -> CompilationResult:
+        """Store a result with its files (name -> where they lie now); returns it with its path."""
+        entry = self._entry(digest)
+        try:
+            partial = Path(tempfile.mkdtemp(dir=self.folder / "partial"))
+            for name, source in files.items():
+                shutil.copyfile(source, partial / name)
+                (partial / name).chmod(0o444)
+            stored = result.model_copy(
+                update={"binary_path": str(entry) if result.success else None, "digest": digest}
+            )
+            (partial / _RESULT).write_text(stored.model_dump_json())
+            names = [*files, _RESULT]
+            manifest = {"digest": digest, "files": {n: _sha256(partial / n) for n in names}}
+            (partial / _MANIFEST).write_text(json.dumps(manifest))
+            partial.chmod(0o755)  # no fsync: the digests tell a torn entry after a power cut
+            entry.parent.mkdir(exist_ok=True)
+            if entry.exists():
+                self._discard(entry)
+            os.rename(partial, entry)
+        except OSError as e:
+            raise InfrastructureError(
+                f"a build cannot be stored in {self.folder} ({e.strerror}): free some space, or "
+                "set CUDA_RL_CACHE to another folder"
+            ) from e
+        self._writes += 1
+        if self._writes % _SWEEP_EVERY == 1:
+            self.sweep()
+        return stored
+
+    @contextmanager
+    def building(self, digest: str) -> Iterator[None]:
+        """Hold the right to build `digest`: a second process waits, and then finds the entry."""
+        path = self.folder / "locks" / digest[:3]
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def sweep(self) -> int:
+        """Bring the size under the bound; returns how many entries were removed."""
+        now = time.time()
+        entries: list[tuple[float, int, Path]] = []
+        for entry in (self.folder / "entries").glob("*/*"):
+            try:
+                used = (entry / _MANIFEST).stat().st_mtime
+                size = sum(f.stat().st_size for f in entry.iterdir())
+            except OSError:
+                continue
+            entries.append((used, size, entry))
+        total = sum(size for _, size, _ in entries)
+        removed = 0
+        for used, size, entry in sorted(entries):
+            if total <= self.max_bytes or now - used < MIN_UNUSED_S:
+                break
+            self._discard(entry)
+            total -= size
+            removed += 1
+        for left in (self.folder / "partial").iterdir():  # of writers that were killed
+            if now - left.stat().st_mtime > MIN_UNUSED_S:
+                shutil.rmtree(left, ignore_errors=True)
+        return removed
+
+    def _entry(self, digest: str) -> Path:
+        return self.folder / "entries" / digest[:2] / digest
+
+    def _discard(self, entry: Path) -> None:
+        grave = Path(tempfile.mkdtemp(dir=self.folder / "partial"))
+        with contextlib.suppress(OSError):  # another process was faster
+            os.rename(entry, grave / "entry")
+        shutil.rmtree(grave, ignore_errors=True)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

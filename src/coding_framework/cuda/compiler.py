@@ -1,0 +1,320 @@
+"""CUDACompiler: a candidate's source to host code, PTX, cubin and diagnostics, in a sandbox.
+
+One nvcc run with flags of ours makes everything from one translation unit: `host.so` (for the
+sandboxed host process), `device.ptx` (for the emulator) and `device.cubin` (for a GPU). The device
+code is taken from the compiler's own output, never from what the host process registers.
+
+Guaranteed: the compiler reads nothing but the toolkit, the system's headers and ours (in
+bubblewrap); its time limit is CPU time, so load on the machine cannot fail a candidate; queueing is
+not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from coding_framework.cuda.compilation_cache import KernelCompilationCache
+from coding_framework.cuda.diagnostics import SOURCE_NAME, CompilerReport, parse_report
+from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox, wait
+from coding_framework.cuda.slots import available_cores, slot
+from coding_framework.cuda.source_features import feature_macros, uses_torch
+from coding_framework.cuda.toolkit import Toolkit, find_host_compiler, find_toolkit
+from coding_framework.errors import InfrastructureError, SandboxError
+from coding_framework.paths import cache_dir
+from coding_framework.types import CompilationResult, Diagnostic, Status
+
+__all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
+
+MAX_SOURCE_CHARS = 100_000
+MAX_LOG_BYTES = 1 << 20
+INCLUDE_FOLDER = Path(__file__).parent / "include"
+
+_FLAGS = (
+    "-std=c++17",
+    "--expt-relaxed-constexpr",
+    "--expt-extended-lambda",
+    "-lineinfo",
+    "-Xptxas=-v",
+    "-cudart=none",
+    "-shared",
+    # one registry a module: GNU-unique statics would merge across them
+    "-Xcompiler=-fPIC,-fno-gnu-unique,-O1,-w,-fmax-errors=20",
+    "-Xcudafe=--error_limit=20",
+    "--keep",
+    "--keep-dir=.",
+)
+_TORCH_FLAGS = (  # what torch.utils.cpp_extension compiles with
+    "-DTORCH_EXTENSION_NAME=kernel",
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+)
+# The first command shows that the sandbox came up: a failure before it is ours. The last leaves the
+# CPU time of the compiler's processes: what a parent outside a PID namespace is told leaves it out.
+_SCRIPT = ': > started && "$@"; code=$?; times > usage; exit $code'
+_DIED = re.compile(r"'[^']+' died due to signal (\d+)")
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|virtual memory exhausted|std::bad_alloc|cannot allocate memory", re.IGNORECASE
+)
+_SIGKILL, _SIGXCPU, _SIGXFSZ = 9, 24, 25
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerConfig:
+    """How candidates are compiled. Part of a build's content address, but for `sandbox`."""
+
+    architecture: int = 90
+    """Compute capability times ten: 80, 90, 100."""
+    cpu_limit_s: int = 30
+    """CPU seconds of each compiler process."""
+    memory_bytes: int = 8 << 30
+    sandbox: str = "auto"
+
+
+class CUDACompiler:
+    """Compiles candidates' sources; results are cached. Safe to share between threads."""
+
+    def __init__(
+        self,
+        config: CompilerConfig | None = None,
+        *,
+        cache: KernelCompilationCache | None = None,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        self.config = config or CompilerConfig()
+        self.toolkit: Toolkit = find_toolkit()
+        find_host_compiler()
+        self.sandbox = sandbox or choose_sandbox(self.config.sandbox)
+        self.cache = cache or KernelCompilationCache()
+        self._threads = ThreadPoolExecutor(available_cores(), thread_name_prefix="compile")
+
+    async def compile_kernel(self, code: str) -> CompilationResult:
+        """Compile one source. A fault of the source is in the result; ours is raised:
+        InfrastructureError, retryable."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self.compile_source, code)
+
+    def compile_source(self, code: str) -> CompilationResult:
+        """As `compile_kernel`, blocking."""
+        refused = _refuse(code)
+        if refused is not None:
+            return refused
+        source = _normalised(code)
+        flags = self._flags(source)
+        digest = self._digest(source, flags)
+        if (hit := self.cache.get(digest)) is not None:
+            return hit
+        with self.cache.building(digest):
+            if (hit := self.cache.get(digest)) is not None:
+                return hit
+            with slot(cache_dir() / "slots", available_cores()):
+                return self._build(source, flags, digest)
+
+    def _flags(self, source: str) -> tuple[str, ...]:
+        arch = self.config.architecture
+        flags = [*_FLAGS, f"-gencode=arch=compute_{arch},code=[compute_{arch},sm_{arch}]"]
+        if uses_torch(source):
+            flags += [*_TORCH_FLAGS, *(f"-D{macro}" for macro in feature_macros(source))]
+        return tuple(flags)
+
+    def _digest(self, source: str, flags: tuple[str, ...]) -> str:
+        key = hashlib.sha256()
+        limits = f"{self.config.cpu_limit_s} {self.config.memory_bytes}"
+        for part in (self.toolkit.version, self._headers_digest, limits, *flags, source):
+            key.update(part.encode() + b"\0")
+        return key.hexdigest()
+
+    @cached_property
+    def _headers_digest(self) -> str:
+        key = hashlib.sha256()
+        for path in sorted(p for p in INCLUDE_FOLDER.rglob("*") if p.is_file()):
+            key.update(str(path.relative_to(INCLUDE_FOLDER)).encode() + b"\0" + path.read_bytes())
+        host = subprocess.run(
+            [find_host_compiler(), "--version"], capture_output=True, check=False
+        ).stdout
+        return key.hexdigest() + hashlib.sha256(host).hexdigest()
+
+    def _build(self, source: str, flags: tuple[str, ...], digest: str) -> CompilationResult:
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="compile-", dir=self.cache.folder / "partial"))
+        except OSError as e:
+            raise InfrastructureError(
+                f"no folder can be made in {self.cache.folder} ({e.strerror}): free some space, or "
+                "set CUDA_RL_CACHE to another folder"
+            ) from e
+        try:
+            (folder / SOURCE_NAME).write_text(source, encoding="utf-8")
+            exit_, text, own = self._run(folder, flags)
+            report = parse_report(text, own)
+            result = self._result(exit_, text, report, folder, digest)
+            if result.success:
+                files = {
+                    "host.so": folder / "host.so",
+                    "device.ptx": folder / "kernel.ptx",
+                    "device.cubin": folder / f"kernel.sm_{self.config.architecture}.cubin",
+                }
+                return self.cache.put(digest, result, files)
+            if result.status is Status.COMPILE_ERROR:
+                self.cache.put(digest, result, {})
+            return result
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _run(self, folder: Path, flags: tuple[str, ...]) -> tuple[Exit, str, tuple[str, ...]]:
+        """nvcc in the sandbox: how it ended, what it said, and where trusted headers lie."""
+        work = Mount(folder, "/work", writable=True)
+        toolkit = Mount(self.toolkit.root, "/opt/cuda")
+        headers = Mount(INCLUDE_FOLDER, "/opt/include")
+        path = self.sandbox.path
+        nvcc = f"{path(toolkit)}/bin/nvcc"
+        own = (path(toolkit), path(headers), "/usr/include", "/usr/lib")
+        command = ["/bin/sh", "-c", _SCRIPT, "compile"]
+        command += [nvcc, *flags, f"-I{path(headers)}", SOURCE_NAME, "-o", "host.so"]
+        job = Job(
+            command=command,
+            mounts=(toolkit, headers),
+            limits=Limits(
+                cpu_s=self.config.cpu_limit_s,
+                memory_bytes=self.config.memory_bytes,
+                wall_s=self.config.cpu_limit_s * 20.0,
+            ),
+            folder=work,
+            environment={"PATH": "/usr/bin:/bin", "TMPDIR": path(work), "LC_ALL": "C.UTF-8"},
+        )
+        with tempfile.TemporaryFile(dir=folder) as output:
+            process = self.sandbox.start(job, stdin=subprocess.DEVNULL, output=output)
+            exit_ = wait(process, job.limits.wall_s)
+            exit_.cpu_s = _cpu_seconds(folder / "usage") or exit_.cpu_s
+            output.seek(0)
+            text = output.read(MAX_LOG_BYTES).decode("utf-8", "replace")
+        if not (folder / "started").exists():
+            raise SandboxError(
+                f"the {self.sandbox.name} sandbox did not start ({text.strip()[:300]}): choose "
+                "another one with --sandbox"
+            )
+        if exit_.timed_out:
+            raise InfrastructureError(
+                f"a compilation did not end within {job.limits.wall_s:.0f} s although it used only "
+                f"{exit_.cpu_s:.0f} s of CPU time: the machine is overloaded, try again"
+            )
+        return exit_, text, own
+
+    def _result(
+        self, exit_: Exit, text: str, report: CompilerReport, folder: Path, digest: str
+    ) -> CompilationResult:
+        kernels = report.kernels
+        failure = _failure(exit_, text, report, self.config)
+        if failure is None:
+            ptx = folder / "kernel.ptx"
+            if not (ptx.is_file() and (folder / "host.so").is_file()):
+                raise InfrastructureError(
+                    "nvcc reported success without an output: try again, or reinstall the toolkit"
+                )
+            return CompilationResult(
+                success=True,
+                binary_path=str(folder),
+                kernel_name=_first_kernel(ptx),
+                kernels=kernels,
+                registers=max((k.registers for k in kernels), default=0),
+                spill_bytes=max((k.spill_bytes for k in kernels), default=0),
+                shared_bytes=max((k.shared_bytes for k in kernels), default=0),
+                warnings=report.warnings,
+                latency_s=exit_.cpu_s,
+                digest=digest,
+            )
+        status, reason = failure
+        return CompilationResult(
+            success=False,
+            status=status,
+            reason=reason,
+            kernels=kernels,
+            errors=report.errors,
+            warnings=report.warnings,
+            latency_s=exit_.cpu_s,
+            digest=digest,
+        )
+
+
+def _failure(
+    exit_: Exit, text: str, report: CompilerReport, config: CompilerConfig
+) -> tuple[Status, str] | None:
+    """Why the compilation failed; None where it did not."""
+    if exit_.code == 0:
+        return None
+    died = _DIED.search(text)
+    signal = int(died.group(1)) if died else -exit_.code if exit_.code < 0 else 0
+    if signal in (_SIGXCPU, _SIGKILL):
+        return (
+            Status.COMPILE_TIMEOUT,
+            f"the compilation took more than {config.cpu_limit_s} s of CPU time",
+        )
+    if signal == _SIGXFSZ:
+        return Status.OUTPUT_LIMIT, "the compilation wrote more than it may"
+    if _OUT_OF_MEMORY.search(text):
+        limit_gib = config.memory_bytes / (1 << 30)
+        return Status.MEMORY_LIMIT, f"the compilation needed more than {limit_gib:.0f} GiB"
+    if report.errors:
+        first = report.errors[0]
+        where = f"line {first.line}: " if first.line is not None else ""
+        more = len(report.errors) - 1
+        rest = f" (and {more} more errors)" if more else ""
+        return Status.COMPILE_ERROR, f"nvcc: {where}{first.message}{rest}"
+    cause = f"a compiler process died of signal {signal}" if signal else "nvcc gave no reason"
+    return Status.COMPILE_ERROR, f"the source does not compile: {cause}"
+
+
+def _cpu_seconds(usage: Path) -> float:
+    """What the shell's `times` wrote: its own time, then its children's, as 0m0.120s 0m0.030s."""
+    try:
+        found = re.findall(r"(\d+)m([\d.]+)s", usage.read_text())
+        return sum(int(minutes) * 60 + float(seconds) for minutes, seconds in found)
+    except (OSError, ValueError):
+        return 0.0
+
+
+def _refuse(code: str) -> CompilationResult | None:
+    """What no compiler needs to see."""
+    reason = None
+    if len(code) > MAX_SOURCE_CHARS:
+        reason = f"the source has {len(code)} characters, more than the {MAX_SOURCE_CHARS} allowed"
+    elif "\0" in code:
+        reason = "the source contains NUL bytes"
+    elif not code.strip():
+        reason = "the source is empty"
+    else:
+        try:
+            code.encode("utf-8")
+        except UnicodeEncodeError:
+            reason = "the source is not valid Unicode text"
+    if reason is None:
+        return None
+    return CompilationResult(
+        success=False,
+        status=Status.COMPILE_ERROR,
+        reason=reason,
+        errors=(Diagnostic(severity="error", line=None, message=reason),),
+    )
+
+
+def _normalised(code: str) -> str:
+    """Line ends and trailing blanks do not make another kernel; line numbers stay."""
+    lines = code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+
+
+def _first_kernel(ptx: Path) -> str | None:
+    with ptx.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if match := re.search(r"\.entry\s+([\w$]+)", line):
+                return match.group(1)
+    return None

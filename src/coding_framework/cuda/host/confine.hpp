@@ -1,0 +1,8 @@
+// What the process may still ask of the kernel, once the candidate's code is about to be loaded.
+#pragma once
+namespace host {
+// System calls are limited to memory, the channel, clocks and reading files; no process or thread can
+// be made, no other process signalled, nothing written but the log, and no sleep: a process that
+// sleeps has stopped answering. Returns false where the kernel cannot filter.
+bool confine();
+}  // namespace host
