@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.data.synthesis import catalog
 from coding_framework.errors import UsageError
 from coding_framework.types import Split, Task
@@ -17,11 +18,13 @@ from coding_framework.types import Split, Task
 def find_task(spec: str) -> Task:
     """The task that `spec` stands for.
 
-    A path ending in .json, .yaml or .yml is a task file (the fields of `Task`); any other text is
-    the name of a synthesised task, listed or not (`mul3_add_gelu`). Raises UsageError with close
-    matches, or with what is wrong in the file.
+    A path ending in .py is a KernelBench problem, one in .json, .yaml or .yml a task file (the
+    fields of `Task`); any other text is the name of a synthesised task, in the catalogue or not
+    (`mul3_add_gelu`). Raises UsageError with close matches, or with what is wrong in the file.
     """
     path = Path(spec)
+    if path.suffix == ".py":
+        return load_problem_file(path)
     if path.suffix in (".json", ".yaml", ".yml"):
         return _read_task_file(path)
     task = catalog.find(spec)

@@ -1,0 +1,1 @@
+"""KernelBench problems as tasks."""

@@ -1,0 +1,180 @@
+"""KernelBench problems (levels 1-4) as tasks, from `.py` files or dataset rows.
+
+A problem's own sizes go to `gpu_cases`; for the emulator its size constants are scaled (`sizes`).
+A problem draws its inputs with `torch.rand`, on which relu is the identity: where the model stays
+finite on values of both signs the task declares no bound, else the bounds of the problem's draws.
+Scalar inputs become arguments of `Model`, as the convention of `Task` has it.
+
+Limit: structure that a problem gives its inputs (triangular, one-hot) is not kept; the model
+computes its function on all inputs, and so must a kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import structlog
+
+from coding_framework.data.kernelbench.constants import parse, run_module
+from coding_framework.data.kernelbench.sizes import Budget, Measure, make_odd, measure, shrink
+from coding_framework.data.kernelbench.values import Bounds, input_bounds, reduction_length
+from coding_framework.errors import UsageError
+from coding_framework.types import Split, Task, TensorSpec, TestCase
+
+log = structlog.get_logger(__name__)
+
+LICENCE = "MIT"
+MAIN_BUDGET = Budget(elements=1 << 19, flops=1 << 26)
+TINY_BUDGET = Budget(elements=1 << 12, flops=1 << 20)
+
+_INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
+
+
+def load_problem_file(path: Path) -> Task:
+    """The task of a problem file. Raises UsageError where it is no KernelBench problem."""
+    try:
+        source = path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise UsageError(f"cannot read the problem file {path}: {e.strerror}") from e
+    except UnicodeDecodeError as e:
+        raise UsageError(f"the problem file {path} is not UTF-8") from e
+    return problem_task(source, path.stem)
+
+
+def load_problem_rows(path: Path) -> Iterator[Task]:
+    """Tasks of a JSON-lines file with `level`, `name` and `code`; a bad row is logged and skipped.
+    Raises UsageError where the file cannot be read."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as e:
+        raise UsageError(f"cannot read the problems of {path}: {e.strerror}") from e
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+            yield problem_task(row["code"], row["name"], level=int(row["level"]))
+        except (ValueError, KeyError, TypeError, UsageError) as e:
+            log.warning("problem skipped", path=str(path), line=number, error=str(e))
+
+
+def problem_task(source: str, name: str, *, level: int | None = None) -> Task:
+    """The task of one problem's source. Raises UsageError with what is missing or wrong in it."""
+    try:
+        return _make_task(source, name, level)
+    except (SyntaxError, UnicodeError) as e:
+        raise UsageError(f"the problem {name} is not Python: {e}") from e
+    except Exception as e:  # whatever a user's own source raises
+        raise UsageError(
+            f"the problem {name} cannot be run ({type(e).__name__}: {e}): it needs a `Model`, "
+            "`get_inputs()` and `get_init_inputs()` that work together"
+        ) from e
+
+
+def _make_task(source: str, name: str, level: int | None) -> Task:
+    source = _with_scalars_as_arguments(source)
+    tree = parse(source)
+    original = measure(tree, {})
+    main = shrink(tree, {}, original, MAIN_BUDGET)
+    odd = make_odd(tree, main, original)
+    tiny = shrink(tree, main, original, TINY_BUDGET)
+    bounds = input_bounds(tree, main)
+    cases = []
+    for label, values in (("main", main), ("odd", odd), ("tiny", tiny)):
+        made = measure(tree, values)
+        terms = max(reduction_length(tree, values), made.products_per_output)
+        cases.append(_case(label, made, bounds, terms))
+    terms = _scaled_reduction(cases[0].reduction_length, original)
+    return Task(
+        name=name,
+        tier=min(3, level if level is not None else 2),
+        family="kernelbench" if level is None else f"kernelbench_level{level}",
+        ops=(name,),
+        description=f"KernelBench problem {name.replace('_', ' ').strip()}",
+        reference=source,
+        init_args=original.init_args,
+        cases=tuple(cases),
+        gpu_cases=(_case("main", original, bounds, terms),),
+        split=Split.OUTSIDE,
+        source="kernelbench",
+        licence=LICENCE,
+    )
+
+
+def _case(label: str, made: Measure, bounds: Sequence[Bounds], terms: int) -> TestCase:
+    integers = iter(made.integer_draws)
+    inputs = []
+    for i, (shape, dtype) in enumerate(made.inputs):
+        low, high = bounds[i]
+        if dtype == "bool":
+            low, high = 0.0, 1.0
+        elif dtype in _INTEGERS:
+            low, high = next(integers, (0.0, 1.0))
+        inputs.append(TensorSpec(name=f"input{i}", shape=shape, dtype=dtype, low=low, high=high))
+    return TestCase(
+        name=label,
+        inputs=tuple(inputs),
+        init_args=made.init_args,
+        reduction_length=terms,
+        shown=label == "main",
+    )
+
+
+def _scaled_reduction(small: int, original: Measure) -> int:
+    """Terms at the problem's own sizes, too large to differentiate: none where the small one has
+    none, else from the arithmetic, or all elements over those of the output."""
+    if small == 1:
+        return 1
+    per_output = math.ceil(original.elements / original.output_elements)
+    longest = max((extent for shape, _ in original.inputs for extent in shape), default=1)
+    return max(small, original.products_per_output, per_output, longest)
+
+
+_SCALARS_TEMPLATE = '''
+
+class Model(ProblemModel):
+    """The problem's model, its scalar inputs as arguments of the constructor."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments[:{arguments}])
+        self._scalars = dict(zip({positions}, arguments[{arguments}:]))
+
+    def forward(self, *tensors):
+        given = iter(tensors)
+        values = [self._scalars[i] if i in self._scalars else next(given) for i in range({total})]
+        return super().forward(*values)
+
+
+_problem_inputs, _problem_arguments = get_inputs, get_init_inputs
+
+
+def get_inputs():
+    return [value for i, value in enumerate(_problem_inputs()) if i not in {positions}]
+
+
+def get_init_inputs():
+    return [*_problem_arguments(), *{scalars}]
+'''
+
+
+def _with_scalars_as_arguments(source: str) -> str:
+    """The source itself, or, where `get_inputs` returns numbers too, one in which `Model` takes
+    them as arguments."""
+    import torch
+
+    with torch.device("meta"):
+        namespace = run_module(parse(source), {})
+        inputs = list(namespace["get_inputs"]())
+        arguments = list(namespace["get_init_inputs"]())
+    positions = [i for i, value in enumerate(inputs) if not isinstance(value, torch.Tensor)]
+    if not positions:
+        return source
+    return re.sub(r"\bModel\b", "ProblemModel", source) + _SCALARS_TEMPLATE.format(
+        arguments=len(arguments),
+        positions=positions,
+        total=len(inputs),
+        scalars=ast.unparse(ast.parse(repr([inputs[i] for i in positions]))),
+    )

@@ -1,0 +1,192 @@
+"""Sizes for a problem that an emulator can run, chosen without running anything.
+
+Every choice is tried on PyTorch's meta device: shapes and operation counts, no memory and no
+arithmetic. A choice is taken only where the model can be built, runs, and returns outputs of the
+same number and rank as at its own sizes.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from coding_framework.data.kernelbench.constants import (
+    Constant,
+    Values,
+    run_module,
+    size_constants,
+)
+from coding_framework.types import DType, InitArg
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a model takes, gives and costs at one choice of sizes."""
+
+    inputs: tuple[tuple[tuple[int, ...], DType], ...]
+    """(shape, dtype) of each."""
+    outputs: tuple[tuple[int, ...], ...]
+    init_args: tuple[InitArg, ...]
+    elements: int
+    """Of inputs, weights and outputs together."""
+    flops: int
+    """Of matrix products and convolutions."""
+    integer_draws: tuple[tuple[float, float], ...]
+    """Bounds (inclusive) of the problem's `randint` calls, in order."""
+
+    @property
+    def output_elements(self) -> int:
+        return max(1, sum(math.prod(shape) for shape in self.outputs))
+
+    @property
+    def products_per_output(self) -> int:
+        """Multiply-adds of matrix products and convolutions per output element."""
+        return math.ceil(self.flops / 2 / self.output_elements)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return tuple(len(shape) for shape in self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that a choice of sizes may cost."""
+
+    elements: int
+    flops: int
+
+    def holds(self, measure: Measure) -> bool:
+        return measure.elements <= self.elements and measure.flops <= self.flops
+
+
+def measure(tree: ast.Module, values: Values) -> Measure:
+    """Measure the problem at these sizes. Raises whatever the problem raises."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"), _randint_mode() as randint, torch.no_grad():
+        namespace = run_module(tree, values)
+        arguments = namespace["get_init_inputs"]()
+        inputs = namespace["get_inputs"]()
+        model = namespace["Model"](*arguments)
+        with FlopCounterMode(display=False) as counter:
+            outputs = as_tensors(model(*inputs))
+    tensors = [*inputs, *model.state_dict().values(), *outputs]
+    return Measure(
+        inputs=tuple((tuple(t.shape), _dtype_name(t.dtype)) for t in inputs),
+        outputs=tuple(tuple(t.shape) for t in outputs),
+        init_args=tuple(_init_arg(a) for a in arguments),
+        elements=sum(t.numel() for t in tensors),
+        flops=counter.get_total_flops(),
+        integer_draws=tuple(randint.bounds),
+    )
+
+
+def as_tensors(result: Any) -> tuple[torch.Tensor, ...]:
+    """What `forward` returned, as a tuple. Raises TypeError where it is no tensor."""
+    import torch
+
+    outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    for output in outputs:
+        if not isinstance(output, torch.Tensor):
+            raise TypeError(f"forward returned a {type(output).__name__}, not a tensor")
+    return outputs
+
+
+def shrink(tree: ast.Module, start: Values, original: Measure, budget: Budget) -> Values:
+    """Halve the largest constant until the budget holds, equal ones together; a constant that the
+    model cannot do with less of (divisible by groups, larger than a filter) stays. May end above
+    the budget where sizes are written into the model itself."""
+    values = {c: start.get(c, c.value) for c in size_constants(tree)}
+    fixed: set[Constant] = set()
+    current = measure(tree, values)
+    while not budget.holds(current):
+        free = [c for c in values if c not in fixed and values[c] > 1]
+        if not free:
+            break
+        largest = max(free, key=lambda c: values[c])
+        for group in _groups(largest, free, values):
+            trial = values | {c: max(1, values[c] // 2) for c in group}
+            smaller = _try_measure(tree, trial, original)
+            if smaller is not None:
+                values, current = trial, smaller
+                break
+        else:
+            fixed.add(largest)
+    return values
+
+
+def make_odd(tree: ast.Module, start: Values, original: Measure) -> Values:
+    """The sizes, each moved to an odd number just below where the model allows it: extents are
+    then no multiples of a block or of a vector."""
+    values = dict(start)
+    for constant in start:
+        odd = values[constant] - 1 - values[constant] % 2
+        for group in _groups(constant, list(values), values):
+            trial = values | dict.fromkeys(group, odd)
+            if odd >= 3 and _try_measure(tree, trial, original) is not None:
+                values = trial
+                break
+    return values
+
+
+def _groups(
+    constant: Constant, among: Sequence[Constant], values: Values
+) -> tuple[list[Constant], list[Constant]]:
+    """The constant alone; then with all that have the same value, which may have to agree."""
+    return [constant], [c for c in among if values[c] == values[constant]]
+
+
+def _try_measure(tree: ast.Module, values: Values, original: Measure) -> Measure | None:
+    """None where the model fails or returns something else than at its own sizes."""
+    try:
+        made = measure(tree, values)
+    except Exception:  # a model that cannot be built at these sizes says so in its own way
+        return None
+    same = made.ranks == original.ranks and len(made.inputs) == len(original.inputs)
+    empty = any(0 in shape for shape in made.outputs)
+    return made if same and not empty else None
+
+
+def _randint_mode() -> Any:
+    """A torch mode that notes the bounds of every `randint` within it."""
+    from torch.overrides import TorchFunctionMode
+
+    class RandintBounds(TorchFunctionMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bounds: list[tuple[float, float]] = []
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if getattr(func, "__name__", "") == "randint":
+                named = dict(kwargs or {})
+                numbers = [a for a in args if isinstance(a, int)]
+                high = named.get("high", numbers[-1] if numbers else 2)
+                low = named.get("low", numbers[0] if len(numbers) > 1 else 0)
+                self.bounds.append((float(low), float(high - 1)))
+            return func(*args, **(kwargs or {}))
+
+    return RandintBounds()
+
+
+def _init_arg(value: Any) -> InitArg:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)) and all(isinstance(v, int) for v in value):
+        return tuple(value)
+    raise TypeError(f"get_init_inputs() returns {value!r}: numbers, strings and int tuples only")
+
+
+def _dtype_name(dtype: torch.dtype) -> DType:
+    name = str(dtype).removeprefix("torch.")
+    if name not in get_args(DType):
+        raise TypeError(f"inputs of dtype {name} are not supported")
+    return cast(DType, name)

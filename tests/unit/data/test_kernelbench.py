@@ -1,0 +1,151 @@
+"""KernelBench problems become tasks: sizes scaled, semantics kept, inputs described."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from coding_framework.data.kernelbench.constants import parse, run_module, size_constants
+from coding_framework.data.kernelbench.problems import (
+    MAIN_BUDGET,
+    load_problem_file,
+    load_problem_rows,
+    problem_task,
+)
+from coding_framework.errors import UsageError
+from coding_framework.types import Split, Task
+
+pytestmark = pytest.mark.unit
+
+PROBLEMS = Path(__file__).parent / "problems"
+
+
+@pytest.fixture(scope="module")
+def rows() -> Task:
+    return load_problem_file(PROBLEMS / "scaled_rows.py")
+
+
+@pytest.fixture(scope="module")
+def labelled() -> Task:
+    return load_problem_file(PROBLEMS / "labelled_log.py")
+
+
+def _runs(task: Task) -> None:
+    """Every emulator case runs on the task's reference."""
+    namespace: dict[str, type[torch.nn.Module]] = {}
+    exec(task.reference, namespace)
+    for case in task.cases:
+        inputs = [
+            torch.full(t.shape, int(t.high or 1)) if t.dtype == "int64" else torch.rand(t.shape)
+            for t in case.inputs
+        ]
+        assert torch.isfinite(namespace["Model"](*case.init_args)(*inputs)).all()
+
+
+def test_published_sizes_are_kept_for_a_gpu_and_scaled_for_the_emulator(rows: Task) -> None:
+    assert rows.gpu_cases[0].inputs[0].shape == (4096, 2048)
+    assert rows.gpu_cases[0].init_args == (2048, 4096, 16, 1e-5)
+    for case in rows.cases:
+        assert math.prod(case.inputs[0].shape) <= MAIN_BUDGET.elements
+    _runs(rows)
+
+
+def test_what_the_function_is_does_not_scale(rows: Task) -> None:
+    for case in rows.cases:
+        inputs, outputs, groups, eps = case.init_args
+        assert (groups, eps) == (16, 1e-5)
+        assert isinstance(outputs, int)
+        assert outputs % 16 == 0
+        assert inputs == case.inputs[0].shape[1]
+
+
+def test_the_odd_case_is_odd_where_the_model_allows_it(rows: Task) -> None:
+    batch, features = rows.cases[1].inputs[0].shape
+    assert features % 2
+    assert batch % 8
+
+
+def test_the_reduction_is_as_long_as_the_model_adds_up(rows: Task) -> None:
+    main = rows.cases[0]
+    assert main.reduction_length >= main.inputs[0].shape[1]
+    relu = problem_task(
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return torch.relu(x)\ndef get_inputs():\n    return [torch.rand(64, 64)]\n"
+        "def get_init_inputs():\n    return []\n",
+        "relu",
+    )
+    assert {c.reduction_length for c in (*relu.cases, *relu.gpu_cases)} == {1}
+
+
+def test_a_model_for_all_values_is_not_judged_on_positive_ones_alone(rows: Task) -> None:
+    assert rows.cases[0].inputs[0].low is None
+
+
+def test_a_logarithm_keeps_the_problems_own_positive_inputs(labelled: Task) -> None:
+    low = labelled.cases[0].inputs[0].low
+    assert low is not None
+    assert low > 0
+
+
+def test_labels_stay_below_the_number_of_classes_of_each_case(labelled: Task) -> None:
+    for case in (*labelled.cases, *labelled.gpu_cases):
+        probabilities, labels = case.inputs
+        assert labels.dtype == "int64"
+        assert (labels.low, labels.high) == (0.0, probabilities.shape[1] - 1.0)
+
+
+def test_a_scalar_input_becomes_an_argument_of_the_model(labelled: Task) -> None:
+    assert labelled.init_args == (2.5,)
+    assert len(labelled.cases[0].inputs) == 2
+    _runs(labelled)
+
+
+def test_tasks_are_outside_the_splits_and_name_their_source(rows: Task) -> None:
+    assert rows.split is Split.OUTSIDE
+    assert rows.source == "kernelbench"
+    assert rows.licence == "MIT"
+    assert [c.shown for c in rows.cases] == [True, False, False]
+
+
+def test_only_size_literals_are_constants_to_scale() -> None:
+    source = (
+        "N = 2048 * 2\nkernel_size = 16\ndim = 1\nh = w = 128\nshape = (64, 3)\na, b = 32, 9.5\n"
+    )
+    found = {(c.name, c.value) for c in size_constants(parse(source))}
+    assert found == {("N", 2048), ("h", 128), ("shape", 64), ("a", 32)}
+    constants = {c.name: c for c in size_constants(parse(source))}
+    namespace = run_module(parse(source), {constants["N"]: 8, constants["h"]: 5})
+    assert (namespace["N"], namespace["w"], namespace["kernel_size"]) == (16, 5, 16)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def broken(:\n", "not Python"),
+        ("x = 1\n", "it needs a `Model`"),
+        ("raise SystemError('no')\n", "no"),
+        ("import torch\nx = torch.zeros(2)[5]\n", "index"),
+    ],
+)
+def test_a_file_that_is_no_problem_is_a_usage_error(source: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        problem_task(source, "bad")
+
+
+def test_bad_rows_are_skipped_and_the_others_load(tmp_path: Path) -> None:
+    good = (PROBLEMS / "labelled_log.py").read_text()
+    lines = [
+        json.dumps({"level": 1, "name": "good", "code": good}),
+        "{not json",
+        json.dumps({"level": 1, "name": "no code"}),
+        json.dumps({"level": 1, "name": "null", "code": None}),
+        json.dumps({"level": 2, "name": "good too", "code": good}),
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n")
+    tasks = list(load_problem_rows(path))
+    assert [(t.name, t.tier) for t in tasks] == [("good", 1), ("good too", 2)]

@@ -1,0 +1,80 @@
+"""Tasks found by what a user types."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from coding_framework.data.registry import describe_task, find_task, list_tasks
+from coding_framework.errors import UsageError
+from coding_framework.types import Split
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_listed_name_is_found() -> None:
+    for task in list_tasks(split=Split.HELD_OUT)[:20]:
+        assert find_task(task.name) == task
+
+
+def test_a_composition_outside_the_catalogue_is_a_task_too() -> None:
+    task = find_task("mul3_addrow_gelu_rowsum")
+    assert task.ops == ("mul_const", "add_row", "gelu", "rowsum")
+    assert task.naive_kernel is not None
+
+
+def test_an_unknown_name_names_close_ones() -> None:
+    with pytest.raises(UsageError, match=r"close names: .*sigmoid"):
+        find_task("sigmoidd")
+    with pytest.raises(UsageError, match="tasks list"):
+        find_task("zzzzqqqq")
+
+
+@pytest.mark.parametrize("suffix", [".json", ".yaml", ".yml"])
+def test_a_task_file_is_read_back(tmp_path: Path, suffix: str) -> None:
+    task = find_task("mul2_add_relu")
+    data = task.model_dump(mode="json")
+    path = tmp_path / f"task{suffix}"
+    path.write_text(json.dumps(data) if suffix == ".json" else yaml.safe_dump(data))
+    assert find_task(str(path)) == task
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("missing.json", None, "cannot read"),
+        ("broken.json", b"{", "does not parse"),
+        ("broken.yaml", b"a: [1", "does not parse"),
+        ("binary.json", b"\xff\xfe\x00", "not UTF-8"),
+        ("empty.yaml", b"", "is wrong"),
+        ("fields.json", b'{"name": "x"}', "is wrong at tier"),
+        ("problem.py", b"x = 1\n", "it needs a `Model`"),
+    ],
+)
+def test_a_bad_file_is_one_sentence(
+    tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        find_task(str(path))
+
+
+def test_lists_filter_by_split_family_and_tier() -> None:
+    assert {t.split for t in list_tasks(split=Split.TRAIN)} == {Split.TRAIN}
+    assert {t.family for t in list_tasks(family="scan")} == {"scan"}
+    assert {t.tier for t in list_tasks(tier=1)} == {1}
+    with pytest.raises(UsageError, match="there are: unary"):
+        list_tasks(family="nosuch")
+
+
+def test_a_described_task_shows_source_shapes_and_kernels() -> None:
+    text = describe_task("exp_rowsum_log")
+    assert "out = log(rowsum(exp(x)))" in text
+    assert "torch.sum(x, dim=1)" in text
+    assert "odd: x float32[67, 301]" in text
+    assert "--- shuffle: a warp per row" in text
