@@ -1,0 +1,149 @@
+"""Credit assignment: the only place that computes returns and advantages.
+
+Pure functions on plain numbers. The verl estimator, the agent loop and the tests call these; none
+of them has a formula of its own. Importing this module imports neither numpy nor torch.
+
+Returns (multi-turn, after Kevin, arXiv:2507.11948, section 3.2: each turn is one training row and
+is paid the discounted sum of its own and the later rewards)::
+
+    G_t = sum_{k=t}^{T-1} discount^(k-t) * r_k
+
+Advantages (GRPO, arXiv:2402.03300, eq. in section 4.1.2; group = same task, role and turn, over the
+conversations that were sampled from one prompt)::
+
+    A_i = (G_i - mean(G)) / (std(G) + 1e-6)        scale="std"   (std with n-1, as verl's)
+    A_i =  G_i - mean(G)                           scale="none"  (Dr. GRPO, arXiv:2503.20783)
+
+Unknown is not zero. A masked turn (our fault, or a gap of the judge) has no reward; a return that
+would need it is unknown (None), is left out of its group's baseline and gets advantage 0 with a
+loss mask of 0. Scoring it 0 would teach the policy that our outages are its mistakes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from typing import Literal
+
+from coding_framework.types import CUDAConversationState, Role
+
+DEFAULT_DISCOUNT = 0.9
+KEVIN_DISCOUNT = 0.4
+"""The discount Kevin found best for refinement of kernels over turns."""
+STD_EPSILON = 1e-6
+Scale = Literal["std", "none"]
+
+
+def discounted_returns(
+    rewards: Sequence[float | None],
+    discount: float = DEFAULT_DISCOUNT,
+    *,
+    horizon: int | None = None,
+) -> tuple[float | None, ...]:
+    """Return of each turn from the rewards of all turns.
+
+    Args:
+        rewards: One number a turn; None where the turn is masked.
+        discount: In [0, 1]. 0 pays each turn its own reward only.
+        horizon: Number of turns the conversation was allowed, given only where it ended early
+            *because it had reached its goal*. The last reward is then held for the turns that were
+            not needed: otherwise two mediocre turns would be paid more than one good one.
+
+    Returns:
+        As many values as rewards; None where the return is unknown.
+
+    Raises:
+        ValueError: where the discount lies outside [0, 1] or the horizon is below the turn count.
+    """
+    if not 0.0 <= discount <= 1.0:
+        raise ValueError(f"discount={discount}: choose a number in [0, 1]")
+    if horizon is not None and horizon < len(rewards):
+        raise ValueError(f"horizon={horizon} is less than the {len(rewards)} turns that were taken")
+    held = (horizon - len(rewards)) if horizon is not None and rewards else 0
+    padded = [*rewards, *([rewards[-1]] * held if held else [])]
+    returns: list[float | None] = []
+    tail: float | None = 0.0
+    for reward in reversed(padded):
+        tail = _discounted_sum(reward, tail, discount)
+        returns.append(tail)
+    return tuple(reversed(returns))[: len(rewards)]
+
+
+def _discounted_sum(reward: float | None, tail: float | None, discount: float) -> float | None:
+    if reward is None:
+        return None
+    if discount == 0.0:
+        return reward
+    return None if tail is None else reward + discount * tail
+
+
+def turn_rewards(state: CUDAConversationState) -> tuple[float | None, ...]:
+    """Total reward of each turn; None where the turn is masked or was not rewarded."""
+    return tuple(
+        turn.reward.total if turn.masked is None and turn.reward is not None else None
+        for turn in state.turns
+    )
+
+
+def conversation_returns(
+    state: CUDAConversationState, discount: float, max_turns: int
+) -> tuple[float | None, ...]:
+    """Return of each turn of a finished conversation; None where it must not be learnt from."""
+    reached_goal = state.end_reason == "threshold"
+    horizon = max(max_turns, len(state.turns)) if reached_goal else None
+    return discounted_returns(turn_rewards(state), discount, horizon=horizon)
+
+
+def group_key(role: Role, turn: int) -> str:
+    """What distinguishes the groups of one prompt: (role, turn), as "generator.0".
+
+    Contains no underscore: the verl adapter puts it into keys that verl splits at underscores.
+    """
+    return f"{role.value}.{turn}"
+
+
+def group_advantages(
+    returns: Sequence[float | None], groups: Sequence[Hashable], *, scale: Scale = "std"
+) -> tuple[float, ...]:
+    """Advantage of each row relative to its group.
+
+    Args:
+        returns: Return of each row; None where it is unknown.
+        groups: The group of each row (task, role and turn).
+        scale: "std" divides by the group's standard deviation, "none" does not.
+
+    Returns:
+        One number a row, 0.0 where the return is unknown or stands alone in its group, and for all
+        rows of a group whose returns are equal. The known rows of a group sum to 0.
+
+    Raises:
+        ValueError: where lengths differ or a return is not finite.
+    """
+    if len(returns) != len(groups):
+        raise ValueError(f"{len(returns)} returns for {len(groups)} groups")
+    members: dict[Hashable, list[int]] = defaultdict(list)
+    known: dict[int, float] = {}
+    for row, (value, group) in enumerate(zip(returns, groups, strict=True)):
+        if value is None:
+            continue
+        if not math.isfinite(value):
+            raise ValueError(f"return of row {row} in group {group!r} is {value}")
+        members[group].append(row)
+        known[row] = value
+    advantages = [0.0] * len(returns)
+    for rows in members.values():
+        for row, advantage in zip(rows, _relative([known[r] for r in rows], scale), strict=True):
+            advantages[row] = advantage
+    return tuple(advantages)
+
+
+def _relative(values: list[float], scale: Scale) -> list[float]:
+    if len(values) < 2:
+        return [0.0] * len(values)
+    mean = math.fsum(values) / len(values)
+    deviations = [value - mean for value in values]
+    if scale == "none":
+        return deviations
+    variance = math.fsum(d * d for d in deviations) / (len(values) - 1)
+    return [d / (math.sqrt(variance) + STD_EPSILON) for d in deviations]

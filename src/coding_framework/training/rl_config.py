@@ -1,0 +1,127 @@
+"""The configuration of multi-turn RL, and the sizes that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from coding_framework.training.credit import DEFAULT_DISCOUNT
+from coding_framework.types import Record
+
+
+class MultiTurnRLConfig(Record):
+    """How RL runs. Defaults are the documents' recipe for a GPU; `cpu()` gives sizes for 2 cores.
+
+    Words: a *step* is one update of the policy (`num_episodes` counts these, as the documents do);
+    a *conversation* is one sample of a prompt; a *row* is one turn of it as a training example.
+    """
+
+    model_path: str
+    """Local Hugging Face folder of the policy to start from (the merged SFT model)."""
+    output_dir: str = "rl_checkpoints"
+    """Everything of the run: checkpoints, rollouts, metrics, logs, exported models."""
+    algorithm: Literal["grpo"] = "grpo"
+    num_episodes: int = Field(default=200, ge=1)
+    """Training steps."""
+    max_turns: int = Field(default=5, ge=1, le=16)
+    """Turns of a conversation at most."""
+    prompts_per_step: int = Field(default=32, ge=1)
+    samples_per_prompt: int = Field(default=4, ge=2)
+    """Conversations of one prompt: the group of the baseline."""
+    learning_rate: float = Field(default=1e-5, gt=0.0)
+    discount: float = Field(default=DEFAULT_DISCOUNT, ge=0.0, le=1.0)
+    """Of later turns' rewards; Kevin's 0.4 is `credit.KEVIN_DISCOUNT`."""
+    scale_advantages: bool = True
+    """Divide by the group's standard deviation (GRPO); False: Dr. GRPO."""
+    clip_ratio_low: float = Field(default=0.2, gt=0.0)
+    clip_ratio_high: float = Field(default=0.2, gt=0.0)
+    kl_coefficient: float = Field(default=0.0, ge=0.0)
+    """Weight of the KL to the start model in the loss; above 0 a frozen reference is kept."""
+    temperature: float = Field(default=1.0, gt=0.0)
+    max_prompt_tokens: int = Field(default=2048, ge=32)
+    """Of the last turn, feedback included. A longer prompt ends its conversation, masked."""
+    max_response_tokens: int = Field(default=1024, ge=1)
+    reward_preset: str = "weighted"
+    stop_reward: float | None = 0.8
+    """Reward at which a correct turn ends its conversation; None: always all turns."""
+    lora_rank: int = Field(default=0, ge=0)
+    """0: all weights are trained."""
+    lora_alpha: int = Field(default=32, ge=1)
+    seed: int = 0
+
+    judge: str = "coding_framework.wiring:make_judge"
+    """Import path of the factory of the judge, built in each rollout worker."""
+    judge_args: Mapping[str, Any] = Field(default_factory=dict)
+    judge_timeout_s: float = Field(default=900.0, gt=0.0)
+    """Wall limit on one verdict with queueing; passing it masks the turn."""
+    agents: str = "coding_framework.training.verl.spec:default_agents"
+    """Import path of the factory (policy, sampling) -> agents by role."""
+
+    device: Literal["cpu", "cuda"] = "cuda"
+    num_gpus: int = Field(default=1, ge=1)
+    """GPUs a node; on the CPU: training processes."""
+    num_nodes: int = Field(default=1, ge=1)
+    gpu_memory_utilization: float = Field(default=0.4, gt=0.0, lt=1.0)
+    """Share of the GPU's memory for vLLM, which shares it with the trainer."""
+    micro_batch_tokens: int = Field(default=16384, ge=1)
+    """Tokens per forward and backward at most; at least one longest row."""
+    reuse_rollout_logprobs: bool = False
+    """Take the rollout's log-probs as the old policy's, saving a forward pass over all rows. Right
+    where each step makes one update and both sides compute alike, as on the CPU."""
+    gradient_checkpointing: bool = True
+    rollout_workers: int = Field(default=4, ge=1)
+    threads: int | None = Field(default=None, ge=1)
+    """Threads of each process's matrix products; None: the cores there are."""
+    object_store_mib: int = Field(default=2048, ge=80)
+    ray_address: str | None = None
+    """A cluster to join; None: an instance of our own, which nothing else sees."""
+
+    save_every: int = Field(default=1, ge=1)
+    """Steps between checkpoints."""
+    max_fault_share: float = Field(default=0.2, ge=0.0, le=1.0)
+    """A larger share of turns masked by faults of ours (counted from 20 turns on) ends the run."""
+    overrides: tuple[str, ...] = ()
+    """Hydra overrides for verl, after all of ours."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.device == "cpu" and self.num_nodes != 1:
+            raise ValueError("training on the CPU uses one node: set num_nodes=1")
+        row = self.max_prompt_tokens + self.max_response_tokens
+        if self.micro_batch_tokens < row:
+            raise ValueError(
+                f"micro_batch_tokens={self.micro_batch_tokens} is less than a row of {row} tokens"
+            )
+        if self.clip_ratio_low >= 1.0:
+            raise ValueError(f"clip_ratio_low={self.clip_ratio_low}: choose a number below 1")
+        return self
+
+    @property
+    def conversations_per_step(self) -> int:
+        return self.prompts_per_step * self.samples_per_prompt
+
+    @property
+    def rows_per_step(self) -> int:
+        """Most rows of a step; fewer where conversations end early."""
+        return self.conversations_per_step * self.max_turns
+
+    @classmethod
+    def cpu(cls, **changes: Any) -> MultiTurnRLConfig:
+        """Sizes for 2 cores and a model of about 135M parameters."""
+        sizes: dict[str, Any] = {
+            "device": "cpu",
+            "num_episodes": 4,
+            "max_turns": 2,
+            "prompts_per_step": 2,
+            "samples_per_prompt": 4,
+            "max_prompt_tokens": 1024,
+            "max_response_tokens": 384,
+            "micro_batch_tokens": 1536,
+            "reuse_rollout_logprobs": True,
+            "gradient_checkpointing": False,
+            "rollout_workers": 1,
+            "object_store_mib": 512,
+        }
+        return cls.model_validate({**sizes, **changes})

@@ -1,0 +1,234 @@
+"""Episodes as verl's training rows: a driver of `orchestration/turn.py`, one row per turn.
+
+verl 0.9.1 would treat a conversation of several rows wrongly in two ways: it copies the last row's
+reward onto the others, and it groups all rows of a prompt together. Both are avoided by handing the
+rows over one by one (`TurnRowsWorker`), each under a group id of its own, "UID_role.turn".
+The estimator sees that id and nothing else. (verl splits keys at the first underscore to find the
+prompt, so the id stays a row of its prompt for everything else.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import ray
+import structlog
+from verl.experimental.agent_loop.agent_loop import (
+    AgentLoopBase,
+    AgentLoopMetrics,
+    AgentLoopOutput,
+    register,
+)
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+from coding_framework.errors import InfrastructureError, PolicyError
+from coding_framework.orchestration.turn import end_reason, run_turn
+from coding_framework.training.credit import conversation_returns, group_key
+from coding_framework.training.verl.rollouts import Rollout, append_rollout
+from coding_framework.training.verl.spec import SPEC_VARIABLE, EpisodeSpec, build, read_spec
+from coding_framework.types import (
+    ConversationTurn,
+    CUDAConversationState,
+    Generation,
+    JudgeFn,
+    Message,
+    SamplingParams,
+    Task,
+    Verdict,
+)
+
+log = structlog.get_logger(__name__)
+
+AGENT_LOOP = "kernel_turns"
+GROUP_FIELD = "turn_group"
+MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
+
+
+class VerlPolicy:
+    """verl's rollout servers as a `Policy`. One instance a conversation."""
+
+    def __init__(self, server: Any, tokenizer: Any, max_prompt_tokens: int, seed_text: str) -> None:
+        self._server = server
+        self._tokenizer = tokenizer
+        self._max_prompt_tokens = max_prompt_tokens
+        self._seed_text = seed_text
+        self._request_id = uuid4().hex
+        self._calls = 0
+        self.extra_fields: dict[str, Any] = {}
+        """What the server said of the last answer (the step of its weights)."""
+
+    async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
+        """Answer a chat. Raises PolicyError where the server fails or the prompt is too long."""
+        ids = self._tokenizer.apply_chat_template(
+            [m.model_dump() for m in messages], add_generation_prompt=True, return_dict=False
+        )
+        if len(ids) > self._max_prompt_tokens:
+            raise PolicyError(
+                f"a prompt of {len(ids)} tokens exceeds max_prompt_tokens="
+                f"{self._max_prompt_tokens}: raise it, or shorten the feedback"
+            )
+        try:
+            output = await self._server.generate(
+                request_id=self._request_id,
+                prompt_ids=list(ids),
+                sampling_params=self._to_verl(sampling),
+            )
+        except ray.exceptions.RayError as e:
+            raise PolicyError(f"the rollout server failed: {e}") from e
+        self.extra_fields = dict(output.extra_fields)
+        response = tuple(output.token_ids[: sampling.max_new_tokens])
+        return Generation(
+            text=self._tokenizer.decode(response, skip_special_tokens=True),
+            prompt_ids=tuple(ids),
+            response_ids=response,
+            logprobs=tuple((output.log_probs or [])[: len(response)]),
+            finish_reason="length" if output.stop_reason == "length" else "stop",
+        )
+
+    def _to_verl(self, sampling: SamplingParams) -> dict[str, Any]:
+        self._calls += 1
+        digest = hashlib.sha256(f"{self._seed_text}/{self._calls}".encode()).digest()
+        return {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k or -1,
+            "max_tokens": sampling.max_new_tokens,
+            "seed": int.from_bytes(digest[:4], "big") >> 1,
+        }
+
+
+class TimedJudge:
+    """A judge with a wall limit of ours: a verdict that does not come is our fault."""
+
+    def __init__(self, judge: JudgeFn, limit_s: float) -> None:
+        self._judge = judge
+        self._limit_s = limit_s
+
+    async def __call__(self, task: Task, code: str) -> Verdict:
+        try:
+            return await asyncio.wait_for(self._judge(task, code), self._limit_s)
+        except TimeoutError as e:
+            raise InfrastructureError(
+                f"no verdict within {self._limit_s:.0f} s: the judge is overloaded or stuck"
+            ) from e
+
+
+class Environment:
+    """Judge, reward and settings of a worker process: built once, used by all its episodes."""
+
+    _current: Environment | None = None
+
+    def __init__(self, spec: EpisodeSpec) -> None:
+        self.spec = spec
+        self.judge: JudgeFn = TimedJudge(build(spec.judge, **spec.judge_args), spec.judge_timeout_s)
+        self.reward = build(spec.reward, **spec.reward_args)
+
+    @classmethod
+    def current(cls) -> Environment:
+        """The process's environment, from the spec file that the trainer's environment names."""
+        if cls._current is None:
+            cls._current = cls(read_spec(Path(os.environ[SPEC_VARIABLE])))
+        return cls._current
+
+
+@register(AGENT_LOOP)  # type: ignore[untyped-decorator]
+class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
+    """One conversation per call; gives its turns as rows, each with its own return."""
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
+        """Run the conversation of one dataset row.
+
+        Never raises for a fault of the policy server: the conversation ends there, its turns are
+        masked, and the fault is in the stored rollout.
+        """
+        environment = Environment.current()
+        spec = environment.spec
+        task = Task.model_validate_json(row["extra_info"]["task"])
+        step, session = int(row["global_steps"]), int(row["session_id"])
+        policy = VerlPolicy(
+            self.server_manager,
+            self.tokenizer,
+            spec.max_prompt_tokens,
+            seed_text=f"{spec.sampling.seed}/{step}/{task.name}/{session}",
+        )
+        sampling = spec.sampling.model_copy(
+            update={"temperature": float(sampling_params["temperature"])}
+        )
+        agents = build(spec.agents, policy, sampling)
+        state = CUDAConversationState(conversation_id=f"{row['uid']}-{session}", task=task)
+        fault: str | None = None
+        while fault is None and (ended := end_reason(state, spec.conversation)) is None:
+            try:
+                state = await run_turn(
+                    state, agents, environment.judge, environment.reward, spec.conversation
+                )
+            except PolicyError as e:
+                fault = f"{type(e).__name__}: {e}"
+                log.warning("policy_failed", task=task.name, step=step, error=fault)
+        state = state.model_copy(update={"end_reason": "error" if fault else ended})
+        returns = conversation_returns(state, spec.discount, spec.conversation.max_turns)
+        rollout = Rollout(
+            step=step, group=str(row["uid"]), session=session, state=state, returns=returns,
+            fault=fault,
+        )  # fmt: skip
+        append_rollout(Path(spec.rollouts_dir), rollout)
+        return [
+            turn_row(turn, value, policy.extra_fields)
+            for turn, value in zip(state.turns, returns, strict=True)
+            if turn.generation.response_ids
+        ]
+
+
+def turn_row(
+    turn: ConversationTurn, turn_return: float | None, server_fields: dict[str, Any]
+) -> AgentLoopOutput:
+    """One training row. A turn without a known return has a loss mask of 0 throughout."""
+    response = list(turn.generation.response_ids)
+    known = turn_return is not None
+    return AgentLoopOutput(
+        prompt_ids=list(turn.generation.prompt_ids),
+        response_ids=response,
+        response_mask=[int(known)] * len(response),
+        response_logprobs=list(turn.generation.logprobs),
+        reward_score=turn_return if turn_return is not None else 0.0,
+        num_turns=turn.index + 1,
+        metrics=AgentLoopMetrics(),
+        extra_fields={
+            **server_fields,
+            "reward_extra_info": {"known": known},
+            GROUP_FIELD: group_key(turn.role, turn.index),
+        },
+    )
+
+
+_WORKER: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class.__ray_actor_class__
+
+
+class TurnRowsWorker(_WORKER):  # type: ignore[misc]
+    """verl's rollout worker, handing each turn over as a row with a group id of its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Needed: Ray ships an inherited constructor by value, together with a copy of verl's class
+        # (whose name in its module is taken by the decorated one), and `super()` in it then fails.
+        super().__init__(*args, **kwargs)
+
+    async def _agent_loop_postprocess(
+        self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
+    ) -> None:
+        for row in output if isinstance(output, list) else [output]:
+            group = row.extra_fields.get(GROUP_FIELD)
+            uid = f"{kwargs['uid']}_{group}" if group else kwargs["uid"]
+            await super()._agent_loop_postprocess([row], validate, **{**kwargs, "uid": uid})
+
+
+class TurnRowsManager(AgentLoopManagerTQ):  # type: ignore[misc]
+    """verl's manager with `TurnRowsWorker`s (config: rollout.agent.agent_loop_manager_class)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(TurnRowsWorker)

@@ -1,0 +1,181 @@
+"""The run's configuration as verl's Hydra overrides. Pure; imports neither verl nor Ray.
+
+Reasons for what is not obvious stand beside it; the rest is verl's default on purpose.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.types import Record
+
+AGENT_LOOP = "kernel_turns"
+ESTIMATOR = "turn_grpo"
+CPU_ROLLOUT = "cpu_batched"
+MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
+RAY_CPU_SLOTS = 8
+"""Logical slots, not cores: verl's actors ask for about 6 of them, and with fewer they wait for
+each other silently for ever. Ray starts a worker process a slot beforehand, so not many more."""
+
+
+class RunPaths(Record):
+    """Where the parts of one attempt are."""
+
+    dataset: Path
+    checkpoints: Path
+    ray_temp: Path
+    resume_from: Path | None = None
+
+
+def hydra_overrides(config: MultiTurnRLConfig, paths: RunPaths) -> list[str]:
+    """All overrides, in an order that lets the user's win."""
+    pairs: dict[str, Any] = {
+        **_data(config, paths),
+        **_actor(config),
+        **_rollout(config),
+        **_algorithm(config),
+        **_trainer(config, paths),
+        **_ray(config, paths),
+    }
+    return [f"{key}={_hydra(value)}" for key, value in pairs.items()] + list(config.overrides)
+
+
+def _data(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
+    return {
+        "data.train_files": str(paths.dataset),
+        "data.val_files": str(paths.dataset),
+        "data.train_batch_size": config.prompts_per_step,
+        "data.max_prompt_length": config.max_prompt_tokens,
+        "data.max_response_length": config.max_response_tokens,
+        "data.filter_overlong_prompts": False,  # the dataset's prompt is a label, see dataset.py
+        "data.shuffle": False,  # the dataset is in the order that we want, so a rerun repeats it
+        "data.dataloader_num_workers": 0,
+        "data.return_raw_chat": True,
+    }
+
+
+def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
+    root = "actor_rollout_ref"
+    # verl counts prompts here and multiplies by samples; our rows are turns. One update a step.
+    mini_batch = config.prompts_per_step * config.max_turns
+    pairs = {
+        f"{root}.model.path": config.model_path,
+        f"{root}.model.use_remove_padding": False,
+        f"+{root}.model.override_config.attn_implementation": "sdpa",
+        f"{root}.model.enable_gradient_checkpointing": config.gradient_checkpointing,
+        f"{root}.actor.strategy": "fsdp2",
+        f"{root}.actor.ppo_mini_batch_size": mini_batch,
+        # Micro-batches by tokens. Also, verl only then allows a mini-batch of more rows than prompts.
+        f"{root}.actor.use_dynamic_bsz": True,
+        f"{root}.actor.ppo_max_token_len_per_gpu": config.micro_batch_tokens,
+        f"{root}.actor.optim.lr": config.learning_rate,
+        f"{root}.actor.clip_ratio_low": config.clip_ratio_low,
+        f"{root}.actor.clip_ratio_high": config.clip_ratio_high,
+        f"{root}.actor.use_kl_loss": config.kl_coefficient > 0,
+        f"{root}.actor.kl_loss_coef": config.kl_coefficient,
+        f"{root}.actor.data_loader_seed": config.seed,
+        f"{root}.actor.fsdp_config.seed": config.seed,
+    }
+    if config.lora_rank:
+        pairs |= {
+            f"{root}.model.lora_rank": config.lora_rank,
+            f"{root}.model.lora_alpha": config.lora_alpha,
+            f"{root}.model.lora.merge": True,  # the rollout gets plain merged weights
+        }
+    if config.device == "cpu":
+        pairs |= {
+            f"{root}.actor.use_torch_compile": False,  # a compile costs more than a short run
+            f"{root}.actor.fsdp_config.use_torch_compile": False,
+            # Nothing to save by freeing gathered weights in the middle of a step.
+            f"{root}.actor.fsdp_config.reshard_after_forward": False,
+        }
+    return pairs
+
+
+def _rollout(config: MultiTurnRLConfig) -> dict[str, Any]:
+    root = "actor_rollout_ref.rollout"
+    pairs: dict[str, Any] = {
+        f"{root}.name": CPU_ROLLOUT if config.device == "cpu" else "vllm",
+        f"{root}.n": config.samples_per_prompt,
+        f"{root}.temperature": config.temperature,
+        f"{root}.tensor_model_parallel_size": 1,
+        f"{root}.calculate_log_probs": True,
+        f"{root}.seed": config.seed,
+        f"{root}.agent.num_workers": config.rollout_workers,
+        f"{root}.agent.default_agent_loop": AGENT_LOOP,
+        f"+{root}.agent.agent_loop_manager_class": MANAGER,
+    }
+    if config.device == "cpu":
+        pairs[f"{root}.max_num_seqs"] = min(48, config.conversations_per_step)
+    else:
+        pairs[f"{root}.gpu_memory_utilization"] = config.gpu_memory_utilization
+    return pairs
+
+
+def _algorithm(config: MultiTurnRLConfig) -> dict[str, Any]:
+    return {
+        "algorithm.adv_estimator": ESTIMATOR,
+        "algorithm.norm_adv_by_std_in_grpo": config.scale_advantages,
+        "algorithm.rollout_correction.bypass_mode": config.reuse_rollout_logprobs,
+        "reward.num_workers": 1,  # rows carry their reward; verl starts at least one worker
+    }
+
+
+def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
+    resume: dict[str, Any] = {"trainer.resume_mode": "disable"}
+    if paths.resume_from is not None:
+        resume = {
+            "trainer.resume_mode": "resume_path",
+            "trainer.resume_from_path": str(paths.resume_from),
+        }
+    return {
+        "trainer.device": config.device,
+        "trainer.n_gpus_per_node": config.num_gpus,
+        "trainer.nnodes": config.num_nodes,
+        "trainer.total_epochs": 1,  # the dataset holds the whole run
+        "trainer.total_training_steps": config.num_episodes,
+        "trainer.save_freq": config.save_every,
+        "trainer.max_actor_ckpt_to_keep": 2,  # the one before lives until the next is whole
+        "trainer.default_local_dir": str(paths.checkpoints),
+        "trainer.val_before_train": False,
+        "trainer.test_freq": -1,
+        "trainer.logger": ["console", "file"],
+        "trainer.project_name": "CUDA-MultiTurn-RL",
+        "trainer.experiment_name": paths.checkpoints.parent.name,
+        **resume,
+    }
+
+
+def _ray(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
+    init = "ray_kwargs.ray_init"
+    if config.ray_address is not None:
+        return {f"+{init}.address": config.ray_address}
+    pairs: dict[str, Any] = {
+        f"+{init}.address": "local",  # without it Ray would join one that runs on the machine
+        f"+{init}._temp_dir": str(paths.ray_temp),
+        f"+{init}.include_dashboard": False,
+        f"+{init}.object_store_memory": config.object_store_mib * 2**20,
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+    }
+    if config.device == "cpu":
+        pairs[f"{init}.num_cpus"] = RAY_CPU_SLOTS + config.rollout_workers + config.num_gpus
+        pairs[f"+{init}.num_gpus"] = config.num_gpus
+    else:
+        pairs[f"{init}.num_cpus"] = max(os.cpu_count() or 1, 16)
+    return pairs
+
+
+def _hydra(value: Any) -> str:
+    """A value in Hydra's override grammar."""
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, list):
+        return "[" + ",".join(_hydra(v) for v in value) + "]"
+    if isinstance(value, str):
+        plain = value and all(c.isalnum() or c in "_-./" for c in value)
+        return value if plain else json.dumps(value)
+    return repr(value)

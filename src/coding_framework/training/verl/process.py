@@ -1,0 +1,156 @@
+"""verl's trainer as a child process: started clean, watched, and ended without a trace.
+
+Ray runs as an instance of its own with its own folder and ports. Every process of a run carries
+`RUN_VARIABLE` in its environment, by which leftovers are found and ended (by their id, and only
+those): after an interrupt, and at the next start after a SIGKILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.spec import SPEC_VARIABLE
+
+RUN_VARIABLE = "CODING_FRAMEWORK_RL_RUN"
+PLUGIN = "coding_framework.training.verl.plugin"
+MAIN = "coding_framework.training.verl.main"
+GRACE_S = 10.0
+"""Time for verl and Ray to end by themselves before they are killed."""
+_STRIPPED = (
+    "RAY_", "VERL_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "HYDRA_", "SLURM_", "CUDA_RL_RAY",
+)  # fmt: skip
+_TEMP_PREFIX = "cuda-rl-ray-"
+
+
+def trainer_environment(
+    config: MultiTurnRLConfig, spec: Path, metrics: Path, run: Path, base: Mapping[str, str]
+) -> dict[str, str]:
+    """Environment of the trainer and, through Ray, of all its workers.
+
+    Variables that would make Ray join a cluster, torch a process group, or verl another plug-in
+    are left out of `base`.
+    """
+    kept = {k: v for k, v in base.items() if not k.startswith(_STRIPPED)}
+    threads = str(config.threads or os.cpu_count() or 1)
+    environment = {
+        **kept,
+        RUN_VARIABLE: str(run.resolve()),
+        SPEC_VARIABLE: str(spec),
+        "VERL_USE_EXTERNAL_MODULES": PLUGIN,
+        "VERL_FILE_LOGGER_PATH": str(metrics),
+        "OMP_NUM_THREADS": threads,
+        "TOKENIZERS_PARALLELISM": "false",
+        "HYDRA_FULL_ERROR": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "HF_DATASETS_CACHE": str(run / "cache"),
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if config.device == "cpu":
+        environment["VERL_PLATFORM"] = "cpu"
+    return environment
+
+
+@contextlib.contextmanager
+def ray_temp_folder() -> Iterator[Path]:
+    """A short path for Ray's sockets (a Unix socket's path holds 107 bytes), removed at the end.
+
+    Folders of runs that were killed are removed too; the process id in the name tells.
+    """
+    for old in Path(tempfile.gettempdir()).glob(f"{_TEMP_PREFIX}*"):
+        owner = old.name.removeprefix(_TEMP_PREFIX).split("-")[0]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(old, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_TEMP_PREFIX}{os.getpid()}-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class TrainerProcess:
+    """The running trainer. Use as an async context: leaving it ends all processes of the run."""
+
+    def __init__(
+        self, overrides: list[str], device: str, environment: Mapping[str, str], log: Path
+    ) -> None:
+        self._command = [sys.executable, "-m", MAIN, device, *overrides]
+        self._environment = dict(environment)
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def __aenter__(self) -> TrainerProcess:
+        end_processes(self._environment[RUN_VARIABLE])
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.PIPE,  # never written: its end tells the child that we are gone
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches us alone; we end the others in order
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE_S)
+        end_processes(self._environment[RUN_VARIABLE])
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    async def wait(self, interval_s: float) -> int | None:
+        """Let the trainer run for a while; its return code if it ended."""
+        await asyncio.sleep(interval_s)
+        return self.returncode
+
+
+def run_processes(run: str) -> list[psutil.Process]:
+    """The processes of a run, this one excepted."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(RUN_VARIABLE) == run:
+                found.append(process)
+    return found
+
+
+def end_processes(run: str) -> None:
+    """Kill what is left of a run's processes and wait for them."""
+    for _ in range(5):  # a process that is just being started shows up in the next round
+        left = run_processes(run)
+        if not left:
+            return
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=5)

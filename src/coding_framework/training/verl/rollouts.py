@@ -1,0 +1,60 @@
+"""Stored rollouts: every conversation of training, one JSON line each, for reports and replay.
+
+Written by the rollout workers, read by the trainer's progress, reports and curriculum. A rerun
+repeats the steps after its last checkpoint, so each attempt writes into a folder of its own and a
+step's rollouts are those of the latest attempt that reached it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from coding_framework.types import CUDAConversationState, Record
+
+
+class Rollout(Record):
+    """One conversation of one training step. Maker: the agent loop. Consumers: progress, reports,
+    curriculum."""
+
+    step: int = Field(ge=0)
+    group: str
+    """The prompt's id: the conversations of one group share it."""
+    session: int
+    """Which sample of the group."""
+    state: CUDAConversationState
+    returns: tuple[float | None, ...]
+    """Of each turn; None where it was not learnt from."""
+    fault: str | None = None
+    """A fault of the policy server that ended the conversation."""
+
+
+def rollouts_file(folder: Path, step: int) -> Path:
+    """Where the rollouts of a step are."""
+    return folder / f"step_{step:06d}.jsonl"
+
+
+def append_rollout(folder: Path, rollout: Rollout) -> None:
+    """Append one line, whole: several workers may write the same file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    line = rollout.model_dump_json().encode() + b"\n"
+    descriptor = os.open(
+        rollouts_file(folder, rollout.step), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644
+    )
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+def read_rollouts(folder: Path, step: int) -> Iterator[Rollout]:
+    """The rollouts of a step in the order they ended; a line cut by a kill is left out."""
+    path = rollouts_file(folder, step)
+    if not path.exists():
+        return
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.endswith("\n"):
+            yield Rollout.model_validate_json(line)

@@ -1,0 +1,88 @@
+"""What a rollout worker needs to run episodes, as one file: `EpisodeSpec`.
+
+The worker is another process, perhaps on another machine, and `training` must not import `cuda`.
+So the judge, the reward and the agents are named by import path and built where they are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from coding_framework.errors import TrainingError, UsageError
+from coding_framework.orchestration.turn import Agent, ConversationConfig
+from coding_framework.types import Policy, Record, Role, SamplingParams
+
+SPEC_VARIABLE = "CODING_FRAMEWORK_EPISODE_SPEC"
+"""Environment variable with the path of the spec's JSON file."""
+
+
+class EpisodeSpec(Record):
+    """How an episode runs in a rollout worker. Maker: verl_integration. Consumer: agent_loop."""
+
+    judge: str
+    """"module:callable"; called with `judge_args`, gives a `JudgeFn`."""
+    judge_args: Mapping[str, Any] = Field(default_factory=dict)
+    reward: str
+    """"module:callable"; called with `reward_args`, gives a `RewardFn`."""
+    reward_args: Mapping[str, Any] = Field(default_factory=dict)
+    agents: str
+    """"module:callable"; called with (policy, sampling), gives a mapping of role to agent."""
+    conversation: ConversationConfig
+    discount: float = Field(ge=0.0, le=1.0)
+    sampling: SamplingParams
+    max_prompt_tokens: int = Field(ge=1)
+    judge_timeout_s: float = Field(gt=0.0)
+    """Wall limit on one verdict, queueing included. Passing it is our fault, not the candidate's:
+    the turn is masked."""
+    rollouts_dir: str
+    """Folder where finished conversations are appended, one file a step."""
+
+
+def write_spec(spec: EpisodeSpec, path: Path) -> None:
+    """Write the spec as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(spec.model_dump_json(indent=1), encoding="utf-8")
+
+
+def read_spec(path: Path) -> EpisodeSpec:
+    """Read a spec.
+
+    Raises:
+        TrainingError: where the file cannot be read or is not a spec.
+    """
+    try:
+        return EpisodeSpec.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise TrainingError(f"episode spec {path} cannot be used: {e}") from e
+
+
+def build(import_path: str, *args: Any, **kwargs: Any) -> Any:
+    """Import "module:callable" and call it.
+
+    Raises:
+        UsageError: where the path has another form, or names nothing callable.
+    """
+    module_name, _, attribute = import_path.partition(":")
+    if not attribute:
+        raise UsageError(f"import path {import_path!r}: write it as 'module:callable'")
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as e:
+        raise UsageError(f"import path {import_path!r} names nothing that can be used: {e}") from e
+    return factory(*args, **kwargs)
+
+
+def default_agents(policy: Policy, sampling: SamplingParams) -> Mapping[Role, Agent]:
+    """Generator and optimizer over one shared policy with role prompts."""
+    from coding_framework.agents.generator import GeneratorAgent
+    from coding_framework.agents.optimizer import OptimizerAgent
+
+    return {
+        Role.GENERATOR: GeneratorAgent(policy, sampling),
+        Role.OPTIMIZER: OptimizerAgent(policy, sampling),
+    }

@@ -1,0 +1,125 @@
+"""What a training step was: verl's metrics and the stored rollouts, as one record.
+
+Rewards are taken from the rollouts, not from verl's score, which is the return of a row and counts
+masked rows as 0.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from coding_framework.monitoring.jsonl import read_lines
+from coding_framework.training.verl.rollouts import Rollout, read_rollouts
+from coding_framework.types import ConversationTurn, Record
+
+_TIMES = {
+    "gen": "rollout_s",
+    "old_log_prob": "old_logprob_s",
+    "ref": "reference_s",
+    "update_actor": "update_s",
+    "update_weights": "weight_sync_s",
+    "save_checkpoint": "checkpoint_s",
+    "step": "step_s",
+}
+
+
+class StepRecord(Record):
+    """One training step. Maker: this module. Consumers: progress, the result, reports."""
+
+    step: int
+    conversations: int = 0
+    turns: int = 0
+    masked_turns: int = 0
+    """Not learnt from: our faults and gaps of the judge."""
+    faults: int = 0
+    """Conversations or turns lost to a fault of ours (a part of what is masked)."""
+    rows_learnt: int = 0
+    """Turns with a known return and an advantage that is not 0 by construction."""
+    reward_mean: float | None = None
+    """Over turns that are not masked."""
+    reward_best_mean: float | None = None
+    """Over conversations: the best turn's reward."""
+    compile_rate: float | None = None
+    correct_rate: float | None = None
+    """Share of judged turns whose kernel was correct."""
+    solved_rate: float | None = None
+    """Share of conversations with a correct turn."""
+    response_tokens: int = 0
+    mean_logprob: float | None = None
+    """Of sampled tokens; minus this estimates the policy's entropy in nats a token."""
+    grad_norm: float | None = None
+    learning_rate: float | None = None
+    loss: float | None = None
+    times: Mapping[str, float] = Field(default_factory=dict)
+    """Seconds by part of the step."""
+
+
+def read_metrics(path: Path) -> dict[int, dict[str, float]]:
+    """verl's metrics file: numbers by step."""
+    metrics: dict[int, dict[str, float]] = {}
+    for line in read_lines(path):
+        entry = json.loads(line)
+        metrics[int(entry["step"])] = entry["data"]
+    return metrics
+
+
+def step_record(step: int, metrics: Mapping[str, float], rollouts_dir: Path) -> StepRecord:
+    """The record of a finished step."""
+    rollouts = list(read_rollouts(rollouts_dir, step))
+    turns = [turn for rollout in rollouts for turn in rollout.state.turns]
+    judged = [t.verdict for t in turns if t.verdict is not None and t.masked is None]
+    rewards = [t.reward.total for t in turns if t.reward is not None]
+    logprobs = [p for t in turns for p in t.generation.logprobs]
+    best = [b for b in map(_best_reward, rollouts) if b is not None]
+    return StepRecord(
+        step=step,
+        conversations=len(rollouts),
+        turns=len(turns),
+        masked_turns=sum(t.masked is not None for t in turns),
+        faults=sum(map(_is_fault, turns)) + sum(r.fault is not None for r in rollouts),
+        rows_learnt=_rows_learnt(rollouts),
+        reward_mean=_mean(rewards),
+        reward_best_mean=_mean(best),
+        compile_rate=_mean([v.compiled for v in judged]),
+        correct_rate=_mean([v.correct for v in judged]),
+        solved_rate=_mean([r.state.best_turn is not None for r in rollouts]),
+        response_tokens=sum(len(t.generation.response_ids) for t in turns),
+        mean_logprob=_mean(logprobs),
+        grad_norm=metrics.get("actor/grad_norm"),
+        learning_rate=metrics.get("actor/lr"),
+        loss=metrics.get("actor/loss"),
+        times={
+            ours: metrics[f"timing_s/{theirs}"]
+            for theirs, ours in _TIMES.items()
+            if f"timing_s/{theirs}" in metrics
+        },
+    )
+
+
+def _is_fault(turn: ConversationTurn) -> bool:
+    """Whether our side failed on the turn (a gap of the judge, `unsupported`, has a verdict)."""
+    return turn.masked is not None and turn.verdict is None
+
+
+def _best_reward(rollout: Rollout) -> float | None:
+    return max((t.reward.total for t in rollout.state.turns if t.reward is not None), default=None)
+
+
+def _rows_learnt(rollouts: Sequence[Rollout]) -> int:
+    """Rows in groups (prompt, role, turn) whose known returns differ."""
+    groups: dict[tuple[str, str, int], list[float]] = {}
+    for rollout in rollouts:
+        for turn, value in zip(rollout.state.turns, rollout.returns, strict=True):
+            if value is not None:
+                groups.setdefault((rollout.group, turn.role, turn.index), []).append(value)
+    return sum(len(values) for values in groups.values() if max(values) > min(values))
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    numbers = list(values)
+    return math.fsum(numbers) / len(numbers) if numbers else None

@@ -1,0 +1,309 @@
+"""Multi-turn RL with verl's own trainer on Ray: `MultiAgentVERLTrainer`.
+
+This side builds the files (dataset, episode spec), starts verl's trainer as a child process,
+watches its metrics and keeps the best policy. It imports neither verl nor Ray; what they import
+from us is under `training/verl/`.
+
+Guaranteed: a run that was killed goes on from its last whole checkpoint when the same call is made
+again; an interrupt leaves no process behind; a fault of ours masks a turn and never scores it 0; a
+run whose judge mostly fails stops with the reason. Not guaranteed: that a resumed run is bit-equal
+to an uninterrupted one (sums of floats depend on how requests were batched).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+
+from coding_framework.errors import TrainingError, UsageError
+from coding_framework.monitoring.memory import PeakMemory
+from coding_framework.monitoring.progress import Progress
+from coding_framework.orchestration.turn import ConversationConfig, RewardFn
+from coding_framework.paths import write_atomic
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl import checkpoints
+from coding_framework.training.verl.dataset import prompt_order, write_dataset
+from coding_framework.training.verl.overrides import RunPaths, hydra_overrides
+from coding_framework.training.verl.process import (
+    TrainerProcess,
+    ray_temp_folder,
+    trainer_environment,
+)
+from coding_framework.training.verl.spec import EpisodeSpec, write_spec
+from coding_framework.training.verl.steps import StepRecord, read_metrics, step_record
+from coding_framework.types import Record, SamplingParams, Task
+
+__all__ = ["MultiAgentVERLTrainer", "MultiTurnRLConfig", "RLResult", "StepRecord"]
+
+log = structlog.get_logger(__name__)
+
+POLL_S = 0.5
+FAULT_SAMPLE = 20
+"""Turns seen before the share of faults is judged."""
+REWARD = "coding_framework.training.reward_functions.cuda_performance_reward:CUDAPerformanceReward"
+
+
+class HasConversationConfig(Protocol):
+    """What the trainer needs of a conversation manager: when a conversation ends."""
+
+    @property
+    def config(self) -> ConversationConfig: ...
+
+
+class RLResult(Record):
+    """What a run did. Maker: MultiAgentVERLTrainer. Consumers: quickstart, reports."""
+
+    steps: tuple[StepRecord, ...]
+    final_model: str
+    """Hugging Face folder after the last step."""
+    best_model: str
+    """Hugging Face folder of the policy whose rollouts were paid best, among those after a step."""
+    best_step: int
+    resumed_from: int
+    """Step of the checkpoint that the last attempt went on from; 0: from the start."""
+    duration_s: float
+    """Of the last attempt."""
+    peak_gib: float
+    """Resident memory of all processes together, of the last attempt."""
+
+
+class _Attempt:
+    """Folders of one start of the trainer; a rerun makes a new one."""
+
+    def __init__(self, output: Path) -> None:
+        root = output / "attempts"
+        number = len(list(root.glob("*"))) if root.exists() else 0
+        self.folder = root / f"{number:03d}"
+        self.folder.mkdir(parents=True)
+        self.metrics = self.folder / "metrics.jsonl"
+        self.rollouts = self.folder / "rollouts"
+        self.log = self.folder / "trainer.log"
+        self.spec = self.folder / "episode_spec.json"
+
+
+class MultiAgentVERLTrainer:
+    """Trains one shared policy for all roles, by verl.
+
+    Args:
+        config: How the run goes.
+        conversation_manager: Its `config` says when conversations end; None: `config.max_turns`
+            and `config.stop_reward` do.
+        reward_function: Named by its preset (`preset.name`), since it is built again in the
+            workers; None: `config.reward_preset`.
+        tasks: Training tasks.
+        reward: Import path of the reward's factory and its arguments, instead of the above.
+    """
+
+    def __init__(
+        self,
+        config: MultiTurnRLConfig,
+        conversation_manager: HasConversationConfig | None = None,
+        reward_function: RewardFn | None = None,
+        *,
+        tasks: Sequence[Task],
+        reward: tuple[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self._config = config
+        self._tasks = tasks
+        if not (Path(config.model_path) / "config.json").exists():
+            raise UsageError(
+                f"model_path {config.model_path!r} is not a Hugging Face folder (no config.json)"
+            )
+        self._output = Path(config.output_dir).resolve()
+        self._conversation = (
+            conversation_manager.config.model_copy(update={"max_turns": config.max_turns})
+            if conversation_manager is not None
+            else ConversationConfig(max_turns=config.max_turns, stop_reward=config.stop_reward)
+        )
+        preset = getattr(getattr(reward_function, "preset", None), "name", config.reward_preset)
+        self._reward = reward or (REWARD, {"preset": preset})
+
+    async def train(self) -> RLResult:
+        """Run to the last step, from the last whole checkpoint where there is one.
+
+        Raises:
+            TrainingError: where verl ends before the last step, or the judge mostly fails; the
+                message names the reason and the log.
+        """
+        self._output.mkdir(parents=True, exist_ok=True)
+        with _run_lock(self._output), ray_temp_folder() as ray_temp:
+            return await self._train(ray_temp)
+
+    async def _train(self, ray_temp: Path) -> RLResult:
+        started = time.monotonic()
+        config, root = self._config, self._output / "checkpoints"
+        checkpoints.prune(root)
+        resume = checkpoints.latest_checkpoint(root, config.num_gpus * config.num_nodes)
+        done = checkpoints.step_of(resume) if resume is not None else 0
+        peak = 0.0
+        if done < config.num_episodes:
+            attempt = _Attempt(self._output)
+            paths = RunPaths(
+                dataset=self._output / "prompts.jsonl",
+                checkpoints=root,
+                ray_temp=ray_temp,
+                resume_from=resume,
+            )
+            self._write_inputs(attempt, paths)
+            environment = trainer_environment(
+                config, attempt.spec, attempt.metrics, self._output, os.environ
+            )
+            process = TrainerProcess(
+                hydra_overrides(config, paths), config.device, environment, attempt.log
+            )
+            async with process:
+                with PeakMemory(process.pid) as memory:
+                    await self._watch(process, attempt, done)
+                peak = memory.peak_gib
+        return self._finish(root, done, time.monotonic() - started, peak)
+
+    def _write_inputs(self, attempt: _Attempt, paths: RunPaths) -> None:
+        config = self._config
+        prompts = config.num_episodes * config.prompts_per_step
+        write_dataset(prompt_order(self._tasks, prompts, config.seed), paths.dataset)
+        spec = EpisodeSpec(
+            judge=config.judge,
+            judge_args=config.judge_args,
+            reward=self._reward[0],
+            reward_args=self._reward[1],
+            agents=config.agents,
+            conversation=self._conversation,
+            discount=config.discount,
+            sampling=SamplingParams(
+                max_new_tokens=config.max_response_tokens,
+                temperature=config.temperature,
+                seed=config.seed,
+            ),
+            max_prompt_tokens=config.max_prompt_tokens,
+            judge_timeout_s=config.judge_timeout_s,
+            rollouts_dir=str(attempt.rollouts),
+        )
+        write_spec(spec, attempt.spec)
+        write_atomic(self._output / "config.json", config.model_dump_json(indent=1))
+
+    async def _watch(self, process: TrainerProcess, attempt: _Attempt, done: int) -> None:
+        """Follow the metrics until the trainer ends; keep the best policy's weights."""
+        config = self._config
+        seen: dict[int, StepRecord] = {}
+        with Progress("RL", config.num_episodes, "steps", done=done) as progress:
+            progress.update(done, "starting Ray and the model")
+            code: int | None = None
+            while code is None:
+                code = await process.wait(POLL_S)
+                for step, metrics in read_metrics(attempt.metrics).items():
+                    if step in seen:
+                        continue
+                    seen[step] = step_record(step, metrics, attempt.rollouts)
+                    self._note_step(seen[step])
+                    progress.update(step, _note(seen[step]))
+                    _check_faults(list(seen.values()), config.max_fault_share, attempt.log)
+                progress.update(progress.done)
+        last = max(seen, default=done)
+        if last < config.num_episodes:
+            raise TrainingError(
+                f"verl ended with code {code} after step {last} of {config.num_episodes}: "
+                f"{last_error(attempt.log)} (log: {attempt.log})"
+            )
+        if code != 0:
+            log.warning("verl_ended_late", code=code, log=str(attempt.log))
+
+    def _note_step(self, record: StepRecord) -> None:
+        """Store the step, and its policy where it was paid best so far."""
+        log.info("rl_step", **record.model_dump(exclude_none=True))
+        before = [r for r in self._stored_steps() if r.step < record.step]
+        write_atomic(
+            self._output / "steps.jsonl",
+            "".join(r.model_dump_json() + "\n" for r in [*before, record]),
+        )
+        # Step k's rollouts were sampled from the policy after k - 1 steps.
+        policy_step = record.step - 1
+        rewards = [r.reward_mean for r in before if r.step > 1 and r.reward_mean is not None]
+        folder = self._output / "checkpoints" / f"global_step_{policy_step}"
+        if record.reward_mean is None or not checkpoints.is_whole(folder):
+            return
+        if not rewards or record.reward_mean > max(rewards):
+            checkpoints.keep_as(folder, self._output / "checkpoints" / "best")
+            write_atomic(self._output / "checkpoints" / "best_step", str(policy_step))
+
+    def _stored_steps(self) -> list[StepRecord]:
+        path = self._output / "steps.jsonl"
+        if not path.exists():
+            return []
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [StepRecord.model_validate_json(line) for line in lines]
+
+    def _finish(self, root: Path, resumed: int, duration_s: float, peak_gib: float) -> RLResult:
+        from coding_framework.training.verl.export import export_model
+
+        last = checkpoints.whole_checkpoints(root)[-1]
+        final = self._output / "final_model"
+        export_model(last / "actor", final)
+        best_step, best_actor = self._config.num_episodes, last / "actor"
+        if (root / "best").exists():
+            best_step, best_actor = int((root / "best_step").read_text()), root / "best"
+        best = self._output / f"best_model_episode_{best_step}"
+        export_model(best_actor, best)
+        result = RLResult(
+            steps=tuple(self._stored_steps()),
+            final_model=str(final),
+            best_model=str(best),
+            best_step=best_step,
+            resumed_from=resumed,
+            duration_s=duration_s,
+            peak_gib=peak_gib,
+        )
+        write_atomic(self._output / "result.json", result.model_dump_json(indent=1))
+        return result
+
+
+def _note(record: StepRecord) -> str:
+    parts = [
+        f"reward {record.reward_mean:.3f}" if record.reward_mean is not None else "no reward",
+        f"correct {record.correct_rate:.0%}" if record.correct_rate is not None else "none judged",
+        f"grad norm {record.grad_norm:.2g}" if record.grad_norm is not None else "no update",
+    ]
+    if record.masked_turns:
+        parts.append(f"{record.masked_turns}/{record.turns} turns masked")
+    return ", ".join(parts)
+
+
+def _check_faults(records: Sequence[StepRecord], limit: float, log_file: Path) -> None:
+    turns = sum(r.turns for r in records)
+    faults = sum(r.faults for r in records)
+    if turns >= FAULT_SAMPLE and faults > limit * turns:
+        raise TrainingError(
+            f"{faults} of {turns} turns were lost to faults of ours (limit {limit:.0%}): the judge "
+            f"or the rollout server is broken, see the rollouts beside {log_file}"
+        )
+
+
+def last_error(log_file: Path) -> str:
+    """The line of the trainer's log that most likely says why it ended."""
+    if not log_file.exists():
+        return "it wrote no log"
+    with log_file.open("rb") as file:
+        file.seek(max(0, log_file.stat().st_size - 200_000))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    marks = ("error: ", "Error: ", "Exception: ", "Killed", "No space left")
+    found = [line.strip() for line in lines if any(mark in line for mark in marks)]
+    return found[-1][:300] if found else "no error in its log"
+
+
+@contextlib.contextmanager
+def _run_lock(output: Path) -> Iterator[None]:
+    """One trainer a folder. The kernel drops the lock of a killed one."""
+    with (output / "run.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise UsageError(
+                f"another training run uses {output}: wait for it, or choose another output_dir"
+            ) from e
+        yield

@@ -1,0 +1,142 @@
+"""A tiny random model and a judge without a compiler, for tests of the training machinery.
+
+The judge's verdict depends on the answer's text alone, so rewards differ between samples and
+gradients are not zero. Imported by name in verl's workers, hence a module and not fixtures.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from coding_framework.errors import InfrastructureError
+from coding_framework.orchestration.turn import Agent
+from coding_framework.types import (
+    Candidate,
+    CUDAConversationState,
+    Extraction,
+    Generation,
+    JudgeFn,
+    Message,
+    Policy,
+    Record,
+    RewardComponents,
+    RewardPart,
+    Role,
+    SamplingParams,
+    Status,
+    Task,
+    TensorSpec,
+    TestCase,
+    Verdict,
+)
+
+
+def tiny_tasks(count: int) -> list[Task]:
+    case = TestCase(name="main", inputs=(TensorSpec(name="x", shape=(8,)),), shown=True)
+    return [
+        Task(
+            name=f"tiny_{index}", tier=0, family="tiny", ops=(f"op_{index}",),
+            description=f"kernel number {index}", reference="class Model: ...", cases=(case,),
+        )
+        for index in range(count)
+    ]  # fmt: skip
+
+
+class TextReward:
+    """The share of lower-case letters in the answer."""
+
+    def __call__(self, state: CUDAConversationState) -> RewardComponents | None:
+        turn = state.turns[-1]
+        if turn.masked is not None:
+            return None
+        text = turn.generation.text
+        share = sum(c.islower() for c in text) / max(1, len(text))
+        part = RewardPart(name="lower", value=share, limit=1.0, why="share of lower-case letters")
+        return RewardComponents(preset="text", parts=(part,))
+
+
+class _Answer(Record):
+    messages: tuple[Message, ...]
+    generation: Generation
+    extraction: Extraction
+
+
+class TextAgent:
+    """Asks for more text; shows the length of what was there."""
+
+    def __init__(self, policy: Policy, sampling: SamplingParams) -> None:
+        self._policy = policy
+        self._sampling = sampling
+
+    async def answer(self, state: CUDAConversationState) -> _Answer:
+        lengths = [len(turn.generation.text) for turn in state.turns]
+        content = f"{state.task.description} {lengths}"
+        messages = (Message(role="user", content=content),)
+        generation = await self._policy.generate(messages, self._sampling)
+        extraction = Extraction(code=generation.text or "x", note="the text")
+        return _Answer(messages=messages, generation=generation, extraction=extraction)
+
+
+def make_agents(policy: Policy, sampling: SamplingParams) -> Mapping[Role, Agent]:
+    agent = TextAgent(policy, sampling)
+    return {Role.GENERATOR: agent, Role.OPTIMIZER: agent}
+
+
+def make_judge(fault_share: float = 0.0) -> JudgeFn:
+    """Every kernel is wrong in compilation; a share of the verdicts is a fault of ours."""
+
+    async def judge(task: Task, code: str) -> Verdict:
+        candidate = Candidate(code=code)
+        if int(candidate.sha256[:4], 16) < fault_share * 0x10000:
+            raise InfrastructureError("the judge's process was killed: it is started again")
+        return Verdict(
+            status=Status.COMPILE_ERROR,
+            reason="not CUDA",
+            task=task.name,
+            candidate_sha256=candidate.sha256,
+            backend="emulator",
+        )
+
+    return judge
+
+
+def write_tiny_model(folder: Path) -> Path:
+    """A random two-layer Qwen2 with a byte-level tokenizer and a chat template."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator(["hello kernel user assistant system"] * 10, trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
+    fast.chat_template = (
+        "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
+        "'<|im_end|>' + '\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=len(fast), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=2048,
+            tie_word_embeddings=True, eos_token_id=fast.eos_token_id,
+            pad_token_id=fast.pad_token_id, bos_token_id=None,
+        )
+    ).save_pretrained(folder)  # fmt: skip
+    return folder
+
+
+THIS_FOLDER = os.path.dirname(__file__)
+"""To be put on PYTHONPATH, so that the workers can import this module as `tiny_rl`."""
