@@ -17,12 +17,11 @@ from __future__ import annotations
 import os
 import platform
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import structlog
 from pydantic import Field, SecretBytes
@@ -34,7 +33,7 @@ from coding_framework.cuda.benchmarker import (
     summed_counters,
 )
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
-from coding_framework.cuda.device import Device
+from coding_framework.cuda.device_process import DeviceServer
 from coding_framework.cuda.draft import VerdictDraft
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA
@@ -82,6 +81,7 @@ class Judge:
         self.backend = choose_backend(self.config.backend)
         self._torch = threading.Thread(target=import_module, args=("torch",), daemon=True)
         self._torch.start()
+        self._devices = DeviceServer()
         self._compiler = compiler or CUDACompiler(CompilerConfig(sandbox=self.config.sandbox))
         self._safety = SafetyWrapper()
         self._seeds = tuple((self.config.seed or 0) + i for i in range(self.config.seeds))
@@ -117,6 +117,16 @@ class Judge:
             raise CandidateFault(Status.UNSUPPORTED, "the device has no time model for this kernel")
         return draft.timing
 
+    def close(self) -> None:
+        """End the device server; without it, it ends with this process."""
+        self._devices.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     # --- the steps --------------------------------------------------------------------------------
 
     def _compile(self, candidate: Candidate, draft: VerdictDraft) -> Path:
@@ -142,7 +152,7 @@ class Judge:
 
         references = self._reference_cache(secret)
         tensors = references.get(draft.task, case, seeds[0]).tensors
-        with self._open_device() as device:
+        with closing(self._devices.open()) as device:
             draft.device = device.name
             module = device.load(build)
             recorder = PlanRecorder(device, RunLimits())
@@ -178,16 +188,6 @@ class Judge:
         return modelled_time_ms(timed.plan, timed.replays[-1], draft.device)
 
     # --- what they need ---------------------------------------------------------------------------
-
-    @contextmanager
-    def _open_device(self) -> Iterator[Device]:
-        from coding_framework.cuda.emulator.device import EmulatorDevice
-
-        device = EmulatorDevice()
-        try:
-            yield device
-        finally:
-            device.close()
 
     def _reference_cache(self, secret: bytes | None) -> ReferenceCache:
         """One cache a secret: the run's own, and the public one of the baselines."""

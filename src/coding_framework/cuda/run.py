@@ -17,6 +17,7 @@ from typing import Protocol
 import torch
 
 from coding_framework.cuda.device import Device
+from coding_framework.cuda.host.wire import CudaCallError, HostArg
 from coding_framework.cuda.inputs import (
     DTYPE_NAMES,
     TORCH_DTYPES,
@@ -39,8 +40,6 @@ from coding_framework.cuda.plan import (
 )
 from coding_framework.types import Status
 
-HostArgument = TensorRef | bool | int | float | None
-
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
@@ -54,10 +53,15 @@ class RunLimits:
 
 
 class HostProcess(Protocol):
-    """The sandboxed process with the candidate's host code (cuda/host)."""
+    """The sandboxed process with the candidate's host code: cuda/host/session.py."""
 
-    def call(self, args: Sequence[HostArgument]) -> tuple[TensorRef, ...]:
-        """One call of `forward`. Raises CandidateFault for what the candidate did."""
+    functions: dict[str, int]
+    """Functions of the module with their number of parameters."""
+
+    def call(
+        self, arguments: Sequence[HostArg], *, function: str = "forward"
+    ) -> tuple[TensorRef, ...]:
+        """One call. Raises CandidateFault for what the candidate did."""
         ...
 
 
@@ -85,7 +89,7 @@ class Execution:
 
 
 class PlanRecorder:
-    """Carries out what the host process asks for, and writes it down.
+    """Carries out what the host process asks for, and writes it down: a `RuntimeHandler`.
 
     Frees take effect at the end of the device: like torch's caching allocator in stream order, a
     launch may still use what the host has let go of.
@@ -114,7 +118,7 @@ class PlanRecorder:
     def malloc(self, nbytes: int) -> int:
         """Device memory for the host; its contents are poisoned."""
         self._memory += nbytes
-        if nbytes < 0 or self._memory > self._limits.memory_bytes:
+        if self._memory > self._limits.memory_bytes:
             raise CandidateFault(
                 Status.MEMORY_LIMIT,
                 f"asked for {self._memory >> 20} MiB of device memory; the limit is "
@@ -127,9 +131,7 @@ class PlanRecorder:
 
     def free(self, address: int) -> None:
         if address not in self.blocks:
-            raise CandidateFault(
-                Status.RUNTIME_ERROR, f"freed {address:#x}, which is not an allocation of its own"
-            )
+            raise CudaCallError
         self._note(Free(address))
 
     def upload(self, address: int, data: bytes) -> None:
@@ -143,7 +145,7 @@ class PlanRecorder:
         self._device.upload(address, data)
         self._note(Upload(address, bytes(data)))
 
-    def read_back(self, address: int, nbytes: int) -> bytes:
+    def download(self, address: int, nbytes: int) -> bytes:
         """Device to host: marks the plan as one that may depend on data."""
         data = self._device.download(address, nbytes)
         self._note(ReadBack(address, nbytes))
@@ -160,6 +162,9 @@ class PlanRecorder:
     def launch(self, launch: Launch) -> None:
         self.reports.append(self._device.launch(launch))
         self._note(launch)
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: each launch has ended when the host hears of it."""
 
     def _note(self, op: PlanOp) -> None:
         if len(self._ops) >= self._limits.operations:
@@ -194,7 +199,10 @@ class CaseRun:
         """The candidate's `forward` on these tensors: its plan, and what came of it."""
         self._refill(tensors)
         self._recorder.begin()
-        outputs = tuple(host.call((*self._places, *scalars)))
+        takes = host.functions.get("forward")
+        if takes == len(self._places):
+            scalars = ()  # a forward that has the scalars built in
+        outputs = host.call((*self._places, *scalars))
         plan = LaunchPlan(self._places, self._recorder.operations, outputs)
         return plan, self._finish(outputs, tensors, tuple(self._recorder.reports))
 

@@ -1,0 +1,323 @@
+"""The judge end to end: real nvcc, real sandbox, real emulator; every status by a real kernel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from judge_tasks import (
+    ADD,
+    ADD_TASK,
+    DOUBLE,
+    DOUBLE_BODY,
+    DOUBLE_KERNEL,
+    DOUBLE_TASK,
+    DOUBLE_TWO_A_THREAD,
+    ROW_SUM,
+    ROW_SUM_SHARED,
+    ROW_SUM_TASK,
+    extension,
+    make_task,
+    row_sum,
+)
+
+from coding_framework.cuda.benchmarker import CUDABenchmarker
+from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
+from coding_framework.cuda.judge import Judge, JudgeConfig, choose_backend
+from coding_framework.cuda.plan import CandidateFault
+from coding_framework.errors import UsageError
+from coding_framework.types import Candidate, Status, Task, TensorSpec, TestCase, Verdict
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    with Judge(JudgeConfig(seed=7)) as judge:
+        yield judge
+
+
+def _judge(judge: Judge, code: str, task: Task = DOUBLE_TASK) -> Verdict:
+    return judge.judge(task, Candidate(code=code))
+
+
+# --- honest kernels -------------------------------------------------------------------------------
+
+HONEST = [
+    (DOUBLE_TASK, DOUBLE),
+    (DOUBLE_TASK, DOUBLE_TWO_A_THREAD),
+    (ADD_TASK, ADD),
+    (ROW_SUM_TASK, ROW_SUM),
+    (ROW_SUM_TASK, ROW_SUM_SHARED),
+]
+
+
+@pytest.mark.parametrize(("task", "code"), HONEST, ids=range(len(HONEST)))
+def test_an_honest_kernel_is_correct_on_every_shape_set(
+    judge: Judge, task: Task, code: str
+) -> None:
+    verdict = _judge(judge, code, task)
+    assert verdict.status is Status.CORRECT, verdict.reason
+    assert {t.case for t in verdict.tests} == {"main", "odd", "tiny"}
+    for case in ("main", "odd", "tiny"):
+        assert len({t.seed for t in verdict.tests if t.case == case}) >= 5
+    assert verdict.timing is not None
+    assert verdict.timing.modelled
+    assert verdict.timing.kernel_ms > 0
+    assert verdict.timing.speedup is None
+
+
+def test_the_naive_kernel_has_a_speedup_of_one_over_itself(judge: Judge) -> None:
+    timing = _judge(judge, DOUBLE).timing
+    assert timing is not None
+    assert timing.speedup_vs_naive == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_faster_kernel_has_a_larger_modelled_speedup(judge: Judge) -> None:
+    timing = _judge(judge, ROW_SUM_SHARED, ROW_SUM_TASK).timing
+    assert timing is not None
+    assert timing.speedup_vs_naive is not None
+    assert timing.speedup_vs_naive > 1.0
+
+
+def test_the_receipt_says_what_it_takes_to_repeat_the_verdict(judge: Judge) -> None:
+    receipt = _judge(judge, DOUBLE).receipt
+    assert receipt.device
+    assert receipt.toolkit
+    assert receipt.sandbox in {"bubblewrap", "docker", "native"}
+    assert receipt.seeds == (7, 8, 9, 10, 11)
+    assert "sqrt(K)" in receipt.tolerance_formula
+    assert {"torch", "python"} <= set(receipt.versions)
+
+
+def test_the_same_seed_gives_the_same_verdict_in_another_judge(judge: Judge) -> None:
+    with Judge(JudgeConfig(seed=7)) as other:
+        one, two = _judge(judge, ROW_SUM, ROW_SUM_TASK), _judge(other, ROW_SUM, ROW_SUM_TASK)
+    assert one.tests == two.tests
+    assert one.timing == two.timing
+
+
+def test_another_secret_draws_other_inputs() -> None:
+    with Judge() as one, Judge() as two:
+        errors = [
+            [t.max_abs_error for t in _judge(j, ROW_SUM, ROW_SUM_TASK).tests] for j in (one, two)
+        ]
+    assert errors[0] != errors[1]
+
+
+def test_integer_and_boolean_outputs_are_exact(judge: Judge) -> None:
+    code = """#include <torch/extension.h>
+__global__ void k(const int* x, bool* p, int* q, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) { p[i] = x[i] > 3; q[i] = x[i] * 3 - OFF; }
+}
+std::vector<torch::Tensor> forward(torch::Tensor x) {
+  int n = x.numel();
+  auto p = torch::empty(x.sizes(), x.options().dtype(torch::kBool));
+  auto q = torch::empty_like(x);
+  k<<<(n + 127) / 128, 128>>>(x.data_ptr<int>(), p.data_ptr<bool>(), q.data_ptr<int>(), n);
+  return {p, q};
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+    task = make_task("integers", "x > 3, x * 3", dtype="int32")
+    assert _judge(judge, code.replace("- OFF", ""), task).status is Status.CORRECT
+    wrong = _judge(judge, code.replace("OFF", "(i == n - 1)"), task)
+    assert wrong.status is Status.WRONG_OUTPUT
+    assert "output 1" in wrong.reason
+
+
+def test_parameters_and_scalars_follow_the_inputs(judge: Judge) -> None:
+    code = """#include <torch/extension.h>
+__global__ void k(const float* x, const float* w, float* o, int n, int c, float s) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) o[i] = x[i] * w[i % c] * s;
+}
+torch::Tensor forward(torch::Tensor x, torch::Tensor w, float s) {
+  auto o = torch::empty_like(x); int n = x.numel();
+  k<<<(n + 127) / 128, 128>>>(x.data_ptr<float>(), w.data_ptr<float>(), o.data_ptr<float>(), n,
+                              x.size(1), s);
+  return o;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+    task = Task(
+        name="scaled",
+        tier=0,
+        family="test",
+        ops=("scaled",),
+        description="",
+        reference=(
+            "import torch\nclass Model(torch.nn.Module):\n"
+            "    def __init__(self, s):\n        super().__init__()\n        self.s = s\n"
+            "        self.w = torch.nn.Parameter(torch.ones(6))\n"
+            "    def forward(self, x):\n        return x * self.w * self.s\n"
+        ),
+        init_args=(0.75,),
+        cases=tuple(
+            TestCase(name=n, inputs=(TensorSpec(name="x", shape=s),))
+            for n, s in {"main": (32, 6), "odd": (7, 6), "tiny": (1, 6)}.items()
+        ),
+    )
+    assert _judge(judge, code, task).status is Status.CORRECT
+    assert _judge(judge, code.replace("* w[i % c]", ""), task).status is Status.WRONG_OUTPUT
+
+
+def test_a_plan_steered_by_a_value_read_back_is_run_by_the_host_and_marked(judge: Judge) -> None:
+    """The host reads one number (the largest element) and passes it on as a launch argument."""
+    code = """#include <torch/extension.h>
+__global__ void top(const float* x, float* m, int n) {
+  float v = x[0]; for (int i = 1; i < n; i++) v = fmaxf(v, x[i]); *m = v;
+}
+__global__ void sub(const float* x, float* o, float m, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] - m;
+}
+torch::Tensor forward(torch::Tensor x) {
+  int n = x.numel(); auto o = torch::empty_like(x); auto t = torch::empty({1}, x.options());
+  top<<<1, 1>>>(x.data_ptr<float>(), t.data_ptr<float>(), n);
+  float m; cudaMemcpy(&m, t.data_ptr<float>(), 4, cudaMemcpyDeviceToHost);
+  sub<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), o.data_ptr<float>(), m, n);
+  return o;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+    verdict = _judge(judge, code, make_task("below_max", "x - x.max()"))
+    assert verdict.status is Status.CORRECT, verdict.reason
+    assert "host_dependent" in {p.rule for p in verdict.pitfalls}
+
+
+def test_a_workspace_and_a_table_kept_between_calls_are_no_cheat(judge: Judge) -> None:
+    code = extension(
+        """
+__global__ void fill(float* t) { t[threadIdx.x] = 2.0f; }
+__global__ void k(const float* x, const float* t, float* o, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = t[i % 32] * x[i] + 1.0f;
+}
+""",
+        """static float* table = nullptr;
+  if (!table) { cudaMalloc(&table, 128); fill<<<1, 32>>>(table); }
+  k<<<(n + 255) / 256, 256>>>(px, table, po, n);""",
+    )
+    verdict = _judge(judge, code)
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+# --- every other status ---------------------------------------------------------------------------
+
+RACE = ROW_SUM_SHARED.replace(
+    "if (t < k) part[t] += part[t + k];\n    __syncthreads();", "if (t < k) part[t] += part[t + k];"
+)
+ATOMIC_SUM = row_sum(
+    "int row = blockIdx.y; int i = blockIdx.x * 32 + threadIdx.x;\n"
+    "  if (i < columns) atomicAdd(&o[row], x[row * columns + i]);",
+    grid="dim3((columns + 31) / 32, rows)",
+    make="zeros",
+)
+
+STATUSES: list[tuple[Status, str]] = [
+    (Status.WRONG_OUTPUT, DOUBLE.replace("2.0f", "2.001f")),
+    (Status.REJECTED, extension("", "return torch::add(x, x);")),
+    (
+        Status.CHEATING,
+        extension(
+            "",
+            "std::vector<float> h(n); cudaMemcpy(h.data(), px, n * 4, cudaMemcpyDeviceToHost);\n"
+            "  for (auto& v : h) v = 2 * v + 1; cudaMemcpy(po, h.data(), n * 4, "
+            "cudaMemcpyHostToDevice);",
+            extra="#include <vector>",
+        ),
+    ),
+    (Status.COMPILE_ERROR, DOUBLE.replace("blockIdx.x", "blockIndex.x")),
+    (Status.LOAD_ERROR, DOUBLE_KERNEL),
+    (Status.RUNTIME_ERROR, DOUBLE.replace("o[i] =", "o[i + (1 << 28)] =")),
+    (
+        Status.TIMEOUT,
+        extension(
+            "__global__ void spin(volatile float* o) { while (o[0] != 1.5f) o[1] = 2.0f; }",
+            "spin<<<1, 1>>>(po);",
+        ),
+    ),
+    (
+        Status.MEMORY_LIMIT,
+        extension(
+            DOUBLE_KERNEL,
+            "for (int i = 0; i < 9; i++) { void* p; cudaMalloc(&p, 1l << 30); }" + DOUBLE_BODY,
+        ),
+    ),
+    (
+        Status.OUTPUT_LIMIT,
+        extension(
+            DOUBLE_KERNEL,
+            DOUBLE_BODY + 'for (int i = 0; i < 10000000; i++) puts("flood flood flood flood");',
+            extra="#include <cstdio>",
+        ),
+    ),
+    (
+        Status.UNSUPPORTED,
+        extension(
+            "__global__ void k(float* o) "
+            '{ asm volatile("wgmma.fence.sync.aligned;"); if (threadIdx.x == 0) o[0] = 1; }',
+            "k<<<1, 128>>>(po);",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "code"), STATUSES, ids=[s.value for s, _ in STATUSES])
+def test_each_status_has_a_real_kernel(judge: Judge, status: Status, code: str) -> None:
+    verdict = _judge(judge, code)
+    assert verdict.status is status, verdict.reason
+    assert len(verdict.reason) > 10
+    json.loads(verdict.model_dump_json())
+
+
+def test_a_compilation_without_end_is_a_compile_timeout() -> None:
+    bomb = """
+template <int N, int M> struct F { static constexpr long v = F<N - 1, M>::v + F<N - 1, M + 1>::v; };
+template <int M> struct F<0, M> { static constexpr long v = M; };
+__global__ void k(long* o) { *o = F<800, 0>::v; }
+"""
+    compiler = CUDACompiler(CompilerConfig(cpu_limit_s=3))
+    with Judge(JudgeConfig(seed=0), compiler=compiler) as judge:
+        verdict = _judge(judge, bomb)
+    assert verdict.status in {Status.COMPILE_TIMEOUT, Status.MEMORY_LIMIT}, verdict.reason
+
+
+def test_a_race_is_nondeterministic(judge: Judge) -> None:
+    verdict = _judge(judge, RACE, ROW_SUM_TASK)
+    assert verdict.status in {Status.NONDETERMINISTIC, Status.WRONG_OUTPUT}, verdict.reason
+
+
+def test_atomic_sums_pass_where_the_task_allows_their_order(judge: Judge) -> None:
+    task = ROW_SUM_TASK.model_copy(update={"atomic_order": True})
+    verdict = _judge(judge, ATOMIC_SUM, task)
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+# --- wrong use ------------------------------------------------------------------------------------
+
+
+def test_a_backend_that_is_not_here_is_said_in_a_sentence() -> None:
+    assert choose_backend("auto") == "emulator"
+    with pytest.raises(UsageError, match="emulator"):
+        choose_backend("cuda")
+
+
+def test_a_task_whose_reference_fails_is_wrong_use(judge: Judge) -> None:
+    with pytest.raises(UsageError, match="reference of task"):
+        _judge(judge, DOUBLE, make_task("broken", "x @ x"))
+
+
+async def test_the_benchmarker_times_a_build_and_refuses_a_wrong_one(judge: Judge) -> None:
+    compiler = CUDACompiler()
+    right = await compiler.compile_kernel(DOUBLE)
+    assert right.binary_path is not None
+    benchmarker = CUDABenchmarker(DOUBLE_TASK, judge)
+    result = await benchmarker.benchmark_kernel(right.binary_path, right.kernel_name)
+    assert result.kernel_ms > 0
+    wrong = await compiler.compile_kernel(DOUBLE.replace("2.0f", "2.001f"))
+    assert wrong.binary_path is not None
+    with pytest.raises(CandidateFault) as fault:
+        await benchmarker.benchmark_kernel(wrong.binary_path, wrong.kernel_name)
+    assert fault.value.status is Status.WRONG_OUTPUT
