@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from coding_framework.cuda.evidence import moved_bytes
 from coding_framework.cuda.plan import LaunchPlan, LaunchReport
-from coding_framework.paths import cache_dir
+from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.types import BenchmarkResult, Task
 
 if TYPE_CHECKING:
@@ -116,7 +114,7 @@ class BaselineTimes:
         except (OSError, ValueError, KeyError, TypeError):
             pass  # not there yet, or damaged: measured again
         measured = self._measure(task)
-        _write_atomically(path, json.dumps({"task": task.name, "naive_ms": measured}))
+        write_json_atomic(path, {"task": task.name, "naive_ms": measured})
         return measured
 
 
@@ -146,17 +144,3 @@ class CUDABenchmarker:
 
 def _bandwidth(device: str) -> float:
     return _DRAM_BYTES_PER_S.get(device, _DEFAULT_BANDWIDTH)
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

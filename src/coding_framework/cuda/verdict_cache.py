@@ -7,13 +7,12 @@ backend and the protocol version. Equal PTX shares nothing: the host code may di
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from coding_framework.cuda.protocol import PROTOCOL
+from coding_framework.paths import write_atomic
 from coding_framework.types import Candidate, Task, Verdict
 
 
@@ -33,18 +32,7 @@ class VerdictCache:
         return verdict.model_copy(update={"candidate_sha256": candidate.sha256})
 
     def put(self, task: Task, candidate: Candidate, verdict: Verdict) -> None:
-        path = self._path(task, candidate, verdict.backend)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(verdict.model_dump_json())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        write_atomic(self._path(task, candidate, verdict.backend), verdict.model_dump_json())
 
     def _path(self, task: Task, candidate: Candidate, backend: str) -> Path:
         lines = candidate.code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
