@@ -17,7 +17,7 @@ quickstart: setup ## the main job: evaluate, SFT, multi-turn RL, evaluate; write
 	@$(BIN)/cuda-rl quickstart $(ARGS)
 
 test: setup ## all tests, with coverage
-	@$(BIN)/python -m pytest --cov $(ARGS)
+	@$(BIN)/python -m pytest --cov=coding_framework $(ARGS)
 
 lint: setup ## format, style, types and layers
 	@$(BIN)/ruff format --check .
