@@ -1,259 +1,173 @@
-"""Supervised examples and held-out tasks, drawn from the synthesised catalogue.
+"""The training data as a stream: batches of examples, an evaluation set, results fed back.
 
-Guaranteed: everything is a function of its arguments and of the receipts; training examples come
-from training tasks only, held-out tasks share no canonical key with them; a kernel without a
-`correct` receipt of the judge is never an answer to learn from, nor the baseline of a held-out
-task. Not guaranteed: that every task of the catalogue has its receipts (`jobs_for` names what is
-to be judged, `receipts.build_receipts` judges it).
+Guaranteed: the stream is a function of the configuration, the receipts and the recorded results;
+after `load_state_dict` it goes on with the exact next example. The evaluation set is drawn from
+held-out tasks, of which no batch ever holds one. Several pipelines may read at once: nothing is
+written.
 """
 
 from __future__ import annotations
 
 import random
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from coding_framework.data.synthesis.catalog import build_task, catalog, family_of, split_of
-from coding_framework.data.synthesis.faults import BrokenKernel, break_kernel
-from coding_framework.data.synthesis.kernels import kernels
-from coding_framework.data.synthesis.program import Program
-from coding_framework.data.synthesis.receipts import (
-    RECEIPTS_PATH,
-    Job,
-    KernelReceipt,
-    Key,
-    packaged_receipts,
+from pydantic import Field
+
+from coding_framework.data.curriculum_manager import CurriculumManager
+from coding_framework.data.examples import (
+    UNVERIFIED,
+    Receipts,
+    held_out_tasks,
+    jobs_for,
+    training_examples,
+    training_tasks,
 )
-from coding_framework.data.synthesis.styles import COMPACT, Style, varied_style
 from coding_framework.errors import UsageError
-from coding_framework.types import Candidate, KernelExample, Role, Split, Task, TrainingExample
+from coding_framework.types import (
+    CUDAConversationState,
+    Record,
+    Role,
+    Task,
+    TestCase,
+    TrainingExample,
+)
 
-T = TypeVar("T")
-Receipts = Mapping[Key, KernelReceipt]
+__all__ = [
+    "UNVERIFIED",
+    "CUDADataLoader",
+    "CUDADataPipeline",
+    "DataPipelineConfig",
+    "TestCase",
+    "TrainingExample",
+    "held_out_tasks",
+    "jobs_for",
+    "training_examples",
+    "training_tasks",
+]
 
-UNVERIFIED: Receipts = {}
-"""Passed as `receipts`: kernels as synthesised, for work without a judge."""
 
-REPAIR_EVERY = 4
-"""Of an optimizer's examples, one in this many repairs a broken kernel."""
+class DataPipelineConfig(Record):
+    """What is streamed."""
+
+    roles: tuple[Role, ...] = (Role.GENERATOR, Role.OPTIMIZER)
+    """Whose examples, mixed as they come."""
+    batch_size: int = Field(default=8, ge=1)
+    max_steps: int | None = Field(default=None, ge=1)
+    """Longest composition of a task; None: any."""
+    styles: int = Field(default=1, ge=1)
+    """Ways of writing each kernel; more than 1 needs receipts of one's own."""
+    curriculum: str | None = None
+    """Preset of the curriculum that chooses the tasks; None: all of them, in shuffled epochs."""
+    seed: int = 0
 
 
-def training_examples(
-    role: Role,
-    n: int,
-    seed: int = 0,
-    *,
-    max_steps: int | None = None,
-    receipts: Receipts | None = None,
-    styles: int = 1,
-) -> list[TrainingExample]:
-    """Up to `n` supervised examples for a role, balanced over families, deterministic by `seed`.
+class CUDADataPipeline:
+    """Batches of examples, in shuffled epochs or as a curriculum draws their tasks."""
 
-    Generator: task -> the naive kernel. It is the shortest correct answer (200-300 tokens) and one
-    statement per step, so what is learnt is the translation; speed is the optimizer's turn, and
-    what RL adds. Optimizer: naive kernel and its verdict -> the fastest kernel and its reason; one
-    in four instead repairs a kernel with a typical fault, from the verdict on it.
+    def __init__(
+        self, config: DataPipelineConfig | None = None, *, receipts: Receipts | None = None
+    ) -> None:
+        """receipts: as in `training_examples`. Raises UsageError where no example is left."""
+        self.config = config or DataPipelineConfig()
+        self._receipts = receipts
+        self._examples = self._load()
+        if not self._examples:
+            raise UsageError("no training example has a receipt: judge the kernels first")
+        self._by_task: dict[str, list[TrainingExample]] = {}
+        for example in self._examples:
+            self._by_task.setdefault(example.task.name, []).append(example)
+        self.curriculum: CurriculumManager | None = None
+        if self.config.curriculum is not None:
+            tasks = [examples[0].task for examples in self._by_task.values()]
+            self.curriculum = CurriculumManager(
+                tasks, self.config.curriculum, seed=self.config.seed
+            )
+        self._served = 0
+        self._order: list[int] = []
 
-    receipts: the judge's verdicts, by default those that ship with the package; an example whose
-    kernels have none is left out. `UNVERIFIED` takes kernels as synthesised, their receipt "".
-    styles: how many ways of writing each kernel to draw from; 1 is the compact style alone, the
-    only one that the shipped receipts cover.
-    Raises UsageError for the tester, which is not trained.
-    """
-    if role is Role.TESTER:
-        raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
-    known = _known(receipts)
-    examples: list[TrainingExample] = []
-    for i, (style, program) in enumerate(_draws(seed, max_steps, styles)):
-        if len(examples) == n:
-            break
-        made = _Material(program, style, known)
-        if role is Role.GENERATOR:
-            example = made.generate()
-        elif i % REPAIR_EVERY == REPAIR_EVERY - 1:
-            example = made.repair() or made.optimize()
+    def _load(self) -> list[TrainingExample]:
+        config = self.config
+        return [
+            example
+            for role in config.roles
+            for example in training_examples(
+                role,
+                1 << 30,
+                config.seed,
+                max_steps=config.max_steps,
+                styles=config.styles,
+                receipts=self._receipts,
+            )
+        ]
+
+    def __len__(self) -> int:
+        """Examples of one epoch."""
+        return len(self._examples)
+
+    def get_training_batch(self, size: int | None = None) -> list[TrainingExample]:
+        """The next `size` examples (default: the configured batch size). The stream is endless."""
+        count = self.config.batch_size if size is None else size
+        if self.curriculum is not None:
+            drawn = self.curriculum.sample(count)
+            batch = [self._pick(task, self._served + i) for i, task in enumerate(drawn)]
         else:
-            example = made.optimize()
-        if example is not None:
-            examples.append(example)
-    return examples
+            batch = [self._at(self._served + i) for i in range(count)]
+        self._served += count
+        return batch
+
+    def prepare_evaluation_set(self, n: int) -> list[Task]:
+        """`n` held-out tasks, the same each time. Raises UsageError where there are fewer."""
+        config = self.config
+        return held_out_tasks(n, config.seed, max_steps=config.max_steps, receipts=self._receipts)
+
+    def record_training_result(self, state: CUDAConversationState) -> None:
+        """Tell the curriculum of a finished conversation; without one there is nothing to do."""
+        if self.curriculum is not None:
+            self.curriculum.record(state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream is, as JSON values."""
+        curriculum = self.curriculum.state_dict() if self.curriculum is not None else None
+        return {"served": self._served, "examples": len(self), "curriculum": curriculum}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state_dict` was taken. Raises UsageError where the data is not the same."""
+        if state["examples"] != len(self) or (state["curriculum"] is None) != (
+            self.curriculum is None
+        ):
+            raise UsageError(
+                f"the checkpoint streamed {state['examples']} examples and this pipeline has "
+                f"{len(self)}: resume with the same data configuration"
+            )
+        self._served = state["served"]
+        self._order = []
+        if self.curriculum is not None:
+            self.curriculum.load_state_dict(state["curriculum"])
+
+    def _at(self, position: int) -> TrainingExample:
+        epoch, offset = divmod(position, len(self._examples))
+        if offset == 0 or not self._order:
+            self._order = list(range(len(self._examples)))
+            random.Random(f"{self.config.seed}:{epoch}").shuffle(self._order)
+        return self._examples[self._order[offset]]
+
+    def _pick(self, task: Task, position: int) -> TrainingExample:
+        choices = self._by_task[task.name]
+        return random.Random(f"{self.config.seed}:{position}").choice(choices)
 
 
-def training_tasks(
-    n: int, seed: int = 0, *, max_steps: int | None = None, receipts: Receipts | None = None
-) -> list[Task]:
-    """`n` training tasks, e.g. for RL; as `held_out_tasks`."""
-    return _tasks(Split.TRAIN, n, seed, max_steps, receipts)
+class CUDADataLoader:
+    """Iterates over a pipeline's batches: `batches` of them, or one epoch's."""
 
+    def __init__(self, pipeline: CUDADataPipeline, batches: int | None = None) -> None:
+        self._pipeline = pipeline
+        size = pipeline.config.batch_size
+        self._batches = -(-len(pipeline) // size) if batches is None else batches
 
-def held_out_tasks(
-    n: int, seed: int = 0, *, max_steps: int | None = None, receipts: Receipts | None = None
-) -> list[Task]:
-    """`n` held-out tasks, as evenly over the families as there are tasks; the same for one seed,
-    and a prefix of the list for a larger n. Raises UsageError where there are fewer."""
-    return _tasks(Split.HELD_OUT, n, seed, max_steps, receipts)
+    def __len__(self) -> int:
+        return self._batches
 
-
-def jobs_for(split: Split, n: int, *, style: Style = COMPACT) -> list[Job]:
-    """What is to be judged for the first `n` tasks of a split: all their kernels, and for training
-    tasks a broken one. In the order of `training_tasks` with seed 0."""
-    jobs = []
-    for program in _interleaved(split, None, 0)[:n]:
-        material = _Material(program, style, {})
-        jobs += [Job(material.task, kernel.level, kernel.code) for kernel in material.kernels]
-        broken = material.broken() if split is Split.TRAIN else None
-        if broken is not None:
-            jobs.append(Job(material.task, f"broken:{broken.fault}", broken.code))
-    return jobs
-
-
-def _tasks(
-    split: Split, n: int, seed: int, max_steps: int | None, receipts: Receipts | None
-) -> list[Task]:
-    known = _known(receipts)
-    tasks: list[Task] = []
-    for program in _interleaved(split, max_steps, seed):
-        if len(tasks) == n:
-            break
-        material = _Material(program, COMPACT, known)
-        if material.usable(material.kernels[0]):
-            tasks.append(material.task)
-    if len(tasks) < n:
-        raise UsageError(
-            f"{n} {split.value} tasks were asked for; {len(tasks)} have a judged kernel"
-        )
-    return tasks
-
-
-@dataclass(frozen=True, slots=True)
-class _Material:
-    """A program's task, kernels and receipts, and the examples that they make."""
-
-    program: Program
-    style: Style
-    receipts: Receipts
-
-    @property
-    def trusting(self) -> bool:
-        """Whether kernels are taken as synthesised, without a verdict."""
-        return self.receipts is UNVERIFIED
-
-    @property
-    def task(self) -> Task:
-        return build_task(self.program)
-
-    @property
-    def kernels(self) -> tuple[KernelExample, ...]:
-        return kernels(self.program, self.style)
-
-    def receipt(self, code: str) -> KernelReceipt | None:
-        return self.receipts.get(Job(self.task, "", code).key)
-
-    def usable(self, kernel: KernelExample) -> bool:
-        return self.trusting or self.verified(kernel) is not None
-
-    def verified(self, kernel: KernelExample) -> KernelReceipt | None:
-        """Its receipt, where the judge found it correct."""
-        receipt = self.receipt(kernel.code)
-        return receipt if receipt is not None and receipt.verdict.correct else None
-
-    def broken(self) -> BrokenKernel | None:
-        """The naive kernel with one fault, the same one each time for the same program."""
-        return break_kernel(self.kernels[0].code, zlib.crc32(self.program.name.encode()))
-
-    def generate(self) -> TrainingExample | None:
-        naive = self.kernels[0]
-        if not self.usable(naive):
-            return None
-        receipt = self.verified(naive)
-        return TrainingExample(
-            id=f"generate/{self.program.name}/naive/{_short_digest(naive.code)}",
-            task=self.task,
-            role=Role.GENERATOR,
-            kind="generate",
-            code=naive.code,
-            receipt=receipt.verdict_digest if receipt is not None else "",
-        )
-
-    def optimize(self) -> TrainingExample | None:
-        """None where no kernel is faster than the naive one."""
-        naive, *better = self.kernels
-        before = self.verified(naive)
-        judged = [(k, r) for k in better if (r := self.verified(k)) is not None]
-        best, after = better[-1], None
-        if before is not None and judged:
-            best, after = min(judged, key=lambda pair: _kernel_ms(pair[1]))
-        if not self.trusting and _kernel_ms(after) >= _kernel_ms(before):
-            return None
-        return TrainingExample(
-            id=f"optimize/{self.program.name}/{best.level}/{_short_digest(best.code)}",
-            task=self.task,
-            role=Role.OPTIMIZER,
-            kind="optimize",
-            code=best.code,
-            why=best.why_faster,
-            previous_code=naive.code,
-            previous_verdict=before.verdict if before is not None else None,
-            receipt=after.verdict_digest if after is not None else "",
-        )
-
-    def repair(self) -> TrainingExample | None:
-        """None where the fault does not show."""
-        naive, broken = self.kernels[0], self.broken()
-        after = self.verified(naive)
-        before = self.receipt(broken.code) if broken is not None else None
-        if broken is None or after is None or before is None or before.verdict.correct:
-            return None
-        return TrainingExample(
-            id=f"repair/{self.program.name}/{broken.fault}/{_short_digest(naive.code)}",
-            task=self.task,
-            role=Role.OPTIMIZER,
-            kind="repair",
-            code=naive.code,
-            why=broken.why_fixed,
-            previous_code=broken.code,
-            previous_verdict=before.verdict,
-            receipt=after.verdict_digest,
-        )
-
-
-def _kernel_ms(receipt: KernelReceipt | None) -> float:
-    timing = receipt.verdict.timing if receipt is not None else None
-    return timing.kernel_ms if timing is not None else float("inf")
-
-
-def _short_digest(code: str) -> str:
-    return Candidate(code=code).sha256[:8]
-
-
-def _known(receipts: Receipts | None) -> Receipts:
-    if receipts is not None:
-        return receipts
-    return packaged_receipts() if RECEIPTS_PATH.exists() else UNVERIFIED
-
-
-def _draws(seed: int, max_steps: int | None, styles: int) -> Iterator[tuple[Style, Program]]:
-    """All training programs in the first style, then all in the second, ..."""
-    for k in range(styles):
-        style = COMPACT if k == 0 else varied_style(seed * 1_000_003 + k)
-        for program in _interleaved(Split.TRAIN, max_steps, seed):
-            yield style, program
-
-
-def _interleaved(split: Split, max_steps: int | None, seed: int) -> tuple[Program, ...]:
-    """The split's programs, families in turn, so that any prefix is balanced."""
-    families: dict[str, list[Program]] = {}
-    for program in catalog():
-        if split_of(program) is split and (max_steps is None or len(program.ops) <= max_steps):
-            families.setdefault(family_of(program).name, []).append(program)
-    for name, members in families.items():
-        random.Random(f"{name}:{split}:{seed}").shuffle(members)
-    return tuple(_round_robin(families.values()))
-
-
-def _round_robin(groups: Iterable[Sequence[T]]) -> Iterator[T]:
-    for row in zip_longest(*groups):
-        yield from (item for item in row if item is not None)
+    def __iter__(self) -> Iterator[list[TrainingExample]]:
+        for _ in range(self._batches):
+            yield self._pipeline.get_training_batch()

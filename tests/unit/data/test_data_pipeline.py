@@ -1,16 +1,18 @@
-"""Examples and held-out tasks drawn from the catalogue."""
+"""The stream of examples: deterministic, resumable, led by a curriculum where asked for."""
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from itertools import islice
 
 import pytest
 
+from coding_framework.data.curriculum_manager import Outcome
 from coding_framework.data.data_pipeline import (
     UNVERIFIED,
-    held_out_tasks,
-    training_examples,
-    training_tasks,
+    CUDADataLoader,
+    CUDADataPipeline,
+    DataPipelineConfig,
 )
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split
@@ -18,57 +20,66 @@ from coding_framework.types import Role, Split
 pytestmark = pytest.mark.unit
 
 
-def test_training_examples_are_deterministic_balanced_and_from_training_tasks_only() -> None:
-    examples = training_examples(Role.GENERATOR, 160, seed=3)
-    assert [e.id for e in examples] == [e.id for e in training_examples(Role.GENERATOR, 160, 3)]
-    assert len({e.id for e in examples}) == 160
-    assert {e.task.split for e in examples} == {Split.TRAIN}
-    counts = Counter(e.task.family for e in examples)
-    assert max(counts.values()) - min(counts.values()) <= 1
+def _pipeline(**settings: object) -> CUDADataPipeline:
+    config = DataPipelineConfig.model_validate({"max_steps": 2, **settings})
+    return CUDADataPipeline(config, receipts=UNVERIFIED)
 
 
-def test_another_seed_draws_other_examples() -> None:
-    one, other = (training_examples(Role.GENERATOR, 50, seed=s) for s in (0, 1))
-    assert {e.id for e in one} != {e.id for e in other}
+def test_an_epoch_holds_every_example_once_and_the_next_is_in_another_order() -> None:
+    pipeline = _pipeline()
+    first = [e.id for e in pipeline.get_training_batch(len(pipeline))]
+    second = [e.id for e in pipeline.get_training_batch(len(pipeline))]
+    assert len(set(first)) == len(first)
+    assert sorted(first) == sorted(second)
+    assert first != second
 
 
-def test_a_smaller_draw_is_a_prefix_of_a_larger_one() -> None:
-    larger = [e.id for e in training_examples(Role.OPTIMIZER, 100)]
-    assert [e.id for e in training_examples(Role.OPTIMIZER, 30)] == larger[:30]
+def test_it_goes_on_with_the_exact_next_example() -> None:
+    pipeline = _pipeline(curriculum=None)
+    pipeline.get_training_batch(len(pipeline) + 37)
+    state = json.loads(json.dumps(pipeline.state_dict()))
+    expected = [e.id for e in pipeline.get_training_batch(50)]
+    again = _pipeline()
+    again.load_state_dict(state)
+    assert [e.id for e in again.get_training_batch(50)] == expected
 
 
-def test_optimizer_examples_improve_the_naive_kernel_and_say_why() -> None:
-    for example in training_examples(Role.OPTIMIZER, 60):
-        assert example.kind == "optimize"
-        assert example.previous_code == example.task.naive_kernel
-        assert example.code != example.previous_code
-        assert example.why
+def test_a_curriculum_draws_from_its_tier_and_is_resumed_too() -> None:
+    pipeline = _pipeline(curriculum="four_tier", roles=(Role.GENERATOR,))
+    assert pipeline.curriculum is not None
+    assert {e.task.tier for e in pipeline.get_training_batch(64)} == {0}
+    name = pipeline.get_training_batch(1)[0].task.name
+    for _ in range(200):
+        outcome = Outcome(task=name, compiled=True, correct=True)
+        pipeline.curriculum.record_outcome(outcome, task_tier=0)
+    assert {e.task.tier for e in pipeline.get_training_batch(64)} == {0, 1}
+    state = json.loads(json.dumps(pipeline.state_dict()))
+    expected = [e.id for e in pipeline.get_training_batch(20)]
+    again = _pipeline(curriculum="four_tier", roles=(Role.GENERATOR,))
+    again.load_state_dict(state)
+    assert [e.id for e in again.get_training_batch(20)] == expected
 
 
-def test_more_styles_give_more_examples_of_the_same_tasks() -> None:
-    one = training_examples(Role.GENERATOR, 100_000, receipts=UNVERIFIED)
-    three = training_examples(Role.GENERATOR, 100_000, receipts=UNVERIFIED, styles=3)
-    assert len(three) == 3 * len(one)
-    assert len({e.code for e in three}) > 2.5 * len({e.code for e in one})
+def test_the_evaluation_set_is_held_out() -> None:
+    pipeline = _pipeline()
+    assert {t.split for t in pipeline.prepare_evaluation_set(20)} == {Split.HELD_OUT}
+    assert {e.task.split for e in pipeline.get_training_batch(200)} == {Split.TRAIN}
 
 
-def test_held_out_tasks_are_balanced_over_families() -> None:
-    tasks = held_out_tasks(64)
-    assert {t.split for t in tasks} == {Split.HELD_OUT}
-    assert len({t.name for t in tasks}) == 64
-    counts = Counter(t.family for t in tasks)
-    assert max(counts.values()) - min(counts.values()) <= 1
+def test_a_state_of_other_data_is_a_usage_error() -> None:
+    state = _pipeline(max_steps=1).state_dict()
+    with pytest.raises(UsageError, match="same data configuration"):
+        _pipeline().load_state_dict(state)
 
 
-def test_max_steps_bounds_the_composition() -> None:
-    assert all(len(t.ops) <= 2 for t in training_tasks(50, max_steps=2))
+def test_the_loader_gives_whole_epochs_or_as_many_batches_as_asked_for() -> None:
+    pipeline = _pipeline(batch_size=16)
+    assert sum(1 for _ in CUDADataLoader(pipeline)) == -(-len(pipeline) // 16)
+    batches = list(CUDADataLoader(pipeline, batches=3))
+    assert [len(b) for b in batches] == [16, 16, 16]
+    assert len(list(islice(CUDADataLoader(pipeline), 2))) == 2
 
 
-def test_asking_for_more_tasks_than_there_are_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="have a judged kernel"):
-        held_out_tasks(100_000)
-
-
-def test_the_tester_has_no_examples() -> None:
-    with pytest.raises(UsageError, match="generator or optimizer"):
-        training_examples(Role.TESTER, 1)
+def test_no_receipt_means_no_pipeline() -> None:
+    with pytest.raises(UsageError, match="judge the kernels first"):
+        CUDADataPipeline(DataPipelineConfig(max_steps=1), receipts={})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.data.data_pipeline import held_out_tasks, jobs_for, training_examples
+from coding_framework.data.examples import held_out_tasks, jobs_for, training_examples
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,

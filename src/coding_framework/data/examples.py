@@ -1,0 +1,261 @@
+"""Supervised examples and held-out tasks, drawn from the synthesised catalogue.
+
+Guaranteed: everything is a function of its arguments and of the receipts; training examples come
+from training tasks only, held-out tasks share no canonical key with them; a kernel without a
+`correct` receipt of the judge is never an answer to learn from, nor the baseline of a held-out
+task. Not guaranteed: that every task of the catalogue has its receipts (`jobs_for` names what is
+to be judged, `receipts.build_receipts` judges it).
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TypeVar
+
+from coding_framework.data.synthesis.catalog import build_task, catalog, family_of, split_of
+from coding_framework.data.synthesis.faults import BrokenKernel, break_kernel
+from coding_framework.data.synthesis.kernels import kernels
+from coding_framework.data.synthesis.program import Program
+from coding_framework.data.synthesis.receipts import (
+    RECEIPTS_PATH,
+    Job,
+    KernelReceipt,
+    Key,
+    packaged_receipts,
+)
+from coding_framework.data.synthesis.styles import COMPACT, Style, varied_style
+from coding_framework.errors import UsageError
+from coding_framework.types import Candidate, KernelExample, Role, Split, Task, TrainingExample
+
+T = TypeVar("T")
+Receipts = Mapping[Key, KernelReceipt]
+
+UNVERIFIED: Receipts = {}
+"""Passed as `receipts`: kernels as synthesised, for work without a judge."""
+
+REPAIR_EVERY = 4
+"""Of an optimizer's examples, one in this many repairs a broken kernel."""
+
+
+def training_examples(
+    role: Role,
+    n: int,
+    seed: int = 0,
+    *,
+    max_steps: int | None = None,
+    receipts: Receipts | None = None,
+    styles: int = 1,
+) -> list[TrainingExample]:
+    """Up to `n` supervised examples for a role, balanced over families, deterministic by `seed`.
+
+    Generator: task -> the naive kernel. It is the shortest correct answer (200-300 tokens) and one
+    statement per step, so what is learnt is the translation; speed is the optimizer's turn, and
+    what RL adds. Optimizer: naive kernel and its verdict -> the fastest kernel and its reason; one
+    in four instead repairs a kernel with a typical fault, from the verdict on it.
+
+    receipts: the judge's verdicts, by default those that ship with the package; an example whose
+    kernels have none is left out. `UNVERIFIED` takes kernels as synthesised, their receipt "".
+    styles: how many ways of writing each kernel to draw from; 1 is the compact style alone, the
+    only one that the shipped receipts cover.
+    Raises UsageError for the tester, which is not trained.
+    """
+    if role is Role.TESTER:
+        raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
+    known = _known(receipts)
+    examples: list[TrainingExample] = []
+    for i, (style, program) in enumerate(_draws(seed, max_steps, styles)):
+        if len(examples) == n:
+            break
+        made = _Material(program, style, known)
+        if role is Role.GENERATOR:
+            example = made.generate()
+        elif i % REPAIR_EVERY == REPAIR_EVERY - 1:
+            example = made.repair() or made.optimize()
+        else:
+            example = made.optimize()
+        if example is not None:
+            examples.append(example)
+    return examples
+
+
+def training_tasks(
+    n: int, seed: int = 0, *, max_steps: int | None = None, receipts: Receipts | None = None
+) -> list[Task]:
+    """`n` training tasks, e.g. for RL; as `held_out_tasks`."""
+    return _tasks(Split.TRAIN, n, seed, max_steps, receipts)
+
+
+def held_out_tasks(
+    n: int, seed: int = 0, *, max_steps: int | None = None, receipts: Receipts | None = None
+) -> list[Task]:
+    """`n` held-out tasks, as evenly over the families as there are tasks; the same for one seed,
+    and a prefix of the list for a larger n. Raises UsageError where there are fewer."""
+    return _tasks(Split.HELD_OUT, n, seed, max_steps, receipts)
+
+
+def jobs_for(
+    split: Split, n: int, *, max_steps: int | None = None, style: Style = COMPACT
+) -> list[Job]:
+    """What is to be judged for the first `n` tasks of a split: all their kernels, and for training
+    tasks a broken one. In the order of `training_tasks` with seed 0."""
+    jobs = []
+    for program in _interleaved(split, max_steps, 0)[:n]:
+        material = _Material(program, style, {})
+        jobs += [Job(material.task, kernel.level, kernel.code) for kernel in material.kernels]
+        broken = material.broken() if split is Split.TRAIN else None
+        if broken is not None:
+            jobs.append(Job(material.task, f"broken:{broken.fault}", broken.code))
+    return jobs
+
+
+def _tasks(
+    split: Split, n: int, seed: int, max_steps: int | None, receipts: Receipts | None
+) -> list[Task]:
+    known = _known(receipts)
+    tasks: list[Task] = []
+    for program in _interleaved(split, max_steps, seed):
+        if len(tasks) == n:
+            break
+        material = _Material(program, COMPACT, known)
+        if material.usable(material.kernels[0]):
+            tasks.append(material.task)
+    if len(tasks) < n:
+        raise UsageError(
+            f"{n} {split.value} tasks were asked for; {len(tasks)} have a judged kernel"
+        )
+    return tasks
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """A program's task, kernels and receipts, and the examples that they make."""
+
+    program: Program
+    style: Style
+    receipts: Receipts
+
+    @property
+    def trusting(self) -> bool:
+        """Whether kernels are taken as synthesised, without a verdict."""
+        return self.receipts is UNVERIFIED
+
+    @property
+    def task(self) -> Task:
+        return build_task(self.program)
+
+    @property
+    def kernels(self) -> tuple[KernelExample, ...]:
+        return kernels(self.program, self.style)
+
+    def receipt(self, code: str) -> KernelReceipt | None:
+        return self.receipts.get(Job(self.task, "", code).key)
+
+    def usable(self, kernel: KernelExample) -> bool:
+        return self.trusting or self.verified(kernel) is not None
+
+    def verified(self, kernel: KernelExample) -> KernelReceipt | None:
+        """Its receipt, where the judge found it correct."""
+        receipt = self.receipt(kernel.code)
+        return receipt if receipt is not None and receipt.verdict.correct else None
+
+    def broken(self) -> BrokenKernel | None:
+        """The naive kernel with one fault, the same one each time for the same program."""
+        return break_kernel(self.kernels[0].code, zlib.crc32(self.program.name.encode()))
+
+    def generate(self) -> TrainingExample | None:
+        naive = self.kernels[0]
+        if not self.usable(naive):
+            return None
+        receipt = self.verified(naive)
+        return TrainingExample(
+            id=f"generate/{self.program.name}/naive/{_short_digest(naive.code)}",
+            task=self.task,
+            role=Role.GENERATOR,
+            kind="generate",
+            code=naive.code,
+            receipt=receipt.verdict_digest if receipt is not None else "",
+        )
+
+    def optimize(self) -> TrainingExample | None:
+        """None where no kernel is faster than the naive one."""
+        naive, *better = self.kernels
+        before = self.verified(naive)
+        judged = [(k, r) for k in better if (r := self.verified(k)) is not None]
+        best, after = better[-1], None
+        if before is not None and judged:
+            best, after = min(judged, key=lambda pair: _kernel_ms(pair[1]))
+        if not self.trusting and _kernel_ms(after) >= _kernel_ms(before):
+            return None
+        return TrainingExample(
+            id=f"optimize/{self.program.name}/{best.level}/{_short_digest(best.code)}",
+            task=self.task,
+            role=Role.OPTIMIZER,
+            kind="optimize",
+            code=best.code,
+            why=best.why_faster,
+            previous_code=naive.code,
+            previous_verdict=before.verdict if before is not None else None,
+            receipt=after.verdict_digest if after is not None else "",
+        )
+
+    def repair(self) -> TrainingExample | None:
+        """None where the fault does not show."""
+        naive, broken = self.kernels[0], self.broken()
+        after = self.verified(naive)
+        before = self.receipt(broken.code) if broken is not None else None
+        if broken is None or after is None or before is None or before.verdict.correct:
+            return None
+        return TrainingExample(
+            id=f"repair/{self.program.name}/{broken.fault}/{_short_digest(naive.code)}",
+            task=self.task,
+            role=Role.OPTIMIZER,
+            kind="repair",
+            code=naive.code,
+            why=broken.why_fixed,
+            previous_code=broken.code,
+            previous_verdict=before.verdict,
+            receipt=after.verdict_digest,
+        )
+
+
+def _kernel_ms(receipt: KernelReceipt | None) -> float:
+    timing = receipt.verdict.timing if receipt is not None else None
+    return timing.kernel_ms if timing is not None else float("inf")
+
+
+def _short_digest(code: str) -> str:
+    return Candidate(code=code).sha256[:8]
+
+
+def _known(receipts: Receipts | None) -> Receipts:
+    if receipts is not None:
+        return receipts
+    return packaged_receipts() if RECEIPTS_PATH.exists() else UNVERIFIED
+
+
+def _draws(seed: int, max_steps: int | None, styles: int) -> Iterator[tuple[Style, Program]]:
+    """All training programs in the first style, then all in the second, ..."""
+    for k in range(styles):
+        style = COMPACT if k == 0 else varied_style(seed * 1_000_003 + k)
+        for program in _interleaved(Split.TRAIN, max_steps, seed):
+            yield style, program
+
+
+def _interleaved(split: Split, max_steps: int | None, seed: int) -> tuple[Program, ...]:
+    """The split's programs, families in turn, so that any prefix is balanced."""
+    families: dict[str, list[Program]] = {}
+    for program in catalog():
+        if split_of(program) is split and (max_steps is None or len(program.ops) <= max_steps):
+            families.setdefault(family_of(program).name, []).append(program)
+    for name, members in families.items():
+        random.Random(f"{name}:{split}:{seed}").shuffle(members)
+    return tuple(_round_robin(families.values()))
+
+
+def _round_robin(groups: Iterable[Sequence[T]]) -> Iterator[T]:
+    for row in zip_longest(*groups):
+        yield from (item for item in row if item is not None)

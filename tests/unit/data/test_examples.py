@@ -1,0 +1,74 @@
+"""Examples and held-out tasks drawn from the catalogue."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from coding_framework.data.examples import (
+    UNVERIFIED,
+    held_out_tasks,
+    training_examples,
+    training_tasks,
+)
+from coding_framework.errors import UsageError
+from coding_framework.types import Role, Split
+
+pytestmark = pytest.mark.unit
+
+
+def test_training_examples_are_deterministic_balanced_and_from_training_tasks_only() -> None:
+    examples = training_examples(Role.GENERATOR, 160, seed=3)
+    assert [e.id for e in examples] == [e.id for e in training_examples(Role.GENERATOR, 160, 3)]
+    assert len({e.id for e in examples}) == 160
+    assert {e.task.split for e in examples} == {Split.TRAIN}
+    counts = Counter(e.task.family for e in examples)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_another_seed_draws_other_examples() -> None:
+    one, other = (training_examples(Role.GENERATOR, 50, seed=s) for s in (0, 1))
+    assert {e.id for e in one} != {e.id for e in other}
+
+
+def test_a_smaller_draw_is_a_prefix_of_a_larger_one() -> None:
+    larger = [e.id for e in training_examples(Role.OPTIMIZER, 100)]
+    assert [e.id for e in training_examples(Role.OPTIMIZER, 30)] == larger[:30]
+
+
+def test_optimizer_examples_improve_the_naive_kernel_and_say_why() -> None:
+    for example in training_examples(Role.OPTIMIZER, 60):
+        assert example.kind == "optimize"
+        assert example.previous_code == example.task.naive_kernel
+        assert example.code != example.previous_code
+        assert example.why
+
+
+def test_more_styles_give_more_examples_of_the_same_tasks() -> None:
+    one = training_examples(Role.GENERATOR, 100_000, receipts=UNVERIFIED)
+    three = training_examples(Role.GENERATOR, 100_000, receipts=UNVERIFIED, styles=3)
+    assert len(three) == 3 * len(one)
+    assert len({e.code for e in three}) > 2.5 * len({e.code for e in one})
+
+
+def test_held_out_tasks_are_balanced_over_families() -> None:
+    tasks = held_out_tasks(64)
+    assert {t.split for t in tasks} == {Split.HELD_OUT}
+    assert len({t.name for t in tasks}) == 64
+    counts = Counter(t.family for t in tasks)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_max_steps_bounds_the_composition() -> None:
+    assert all(len(t.ops) <= 2 for t in training_tasks(50, max_steps=2))
+
+
+def test_asking_for_more_tasks_than_there_are_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="have a judged kernel"):
+        held_out_tasks(100_000)
+
+
+def test_the_tester_has_no_examples() -> None:
+    with pytest.raises(UsageError, match="generator or optimizer"):
+        training_examples(Role.TESTER, 1)
