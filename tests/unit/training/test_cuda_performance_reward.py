@@ -60,10 +60,15 @@ summaries = st.builds(
 counters = st.dictionaries(
     st.sampled_from(
         [
-            "smsp__thread_inst_executed_per_inst_executed.ratio",
-            "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
+            "smsp__inst_executed.sum",
+            "smsp__thread_inst_executed.sum",
+            "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+            "smsp__sass_data_bytes_mem_global_op_ld.sum",
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
             "sm__warps_active.avg.pct_of_peak_sustained_active",
-            "smsp__inst_executed_op_shfl.sum",
+            "smsp__sass_thread_inst_executed_op_inter_thread_communication_pred_on.sum",
+            "dram__bytes.sum",
         ]
     ),
     st.floats(min_value=0.0, max_value=1e4),
@@ -260,7 +265,21 @@ def test_a_speedup_that_is_no_number_is_worth_nothing():
     assert saturating(math.inf, 2.0) <= 1.0
 
 
+def test_a_scattered_kernel_is_less_efficient_than_a_coalesced_one():
+    def ratios(sectors: float) -> dict[str, float]:
+        return hardware_ratios(
+            {
+                "smsp__inst_executed.sum": 100.0,
+                "smsp__thread_inst_executed.sum": 3200.0,
+                "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": sectors,
+                "smsp__sass_data_bytes_mem_global_op_ld.sum": 1280.0,
+            }
+        )
+
+    assert ratios(40) == {"active lanes": 1.0, "coalescing": 1.0}
+    assert ratios(320) == {"active lanes": 1.0, "coalescing": 0.125}
+
+
 def test_ratios_above_the_hardware_count_as_full():
-    assert hardware_ratios({"smsp__thread_inst_executed_per_inst_executed.ratio": 64.0}) == {
-        "active lanes": 1.0
-    }
+    counts = {"smsp__inst_executed.sum": 1.0, "smsp__thread_inst_executed.sum": 64.0}
+    assert hardware_ratios(counts) == {"active lanes": 1.0}

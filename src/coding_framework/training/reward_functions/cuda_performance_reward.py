@@ -44,6 +44,8 @@ REGISTERS_MOST = 255
 SHARED_FREE_BYTES = 48 * 1024
 """Static shared memory a block; more needs opting in and costs resident blocks."""
 SHARED_MOST_BYTES = 227 * 1024
+WARP_LANES = 32
+SECTOR_BYTES = 32
 WARNING_COST = 0.2
 SPILL_COST = 0.4
 PITFALL_COST = 0.2
@@ -130,7 +132,7 @@ def _gated(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...]:
     if not verdict.correct:
         return (correctness,)
     registers, shared = _pressures(verdict)
-    shuffles = verdict.counters.get("smsp__inst_executed_op_shfl.sum", 0.0) > 0
+    shuffles = _shuffled(verdict.counters)
     coalesced = _coalescing(verdict.counters)
     return (
         correctness,
@@ -200,6 +202,9 @@ def _efficiency(verdict: Verdict, preset: RewardPreset) -> RewardPart:
     ratios = hardware_ratios(verdict.counters)
     if verdict.timing is not None and verdict.timing.roofline_fraction is not None:
         ratios["roofline"] = _unit(verdict.timing.roofline_fraction)
+    traffic = verdict.counters.get("dram__bytes.sum")
+    if traffic and verdict.timing is not None and verdict.timing.bytes_moved is not None:
+        ratios["DRAM traffic needed"] = _unit(verdict.timing.bytes_moved / traffic)
     mean = sum(ratios.values()) / len(ratios) if ratios else 0.0
     why = ", ".join(f"{name} {value:.0%}" for name, value in ratios.items()) or "no counters"
     limit = preset.efficiency
@@ -258,15 +263,20 @@ def saturating(speedup: float, midpoint: float) -> float:
 def hardware_ratios(counters: Counters) -> dict[str, float]:
     """The shares of the hardware that the kernel used well, each in [0, 1]; absent ones left out.
 
-    Names are Nsight Compute's.
+    Names are Nsight Compute's. Ratios are made from sums, so that they hold over many launches.
     """
     ratios: dict[str, float] = {}
-    lanes = counters.get("smsp__thread_inst_executed_per_inst_executed.ratio")
-    if lanes is not None:
-        ratios["active lanes"] = _unit(lanes / 32.0)
+    issued = counters.get("smsp__inst_executed.sum")
+    if issued:
+        threads = counters.get("smsp__thread_inst_executed.sum", 0.0)
+        ratios["active lanes"] = _unit(threads / issued / WARP_LANES)
     coalescing = _coalescing(counters)
     if coalescing is not None:
         ratios["coalescing"] = coalescing
+    wavefronts = _shared(counters, "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum")
+    if wavefronts:
+        conflicts = _shared(counters, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum")
+        ratios["free of bank conflicts"] = _unit(1.0 - conflicts / wavefronts)
     occupancy = counters.get("sm__warps_active.avg.pct_of_peak_sustained_active")
     if occupancy is not None:
         ratios["occupancy"] = _unit(occupancy / 100.0)
@@ -274,12 +284,23 @@ def hardware_ratios(counters: Counters) -> dict[str, float]:
 
 
 def _coalescing(counters: Counters) -> float | None:
-    shares = [
-        counters[f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{op}.pct"] / 100.0
-        for op in ("ld", "st")
-        if f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{op}.pct" in counters
-    ]
-    return _unit(sum(shares) / len(shares)) if shares else None
+    """Bytes that threads asked for over bytes of the sectors that were moved for them."""
+    asked = moved = 0.0
+    for op in ("ld", "st"):
+        moved += SECTOR_BYTES * counters.get(
+            f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum", 0.0
+        )
+        asked += counters.get(f"smsp__sass_data_bytes_mem_global_op_{op}.sum", 0.0)
+    return _unit(asked / moved) if moved else None
+
+
+def _shared(counters: Counters, name: str) -> float:
+    return sum(counters.get(name.format(op), 0.0) for op in ("ld", "st"))
+
+
+def _shuffled(counters: Counters) -> bool:
+    name = "smsp__sass_thread_inst_executed_op_inter_thread_communication_pred_on.sum"
+    return counters.get(name, 0.0) > 0
 
 
 def _pressures(verdict: Verdict) -> tuple[float, float]:
