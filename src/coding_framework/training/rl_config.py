@@ -56,7 +56,7 @@ class MultiTurnRLConfig(Record):
     judge_args: Mapping[str, Any] = Field(default_factory=dict)
     judge_timeout_s: float = Field(default=900.0, gt=0.0)
     """Wall limit on one verdict with queueing; passing it masks the turn."""
-    agents: str = "coding_framework.training.verl.spec:default_agents"
+    agents: str = "coding_framework.wiring:make_agents"
     """Import path of the factory (policy, sampling) -> agents by role."""
 
     device: Literal["cpu", "cuda"] = "cuda"

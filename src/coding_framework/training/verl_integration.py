@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 POLL_S = 0.5
 FAULT_SAMPLE = 20
 """Turns seen before the share of faults is judged."""
-REWARD = "coding_framework.training.reward_functions.cuda_performance_reward:CUDAPerformanceReward"
+REWARD = "coding_framework.wiring:make_reward"
 
 
 class HasConversationConfig(Protocol):

@@ -29,6 +29,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from coding_framework.errors import InfrastructureError, PolicyError
 from coding_framework.orchestration.turn import end_reason, run_turn
 from coding_framework.training.credit import conversation_returns, group_key
+from coding_framework.training.verl import estimator  # noqa: F401  (registers it with verl)
 from coding_framework.training.verl.rollouts import Rollout, append_rollout
 from coding_framework.training.verl.spec import SPEC_VARIABLE, EpisodeSpec, build, read_spec
 from coding_framework.types import (
@@ -136,7 +137,7 @@ class Environment:
         return cls._current
 
 
-@register(AGENT_LOOP)  # type: ignore[untyped-decorator]
+@register(AGENT_LOOP)
 class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
     """One conversation per call; gives its turns as rows, each with its own return."""
 

@@ -2,15 +2,12 @@
 
 verl 0.9.1 knows CUDA, ROCm and NPU. What it lacks for the CPU, found by running it:
 
-- a platform (device module, communication backend, resource name): `PlatformCPU`;
-- FSDP engines registered for device "cpu";
-- a process group: it asks torch for "cpu:gloo,cpu:gloo", a duplicate key, hence plain gloo here;
-- CPU offload of the frozen reference asks for pinned memory, which needs an accelerator;
-- the critic's loader hard-codes flash-attention 2.
+- a platform (device module, communication backend, resource name): `PlatformCPU`, here;
+- a process group: it asks torch for "cpu:gloo,cpu:gloo", a duplicate key, hence plain gloo, here;
+- FSDP engines for device "cpu", and two of their details: `cpu_engines.py`.
 
-The last three are functions rebound in verl's modules by `install()`, once, at import of the
-plug-in; each names what it replaces. A verl of another version may need other ones: the pin in
-pyproject.toml and the integration test guard that.
+A verl of another version may need other ones: the pin in pyproject.toml and the integration test
+guard that. This module is imported in each of a run's processes, so it imports little.
 """
 
 from __future__ import annotations
@@ -133,15 +130,8 @@ class PlatformCPU(PlatformBase):  # type: ignore[misc]
         return None
 
 
-def install() -> None:
-    """Register the engines and rebind the three functions. Called once, by the plug-in."""
-    _use_plain_gloo()
-    _register_engines()
-    _offload_without_pinning()
-    _load_critic_with_sdpa()
-
-
-def _use_plain_gloo() -> None:
+def use_plain_gloo() -> None:
+    """Rebind verl's initialisation of the process group."""
     import verl.utils.distributed as distributed
 
     original = distributed.initialize_global_process_group_ray
@@ -150,42 +140,3 @@ def _use_plain_gloo() -> None:
         return original(timeout_second=timeout_second, backend=backend or "gloo")
 
     distributed.initialize_global_process_group_ray = initialize
-
-
-def _register_engines() -> None:
-    from verl.workers.engine.base import EngineRegistry
-    from verl.workers.engine.fsdp import transformer_impl as fsdp
-
-    for model_type, engine in (
-        ("language_model", fsdp.FSDPEngineWithLMHead),
-        ("value_model", fsdp.FSDPEngineWithValueHead),
-    ):
-        EngineRegistry.register(model_type=model_type, backend=["fsdp", "fsdp2"], device=PLATFORM)(
-            engine
-        )
-
-
-def _offload_without_pinning() -> None:
-    from verl.workers.engine.fsdp import transformer_impl as fsdp
-
-    policy = fsdp.CPUOffloadPolicy
-    fsdp.CPUOffloadPolicy = lambda pin_memory=False: policy(pin_memory=False)
-
-
-def _load_critic_with_sdpa() -> None:
-    import verl.utils.model as models
-
-    def load(
-        local_path: str, torch_dtype: torch.dtype, model_config: Any, trust_remote_code: bool
-    ) -> Any:
-        from transformers import AutoModelForTokenClassification
-
-        return AutoModelForTokenClassification.from_pretrained(
-            local_path,
-            dtype=torch_dtype,
-            config=model_config,
-            attn_implementation="sdpa",
-            trust_remote_code=trust_remote_code,
-        )
-
-    models.load_valuehead_model = load

@@ -16,6 +16,7 @@ from coding_framework.types import Record
 AGENT_LOOP = "kernel_turns"
 ESTIMATOR = "turn_grpo"
 CPU_ROLLOUT = "cpu_batched"
+CPU_ENGINES = "coding_framework.training.verl.cpu_engines"
 MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
 RAY_CPU_SLOTS = 8
 """Logical slots, not cores: verl's actors ask for about 6 of them, and with fewer they wait for
@@ -69,7 +70,7 @@ def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
         f"{root}.model.enable_gradient_checkpointing": config.gradient_checkpointing,
         f"{root}.actor.strategy": "fsdp2",
         f"{root}.actor.ppo_mini_batch_size": mini_batch,
-        # Micro-batches by tokens. Also, verl only then allows a mini-batch of more rows than prompts.
+        # Micro-batches by tokens; only then verl allows a mini-batch of more rows than prompts.
         f"{root}.actor.use_dynamic_bsz": True,
         f"{root}.actor.ppo_max_token_len_per_gpu": config.micro_batch_tokens,
         f"{root}.actor.optim.lr": config.learning_rate,
@@ -88,6 +89,7 @@ def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
         }
     if config.device == "cpu":
         pairs |= {
+            f"{root}.model.external_lib": CPU_ENGINES,
             f"{root}.actor.use_torch_compile": False,  # a compile costs more than a short run
             f"{root}.actor.fsdp_config.use_torch_compile": False,
             # Nothing to save by freeing gathered weights in the middle of a step.
@@ -121,7 +123,7 @@ def _algorithm(config: MultiTurnRLConfig) -> dict[str, Any]:
         "algorithm.adv_estimator": ESTIMATOR,
         "algorithm.norm_adv_by_std_in_grpo": config.scale_advantages,
         "algorithm.rollout_correction.bypass_mode": config.reuse_rollout_logprobs,
-        "reward.num_workers": 1,  # rows carry their reward; verl starts at least one worker
+        "reward.num_workers": 0,  # rows carry their reward
     }
 
 

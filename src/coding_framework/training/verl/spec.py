@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import Field
 
 from coding_framework.errors import TrainingError, UsageError
-from coding_framework.orchestration.turn import Agent, ConversationConfig
-from coding_framework.types import Policy, Record, Role, SamplingParams
+from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.types import Record, SamplingParams
 
 SPEC_VARIABLE = "CODING_FRAMEWORK_EPISODE_SPEC"
 """Environment variable with the path of the spec's JSON file."""
@@ -75,14 +75,3 @@ def build(import_path: str, *args: Any, **kwargs: Any) -> Any:
     except (ImportError, AttributeError) as e:
         raise UsageError(f"import path {import_path!r} names nothing that can be used: {e}") from e
     return factory(*args, **kwargs)
-
-
-def default_agents(policy: Policy, sampling: SamplingParams) -> Mapping[Role, Agent]:
-    """Generator and optimizer over one shared policy with role prompts."""
-    from coding_framework.agents.generator import GeneratorAgent
-    from coding_framework.agents.optimizer import OptimizerAgent
-
-    return {
-        Role.GENERATOR: GeneratorAgent(policy, sampling),
-        Role.OPTIMIZER: OptimizerAgent(policy, sampling),
-    }
