@@ -66,6 +66,9 @@ _DIED = re.compile(r"'[^']+' died due to signal (\d+)")
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|virtual memory exhausted|std::bad_alloc|cannot allocate memory", re.IGNORECASE
 )
+# the front end and gcc report these signals in words of their own
+_OUT_OF_TIME = re.compile(r"^(?:gcc: i|I)nternal (?:compiler )?error: CPU time limit", re.MULTILINE)
+_TOO_LONG = re.compile(r"^gcc: internal compiler error: File size limit", re.MULTILINE)
 _SIGKILL, _SIGXCPU, _SIGXFSZ = 9, 24, 25
 
 
@@ -253,12 +256,12 @@ def _failure(
         return None
     died = _DIED.search(text)
     signal = int(died.group(1)) if died else -exit_.code if exit_.code < 0 else 0
-    if signal in (_SIGXCPU, _SIGKILL):
+    if signal in (_SIGXCPU, _SIGKILL) or _OUT_OF_TIME.search(text):
         return (
             Status.COMPILE_TIMEOUT,
             f"the compilation took more than {config.cpu_limit_s} s of CPU time",
         )
-    if signal == _SIGXFSZ:
+    if signal == _SIGXFSZ or _TOO_LONG.search(text):
         return Status.OUTPUT_LIMIT, "the compilation wrote more than it may"
     if _OUT_OF_MEMORY.search(text):
         limit_gib = config.memory_bytes / (1 << 30)

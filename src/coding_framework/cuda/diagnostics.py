@@ -29,6 +29,7 @@ _PTXAS_PLACE = re.compile(
     r"^ptxas \S+, line (?P<line>\d+); (?P<severity>\w+)\s*:\s*(?P<message>.*)$"
 )
 _LINKER = re.compile(r"^(?:\S*/)?ld(?:\.\w+)?: (?P<message>.*)$")
+_ASSEMBLER = re.compile(r"^\S+\.s:\d+: Error: (?P<message>.*)$")
 _AT_LINE = re.compile(r"at line (\d+) of " + re.escape(SOURCE_NAME))
 
 
@@ -68,6 +69,8 @@ def _diagnostic(line: str, after: list[str], folders: tuple[str, ...]) -> Diagno
         return _make(match["severity"], None, match["message"])
     if match := _PTXAS_PLACE.match(line):
         return _make(match["severity"], None, f"ptxas: {match['message']}")
+    if match := _ASSEMBLER.match(line):
+        return _make("error", None, f"assembler: {match['message']}")
     if match := _LINKER.match(line):
         return _make("error", None, f"linker: {match['message']}")
     return None

@@ -48,11 +48,19 @@ Message receive() {
   return m;
 }
 
+// A bad pointer of the candidate's must fault here, not halfway through a message.
+static void touch(const void* from, size_t size) {
+  auto* at = static_cast<const volatile char*>(from);
+  for (size_t i = 0; i < size; i += 4096) (void)at[i];
+  if (size > 0) (void)at[size - 1];
+}
+
 void post(Kind kind, const std::string& payload, const void* tail, size_t tail_size) {
   uint32_t head[2] = {static_cast<uint32_t>(kind),
                       static_cast<uint32_t>(payload.size() + tail_size)};
   std::string bytes(reinterpret_cast<char*>(head), sizeof head);
   bytes += payload;
+  touch(tail, tail_size);
   write_all(bytes.data(), bytes.size());
   if (tail_size > 0) write_all(tail, tail_size);
 }

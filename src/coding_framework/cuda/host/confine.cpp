@@ -76,6 +76,7 @@ bool confine() {
   program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SIGABRT, 0, 1));
   program.push_back(give(SECCOMP_RET_ALLOW));
   program.push_back(give(deny));
+  program.push_back(give(deny));  // everything else
   sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;

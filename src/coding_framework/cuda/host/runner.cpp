@@ -204,10 +204,13 @@ void cf_bad_argument(const char* expected) { throw host::BadArgument{expected}; 
 int main(int count, char** arguments) {
   if (count != 2) return 2;
   host::open_channel();
+  host::watch_signals();
+  if (!host::confine()) {
+    std::perror("the kernel refuses to filter system calls");
+    return 122;
+  }
   host::post(host::Kind::Hello, "");
   host::setup(host::receive().payload);
-  host::watch_signals();
-  if (!host::confine() && std::getenv("CF_REQUIRE_FILTER") != nullptr) return 122;
   try {
     host::load(arguments[1]);
   } catch (const std::exception& e) {

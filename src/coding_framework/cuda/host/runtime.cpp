@@ -158,11 +158,14 @@ static cudaError_t download(void* to, uint64_t from, size_t size) {
 
 cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kind) {
   if (size == 0) return cudaSuccess;
-  if (kind == cudaMemcpyDefault) {
-    bool to_device = is_device(to), from_device = is_device(from);
+  bool to_device = is_device(to), from_device = is_device(from);
+  if ((kind == cudaMemcpyHostToDevice && !to_device) ||
+      (kind == cudaMemcpyDeviceToHost && !from_device))
+    return fail(cudaErrorInvalidValue);
+  // with unified addresses the pointers decide: archive kernels copy device to device as HostToDevice
+  if (kind != cudaMemcpyHostToHost)
     kind = to_device ? (from_device ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice)
                      : (from_device ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost);
-  }
   auto destination = reinterpret_cast<uint64_t>(to), source = reinterpret_cast<uint64_t>(from);
   switch (kind) {
     case cudaMemcpyHostToHost:

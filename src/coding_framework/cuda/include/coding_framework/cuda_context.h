@@ -70,6 +70,9 @@ cudaDeviceProp* getCurrentDeviceProperties();
 cudaDeviceProp* getDeviceProperties(int64_t device);
 int warp_size();
 inline bool is_available() { return true; }
-[[noreturn]] inline void* getCurrentCUDABlasHandle() { cf_reject("at::cuda::getCurrentCUDABlasHandle"); }
+struct RejectedHandle {
+  template <class T> operator T*() const { cf_reject("at::cuda::getCurrentCUDABlasHandle"); }
+};
+inline RejectedHandle getCurrentCUDABlasHandle() { return {}; }
 }  // namespace cuda
 }  // namespace at

@@ -1,0 +1,3 @@
+// cuBLAS, rejected by name.
+#pragma once
+#include "cublas_v2.h"
