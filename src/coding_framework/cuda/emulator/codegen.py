@@ -1,0 +1,138 @@
+"""C source of the interpreter, from the table in semantics.py.
+
+Forms that nvcc emits often become labels of one function (`computed goto`); the others become
+functions in files of their own, called through a table: gcc then takes seconds, not minutes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from itertools import product
+
+from coding_framework.cuda.emulator.semantics import INTERNAL, SIZE, Form, all_forms, form_of
+
+RARE_FILES = 4
+_SLOT = {"u64": "u64", "i64": "i64", "f64": "f64", "f32x2": "u64", "f32": "f32", "i32": "i32"}
+
+
+def _hot_spellings() -> list[str]:
+    """Spellings of the forms that get a label."""
+    found: list[str] = []
+    floats = ("f32", "f64")
+    ints = ("s32", "u32", "s64", "u64")
+    for head, kind in product(("add", "sub", "mul", "fma.rn", "div.rn", "min", "max"), floats):
+        found.append(f"{head}.{kind}")
+    for head, kind in product(("neg", "abs"), (*floats, "s32", "s64")):
+        found.append(f"{head}.{kind}")
+    for head, kind in product(("sqrt.rn", "rcp.rn"), floats):
+        found.append(f"{head}.{kind}")
+    for head, kind in product(("add", "sub", "mul.lo", "mad.lo", "div", "rem", "min", "max"), ints):
+        found.append(f"{head}.{kind}")
+    for kind in ("s16", "u16"):
+        found += [f"{h}.{kind}" for h in ("add", "sub", "mul.lo")]
+    for kind in ("s32", "u32", "s16", "u16"):
+        found += [f"mul.wide.{kind}", f"mad.wide.{kind}"]
+    found += ["mul.hi.s32", "mul.hi.u32"]
+    for head, kind in product(("and", "or", "xor", "not"), ("b16", "b32", "b64", "pred")):
+        found.append(f"{head}.{kind}")
+    found += [f"shl.{k}" for k in ("b16", "b32", "b64")]
+    found += [f"shr.{k}" for k in ("s16", "u16", *ints)]
+    found += [f"{h}.{k}" for h in ("mov", "selp") for k in ("b16", "b32", "b64")]
+    compare = ("eq", "ne", "lt", "le", "gt", "ge")
+    for name, kind in product(compare, (*floats, *ints, "s16", "u16")):
+        found.append(f"setp.{name}.{kind}")
+    for name in ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"):
+        found.append(f"setp.{name}.f32")
+    found += ["ex2.approx.ftz.f32", "ex2.approx.f32", "lg2.approx.f32", "rcp.approx.ftz.f32",
+              "rsqrt.approx.f32", "div.approx.f32", "fma.rm.f32", "cvt.sat.f32.f32",
+              "copysign.f32", "shf.l.wrap.b32", "prmt.b32", "bfe.u32", "lop3.b32"]  # fmt: skip
+    whole = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
+    found += [f"cvt.{a}.{b}" for a, b in product(whole, whole)]
+    found += [f"cvt.rn.{f}.{k}" for f, k in product(floats, ("s32", "u32", "s64", "u64"))]
+    found += [f"cvt.rzi.{k}.f32" for k in ("s32", "u32", "s64", "u64")]
+    found += ["cvt.f64.f32", "cvt.rn.f32.f64", "cvt.rni.f32.f32", "cvt.rzi.f32.f32",
+              "cvt.rmi.f32.f32", "cvt.rpi.f32.f32", "cvt.rni.s32.f32", "cvt.f32.f16",
+              "cvt.rn.f16.f32", "cvt.f32.bf16", "cvt.rn.bf16.f32", "fma.rn.f16x2", "add.f16",
+              "mul.f16", "fma.rn.f16"]  # fmt: skip
+    return found
+
+
+@cache
+def hot_forms() -> dict[Form, int]:
+    """Forms with a label, to their position behind the interpreter's own operations."""
+    forms = dict.fromkeys(INTERNAL.values())
+    for spelling in _hot_spellings():
+        form = form_of(spelling)
+        if form is None:
+            raise AssertionError(f"{spelling} has no form")
+        forms[form] = None
+    return {form: number for number, form in enumerate(forms)}
+
+
+@cache
+def rare_forms() -> dict[Form, int]:
+    """Forms with a function, to their position in its table."""
+    hot = hot_forms()
+    rare = [form for form in all_forms() if form not in hot]
+    return {form: number for number, form in enumerate(rare)}
+
+
+def _loop(form: Form) -> str:
+    """The C block that runs `form` over the lanes."""
+    operands = [("A", "a"), ("B", "b"), ("C", "c"), ("E", "imm")][: len(form.src)]
+    lines = []
+    inner = []
+    for (name, field), kind in zip(operands, form.src, strict=True):
+        slot = _SLOT.get(kind, "u32")
+        lines.append(f"const {slot}*{name}_=(const {slot}*)(R+I->{field});")
+        narrow = f"({kind})" if kind in ("u8", "i8", "u16", "i16") else ""
+        value = "u32" if SIZE[kind] < 4 and not narrow else slot if not narrow else kind
+        inner.append(f"const {value} {name}={narrow}{name}_[l];")
+    target = _SLOT.get(form.dst, "u32")
+    result = form.dst if form.dst in ("u8", "i8", "u16", "i16") else target
+    lines.append(f"{target}*D_=({target}*)(R+I->d);")
+    if form.carry:
+        lines.append("u32*X_=(u32*)(R+SLOT_CARRY);")
+        inner.append("u32 X=X_[l];")
+    inner.append(f"const {result} t=({result})({form.expr});")
+    inner.append(f"D_[l]=M[l]?({target})t:D_[l];")
+    if form.carry:
+        inner.append("X_[l]=M[l]?X:X_[l];")
+    loop = f"EACH_LANE{{{''.join(inner)}}}"
+    if not form.carry:
+        loop = f'\n_Pragma("GCC ivdep")\n{loop}'
+    if form.rounding:
+        loop = f"set_rounding(SET_{form.rounding});{loop}set_rounding(SET_RN);"
+    return f"{{{''.join(lines)}{loop}}}"
+
+
+def _read(name: str) -> str:
+    return resources.files(__package__).joinpath("csrc", name).read_text()
+
+
+def sources() -> dict[str, str]:
+    """File name to text of everything gcc gets."""
+    names = ("rt.h", "rounding.h", "lane_math.h", "memory.c", "warp_ops.c", "scheduler.c",
+             "matrix.c", "output.c")  # fmt: skip
+    files = {name: _read(name) for name in names}
+    hot, rare = hot_forms(), rare_forms()
+    labels = "\n".join(f"    &&form_{number}," for number in hot.values())
+    handlers = "\n".join(f"form_{n}: {_loop(form)} NEXT;" for form, n in hot.items())
+    template = _read("interpreter.c.in")
+    files["interpreter.c"] = template.replace("@LABELS@", labels).replace("@HANDLERS@", handlers)
+    head = '#include "lane_math.h"\n#include "rounding.h"\n#define M ((const u32*)R)\n'
+    for part in range(RARE_FILES):
+        functions = "\n".join(
+            f"void rare_{n}(char*R,const In*I){_loop(form)}"
+            for form, n in rare.items()
+            if n % RARE_FILES == part
+        )
+        files[f"rare_{part}.c"] = head + functions
+    declared = "\n".join(f"void rare_{n}(char*,const In*);" for n in rare.values())
+    table = ",".join(f"rare_{n}" for n in rare.values())
+    files["rare_table.c"] = (
+        f'#include "rt.h"\n{declared}\ntypedef void (*RareForm)(char*,const In*);\n'
+        f"const RareForm rare_forms[]={{{table}}};\n"
+    )
+    return files

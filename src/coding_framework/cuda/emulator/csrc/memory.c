@@ -1,0 +1,594 @@
+// Loads, stores and atomics: bounds in every space, sectors, bank conflicts, caches, shadows.
+#include "rt.h"
+
+#define SIZE_OF(I) (1u << (((I)->fl >> 2) & 3))
+#define COUNT_OF(I) (1u << ((I)->fl & 3))
+#define SIGNED(I) ((I)->fl & 16)
+#define SPACE(I) ((I)->fl >> 5 & 7)
+
+// --- counters -------------------------------------------------------------------------------------
+
+static inline void touch(Worker *k, MemCount *m, u64 address, int store) {
+  u64 sector = (address - BASE_GLOBAL) >> 5;
+  if (!store) {
+    u32 *tag = &k->l1[sector & (k->L->l1_sectors - 1)];
+    if (*tag == (u32)sector + 1) return;
+    *tag = (u32)sector + 1;
+  }
+  m->l1_misses++;
+  if (sector >= k->L->arena_bytes >> 5) return;
+  u8 *bits = k->L->touched + (sector >> 3) + (store ? k->L->arena_bytes >> 8 : 0);
+  u8 bit = 1u << (sector & 7);
+  if (!(*bits & bit)) {
+    *bits |= bit;
+    if (store) k->dram_write++; else k->dram_read++;
+  }
+}
+
+// Unique 32-byte sectors of one request; accesses are aligned, so each lies in one sector.
+static void count_sectors(Worker *k, const In *I, const u64 *a, u32 width, u32 mask, int store) {
+  MemCount *m = &k->mem[I->pc];
+  u64 sectors[LANES * 4]; int n = 0, lanes = __builtin_popcount(mask);
+  m->requests++; m->lanes += lanes; m->bytes += (u64)lanes * width;
+  m->ideal += (lanes * width + 31) / 32;
+  u64 off = I->imm;
+  for (u32 x = mask; x; x &= x - 1) {
+    u64 first = (a[__builtin_ctz(x)] + off) >> 5, last = (a[__builtin_ctz(x)] + off + width - 1) >> 5;
+    if (last - first > 3) last = first;
+    for (u64 s = first; s <= last; s++)
+      if (!n || sectors[n - 1] != s) sectors[n++] = s;
+  }
+  int sorted = 1;
+  for (int i = 1; i < n; i++) sorted &= sectors[i] > sectors[i - 1];
+  if (!sorted) {
+    u64 seen[256]; u8 used[256]; memset(used, 0, sizeof used);
+    int unique = 0;
+    for (int i = 0; i < n; i++) {
+      u32 h = (u32)(sectors[i] * 0x9E3779B97F4A7C15ull >> 56);
+      while (used[h] && seen[h] != sectors[i]) h = (h + 1) & 255;
+      if (!used[h]) { used[h] = 1; seen[h] = sectors[i]; sectors[unique++] = sectors[i]; }
+    }
+    n = unique;
+  }
+  m->sectors += n;
+  for (int i = 0; i < n; i++) touch(k, m, sectors[i] << 5, store);
+}
+
+static inline void count_row(Worker *k, const In *I, u64 first, u32 bytes, int store) {
+  MemCount *m = &k->mem[I->pc];
+  u64 from = first >> 5, to = (first + bytes - 1) >> 5;
+  m->requests++; m->lanes += LANES; m->bytes += bytes;
+  m->ideal += bytes / 32; m->sectors += to - from + 1;
+  for (u64 s = from; s <= to; s++) touch(k, m, s << 5, store);
+}
+
+// Wavefronts of a shared-memory request: words in the same bank of different rows take turns.
+static void count_banks(Worker *k, const In *I, const u32 *a, u32 width, u32 mask) {
+  MemCount *m = &k->mem[I->pc];
+  m->requests++; m->lanes += __builtin_popcount(mask);
+  m->bytes += (u64)__builtin_popcount(mask) * width;
+  if (width == 4 && mask == FULL) {
+    u32 same = 0, row = 0;
+    EACH_LANE { same |= a[l] ^ a[0]; row |= (a[l] - a[0]) ^ (4u * l); }
+    if (!same || !row) { m->wavefronts++; m->ideal++; return; }
+  }
+  int phases = width <= 4 ? 1 : width / 4, per = LANES / phases;
+  if (phases > 4) { phases = 4; per = 8; }
+  for (int q = 0; q < phases; q++) {
+    u32 words[LANES][8]; u8 n[LANES]; int worst = 0;
+    memset(n, 0, sizeof n);
+    for (int l = q * per; l < (q + 1) * per; l++) {
+      if (!(mask >> l & 1)) continue;
+      for (u32 j = 0; j < (width + 3) / 4; j++) {
+        u32 word = ((u32)(a[l] + (u32)I->imm) >> 2) + j, bank = word & 31;
+        int limit = n[bank] < 8 ? n[bank] : 8, i;
+        for (i = 0; i < limit; i++) if (words[bank][i] == word) break;
+        if (i == limit) {
+          if (n[bank] < 8) words[bank][n[bank]] = word;
+          n[bank]++;
+          if (n[bank] > worst) worst = n[bank];
+        }
+      }
+    }
+    m->wavefronts += worst; m->ideal += worst > 0;
+  }
+}
+
+// --- global memory --------------------------------------------------------------------------------
+
+static inline int inside(const Alloc *a, u64 address, u64 size) {
+  u64 at = address - a->lo;
+  return at < a->size && at + size <= a->size;
+}
+
+static Alloc *find_alloc(Worker *k, const In *I, u64 address, u64 size, int store) {
+  Launch *L = k->L;
+  u64 low = 0, high = L->nallocs;
+  while (low < high) {
+    u64 middle = (low + high) / 2;
+    if (L->allocs[middle].lo <= address) low = middle + 1; else high = middle;
+  }
+  if (!low) return NULL;
+  Alloc *a = &L->allocs[low - 1];
+  if (!inside(a, address, size) || a->freed || (store && a->read_only)) return NULL;
+  k->alloc_cache[I->pc] = (u32)(low - 1);
+  if (store && !a->stored) a->stored = 1;
+  return a;
+}
+
+static inline Alloc *alloc_of(Worker *k, const In *I, u64 address, u64 size, int store) {
+  u32 cached = k->alloc_cache[I->pc];
+  if (LIKELY(cached != NOWHERE && inside(&k->L->allocs[cached], address, size)))
+    return &k->L->allocs[cached];
+  return find_alloc(k, I, address, size, store);
+}
+
+enum { READ, WRITE, ATOMIC };
+static void check_global(Worker *k, Warp *w, const In *I, int lane, Alloc *a, u64 address, u32 size,
+                         int store) {
+  if (a->written == WRITE_ALL) return;
+  u8 *shadow = k->L->shadow + (address - BASE_GLOBAL);
+  if (store != WRITE && (a->written == WRITE_NONE || memchr(shadow, 0, size)))
+    note_check(k, CHECK_UNINIT, I->pc, w->wid * 32 + lane, 0, address);
+  if (store) {
+    a->written = WRITE_SOME;
+    memset(shadow, 1, size);
+  }
+}
+
+// Stamps of a shared word: epoch(28) | warp epoch(16) | bytes(4) | atomic(1) | thread+1 (11).
+// Each word has two: the last write and the last reads since.
+#define STAMP(k, w, lane, bytes, atomic) \
+  ((u64)(k)->blk->epoch << 32 | (u64)((w)->epoch & 0xffff) << 16 | (u64)(bytes) << 12 | \
+   (u64)(atomic) << 11 | (u64)((w)->wid * 32 + (lane) + 1))
+#define STAMP_THREAD(s) ((u32)(s) & 2047)
+#define MANY 2047u         // several threads of several warps
+#define MANY_OF_WARP 1025u // + warp: several threads of one warp
+
+static void conflict(Worker *k, Warp *w, const In *I, u64 mine, u64 other, u32 address) {
+  u32 a = STAMP_THREAD(mine), b = STAMP_THREAD(other);
+  if (other >> 32 != mine >> 32 || a == b || !((mine & other) >> 12 & 15)) return;
+  if ((mine & other) >> 11 & 1) return;                 // two atomics
+  u32 other_warp = b == MANY ? MANY : b >= MANY_OF_WARP ? b - MANY_OF_WARP : (b - 1) / 32;
+  int same_warp = (u32)w->wid == other_warp;
+  if (same_warp && (mine >> 16 & 0xffff) != (other >> 16 & 0xffff)) return;   // __syncwarp between
+  note_check(k, same_warp ? CHECK_RACE_WARP : CHECK_RACE, I->pc, a - 1,
+             b == MANY ? 0 : b >= MANY_OF_WARP ? other_warp * 32 : b - 1, address);
+}
+
+static void merge_read(Warp *w, u64 *read, u64 mine) {
+  u32 a = STAMP_THREAD(*read), b = STAMP_THREAD(mine);
+  if (*read >> 32 != mine >> 32 || a == b || !*read) { *read = mine; return; }
+  u32 warp = a == MANY ? MANY : a >= MANY_OF_WARP ? a - MANY_OF_WARP : (a - 1) / 32;
+  u64 bytes = *read & 0xf000;
+  *read = (mine & ~2047ull) | bytes | (warp == (u32)w->wid ? MANY_OF_WARP + warp : MANY);
+}
+
+// same: a store of the value that is there already, which no thread can notice.
+static void check_shared(Worker *k, Warp *w, const In *I, int lane, u32 address, u32 size, int how,
+                         int same) {
+  for (u32 at = address & ~3u; at < address + size; at += 4) {
+    u32 first = address > at ? address - at : 0, last = address + size - at > 4 ? 4 : address + size - at;
+    u32 bytes = ((1u << last) - 1) & ~((1u << first) - 1);
+    u64 *write = k->blk->stamps + 2 * (at >> 2), *read = write + 1;
+    u64 mine = STAMP(k, w, lane, bytes, how == ATOMIC);
+    if (how != WRITE && !(*write)) note_check(k, CHECK_UNINIT_SHARED, I->pc, w->wid * 32 + lane, 0, at);
+    if (*write && !same) conflict(k, w, I, mine, *write, at);
+    if (how == READ) merge_read(w, read, mine);
+    else {
+      if (*read && !same) conflict(k, w, I, mine, *read, at);
+      if (!same || !*write) *write = mine;
+    }
+  }
+}
+
+// Pointer behind an address of any space, or NULL after raising the fault.
+u8 *translate(Worker *k, Warp *w, const In *I, int lane, u64 address, u32 size, int space, int store) {
+  Launch *L = k->L;
+  if (UNLIKELY(address & (size - 1))) {
+    raise_fault(k, w, FAULT_MISALIGNED, I->pc, lane, address, size, space);
+    return NULL;
+  }
+  u64 window = address >> 40;
+  if (space == SPACE_GENERIC && window != BASE_GLOBAL >> 40) {
+    if (window == BASE_SHARED >> 40) { space = SPACE_SHARED; address &= (1ull << 40) - 1; }
+    else if (window == BASE_LOCAL >> 40) { space = SPACE_LOCAL; address &= (1ull << 40) - 1; }
+    else if (window == BASE_PARAM >> 40) { space = SPACE_PARAM; address &= (1ull << 40) - 1; }
+  }
+  if (space == SPACE_SHARED) {
+    if (address < L->shared_bytes && address + size <= L->shared_bytes) {
+      if (L->checks && store != WRITE) check_shared(k, w, I, lane, (u32)address, size, store, 0);
+      return k->blk->shared + address;
+    }
+  } else if (space == SPACE_LOCAL) {
+    if (address < L->local_bytes && address + size <= L->local_bytes)
+      return k->blk->local + (u64)(w->wid * 32 + lane) * L->local_bytes + address;
+  } else if (space == SPACE_PARAM) {
+    if (!store && address < L->nparams && address + size <= L->nparams) return (u8 *)L->params + address;
+  } else {
+    Alloc *a = alloc_of(k, I, address, size, store);
+    if (a) {
+      if (L->checks) check_global(k, w, I, lane, a, address, size, store);
+      return L->arena + (address - BASE_GLOBAL);
+    }
+  }
+  raise_fault(k, w, FAULT_BOUNDS, I->pc, lane, address, size, space);
+  return NULL;
+}
+
+static inline void put(void *slot, int l, const u8 *p, u32 size, int is_signed) {
+  switch (size) {
+    case 1: ((u32 *)slot)[l] = is_signed ? (u32)(i32)*(const i8 *)p : *p; break;
+    case 2: { u16 v; memcpy(&v, p, 2); ((u32 *)slot)[l] = is_signed ? (u32)(i32)(i16)v : v; break; }
+    case 4: memcpy((u32 *)slot + l, p, 4); break;
+    default: memcpy((u64 *)slot + l, p, 8);
+  }
+}
+
+static inline void get(const void *slot, int l, u8 *p, u32 size) {
+  switch (size) {
+    case 1: *p = (u8)((const u32 *)slot)[l]; break;
+    case 2: { u16 v = (u16)((const u32 *)slot)[l]; memcpy(p, &v, 2); break; }
+    case 4: memcpy(p, (const u32 *)slot + l, 4); break;
+    default: memcpy(p, (const u64 *)slot + l, 8);
+  }
+}
+
+static inline void slots_of(char *R, const In *I, void **slots) {
+  slots[0] = R + I->d;
+  if (COUNT_OF(I) > 1) {
+    const u32 *more = (const u32 *)(I + 1);
+    for (u32 j = 0; j < COUNT_OF(I); j++) slots[j] = R + more[j];
+  }
+}
+
+static inline int is_row(const u64 *a, u32 step) {
+  u64 off = 0, first = a[0];
+  EACH_LANE off |= (a[l] - first) ^ (u64)(l * step);
+  return !off;
+}
+
+// Host pointer of a[0] + off when the whole warp's accesses lie in one written allocation.
+static inline Alloc *whole_warp(Worker *k, const In *I, const u64 *a, u32 width, int store, u64 *low) {
+  u64 lo = ~0ull, hi = 0, bits = 0;
+  EACH_LANE { u64 x = a[l] + I->imm; lo = x < lo ? x : lo; hi = x > hi ? x : hi; bits |= x; }
+  if ((bits & (width - 1)) || hi - lo > 1ull << 36) return NULL;
+  *low = lo;
+  return alloc_of(k, I, lo, hi - lo + width, store);
+}
+
+static void check_shared_store(Worker *k, Warp *w, const In *I, int l, u8 *p, void **slots);
+
+int memory_load(Worker *k, Warp *w, const In *I) {
+  Launch *L = k->L;
+  const u64 *a = (const u64 *)(w->R + I->a);
+  u32 size = SIZE_OF(I), count = COUNT_OF(I), width = size * count, mask = w->mask;
+  void *slots[8];
+  slots_of(w->R, I, slots);
+  if (LIKELY(mask == FULL && size == 4)) {
+    u64 low;
+    Alloc *al = whole_warp(k, I, a, width, 0, &low);
+    if (LIKELY(al && (!L->checks || al->written == WRITE_ALL))) {
+      const u8 *arena = L->arena - BASE_GLOBAL;
+      if (is_row(a, width)) {
+        u64 first = a[0] + I->imm;
+        if (L->count) count_row(k, I, first, width * LANES, 0);
+        if (count == 1) memcpy(slots[0], arena + first, 128);
+        else for (u32 j = 0; j < count; j++) {
+          u32 *d = slots[j];
+          const u32 *p = (const u32 *)(arena + first) + j;
+          EACH_LANE d[l] = p[l * count];
+        }
+        return RUN;
+      }
+      if (L->count) count_sectors(k, I, a, width, mask, 0);
+      u64 at[LANES];   // a destination may be the address register itself
+      EACH_LANE at[l] = a[l] + I->imm;
+      for (u32 j = 0; j < count; j++) {
+        u32 *d = slots[j];
+#pragma GCC ivdep
+        EACH_LANE d[l] = *(const u32 *)(arena + at[l] + 4 * j);
+      }
+      return RUN;
+    }
+  }
+  u8 *p[LANES];
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    if (!(p[l] = translate(k, w, I, l, a[l] + I->imm, width, SPACE(I), 0))) return FAULTED;
+  }
+  if (L->count) count_sectors(k, I, a, width, mask, 0);
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    for (u32 j = 0; j < count; j++) put(slots[j], l, p[l] + j * size, size, SIGNED(I));
+  }
+  return RUN;
+}
+
+int memory_store(Worker *k, Warp *w, const In *I) {
+  Launch *L = k->L;
+  const u64 *a = (const u64 *)(w->R + I->a);
+  u32 size = SIZE_OF(I), count = COUNT_OF(I), width = size * count, mask = w->mask;
+  void *slots[8];
+  slots_of(w->R, I, slots);
+  if (LIKELY(mask == FULL && size == 4 && is_row(a, width))) {
+    u64 first = a[0] + I->imm;
+    Alloc *al = first & (width - 1) ? NULL : alloc_of(k, I, first, width * LANES, 1);
+    if (LIKELY(al != NULL)) {
+      if (L->count) count_row(k, I, first, width * LANES, 1);
+      if (L->checks) check_global(k, w, I, 0, al, first, width * LANES, 1);
+      u8 *to = L->arena + (first - BASE_GLOBAL);
+      if (count == 1) memcpy(to, slots[0], 128);
+      else for (u32 j = 0; j < count; j++) {
+        const u32 *s = slots[j];
+        u32 *p = (u32 *)to + j;
+        EACH_LANE p[l * count] = s[l];
+      }
+      return RUN;
+    }
+  }
+  u8 *p[LANES];
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    if (!(p[l] = translate(k, w, I, l, a[l] + I->imm, width, SPACE(I), 1))) return FAULTED;
+  }
+  if (L->count) count_sectors(k, I, a, width, mask, 1);
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    if (L->checks) check_shared_store(k, w, I, l, p[l], slots);
+    for (u32 j = 0; j < count; j++) get(slots[j], l, p[l] + j * size, size);
+  }
+  return RUN;
+}
+
+// --- shared memory --------------------------------------------------------------------------------
+
+static void check_shared_store(Worker *k, Warp *w, const In *I, int l, u8 *p, void **slots) {
+  u32 size = SIZE_OF(I), count = COUNT_OF(I);
+  u64 at = (u64)(p - k->blk->shared);
+  if (at >= k->L->shared_bytes) return;   // a generic store to another space
+  u8 bytes[8];
+  for (u32 j = 0; j < count; j++) {
+    get(slots[j], l, bytes, size);
+    check_shared(k, w, I, l, (u32)at + j * size, size, WRITE, !memcmp(bytes, p + j * size, size));
+  }
+}
+
+int shared_load(Worker *k, Warp *w, const In *I) {
+  Launch *L = k->L;
+  const u32 *a = (const u32 *)(w->R + I->a);
+  u32 size = SIZE_OF(I), count = COUNT_OF(I), width = size * count, mask = w->mask, off = (u32)I->imm;
+  if (L->count) count_banks(k, I, a, width, mask);
+  if (LIKELY(mask == FULL && size == 4 && count == 1 && !L->checks)) {
+    u32 highest = 0, bits = 0;
+    EACH_LANE { u32 x = a[l] + off; highest = x > highest ? x : highest; bits |= x; }
+    if (LIKELY(!(bits & 3) && (u64)highest + 4 <= L->shared_bytes)) {
+      u32 *d = (u32 *)(w->R + I->d);
+      const u8 *shared = k->blk->shared;
+#pragma GCC ivdep
+      EACH_LANE d[l] = *(const u32 *)(shared + (u32)(a[l] + off));
+      return RUN;
+    }
+  }
+  void *slots[8]; u8 *p[LANES];
+  slots_of(w->R, I, slots);
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    if (!(p[l] = translate(k, w, I, l, (u32)(a[l] + off), width, SPACE_SHARED, 0))) return FAULTED;
+  }
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    for (u32 j = 0; j < count; j++) put(slots[j], l, p[l] + j * size, size, SIGNED(I));
+  }
+  return RUN;
+}
+
+int shared_store(Worker *k, Warp *w, const In *I) {
+  Launch *L = k->L;
+  const u32 *a = (const u32 *)(w->R + I->a);
+  u32 size = SIZE_OF(I), count = COUNT_OF(I), width = size * count, mask = w->mask, off = (u32)I->imm;
+  void *slots[8];
+  slots_of(w->R, I, slots);
+  if (L->count) count_banks(k, I, a, width, mask);
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    u8 *p = translate(k, w, I, l, (u32)(a[l] + off), width, SPACE_SHARED, WRITE);
+    if (!p) return FAULTED;
+    if (L->checks) check_shared_store(k, w, I, l, p, slots);
+    for (u32 j = 0; j < count; j++) get(slots[j], l, p + j * size, size);
+  }
+  return RUN;
+}
+
+// --- local memory and parameters ------------------------------------------------------------------
+
+int local_access(Worker *k, Warp *w, const In *I, int store) {
+  const u64 *a = (const u64 *)(w->R + I->a);
+  u32 size = SIZE_OF(I), count = COUNT_OF(I), mask = w->mask;
+  void *slots[8]; u8 *p[LANES];
+  slots_of(w->R, I, slots);
+  if (k->L->count) {     // local memory is interleaved by words, so equal offsets share sectors
+    u64 spread[LANES]; In J = *I;
+    EACH_LANE spread[l] = BASE_LOCAL + ((a[l] + I->imm) >> 2) * 128 + 4 * l - I->imm;
+    (void)J;
+    MemCount *m = &k->mem[I->pc];
+    u64 last = ~0ull; int n = 0;
+    EACH_LANE if (mask >> l & 1) { u64 s = (spread[l] + I->imm) >> 5; n += s != last; last = s; }
+    m->requests++; m->lanes += __builtin_popcount(mask); m->sectors += (u64)n * count * (size > 4 ? 2 : 1);
+    m->bytes += (u64)__builtin_popcount(mask) * size * count;
+  }
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    if (!(p[l] = translate(k, w, I, l, a[l] + I->imm, size * count, SPACE_LOCAL, store))) return FAULTED;
+  }
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    for (u32 j = 0; j < count; j++)
+      if (store) get(slots[j], l, p[l] + j * size, size);
+      else put(slots[j], l, p[l] + j * size, size, SIGNED(I));
+  }
+  return RUN;
+}
+
+// Kernel parameters: the same bytes for all lanes; the assembler checked the range.
+void param_load(Worker *k, Warp *w, const In *I) {
+  u32 size = SIZE_OF(I), count = COUNT_OF(I);
+  const u32 *M = (const u32 *)w->R;
+  void *slots[8];
+  slots_of(w->R, I, slots);
+  for (u32 j = 0; j < count; j++) {
+    u64 one[LANES];
+    put(one, 0, k->L->params + I->imm + j * size, size, SIGNED(I));
+    if (size == 8) { u64 *d = slots[j]; EACH_LANE d[l] = M[l] ? one[0] : d[l]; }
+    else { u32 *d = slots[j], v = *(u32 *)one; EACH_LANE d[l] = M[l] ? v : d[l]; }
+  }
+}
+
+// Parameters of device functions: words of 32 lanes inside the frame, at I->a + imm bytes.
+void frame_param(Warp *w, const In *I, int store) {
+  u32 size = SIZE_OF(I), count = COUNT_OF(I), mask = w->mask;
+  void *slots[8];
+  slots_of(w->R, I, slots);
+  for (u32 j = 0; j < count; j++) {
+    u32 at = (u32)I->imm + j * size;
+    char *word = w->R + I->a + (at >> 2) * 128;
+    for (u32 x = mask; x; x &= x - 1) {
+      int l = __builtin_ctz(x);
+      u8 bytes[8];
+      u8 *low = (u8 *)((u32 *)word + l) + (at & 3);
+      if (store) {
+        get(slots[j], l, bytes, size);
+        memcpy(low, bytes, size > 4 ? 4 : size);
+        if (size == 8) memcpy((u32 *)(word + 128) + l, bytes + 4, 4);
+      } else {
+        memcpy(bytes, low, size > 4 ? 4 : size);
+        if (size == 8) memcpy(bytes + 4, (u32 *)(word + 128) + l, 4);
+        put(slots[j], l, bytes, size, SIGNED(I));
+      }
+    }
+  }
+}
+
+// --- atomics --------------------------------------------------------------------------------------
+
+enum { AT_ADD, AT_MIN, AT_MAX, AT_INC, AT_DEC, AT_EXCH, AT_CAS, AT_AND, AT_OR, AT_XOR };
+enum { KIND_U, KIND_S, KIND_F, KIND_H2, KIND_B2, KIND_H, KIND_B };
+#include "lane_math.h"
+
+static u64 combine(int op, int kind, u32 size, u64 old, u64 v, u64 v2) {
+  if (kind == KIND_F) {
+    if (size == 4) {
+      f32 x, y; u32 o = (u32)old, n = (u32)v;
+      memcpy(&x, &o, 4); memcpy(&y, &n, 4);
+      x = op == AT_MIN ? min_f(x, y) : op == AT_MAX ? max_f(x, y) : x + y;
+      memcpy(&o, &x, 4);
+      return o;
+    }
+    f64 x, y; memcpy(&x, &old, 8); memcpy(&y, &v, 8);
+    x += y; memcpy(&old, &x, 8);
+    return old;
+  }
+  if (kind >= KIND_H2) {
+    int bf = kind == KIND_B2 || kind == KIND_B, two = kind == KIND_H2 || kind == KIND_B2;
+    u32 out = 0;
+    for (int i = 0; i <= two; i++) {
+      u32 a = (u32)old >> 16 * i & 0xffff, b = (u32)v >> 16 * i & 0xffff, r;
+      if (bf) r = bf16_r(op == AT_ADD ? (f64)bf16_f(a) + bf16_f(b) : op == AT_MIN ? min_f(bf16_f(a), bf16_f(b)) : max_f(bf16_f(a), bf16_f(b)));
+      else r = f16_r(op == AT_ADD ? (f64)f16_f(a) + f16_f(b) : op == AT_MIN ? min_f(f16_f(a), f16_f(b)) : max_f(f16_f(a), f16_f(b)));
+      out |= r << 16 * i;
+    }
+    return out;
+  }
+  i64 so = size == 4 ? (i64)(i32)old : (i64)old, sv = size == 4 ? (i64)(i32)v : (i64)v;
+  switch (op) {
+    case AT_ADD: return old + v;
+    case AT_MIN: return kind == KIND_S ? (so < sv ? old : v) : (old < v ? old : v);
+    case AT_MAX: return kind == KIND_S ? (so > sv ? old : v) : (old > v ? old : v);
+    case AT_INC: return old >= v ? 0 : old + 1;
+    case AT_DEC: return old == 0 || old > v ? v : old - 1;
+    case AT_EXCH: return v;
+    case AT_CAS: return old == v ? v2 : old;
+    case AT_AND: return old & v;
+    case AT_OR: return old | v;
+    default: return old ^ v;
+  }
+}
+
+#define EXCHANGE(T) do { T *q = (T *)p, old = __atomic_load_n(q, __ATOMIC_RELAXED), next; \
+    do next = (T)combine(op, kind, size, old, v, v2); \
+    while (!__atomic_compare_exchange_n(q, &old, next, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)); \
+    return old; } while (0)
+
+static u64 exchange(int op, int kind, u32 size, u8 *p, u64 v, u64 v2) {
+  if (size == 2) EXCHANGE(u16);
+  if (size == 4) EXCHANGE(u32);
+  EXCHANGE(u64);
+}
+
+// fl: count and size as for loads, space; b: operand slots; c: op | kind << 8 | has result << 16.
+// With several elements (red.v2.f32) the following record lists destinations, then operands.
+int memory_atomic(Worker *k, Warp *w, const In *I) {
+  u32 size = SIZE_OF(I), mask = w->mask, op = I->c & 255, kind = I->c >> 8 & 255;
+  int space = SPACE(I), count = COUNT_OF(I);
+  const u32 *more = (const u32 *)(I + 1);   // second operand slot, or slots of a vector
+  u64 at[LANES];
+  const void *base = w->R + I->a;
+  EACH_LANE at[l] = (space == SPACE_SHARED ? (u64)(u32)(((const u32 *)base)[l] + (u32)I->imm)
+                                           : ((const u64 *)base)[l] + I->imm);
+  if (k->L->count) {
+    In J = *I; J.imm = 0;
+    if (space == SPACE_SHARED) {
+      u32 narrow[LANES];
+      EACH_LANE narrow[l] = (u32)at[l];
+      count_banks(k, &J, narrow, size * count, mask);
+    } else count_sectors(k, &J, at, size * count, mask, 1);
+  }
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    u8 *p = translate(k, w, I, l, at[l], size * count, space, ATOMIC);
+    if (!p) return FAULTED;
+    for (int j = 0; j < count; j++) {
+      u64 v = 0, v2 = 0, old;
+      get(w->R + (count > 1 ? more[4 + j] : I->b), l, (u8 *)&v, size);
+      if (op == AT_CAS) get(w->R + more[0], l, (u8 *)&v2, size);
+      old = exchange(op, kind, size, p + j * size, v, v2);
+      put(w->R + (count > 1 ? more[j] : I->d), l, (u8 *)&old, size, 0);
+    }
+  }
+  return RUN;
+}
+
+// cp.async, done at once: a: shared address (u32), b: global address, c: bytes | source bytes slot,
+// imm: shared offset; the following record: global offset (i64), slot of the source size or 0.
+int async_copy(Worker *k, Warp *w, const In *I) {
+  u32 mask = w->mask, size = I->c;
+  const u64 *more = (const u64 *)(I + 1);
+  const u32 *to = (const u32 *)(w->R + I->a);
+  const u64 *from = (const u64 *)(w->R + I->b);
+  const u32 *limit = more[1] ? (const u32 *)(w->R + more[1]) : NULL;
+  u64 at[LANES];
+  EACH_LANE at[l] = from[l] + more[0];
+  u32 reading = 0;
+  EACH_LANE if ((mask >> l & 1) && (!limit || limit[l])) reading |= 1u << l;
+  if (k->L->count && reading) {
+    In J = *I; J.imm = 0;
+    count_sectors(k, &J, at, size, reading, 0);
+  }
+  for (u32 x = mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    u32 n = limit ? (limit[l] < size ? limit[l] : size) : size;
+    u8 *d = translate(k, w, I, l, (u32)(to[l] + (u32)I->imm), size, SPACE_SHARED, WRITE), *s = NULL;
+    if (!d) return FAULTED;
+    if (k->L->checks) check_shared(k, w, I, l, (u32)(d - k->blk->shared), size, WRITE, 0);
+    if (n) {
+      if (at[l] & (size - 1)) return raise_fault(k, w, FAULT_MISALIGNED, I->pc, l, at[l], size, SPACE_GLOBAL);
+      for (u32 j = 0, step; j < n; j += step) {   // any number of bytes may be read
+        step = n - j >= 4 ? 4 : 1;
+        if (!(s = translate(k, w, I, l, at[l] + j, step, SPACE_GLOBAL, READ))) return FAULTED;
+      }
+      memcpy(d, k->L->arena + (at[l] - BASE_GLOBAL), n);
+    }
+    memset(d + n, 0, size - n);
+  }
+  return RUN;
+}

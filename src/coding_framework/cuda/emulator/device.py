@@ -1,0 +1,218 @@
+"""`EmulatorDevice`: the `Device` of machines without a GPU, in a disposable process of its own.
+
+Guaranteed: the process dies with the device's `close`, with this process and with a SIGKILL of
+either; a candidate's fault leaves the device usable for `download` but its memory as the kernel
+left it. The first device of a process costs a fraction of a second (the fork server starts, and on
+a new machine gcc builds the interpreter), every later one a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Literal
+
+from coding_framework.cuda.emulator import timing_model, wire
+from coding_framework.cuda.emulator.settings import EmulatorSettings
+from coding_framework.cuda.plan import (
+    CandidateFault,
+    Fault,
+    KernelInfo,
+    Launch,
+    LaunchReport,
+    ModuleInfo,
+    SymbolInfo,
+)
+from coding_framework.errors import DeviceError
+from coding_framework.types import Status
+
+_MAX_ANSWER = 16 << 30
+
+
+class _Zygote:
+    """This process's handle on its fork server. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        root = str(Path(__file__).resolve().parents[3])
+        paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "coding_framework.cuda.emulator.zygote",
+                 str(theirs.fileno()), str(os.getpid())],
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                start_new_session=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            )  # fmt: skip
+        self.owner = os.getpid()
+        self.control = ours
+        self.lock = threading.Lock()
+        answer = self._receive()
+        if "error" in answer:
+            raise DeviceError(f"the emulator cannot start: {answer['error']}")
+
+    def _receive(self) -> dict[str, Any]:
+        message = self.control.recv(65536)
+        if not message:
+            raise DeviceError(
+                f"the emulator's fork server ended (exit {self.process.wait()}): run the command "
+                "again, or `cuda-rl doctor` if it stays"
+            )
+        answer: dict[str, Any] = json.loads(message)
+        return answer
+
+    def fork(self, settings: EmulatorSettings) -> tuple[socket.socket, int]:
+        """A connection to a fresh device process, and its number."""
+        ours, theirs = socket.socketpair()
+        request = {"operation": "fork", "settings": dataclasses.asdict(settings)}
+        with theirs, self.lock:
+            socket.send_fds(self.control, [json.dumps(request).encode()], [theirs.fileno()])
+            return ours, int(self._receive()["pid"])
+
+    def end(self, pid: int) -> int | None:
+        """Kill a device process; its exit code (negative: a signal), None where it is unknown."""
+        with self.lock:
+            self.control.send(json.dumps({"operation": "end", "pid": pid}).encode())
+            code = self._receive()["code"]
+            return None if code is None else int(code)
+
+
+_zygote: _Zygote | None = None
+_zygote_lock = threading.Lock()
+
+
+def _fork_server() -> _Zygote:
+    """The fork server of this process: a forked child starts its own."""
+    global _zygote
+    with _zygote_lock:
+        if _zygote is None or _zygote.owner != os.getpid() or _zygote.process.poll() is not None:
+            _zygote = _Zygote()
+        return _zygote
+
+
+class EmulatorDevice:
+    """An emulated GPU. See `cuda/device.py` for what each method promises.
+
+    settings: limits and the GPU to model; block_order: short for the setting of that name.
+    """
+
+    backend: Literal["emulator", "cuda"] = "emulator"
+
+    def __init__(
+        self,
+        settings: EmulatorSettings | None = None,
+        *,
+        block_order: Literal["forward", "reverse"] | None = None,
+    ) -> None:
+        chosen = settings or EmulatorSettings()
+        if block_order is not None:
+            chosen = dataclasses.replace(chosen, block_order=block_order)
+        self.settings = chosen
+        self.name = timing_model.gpu(chosen.gpu).name
+        self._server = _fork_server()
+        self._connection, self._pid = self._server.fork(chosen)
+        self._closed = False
+
+    def __enter__(self) -> EmulatorDevice:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    # --- the Device protocol --------------------------------------------------------------------
+
+    def load(self, build: Path) -> ModuleInfo:
+        got = self._ask("load", str(Path(build).resolve()))[0]
+        return ModuleInfo(
+            {name: _kernel_info(info) for name, info in got["kernels"].items()},
+            {name: SymbolInfo(**info) for name, info in got["symbols"].items()},
+        )
+
+    def alloc(self, nbytes: int) -> int:
+        return int(self._ask("alloc", nbytes)[0])
+
+    def free(self, address: int) -> None:
+        self._ask("free", address)
+
+    def poison(self, address: int) -> None:
+        self._ask("poison", address)
+
+    def upload(self, address: int, data: bytes | memoryview) -> None:
+        if isinstance(data, memoryview):
+            data = data.cast("B") if data.contiguous else data.tobytes()
+        self._ask("upload", address, payload=data)
+
+    def download(self, address: int, nbytes: int) -> bytes:
+        return bytes(self._ask("download", address, nbytes)[1])
+
+    def copy(self, destination: int, source: int, nbytes: int) -> None:
+        self._ask("copy", destination, source, nbytes)
+
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        self._ask("fill", address, value, nbytes)
+
+    def launch(self, launch: Launch, *, checks: bool = False) -> LaunchReport:
+        got = self._ask(
+            "launch", launch.kernel, launch.grid, launch.block, launch.shared_bytes,
+            launch.cooperative, checks, payload=launch.params,
+        )[0]  # fmt: skip
+        faults = tuple(Fault(**fault) for fault in got["faults"])
+        return LaunchReport(got["kernel"], got["counters"], got["time_ms"], faults)
+
+    def check_guards(self) -> str | None:
+        found = self._ask("check_guards")[0]
+        return None if found is None else str(found)
+
+    def close(self) -> None:
+        if getattr(self, "_closed", True):
+            return
+        self._closed = True
+        self._connection.close()
+        if self._server.owner == os.getpid() and self._server.process.poll() is None:
+            with contextlib.suppress(OSError, DeviceError):
+                self._server.end(self._pid)
+
+    # --- the wire -------------------------------------------------------------------------------
+
+    def _ask(
+        self, operation: str, *arguments: Any, payload: bytes | memoryview = b""
+    ) -> tuple[Any, bytearray]:
+        if self._closed:
+            raise DeviceError("this emulated device is closed: make a new one")
+        try:
+            wire.send(self._connection, {"operation": operation, "arguments": arguments}, payload)
+            answer, data = wire.receive(self._connection, _MAX_ANSWER)
+        except (OSError, EOFError) as e:
+            raise self._died(operation) from e
+        if "status" in answer:
+            raise CandidateFault(Status(answer["status"]), answer["reason"])
+        if "error" in answer:
+            raise DeviceError(f"the emulator failed in {operation}: {answer['error']}")
+        return answer["result"], data
+
+    def _died(self, operation: str) -> DeviceError:
+        """The error for a device process that is gone; it is never used again."""
+        self._closed = True
+        self._connection.close()
+        code: int | None = None
+        with contextlib.suppress(OSError, DeviceError):
+            code = self._server.end(self._pid)
+        return DeviceError(
+            f"the emulator's process ended in {operation} (exit {code}): judge the candidate again"
+        )
+
+
+def _kernel_info(info: dict[str, Any]) -> KernelInfo:
+    info["param_offsets"] = tuple(info["param_offsets"])
+    info["param_sizes"] = tuple(info["param_sizes"])
+    return KernelInfo(**info)

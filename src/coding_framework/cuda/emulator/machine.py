@@ -1,0 +1,296 @@
+"""The emulator inside one process: memory, a loaded module, launches. No protocol, no process.
+
+`device.py` runs it in a process of its own; tests and benchmarks may use it directly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+from coding_framework.cuda.emulator import timing_model
+from coding_framework.cuda.emulator.assembler import (
+    BASE_CODE,
+    Assembler,
+    FunctionCode,
+    Kernel,
+    parameter_layout,
+)
+from coding_framework.cuda.emulator.counters import counters
+from coding_framework.cuda.emulator.faults import CHECK_KINDS, noted, raise_for, readable
+from coding_framework.cuda.emulator.library import Check, Func, LaunchRecord, MemCount, load
+from coding_framework.cuda.emulator.memory import ARENA_BYTES, DeviceMemory
+from coding_framework.cuda.emulator.parser import parse
+from coding_framework.cuda.emulator.program import Function, Module, Variable, unsupported
+from coding_framework.cuda.emulator.settings import EmulatorSettings
+from coding_framework.cuda.plan import (
+    CandidateFault,
+    KernelInfo,
+    Launch,
+    LaunchReport,
+    ModuleInfo,
+    SymbolInfo,
+)
+from coding_framework.errors import DeviceError
+from coding_framework.types import Status
+
+ASSUMED_REGISTERS = 32
+_WORKSPACE_BYTES = 4096
+
+
+class Machine:
+    """One emulated GPU with at most one loaded module."""
+
+    def __init__(self, settings: EmulatorSettings | None = None) -> None:
+        self.settings = settings or EmulatorSettings()
+        self.gpu = timing_model.gpu(self.settings.gpu)
+        self.library = load()
+        self.memory = DeviceMemory(self.settings.memory_limit_bytes)
+        self.module: Module | None = None
+        self.addresses: dict[str, int] = {}
+        self.kernels: dict[str, Kernel] = {}
+        self.registers: dict[str, int] = {}
+        self._workspace = 0
+
+    # --- loading --------------------------------------------------------------------------------
+
+    def load(self, build: Path) -> ModuleInfo:
+        """Load `device.ptx` of a build folder."""
+        try:
+            text = (build / "device.ptx").read_text(encoding="utf-8", errors="replace")
+        except OSError as e:
+            raise DeviceError(f"{build / 'device.ptx'} cannot be read: {e.strerror}") from e
+        return self.load_text(text)
+
+    def load_text(self, text: str) -> ModuleInfo:
+        """Load PTX. Raises CandidateFault(unsupported | memory_limit | load_error)."""
+        module = parse(text)
+        self.module, self.kernels, self.addresses = module, {}, {}
+        symbols: dict[str, SymbolInfo] = {}
+        for variable in module.variables.values():
+            if variable.space not in ("global", "const") or variable.external:
+                continue
+            address = self.memory.alloc(variable.nbytes, read_only=variable.space == "const")
+            self.addresses[variable.name] = address
+            space = "const" if variable.space == "const" else "global"
+            symbols[variable.name] = SymbolInfo(
+                variable.name, address, variable.nbytes,
+                "const" if space == "const" else "global",
+            )  # fmt: skip
+        for variable in module.variables.values():
+            if variable.name in self.addresses:
+                self._initialise(variable)
+        kernels = {f.name: self._info(f) for f in module.functions.values() if f.is_entry}
+        return ModuleInfo(kernels, symbols)
+
+    def _initialise(self, variable: Variable) -> None:
+        assert self.module is not None
+        size = variable.element_bytes
+        data = bytearray(variable.nbytes)
+        numbers = {name: n for n, name in enumerate(self.module.functions)}
+        for position, value in enumerate(variable.initial):
+            bits = value.bits
+            if value.symbol is not None:
+                if value.symbol in numbers:
+                    bits += BASE_CODE + 16 * numbers[value.symbol]
+                elif value.symbol in self.addresses:
+                    bits += self.addresses[value.symbol]
+                else:
+                    raise unsupported(f"an initial value with the address of {value.symbol!r}")
+            bits &= (1 << 8 * size) - 1
+            data[position * size : (position + 1) * size] = bits.to_bytes(size, "little")
+        self.memory.upload(self.addresses[variable.name], bytes(data))
+
+    def _info(self, function: Function) -> KernelInfo:
+        assert self.module is not None
+        offsets, _ = parameter_layout(function.parameters)
+        shared = Assembler(self.module, self.addresses)._place_shared(function)
+        return KernelInfo(
+            name=function.name,
+            param_offsets=tuple(offsets.values()),
+            param_sizes=tuple(v.nbytes for v in function.parameters),
+            static_shared_bytes=shared,
+            max_threads=function.max_threads,
+            registers=self.registers.get(function.name, 0),
+        )
+
+    def kernel(self, name: str) -> Kernel:
+        """The assembled kernel. Raises CandidateFault(unsupported), naming what is missing."""
+        made = self.kernels.get(name)
+        if made is None:
+            if self.module is None:
+                raise DeviceError("a launch before a module was loaded")
+            function = self.module.functions.get(name)
+            if function is None or not function.is_entry:
+                raise CandidateFault(
+                    Status.LOAD_ERROR, f"the module has no kernel {readable(name)!r}"
+                )
+            made = self.kernels[name] = Assembler(self.module, self.addresses).assemble(name)
+        return made
+
+    # --- launching ------------------------------------------------------------------------------
+
+    def launch(self, launch: Launch, *, checks: bool = False) -> LaunchReport:
+        """Run one launch to its end. Raises CandidateFault for what the kernel did."""
+        kernel = self.kernel(launch.kernel)
+        self._validate(launch, kernel)
+        call = _Call(self, kernel, launch, checks)
+        if self.library.emulator_run(ctypes.addressof(call.record)) != 0:
+            raise DeviceError("the emulator found no memory for its workers")
+        self.memory.take_back(call.table, checked=checks)
+        raise_for(call.record, kernel, self.memory, launch.grid, launch.block)
+        return self._report(call)
+
+    def _validate(self, launch: Launch, kernel: Kernel) -> None:
+        assert self.module is not None
+        function = self.module.functions[launch.kernel]
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        name = readable(launch.kernel)
+        bad = ""
+        if min(*launch.grid, *launch.block) < 1:
+            bad = "an extent below 1"
+        elif launch.block[0] > 1024 or launch.block[1] > 1024 or launch.block[2] > 64:
+            bad = "an extent over (1024, 1024, 64)"
+        elif threads > function.max_threads:
+            bad = f"{threads} threads a block, where the kernel allows {function.max_threads}"
+        elif launch.grid[0] > 2**31 - 1 or launch.grid[1] > 65535 or launch.grid[2] > 65535:
+            bad = "a grid over (2147483647, 65535, 65535)"
+        elif kernel.shared_bytes + launch.shared_bytes > self.gpu.shared_bytes_per_block:
+            bad = (
+                f"{kernel.shared_bytes + launch.shared_bytes} bytes of shared memory, where a "
+                f"block may have {self.gpu.shared_bytes_per_block}"
+            )
+        elif launch.shared_bytes < 0:
+            bad = "negative shared memory"
+        elif len(launch.params) < kernel.param_bytes:
+            bad = (
+                f"{len(launch.params)} bytes of arguments, where {kernel.param_bytes} are expected"
+            )
+        elif self.registers.get(launch.kernel, 0) * threads > self.gpu.registers:
+            bad = "more registers than a multiprocessor has"
+        if bad:
+            raise CandidateFault(
+                Status.RUNTIME_ERROR,
+                f"invalid launch of {name} with grid {launch.grid} and block {launch.block}: {bad}",
+            )
+
+    def _report(self, call: _Call) -> LaunchReport:
+        launch, record = call.launch, call.record
+        found: dict[str, float] = {}
+        time_ms = None
+        if self.settings.count:
+            found = counters(
+                call.kernel, record, list(call.block_warps), list(call.block_lanes), list(call.mem)
+            )
+            threads = launch.block[0] * launch.block[1] * launch.block[2]
+            registers = self.registers.get(launch.kernel) or ASSUMED_REGISTERS
+            held = timing_model.occupancy(self.gpu, threads, registers, int(record.shared_bytes))
+            terms = timing_model.model_ms(self.gpu, found, launch.grid, launch.block, held)
+            found["launch__grid_size"] = launch.grid[0] * launch.grid[1] * launch.grid[2]
+            found["launch__block_size"] = threads
+            found["launch__registers_per_thread"] = registers
+            found["launch__shared_mem_per_block"] = int(record.shared_bytes)
+            found["launch__occupancy_limit_blocks"] = held.blocks
+            found["sm__maximum_warps_per_active_cycle_pct"] = 100.0 * held.fraction
+            found["gpu__time_duration.sum"] = terms["total"] * 1e6
+            time_ms = terms["total"]
+        faults = noted(call.kernel, call.noted_checks(), launch.grid, launch.block)
+        return LaunchReport(launch.kernel, found, time_ms, faults)
+
+    def workspace(self) -> int:
+        """Zeroed memory for grid-wide barriers of cooperative launches."""
+        if not self._workspace:
+            self._workspace = self.memory.alloc(_WORKSPACE_BYTES)
+        self.memory.fill(self._workspace, 0, _WORKSPACE_BYTES)
+        return self._workspace
+
+
+class _Call:
+    """One launch as the library sees it; holds every buffer that it points to."""
+
+    def __init__(self, machine: Machine, kernel: Kernel, launch: Launch, checks: bool) -> None:
+        self.kernel, self.launch = kernel, launch
+        settings, memory = machine.settings, machine.memory
+        workspace = machine.workspace() if launch.cooperative else 0
+        blocks, instructions = len(kernel.blocks), len(kernel.instructions)
+        self.block_warps = (ctypes.c_uint64 * blocks)()
+        self.block_lanes = (ctypes.c_uint64 * blocks)()
+        self.mem = (MemCount * instructions)()
+        self.checks = (Check * (instructions * len(CHECK_KINDS)))() if checks else (Check * 0)()
+        self.check_buffer = self.checks if checks else (Check * (instructions * len(CHECK_KINDS)))()
+        self.table = memory.table(checked=checks)
+        self._keep: list[object] = []
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        state = kernel.register_bytes * (threads // 32 + 1) + kernel.local_bytes * (threads + 31)
+        state += (kernel.shared_bytes + launch.shared_bytes) * (5 if checks else 1)
+        resident = max(1, min(4096, (1 << 30) // max(state, 1)))
+        self.record = LaunchRecord(
+            code=self._pointer(kernel.code),
+            funcs=self._functions(kernel.functions),
+            nfuncs=len(kernel.functions),
+            entry_func=next(f.number for f in kernel.functions if f.name == kernel.name),
+            ntid=launch.block,
+            nctaid=launch.grid,
+            params=self._pointer(launch.params),
+            nparams=len(launch.params),
+            shared_bytes=kernel.shared_bytes + launch.shared_bytes,
+            dynamic_shared=launch.shared_bytes,
+            local_bytes=kernel.local_bytes,
+            register_bytes=kernel.register_bytes,
+            cooperative=int(launch.cooperative),
+            reverse=int(settings.block_order == "reverse"),
+            workspace=workspace,
+            arena=memory.base,
+            shadow=memory.shadow,
+            touched=memory.touched,
+            allocs=ctypes.addressof(self.table),
+            nallocs=len(memory.records),
+            arena_bytes=ARENA_BYTES,
+            count=int(settings.count),
+            checks=int(checks),
+            nblocks_code=blocks,
+            ninstructions=instructions,
+            l1_sectors=4096,
+            budget=settings.instruction_budget,
+            cpu_ns=int(settings.cpu_limit_s * 1e9),
+            threads=1 if checks else settings.threads,
+            max_resident=resident,
+            block_warps=ctypes.addressof(self.block_warps),
+            block_lanes=ctypes.addressof(self.block_lanes),
+            mem=ctypes.addressof(self.mem),
+            check=ctypes.addressof(self.check_buffer),
+        )
+
+    def _pointer(self, data: bytes) -> int:
+        """Address of a 64-byte aligned copy of `data`."""
+        buffer = (ctypes.c_char * (len(data) + 128))()
+        self._keep.append(buffer)
+        at = (ctypes.addressof(buffer) + 63) // 64 * 64
+        ctypes.memmove(at, data, len(data))
+        return at
+
+    def _functions(self, functions: list[FunctionCode]) -> int:
+        table = (Func * len(functions))()
+        for entry, code in zip(table, functions, strict=True):
+            if code.frame is None:
+                continue
+            entry.entry = code.entry
+            entry.frame_bytes = code.frame.nbytes
+            entry.const_at = code.frame.constants_at
+            constants = code.frame.constant_data
+            entry.const_bytes = len(constants)
+            entry.consts = self._pointer(constants)
+            entry.local_bytes = code.local_bytes
+            words = (ctypes.c_uint32 * len(code.params))(*code.params)
+            self._keep.append(words)
+            entry.params = ctypes.addressof(words)
+        self._keep.append(table)
+        return ctypes.addressof(table)
+
+    def noted_checks(self) -> list[tuple[int, int, Check]]:
+        kinds = len(CHECK_KINDS)
+        return [
+            (position // kinds, position % kinds, check)
+            for position, check in enumerate(self.check_buffer)
+            if check.count
+        ]

@@ -1,0 +1,207 @@
+"""Device memory: allocations at synthetic addresses inside one lazily backed arena.
+
+Addresses start at 0x7e00_0000_0000, which no process of the candidate maps. They are never used
+twice, so a use after free is always seen. Every allocation lies between guards of 256 bytes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import mmap
+
+from coding_framework.cuda.emulator.assembler import BASE_GLOBAL
+from coding_framework.cuda.emulator.library import Alloc
+from coding_framework.cuda.plan import CandidateFault
+from coding_framework.errors import DeviceError
+from coding_framework.types import Status
+
+ALIGNMENT = 256
+_GUARD_BYTE = 0xA5
+_POISON_BYTE = 0xFF
+WRITE_NONE, WRITE_SOME, WRITE_ALL = 0, 1, 2
+_MAP_NORESERVE = 0x4000
+"""Linux on x86-64 and aarch64; the mmap module of Python 3.11 does not have it."""
+ARENA_BYTES = 64 << 30
+"""Virtual bytes; pages are backed when they are touched."""
+
+
+def _reserve(nbytes: int) -> tuple[mmap.mmap, int]:
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    try:
+        area = mmap.mmap(-1, nbytes, flags=flags)
+    except OSError as e:
+        raise DeviceError(
+            f"{nbytes >> 30} GiB of address space cannot be reserved for the emulator "
+            f"({e.strerror}): raise `ulimit -v` or set vm.overcommit_memory to 0 or 1"
+        ) from e
+    return area, ctypes.addressof(ctypes.c_char.from_buffer(area))
+
+
+class DeviceMemory:
+    """The arena, its allocations and what is known of their contents."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self._area, self.base = _reserve(ARENA_BYTES)
+        self._shadow_area, self.shadow = _reserve(ARENA_BYTES)
+        self._touched_area, self.touched = _reserve(ARENA_BYTES // 128)
+        self._next = BASE_GLOBAL + (1 << 20)
+        self.records: list[Alloc] = []
+        self._starts: list[int] = []
+
+    # --- allocations ----------------------------------------------------------------------------
+
+    def alloc(self, nbytes: int, *, read_only: bool = False) -> int:
+        """Address of `nbytes`, poisoned. Raises CandidateFault(memory_limit) over the limit."""
+        if nbytes < 0 or self.used_bytes + nbytes > self.limit_bytes:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT,
+                f"the kernel's host code asked for {nbytes} bytes of device memory with "
+                f"{self.used_bytes} in use; the limit is {self.limit_bytes}",
+            )
+        room = (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        address = self._next
+        if address + room + ALIGNMENT > BASE_GLOBAL + ARENA_BYTES:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT,
+                f"the host code allocated more than {ARENA_BYTES >> 30} GiB in total",
+            )
+        self._next = address + room + ALIGNMENT
+        self.used_bytes += nbytes
+        self._set(address - ALIGNMENT, _GUARD_BYTE, ALIGNMENT)
+        self._set(address + nbytes, _GUARD_BYTE, room - nbytes + ALIGNMENT)
+        self._set(address, _POISON_BYTE, nbytes)
+        self.records.append(Alloc(lo=address, size=nbytes, read_only=int(read_only)))
+        self._starts.append(address)
+        return address
+
+    def free(self, address: int) -> None:
+        record = self._exact(address)
+        record.freed = 1
+        self.used_bytes -= record.size
+        first = (address - BASE_GLOBAL + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
+        last = (address - BASE_GLOBAL + record.size) // mmap.PAGESIZE * mmap.PAGESIZE
+        if last > first and hasattr(mmap, "MADV_DONTNEED"):
+            self._area.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+    def poison(self, address: int) -> None:
+        record = self._exact(address)
+        self._set(address, _POISON_BYTE, record.size)
+        record.written = WRITE_NONE
+
+    def _exact(self, address: int) -> Alloc:
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at < 0 or self._starts[at] != address or self.records[at].freed:
+            raise CandidateFault(
+                Status.RUNTIME_ERROR, f"{address:#x} is not the start of a device allocation"
+            )
+        return self.records[at]
+
+    def find(self, address: int) -> Alloc | None:
+        """The allocation at or below `address`, freed ones too; None below the first."""
+        at = bisect.bisect_right(self._starts, address) - 1
+        return self.records[at] if at >= 0 else None
+
+    def _range(self, address: int, nbytes: int, what: str) -> Alloc:
+        record = self.find(address)
+        if (
+            record is None
+            or record.freed
+            or nbytes < 0
+            or address + nbytes > record.lo + record.size
+        ):
+            raise CandidateFault(
+                Status.RUNTIME_ERROR,
+                f"{what} of {nbytes} bytes at {address:#x} is outside every device allocation",
+            )
+        return record
+
+    # --- contents -------------------------------------------------------------------------------
+
+    def pointer(self, address: int) -> int:
+        """Where an address lies in this process."""
+        return self.base + (address - BASE_GLOBAL)
+
+    def _set(self, address: int, value: int, nbytes: int) -> None:
+        ctypes.memset(self.pointer(address), value, nbytes)
+
+    def upload(self, address: int, data: bytes | memoryview) -> None:
+        record = self._range(address, len(data), "a copy to the device")
+        at = address - BASE_GLOBAL
+        self._area[at : at + len(data)] = bytes(data) if isinstance(data, memoryview) else data
+        self._mark(record, address, len(data))
+
+    def download(self, address: int, nbytes: int) -> bytes:
+        self._range(address, nbytes, "a copy from the device")
+        at = address - BASE_GLOBAL
+        return self._area[at : at + nbytes]
+
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        record = self._range(address, nbytes, "a memset")
+        self._set(address, value & 0xFF, nbytes)
+        self._mark(record, address, nbytes)
+
+    def copy(self, destination: int, source: int, nbytes: int) -> None:
+        to = self._range(destination, nbytes, "the destination of a copy")
+        of = self._range(source, nbytes, "the source of a copy")
+        ctypes.memmove(self.pointer(destination), self.pointer(source), nbytes)
+        if of.written == WRITE_ALL:
+            self._mark(to, destination, nbytes)
+            return
+        self._settle(to)
+        from_shadow = self.shadow + (source - BASE_GLOBAL)
+        if of.written == WRITE_NONE:
+            ctypes.memset(self.shadow + (destination - BASE_GLOBAL), 0, nbytes)
+        else:
+            ctypes.memmove(self.shadow + (destination - BASE_GLOBAL), from_shadow, nbytes)
+        to.written = WRITE_SOME
+
+    def _settle(self, record: Alloc) -> None:
+        """Write the state of a whole allocation out to its shadow bytes."""
+        if record.written != WRITE_SOME:
+            value = 1 if record.written == WRITE_ALL else 0
+            ctypes.memset(self.shadow + (record.lo - BASE_GLOBAL), value, record.size)
+
+    def _mark(self, record: Alloc, address: int, nbytes: int) -> None:
+        """`nbytes` at `address` have been written."""
+        if record.written == WRITE_ALL:
+            return
+        if address == record.lo and nbytes == record.size:
+            record.written = WRITE_ALL
+            return
+        self._settle(record)
+        ctypes.memset(self.shadow + (address - BASE_GLOBAL), 1, nbytes)
+        record.written = WRITE_SOME
+
+    # --- launches -------------------------------------------------------------------------------
+
+    def table(self, *, checked: bool) -> ctypes.Array[Alloc]:
+        """All allocations in ascending order, for one launch."""
+        for record in self.records:
+            if checked and record.written == WRITE_NONE and not record.freed:
+                self._settle(record)
+        return (Alloc * max(len(self.records), 1))(*self.records)
+
+    def take_back(self, table: ctypes.Array[Alloc], *, checked: bool) -> None:
+        """Learn what a launch wrote; without checks, all of an allocation that was stored to."""
+        for record, seen in zip(self.records, table, strict=False):
+            record.written = seen.written
+            if seen.stored and not checked:
+                record.written = WRITE_ALL
+
+    def damage(self) -> str | None:
+        """A sentence naming the first allocation whose guards were written."""
+        expected = bytes([_GUARD_BYTE])
+        for record in self.records:
+            if record.freed:
+                continue
+            end = record.lo + record.size
+            room = (record.size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+            for start, stop in ((record.lo - ALIGNMENT, record.lo),
+                                (end, record.lo + room + ALIGNMENT)):  # fmt: skip
+                found = self._area[start - BASE_GLOBAL : stop - BASE_GLOBAL]
+                if found != expected * len(found):
+                    return f"memory next to the allocation at {record.lo:#x} was overwritten"
+        return None

@@ -1,0 +1,170 @@
+"""Modelled time of a launch on a named GPU: a roofline with occupancy and latency, from counters.
+
+Not a simulator. Each resource (issue, arithmetic pipes, L1, shared memory, L2, DRAM, latency) gives
+a lower bound; they are joined by a 4-norm, so that the largest rules and the others still count,
+and a launch costs a fixed overhead. Numbers are always labelled `modelled`: only their order is
+used. Not modelled: clocks under load, tails inside a wave, L2 misses by capacity in a launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from coding_framework.cuda.plan import Dim3
+from coding_framework.errors import UsageError
+
+_SHORT = {"h200": "NVIDIA H200", "h100": "NVIDIA H100", "a100": "NVIDIA A100",
+          "rtx 4090": "NVIDIA GeForce RTX 4090", "rtx4090": "NVIDIA GeForce RTX 4090"}  # fmt: skip
+_DRAM_EFFICIENCY = 0.92
+_REQUESTS_IN_FLIGHT = 3.0
+"""Memory requests that one warp keeps in flight: unrolled loads before the first use."""
+_DEPENDENT_ISSUE_CYCLES = 4.0
+"""Cycles between two dependent arithmetic instructions of a warp."""
+_INDEPENDENT = 1.6
+"""Independent instructions of a warp at a time, on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One entry of gpus.yaml."""
+
+    name: str
+    multiprocessors: int
+    clock_ghz: float
+    dram_gbps: float
+    l2_bytes: int
+    max_warps: int
+    max_blocks: int
+    registers: int
+    shared_bytes: int
+    shared_bytes_per_block: int
+    lanes: Mapping[str, float]
+    model: Mapping[str, float]
+    compute_capability: str
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Blocks and warps that one multiprocessor holds, and what limits them."""
+
+    blocks: int
+    warps: int
+    fraction: float
+    limit: str
+
+
+@cache
+def gpus() -> dict[str, Gpu]:
+    """All GPUs by name."""
+    text = resources.files(__package__).joinpath("gpus.yaml").read_text()
+    data: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return {name: Gpu(name=name, **figures) for name, figures in data.items()}
+
+
+def gpu(name: str) -> Gpu:
+    """The GPU called `name`, in full or short ("h200"). Raises UsageError with the choices."""
+    found = gpus().get(_SHORT.get(name.lower(), name))
+    if found is None:
+        raise UsageError(f"unknown GPU {name!r}: choose one of {', '.join(gpus())}")
+    return found
+
+
+def occupancy(device: Gpu, threads: int, registers: int, shared_bytes: int) -> Occupancy:
+    """Residency by the rules of the CUDA occupancy calculator: registers are given out by warps in
+    units of 256, shared memory in units of 128 bytes after 1 KiB for the system."""
+    warps = (threads + 31) // 32
+    limits = {"warps": device.max_warps // max(warps, 1), "blocks": device.max_blocks}
+    if registers:
+        a_warp = (registers * 32 + 255) // 256 * 256
+        limits["registers"] = device.registers // a_warp // max(warps, 1)
+    a_block = (shared_bytes + 1024 + 127) // 128 * 128
+    limits["shared_memory"] = device.shared_bytes // a_block
+    limit = min(limits, key=lambda k: limits[k])
+    blocks = max(limits[limit], 1)
+    return Occupancy(blocks, blocks * warps, min(blocks * warps / device.max_warps, 1.0), limit)
+
+
+def model_ms(
+    device: Gpu, counters: Mapping[str, float], grid: Dim3, block: Dim3, held: Occupancy
+) -> dict[str, float]:
+    """Milliseconds of each term and "total"."""
+    blocks = grid[0] * grid[1] * grid[2]
+    warps = blocks * ((block[0] * block[1] * block[2] + 31) // 32)
+    busy = min(blocks, device.multiprocessors)
+    waves = -(-blocks // device.multiprocessors)
+    # the fullest multiprocessor sets the pace of everything that is done inside one
+    share = waves / blocks
+    resident = min(held.warps * device.multiprocessors, warps, held.warps * busy)
+    terms = _inside(device, counters, share)
+    terms.update(_outside(device, counters))
+    terms.update(_latency(device, counters, warps, resident))
+    work = sum(t**4 for t in terms.values()) ** 0.25
+    terms["launch"] = device.model["launch_us"] / 1e3
+    terms["total"] = work + terms["launch"]
+    return terms
+
+
+def _inside(device: Gpu, counters: Mapping[str, float], share: float) -> dict[str, float]:
+    """Issue slots, pipes, L1 and shared memory: cycles of the fullest multiprocessor."""
+
+    def ops(kind: str) -> float:
+        return counters.get(f"smsp__sass_thread_inst_executed_op_{kind}_pred_on.sum", 0.0)
+
+    cycles = {"issue": counters.get("smsp__inst_executed.sum", 0.0) / 4}
+    for kind in ("fp32", "fp64", "fp16", "integer", "bit", "conversion"):
+        cycles[kind] = ops(kind) / device.lanes[kind]
+    sectors = requests = wavefronts = 0.0
+    for way in ("ld", "st", "atom"):
+        key = f"l1tex__t_sectors_pipe_lsu_mem_global_op_{way}.sum"
+        sectors += counters.get(key, 0.0)
+        requests += counters.get(key.replace("sectors", "requests"), 0.0)
+        wavefronts += counters.get(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{way}.sum", 0.0)
+        if way != "atom":
+            local = f"l1tex__t_sectors_pipe_lsu_mem_local_op_{way}.sum"
+            sectors += counters.get(local, 0.0)
+    # a request takes a tag cycle for each 128-byte line at most; data move 128 bytes a cycle
+    cycles["l1"] = max(sectors / 4, requests) + max(0.0, sectors - 4 * requests) / 4
+    cycles["shared"] = wavefronts
+    return {name: c * share / (device.clock_ghz * 1e6) for name, c in cycles.items()}
+
+
+def _outside(device: Gpu, counters: Mapping[str, float]) -> dict[str, float]:
+    """L2 and DRAM, shared by all multiprocessors."""
+    sectors = sum(counters.get(f"lts__t_sectors_op_{w}.sum", 0.0) for w in ("read", "write"))
+    atomics = counters.get("lts__t_sectors_op_atom.sum", 0.0)
+    return {
+        "l2": (sectors + 4 * atomics) * 32 / device.model["l2_gbps"] / 1e6,
+        "dram": counters.get("dram__bytes.sum", 0.0) / (device.dram_gbps * _DRAM_EFFICIENCY) / 1e6,
+    }
+
+
+def _latency(
+    device: Gpu, counters: Mapping[str, float], warps: int, resident: int
+) -> dict[str, float]:
+    """Time that too few resident warps leave open."""
+    reads = counters.get("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", 0.0)
+    sectors = counters.get("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 0.0)
+    missed = counters.get("lts__t_sectors_op_read.sum", 0.0)
+    from_dram = counters.get("dram__bytes_read.sum", 0.0) / 32
+    miss = missed / sectors if sectors else 0.0
+    far = min(from_dram / missed, 1.0) if missed else 0.0
+    wait_ns = (
+        20.0
+        + miss * device.model["l2_latency_ns"]
+        + miss * far * (device.model["dram_latency_ns"] - device.model["l2_latency_ns"])
+    )
+    memory = reads * wait_ns / (max(resident, 1) * _REQUESTS_IN_FLIGHT) / 1e6
+    issued = counters.get("smsp__inst_executed.sum", 0.0)
+    chain = issued * _DEPENDENT_ISSUE_CYCLES / _INDEPENDENT / max(resident, 1)
+    once = (device.model["dram_latency_ns"] if reads else 0.0) / 1e6
+    return {
+        "memory_latency": memory + once,
+        "dependency": chain / (device.clock_ghz * 1e6),
+        "warps": warps / (4.0 * device.multiprocessors) / (device.clock_ghz * 1e6),
+    }

@@ -1,0 +1,103 @@
+"""The fork server of emulated devices: library and parser loaded, a device is one fork away.
+
+Started by `device.py` as `python -m coding_framework.cuda.emulator.zygote FD`. It lives as long as
+the process that started it: it ends when its control socket closes or its parent changes, and the
+kernel kills every device with it (PR_SET_PDEATHSIG), so nothing is left behind a SIGKILL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import sys
+
+from coding_framework.cuda.emulator import server, timing_model
+from coding_framework.cuda.emulator.library import load
+from coding_framework.cuda.emulator.settings import EmulatorSettings
+
+_PR_SET_PDEATHSIG = 1
+_PARENT_CHECK_S = 1.0
+
+
+def main() -> None:
+    """Serve fork requests on the control socket whose descriptor is the first argument."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    parent = int(sys.argv[2])
+    try:
+        load()
+        timing_model.gpus()
+    except Exception as e:  # told to the process that started us
+        control.send(json.dumps({"error": str(e)}).encode())
+        return
+    control.send(b"{}")
+    children: dict[int, int | None] = {}
+    while True:
+        readable, _, _ = select.select([control], [], [], _PARENT_CHECK_S)
+        _reap(children)
+        if os.getppid() != parent:
+            break
+        if not readable:
+            continue
+        message, descriptors, _, _ = socket.recv_fds(control, 65536, 1)
+        if not message:
+            break
+        request = json.loads(message)
+        if request["operation"] == "fork":
+            pid = _fork(control, descriptors[0], EmulatorSettings(**request["settings"]))
+            children[pid] = None
+            control.send(json.dumps({"pid": pid}).encode())
+        else:
+            control.send(json.dumps(_end(children, request["pid"])).encode())
+    for pid, status in children.items():
+        if status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _fork(control: socket.socket, descriptor: int, settings: EmulatorSettings) -> int:
+    zygote = os.getpid()
+    pid = os.fork()
+    if pid:
+        os.close(descriptor)
+        return pid
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != zygote:
+            os._exit(1)
+        control.close()
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:
+            f.write("1000")
+        server.serve(socket.socket(fileno=descriptor), settings)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _reap(children: dict[int, int | None]) -> None:
+    for pid, status in children.items():
+        if status is None:
+            done, how = os.waitpid(pid, os.WNOHANG)
+            if done:
+                children[pid] = os.waitstatus_to_exitcode(how)
+
+
+def _end(children: dict[int, int | None], pid: int) -> dict[str, int | None]:
+    """Kill and reap one of our children; its exit code, negative for a signal it died of."""
+    if pid not in children:
+        return {"code": None}
+    code = children.pop(pid)
+    if code is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return {"code": code}
+
+
+if __name__ == "__main__":
+    main()
