@@ -34,6 +34,18 @@ MAX_KERNEL_BYTES = 16 * 2**20
 """A larger file is a wrong path, not a kernel; what is smaller the judge decides on."""
 
 BACKENDS = ("auto", "cuda", "emulator")
+SHOWN_COUNTERS = (
+    "smsp__inst_executed.sum",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
+    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    "smsp__sass_branch_targets_threads_divergent.sum",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+)
+"""What people look at first, where it is not zero; --json has all of them."""
 SANDBOXES = ("auto", "bubblewrap", "docker", "native")
 
 
@@ -375,7 +387,7 @@ def verdict_text(verdict: Verdict) -> str:
         rows += [("", f"{t.case}: {t.detail}") for t in verdict.tests if not t.passed][:3]
     if verdict.timing is not None:
         rows.append(("time", _timing_text(verdict)))
-    rows += [("counter", f"{k} = {v:g}") for k, v in sorted(verdict.counters.items())[:12]]
+    rows += [("counter", f"{k} = {v:g}") for k in SHOWN_COUNTERS if (v := verdict.counters.get(k))]
     findings = (*verdict.cheats, *verdict.pitfalls, *verdict.safety.findings)
     rows += [(f.severity, f"{f.rule}: {f.message}") for f in findings[:10]]
     rows.append(("sandbox", verdict.receipt.sandbox or "none"))
