@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from judge_tasks import (
@@ -33,9 +32,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge(JudgeConfig(seed=7)) as judge:
-        yield judge
+def judge() -> Judge:
+    return Judge(JudgeConfig(seed=7))
 
 
 def _judge(judge: Judge, code: str, task: Task = DOUBLE_TASK) -> Verdict:
@@ -92,17 +90,17 @@ def test_the_receipt_says_what_it_takes_to_repeat_the_verdict(judge: Judge) -> N
 
 
 def test_the_same_seed_gives_the_same_verdict_in_another_judge(judge: Judge) -> None:
-    with Judge(JudgeConfig(seed=7)) as other:
-        one, two = _judge(judge, ROW_SUM, ROW_SUM_TASK), _judge(other, ROW_SUM, ROW_SUM_TASK)
+    other = Judge(JudgeConfig(seed=7))
+    one, two = _judge(judge, ROW_SUM, ROW_SUM_TASK), _judge(other, ROW_SUM, ROW_SUM_TASK)
     assert one.tests == two.tests
     assert one.timing == two.timing
 
 
 def test_another_secret_draws_other_inputs() -> None:
-    with Judge() as one, Judge() as two:
-        errors = [
-            [t.max_abs_error for t in _judge(j, ROW_SUM, ROW_SUM_TASK).tests] for j in (one, two)
-        ]
+    errors = [
+        [t.max_abs_error for t in _judge(judge, ROW_SUM, ROW_SUM_TASK).tests]
+        for judge in (Judge(), Judge())
+    ]
     assert errors[0] != errors[1]
 
 
@@ -279,8 +277,7 @@ template <int M> struct F<0, M> { static constexpr long v = M; };
 __global__ void k(long* o) { *o = F<800, 0>::v; }
 """
     compiler = CUDACompiler(CompilerConfig(cpu_limit_s=3))
-    with Judge(JudgeConfig(seed=0), compiler=compiler) as judge:
-        verdict = _judge(judge, bomb)
+    verdict = _judge(Judge(JudgeConfig(seed=0), compiler=compiler), bomb)
     assert verdict.status in {Status.COMPILE_TIMEOUT, Status.MEMORY_LIMIT}, verdict.reason
 
 

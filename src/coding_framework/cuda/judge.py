@@ -21,7 +21,7 @@ from contextlib import closing
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 import structlog
 from pydantic import Field, SecretBytes
@@ -33,7 +33,6 @@ from coding_framework.cuda.benchmarker import (
     summed_counters,
 )
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
-from coding_framework.cuda.device_process import DeviceServer
 from coding_framework.cuda.draft import VerdictDraft
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA
@@ -79,9 +78,8 @@ class Judge:
     ) -> None:
         self.config = config or JudgeConfig()
         self.backend = choose_backend(self.config.backend)
-        self._torch = threading.Thread(target=import_module, args=("torch",), daemon=True)
-        self._torch.start()
-        self._devices = DeviceServer()
+        self._warm_up = threading.Thread(target=_warm_up, daemon=True)
+        self._warm_up.start()
         self._compiler = compiler or CUDACompiler(CompilerConfig(sandbox=self.config.sandbox))
         self._safety = SafetyWrapper()
         self._seeds = tuple((self.config.seed or 0) + i for i in range(self.config.seeds))
@@ -117,16 +115,6 @@ class Judge:
             raise CandidateFault(Status.UNSUPPORTED, "the device has no time model for this kernel")
         return draft.timing
 
-    def close(self) -> None:
-        """End the device server; without it, it ends with this process."""
-        self._devices.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # --- the steps --------------------------------------------------------------------------------
 
     def _compile(self, candidate: Candidate, draft: VerdictDraft) -> Path:
@@ -145,14 +133,15 @@ class Judge:
         secret: bytes | None = None,
     ) -> TimedCase:
         """The correctness protocol on one shape set: a fresh device and a fresh host process."""
-        self._torch.join()
+        self._warm_up.join()
+        from coding_framework.cuda.emulator.device import EmulatorDevice
         from coding_framework.cuda.host.session import HostSession
         from coding_framework.cuda.run import CaseRun, PlanRecorder, RunLimits
         from coding_framework.cuda.trial import CaseTrial
 
         references = self._reference_cache(secret)
         tensors = references.get(draft.task, case, seeds[0]).tensors
-        with closing(self._devices.open()) as device:
+        with closing(EmulatorDevice()) as device:
             draft.device = device.name
             module = device.load(build)
             recorder = PlanRecorder(device, RunLimits())
@@ -216,6 +205,12 @@ class Judge:
     def _baseline_salt(self) -> str:
         parts = (PROTOCOL, self.backend, version("coding-framework"))
         return " ".join((*parts, self._compiler.toolkit.version))
+
+
+def _warm_up() -> None:
+    """What takes a second and needs no candidate: done while nvcc works."""
+    import_module("torch")
+    import_module("coding_framework.cuda.emulator.device").EmulatorDevice().close()
 
 
 def choose_backend(name: str) -> Literal["cuda", "emulator"]:

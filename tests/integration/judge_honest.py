@@ -1,0 +1,316 @@
+"""Honest kernels in the styles that people write: each must be `correct`."""
+
+# ruff: noqa: E501 - kernels stay on the lines on which their authors would write them
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from judge_tasks import (
+    ADD,
+    ADD_TASK,
+    DOUBLE,
+    DOUBLE_BODY,
+    DOUBLE_KERNEL,
+    DOUBLE_TASK,
+    DOUBLE_TWO_A_THREAD,
+    ROW_SUM,
+    ROW_SUM_SHARED,
+    ROW_SUM_TASK,
+    extension,
+    make_task,
+    row_sum,
+)
+
+from coding_framework.types import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Honest:
+    name: str
+    code: str
+    task: Task = DOUBLE_TASK
+
+
+SOFTMAX_TASK = make_task("softmax", "F.softmax(x, dim=-1)", reduces=True)
+NORM_TASK = make_task("layer_norm", "F.layer_norm(x, x.shape[-1:])", reduces=True)
+GELU_TASK = make_task("gelu", "F.gelu(x)")
+TRANSPOSE_TASK = make_task("transpose", "x.t().contiguous()")
+SCAN_TASK = make_task("cumsum", "torch.cumsum(x, dim=1)", reduces=True)
+GRAM_TASK = make_task("gram", "x @ x.t()", reduces=True)
+TOTAL_TASK = make_task("total", "x.sum()", atomic_order=True).model_copy(
+    update={
+        "cases": tuple(
+            c.model_copy(update={"reduction_length": c.inputs[0].shape[0] * c.inputs[0].shape[1]})
+            for c in DOUBLE_TASK.cases
+        )
+    }
+)
+HALF_TASK = make_task("double_half", "x * 2 + 1", dtype="float16")
+ARGMAX_TASK = make_task("argmax", "x.argmax(dim=1)")
+
+_ROWS = """#include <torch/extension.h>
+#include <c10/cuda/CUDAException.h>
+{head}
+torch::Tensor forward(torch::Tensor x) {{
+  TORCH_CHECK(x.is_cuda() && x.is_contiguous(), "a contiguous CUDA tensor is needed");
+  const int rows = x.size(0), cols = x.size(1);
+  auto out = torch::{make};
+  {launch}
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return out;
+}}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("forward", &forward, "forward (CUDA)"); }}
+"""
+
+
+def _rows(head: str, launch: str, make: str = "empty_like(x)") -> str:
+    return _ROWS.format(head=head, launch=launch, make=make)
+
+
+_SHUFFLE = """
+__device__ __forceinline__ float warp_sum(float v) {
+  #pragma unroll
+  for (int o = 16; o > 0; o >>= 1) v += __shfl_xor_sync(0xffffffffu, v, o);
+  return v;
+}
+__device__ __forceinline__ float warp_max(float v) {
+  for (int o = 16; o > 0; o >>= 1) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, o));
+  return v;
+}
+"""
+
+HONEST = [
+    Honest("double", DOUBLE),
+    Honest("grid_stride", DOUBLE_TWO_A_THREAD),
+    Honest("add", ADD, ADD_TASK),
+    Honest("row_sum_a_thread", ROW_SUM, ROW_SUM_TASK),
+    Honest("row_sum_shared", ROW_SUM_SHARED, ROW_SUM_TASK),
+    Honest(
+        "float4_with_tail",
+        extension(
+            "__global__ void four(const float* __restrict__ x, float* __restrict__ o, int n) {\n"
+            "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+            "  if (4 * i + 3 < n) { float4 v = reinterpret_cast<const float4*>(x)[i];\n"
+            "    v.x = 2 * v.x + 1; v.y = 2 * v.y + 1; v.z = 2 * v.z + 1; v.w = 2 * v.w + 1;\n"
+            "    reinterpret_cast<float4*>(o)[i] = v;\n"
+            "  } else for (int j = 4 * i; j < n; j++) o[j] = 2 * x[j] + 1; }\n",
+            "four<<<(n / 4 + 256) / 256, 256>>>(px, po, n);",
+        ),
+    ),
+    Honest(
+        "constant_memory_table",
+        extension(
+            "__constant__ float c[2];\n__global__ void k(const float* x, float* o, int n) {\n"
+            "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = c[0] * x[i] + c[1]; }\n",
+            "float h[2] = {2, 1}; cudaMemcpyToSymbol(c, h, sizeof h); k<<<(n + 63) / 64, 64>>>(px, po, n);",
+        ),
+    ),
+    Honest(
+        "template_functor",
+        extension(
+            "struct Affine { float a, b; __device__ float operator()(float v) const { return fmaf(a, v, b); } };\n"
+            "template <int B, class F> __global__ __launch_bounds__(B) void map(const float* x, float* o, int n, F f) {\n"
+            "  int i = blockIdx.x * B + threadIdx.x; if (i < n) o[i] = f(__ldg(x + i)); }\n",
+            "map<128><<<(n + 127) / 128, 128>>>(px, po, n, Affine{2, 1});",
+        ),
+    ),
+    Honest(
+        "dispatch_macro",
+        """#include <torch/extension.h>
+template <typename scalar_t> __global__ void k(const scalar_t* x, scalar_t* o, size_t n) {
+  size_t i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] * static_cast<scalar_t>(2) + static_cast<scalar_t>(1);
+}
+torch::Tensor forward(torch::Tensor x) {
+  auto o = torch::empty_like(x); size_t n = x.numel();
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "k", ([&] { k<scalar_t><<<(n + 255) / 256, 256>>>(x.data_ptr<scalar_t>(), o.data_ptr<scalar_t>(), n); }));
+  return o;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+""",
+    ),
+    Honest(
+        "two_kernels_and_a_temporary",
+        extension(
+            "__global__ void a(const float* x, float* t, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) t[i] = 2 * x[i]; }\n"
+            "__global__ void b(const float* t, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = t[i] + 1; }\n",
+            "auto t = torch::empty_like(x); a<<<(n + 255) / 256, 256>>>(px, t.data_ptr<float>(), n); b<<<(n + 255) / 256, 256>>>(t.data_ptr<float>(), po, n);",
+        ),
+    ),
+    Honest(
+        "own_stream_and_sync",
+        extension(
+            DOUBLE_KERNEL,
+            "cudaStream_t s; cudaStreamCreate(&s); twice<<<(n + 255) / 256, 256, 0, s>>>(px, po, n); cudaStreamSynchronize(s); cudaStreamDestroy(s);",
+        ),
+    ),
+    Honest(
+        "malloc_free_and_device_copy",
+        extension(
+            DOUBLE_KERNEL,
+            "float* t; cudaMalloc(&t, n * 4); cudaMemcpy(t, px, n * 4, cudaMemcpyDeviceToDevice); twice<<<(n + 255) / 256, 256>>>(t, po, n); cudaDeviceSynchronize(); cudaFree(t);",
+        ),
+    ),
+    Honest(
+        "two_dimensional_blocks",
+        extension(
+            "__global__ void k(const float* x, float* o, int r, int c) { int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x; if (i < r && j < c) o[i * c + j] = 2 * x[i * c + j] + 1; }\n",
+            "int r = x.size(0), c = x.size(1); dim3 b(16, 16), g((c + 15) / 16, (r + 15) / 16); k<<<g, b>>>(px, po, r, c);",
+        ),
+    ),
+    Honest(
+        "error_checked_launch",
+        extension(
+            DOUBLE_KERNEL,
+            DOUBLE_BODY + ' TORCH_CHECK(cudaGetLastError() == cudaSuccess, "launch failed");',
+        ),
+    ),
+    Honest(
+        "row_sum_shuffle",
+        _rows(
+            _SHUFFLE
+            + "__global__ void k(const float* x, float* o, int rows, int cols) { int row = blockIdx.x * 4 + threadIdx.y; if (row >= rows) return; float s = 0; for (int i = threadIdx.x; i < cols; i += 32) s += x[row * cols + i]; s = warp_sum(s); if (threadIdx.x == 0) o[row] = s; }\n",
+            "k<<<(rows + 3) / 4, dim3(32, 4)>>>(x.data_ptr<float>(), out.data_ptr<float>(), rows, cols);",
+            "empty({rows}, x.options())",
+        ),
+        ROW_SUM_TASK,
+    ),
+    Honest(
+        "row_sum_dynamic_shared",
+        _rows(
+            "__global__ void k(const float* x, float* o, int cols) { extern __shared__ float s[]; float v = 0; for (int i = threadIdx.x; i < cols; i += blockDim.x) v += x[blockIdx.x * cols + i]; s[threadIdx.x] = v; __syncthreads(); for (int k = blockDim.x / 2; k; k >>= 1) { if (threadIdx.x < k) s[threadIdx.x] += s[threadIdx.x + k]; __syncthreads(); } if (!threadIdx.x) o[blockIdx.x] = s[0]; }\n",
+            "k<<<rows, 64, 64 * sizeof(float)>>>(x.data_ptr<float>(), out.data_ptr<float>(), cols);",
+            "zeros({rows}, x.options())",
+        ),
+        ROW_SUM_TASK,
+    ),
+    Honest(
+        "row_sum_serial_double",
+        row_sum(
+            "int row = blockIdx.x; if (threadIdx.x) return; double s = 0; for (int i = 0; i < columns; i++) s += x[row * columns + i]; o[row] = (float)s;"
+        ),
+        ROW_SUM_TASK,
+    ),
+    Honest(
+        "total_by_atomics",
+        """#include <torch/extension.h>
+__global__ void k(const float* x, float* o, int n) {
+  __shared__ float s; if (!threadIdx.x) s = 0; __syncthreads();
+  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) atomicAdd(&s, x[i]);
+  __syncthreads(); if (!threadIdx.x) atomicAdd(o, s);
+}
+torch::Tensor forward(torch::Tensor x) {
+  auto o = torch::zeros({}, x.options()); int n = x.numel();
+  k<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), o.data_ptr<float>(), n); return o;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+""",
+        TOTAL_TASK,
+    ),
+    Honest(
+        "softmax_three_passes",
+        _rows(
+            "__global__ void k(const float* x, float* o, int rows, int cols) { int r = blockIdx.x * blockDim.x + threadIdx.x; if (r >= rows) return; const float* p = x + r * cols; float m = -INFINITY, s = 0; for (int i = 0; i < cols; i++) m = fmaxf(m, p[i]); for (int i = 0; i < cols; i++) s += expf(p[i] - m); for (int i = 0; i < cols; i++) o[r * cols + i] = expf(p[i] - m) / s; }\n",
+            "k<<<(rows + 63) / 64, 64>>>(x.data_ptr<float>(), out.data_ptr<float>(), rows, cols);",
+        ),
+        SOFTMAX_TASK,
+    ),
+    Honest(
+        "softmax_warp_fast_exp",
+        _rows(
+            _SHUFFLE
+            + "__global__ void k(const float* x, float* o, int cols) { const float* p = x + blockIdx.x * cols; float m = -1e30f, s = 0; for (int i = threadIdx.x; i < cols; i += 32) m = fmaxf(m, p[i]); m = warp_max(m); for (int i = threadIdx.x; i < cols; i += 32) s += __expf(p[i] - m); s = warp_sum(s); for (int i = threadIdx.x; i < cols; i += 32) o[blockIdx.x * cols + i] = __expf(p[i] - m) * (1.0f / s); }\n",
+            "k<<<rows, 32>>>(x.data_ptr<float>(), out.data_ptr<float>(), cols);",
+        ),
+        SOFTMAX_TASK,
+    ),
+    Honest(
+        "layer_norm_one_pass",
+        _rows(
+            _SHUFFLE
+            + "__global__ void k(const float* x, float* o, int cols) { const float* p = x + blockIdx.x * cols; float s = 0, q = 0; for (int i = threadIdx.x; i < cols; i += 32) { s += p[i]; q += p[i] * p[i]; } s = warp_sum(s) / cols; q = warp_sum(q) / cols - s * s; float r = rsqrtf(q + 1e-5f); for (int i = threadIdx.x; i < cols; i += 32) o[blockIdx.x * cols + i] = (p[i] - s) * r; }\n",
+            "k<<<rows, 32>>>(x.data_ptr<float>(), out.data_ptr<float>(), cols);",
+        ),
+        NORM_TASK,
+    ),
+    Honest(
+        "gelu_erf",
+        extension(
+            "__global__ void k(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678f)); }\n",
+            "k<<<(n + 255) / 256, 256>>>(px, po, n);",
+        ),
+        GELU_TASK,
+    ),
+    Honest(
+        "transpose_tiled",
+        _rows(
+            "__global__ void k(const float* x, float* o, int r, int c) { __shared__ float t[32][33]; int i = blockIdx.y * 32 + threadIdx.y, j = blockIdx.x * 32 + threadIdx.x; for (int k = 0; k < 32; k += 8) if (i + k < r && j < c) t[threadIdx.y + k][threadIdx.x] = x[(i + k) * c + j]; __syncthreads(); i = blockIdx.x * 32 + threadIdx.y; j = blockIdx.y * 32 + threadIdx.x; for (int k = 0; k < 32; k += 8) if (i + k < c && j < r) o[(i + k) * r + j] = t[threadIdx.x][threadIdx.y + k]; }\n",
+            "k<<<dim3((cols + 31) / 32, (rows + 31) / 32), dim3(32, 8)>>>(x.data_ptr<float>(), out.data_ptr<float>(), rows, cols);",
+            "empty({cols, rows}, x.options())",
+        ),
+        TRANSPOSE_TASK,
+    ),
+    Honest(
+        "cumsum_a_row_a_thread",
+        _rows(
+            "__global__ void k(const float* x, float* o, int rows, int cols) { int r = blockIdx.x * blockDim.x + threadIdx.x; if (r >= rows) return; float s = 0; for (int i = 0; i < cols; i++) { s += x[r * cols + i]; o[r * cols + i] = s; } }\n",
+            "k<<<(rows + 31) / 32, 32>>>(x.data_ptr<float>(), out.data_ptr<float>(), rows, cols);",
+        ),
+        SCAN_TASK,
+    ),
+    Honest(
+        "matmul_tiled",
+        _rows(
+            "__global__ void k(const float* x, float* o, int n, int c) { __shared__ float a[16][16], b[16][16]; int i = blockIdx.y * 16 + threadIdx.y, j = blockIdx.x * 16 + threadIdx.x; float s = 0; for (int t = 0; t < c; t += 16) { a[threadIdx.y][threadIdx.x] = i < n && t + threadIdx.x < c ? x[i * c + t + threadIdx.x] : 0; b[threadIdx.y][threadIdx.x] = j < n && t + threadIdx.y < c ? x[j * c + t + threadIdx.y] : 0; __syncthreads(); for (int k = 0; k < 16; k++) s += a[threadIdx.y][k] * b[k][threadIdx.x]; __syncthreads(); } if (i < n && j < n) o[i * n + j] = s; }\n",
+            "k<<<dim3((rows + 15) / 16, (rows + 15) / 16), dim3(16, 16)>>>(x.data_ptr<float>(), out.data_ptr<float>(), rows, cols);",
+            "empty({rows, rows}, x.options())",
+        ),
+        GRAM_TASK,
+    ),
+    Honest(
+        "half_in_half_out",
+        """#include <torch/extension.h>
+#include <cuda_fp16.h>
+__global__ void k(const __half* x, __half* o, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = __float2half(2.0f * __half2float(x[i]) + 1.0f);
+}
+torch::Tensor forward(torch::Tensor x) {
+  auto o = torch::empty_like(x); int n = x.numel();
+  k<<<(n + 255) / 256, 256>>>((const __half*)x.data_ptr<at::Half>(), (__half*)o.data_ptr<at::Half>(), n); return o;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+""",
+        HALF_TASK,
+    ),
+    Honest(
+        "argmax_rows",
+        _rows(
+            "__global__ void k(const float* x, int64_t* o, int rows, int cols) { int r = blockIdx.x * blockDim.x + threadIdx.x; if (r >= rows) return; int b = 0; for (int i = 1; i < cols; i++) if (x[r * cols + i] > x[r * cols + b]) b = i; o[r] = b; }\n",
+            "k<<<(rows + 31) / 32, 32>>>(x.data_ptr<float>(), out.data_ptr<int64_t>(), rows, cols);",
+            "empty({rows}, x.options().dtype(torch::kLong))",
+        ),
+        ARGMAX_TASK,
+    ),
+    Honest(
+        "counter_reset_by_the_last_block",
+        """#include <torch/extension.h>
+__device__ unsigned arrived;
+__global__ void k(const float* x, float* part, float* o, int n) {
+  __shared__ bool last; float v = 0;
+  if (threadIdx.x == 0) {
+    for (int i = blockIdx.x; i < n; i += gridDim.x) v += x[i];
+    part[blockIdx.x] = v; __threadfence();
+    last = atomicAdd(&arrived, 1u) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (last && threadIdx.x == 0) { float s = 0; for (int i = 0; i < gridDim.x; i++) s += part[i]; *o = s; arrived = 0; }
+}
+torch::Tensor forward(torch::Tensor x) {
+  auto part = torch::empty({16}, x.options()); auto o = torch::empty({}, x.options());
+  k<<<16, 32>>>(x.data_ptr<float>(), part.data_ptr<float>(), o.data_ptr<float>(), x.numel()); return o;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+""",
+        TOTAL_TASK,
+    ),
+]
