@@ -89,10 +89,18 @@ def turn_rewards(state: CUDAConversationState) -> tuple[float | None, ...]:
 def conversation_returns(
     state: CUDAConversationState, discount: float, max_turns: int
 ) -> tuple[float | None, ...]:
-    """Return of each turn of a finished conversation; None where it must not be learnt from."""
+    """Return of each turn of a finished conversation; None where it must not be learnt from.
+
+    One that a fault of ours cut off before a turn (the policy's server failed) lacks the rewards
+    that it would have earned: they are unknown, as a masked turn's are.
+    """
+    rewards = turn_rewards(state)
+    taken = len(rewards)
+    if state.end_reason == "error" and taken < max_turns:
+        rewards = (*rewards, None)
     reached_goal = state.end_reason == "threshold"
-    horizon = max(max_turns, len(state.turns)) if reached_goal else None
-    return discounted_returns(turn_rewards(state), discount, horizon=horizon)
+    horizon = max(max_turns, taken) if reached_goal else None
+    return discounted_returns(rewards, discount, horizon=horizon)[:taken]
 
 
 def group_key(role: Role, turn: int) -> str:

@@ -1,0 +1,201 @@
+"""Returns and advantages against groups computed by hand."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coding_framework.training.credit import (
+    KEVIN_DISCOUNT,
+    STD_EPSILON,
+    conversation_returns,
+    discounted_returns,
+    group_advantages,
+    group_key,
+    turn_rewards,
+)
+from coding_framework.types import (
+    ConversationTurn,
+    CUDAConversationState,
+    Extraction,
+    Generation,
+    RewardComponents,
+    RewardPart,
+    Role,
+    Status,
+    Task,
+    TensorSpec,
+    TestCase,
+    Verdict,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def conversation(rewards: list[float | None], end_reason: str) -> CUDAConversationState:
+    """A finished conversation with these rewards; None is a turn masked by a fault of ours."""
+    task = Task(
+        name="t", tier=0, family="f", ops=("relu",), description="", reference="",
+        cases=(TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),)),),
+    )  # fmt: skip
+    verdict = Verdict(
+        status=Status.COMPILE_ERROR, reason="", task="t", candidate_sha256="", backend="emulator"
+    )
+    turns = tuple(
+        ConversationTurn(
+            index=index,
+            role=Role.OPTIMIZER if index else Role.GENERATOR,
+            prompt=(),
+            generation=Generation(text=""),
+            extraction=Extraction(code=None, note=""),
+            verdict=None if reward is None else verdict,
+            masked="SandboxError: gone" if reward is None else None,
+            reward=None
+            if reward is None
+            else RewardComponents(
+                preset="p", parts=(RewardPart(name="r", value=reward, limit=1.0, why=""),)
+            ),
+        )
+        for index, reward in enumerate(rewards)
+    )
+    return CUDAConversationState(conversation_id="c", task=task, turns=turns, end_reason=end_reason)
+
+
+def test_return_is_the_discounted_sum_of_own_and_later_rewards() -> None:
+    # 0.2 + 0.9 * (0.5 + 0.9 * 1.0) = 1.46, 0.5 + 0.9 * 1.0 = 1.4, 1.0
+    assert discounted_returns([0.2, 0.5, 1.0], 0.9) == pytest.approx((1.46, 1.4, 1.0))
+
+
+def test_kevin_discount_is_four_tenths() -> None:
+    # 0 + 0.4 * (0.3 + 0.4 * 1.3) = 0.328, 0.3 + 0.4 * 1.3 = 0.82, 1.3
+    assert discounted_returns([0.0, 0.3, 1.3], KEVIN_DISCOUNT) == pytest.approx((0.328, 0.82, 1.3))
+
+
+def test_discount_zero_pays_each_turn_its_own_reward() -> None:
+    assert discounted_returns([0.2, None, 1.0], 0.0) == (0.2, None, 1.0)
+
+
+def test_a_return_that_needs_a_masked_reward_is_unknown_not_smaller() -> None:
+    assert discounted_returns([0.2, None, 1.0], 0.9) == (None, None, 1.0)
+
+
+def test_a_masked_first_turn_leaves_later_returns_known() -> None:
+    assert discounted_returns([None, 0.5, 1.0], 0.5) == pytest.approx((None, 1.0, 1.0))
+
+
+def test_no_turns_no_returns() -> None:
+    assert discounted_returns([], 0.9) == ()
+
+
+def test_ending_at_the_goal_is_worth_more_than_two_mediocre_turns() -> None:
+    stopped = discounted_returns([0.85], 0.9, horizon=2)
+    went_on = discounted_returns([0.5, 0.8], 0.9)
+    assert stopped == pytest.approx((0.85 + 0.9 * 0.85,))
+    assert stopped[0] > went_on[0]  # type: ignore[operator]
+
+
+def test_horizon_below_the_turns_taken_is_an_error() -> None:
+    with pytest.raises(ValueError, match="horizon=1"):
+        discounted_returns([0.1, 0.2], 0.9, horizon=1)
+
+
+@pytest.mark.parametrize("discount", [-0.1, 1.1])
+def test_discount_outside_the_unit_interval_is_an_error(discount: float) -> None:
+    with pytest.raises(ValueError, match="choose a number in"):
+        discounted_returns([0.1], discount)
+
+
+def test_rewards_of_a_state_are_none_where_masked() -> None:
+    assert turn_rewards(conversation([0.3, None], "error")) == (0.3, None)
+
+
+def test_conversation_that_reached_its_goal_holds_its_last_reward() -> None:
+    reached = conversation_returns(conversation([0.9], "threshold"), 0.5, max_turns=3)
+    gave_up = conversation_returns(conversation([0.9], "no_progress"), 0.5, max_turns=3)
+    assert reached == pytest.approx((0.9 * 1.75,))
+    assert gave_up == pytest.approx((0.9,))
+
+
+def test_conversation_cut_off_by_a_fault_before_a_turn_has_unknown_returns() -> None:
+    # The policy failed before turn 2: what it would have earned is unknown.
+    cut = conversation([0.4], "error")
+    assert conversation_returns(cut, 0.9, max_turns=2) == (None,)
+    assert conversation_returns(cut, 0.0, max_turns=2) == (0.4,)
+
+
+def test_advantages_of_a_golden_group() -> None:
+    # mean 2, deviations -1 0 1, variance with n-1: 1, std 1
+    by_std = group_advantages([1.0, 2.0, 3.0], ["a", "a", "a"])
+    assert by_std == pytest.approx((-1.0, 0.0, 1.0), abs=2 * STD_EPSILON)
+    assert group_advantages([1.0, 2.0, 4.5], ["a"] * 3, scale="none") == pytest.approx(
+        (-1.5, -0.5, 2.0)
+    )
+
+
+def test_groups_do_not_see_each_other() -> None:
+    turn_1, turn_2 = group_key(Role.GENERATOR, 0), group_key(Role.OPTIMIZER, 1)
+    both = group_advantages([0.0, 1.0, 10.0, 20.0], [turn_1, turn_1, turn_2, turn_2])
+    half = math.sqrt(0.5)  # deviations -0.5, 0.5: std sqrt(0.5); scale-free, so alike in both
+    assert both == pytest.approx((-half, half, -half, half), abs=1e-5)
+
+
+def test_unknown_returns_are_left_out_of_the_baseline() -> None:
+    with_unknown = group_advantages([1.0, None, 3.0, 5.0], ["a"] * 4, scale="none")
+    assert with_unknown == pytest.approx((-2.0, 0.0, 0.0, 2.0))
+
+
+def test_equal_returns_and_single_rows_have_no_advantage() -> None:
+    assert group_advantages([0.7, 0.7, 0.3], ["a", "a", "b"]) == (0.0, 0.0, 0.0)
+
+
+def test_group_keys_have_no_underscore_because_verl_splits_keys_there() -> None:
+    keys = {group_key(role, turn) for role in Role for turn in range(3)}
+    assert len(keys) == 9
+    assert not any("_" in key for key in keys)
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 returns for 1 groups"):
+        group_advantages([1.0, 2.0], ["a"])
+    with pytest.raises(ValueError, match="row 1"):
+        group_advantages([1.0, math.nan], ["a", "a"])
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.none(), st.floats(-10, 10)), st.sampled_from(["a", "b", "c"])),
+        max_size=20,
+    ),
+    st.sampled_from(["std", "none"]),
+)
+def test_known_rows_of_a_group_sum_to_zero(
+    rows: list[tuple[float | None, str]], scale: str
+) -> None:
+    values, groups = [r[0] for r in rows], [r[1] for r in rows]
+    advantages = group_advantages(values, groups, scale=scale)  # type: ignore[arg-type]
+    for group in set(groups):
+        total = sum(a for a, g in zip(advantages, groups, strict=True) if g == group)
+        assert total == pytest.approx(0.0, abs=1e-6)
+    assert all(a == 0.0 for a, v in zip(advantages, values, strict=True) if v is None)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=8), st.floats(0, 1))
+def test_returns_obey_the_recursion(rewards: list[float], discount: float) -> None:
+    returns = discounted_returns(rewards, discount)
+    for index, value in enumerate(returns):
+        later = returns[index + 1] if index + 1 < len(returns) else 0.0
+        assert value == pytest.approx(rewards[index] + discount * (later or 0.0), abs=1e-9)
+
+
+def test_import_needs_neither_numpy_nor_torch() -> None:
+    code = (
+        "import sys, coding_framework.training.credit;"
+        "print([m for m in ('numpy', 'torch', 'verl', 'ray') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

@@ -1,0 +1,117 @@
+"""The configuration of RL, and what verl is told by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.overrides import RunPaths, hydra_overrides
+
+pytestmark = pytest.mark.unit
+
+PATHS = RunPaths(
+    dataset=Path("/run/prompts.jsonl"),
+    checkpoints=Path("/run/my run/checkpoints"),
+    ray_temp=Path("/tmp/ray"),
+)
+
+
+def overrides(config: MultiTurnRLConfig, paths: RunPaths = PATHS) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in hydra_overrides(config, paths))
+
+
+def test_defaults_are_the_documents_recipe() -> None:
+    config = MultiTurnRLConfig(model_path="m")
+    assert (config.num_episodes, config.max_turns, config.learning_rate) == (200, 5, 1e-5)
+    assert config.conversations_per_step == 128
+
+
+def test_cpu_sizes_can_be_changed_one_by_one() -> None:
+    config = MultiTurnRLConfig.cpu(model_path="m", num_episodes=7)
+    assert (config.device, config.num_episodes, config.rows_per_step) == ("cpu", 7, 16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"unknown": 1}, "Extra inputs"),
+        ({"samples_per_prompt": 1}, "greater than or equal to 2"),
+        ({"micro_batch_tokens": 100}, "less than a row of"),
+        ({"clip_ratio_low": 1.0}, "choose a number below 1"),
+        ({"device": "cpu", "num_nodes": 2}, "set num_nodes=1"),
+    ],
+)
+def test_impossible_settings_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        MultiTurnRLConfig.model_validate({"model_path": "m", **changes})
+
+
+def test_one_update_a_step_over_all_rows_of_all_turns() -> None:
+    given = overrides(MultiTurnRLConfig(model_path="m", prompts_per_step=8, max_turns=3))
+    # verl multiplies by the samples of a prompt itself, and counts rows: 8 * 3 * samples.
+    assert given["actor_rollout_ref.actor.ppo_mini_batch_size"] == "24"
+    assert given["data.train_batch_size"] == "8"
+    assert given["actor_rollout_ref.actor.use_dynamic_bsz"] == "True"
+
+
+def test_cpu_and_gpu_differ_in_rollout_and_ray() -> None:
+    cpu = overrides(MultiTurnRLConfig.cpu(model_path="m"))
+    gpu = overrides(MultiTurnRLConfig(model_path="m", num_gpus=4))
+    root = "actor_rollout_ref.rollout.name"
+    assert (cpu[root], gpu[root]) == ("cpu_batched", "vllm")
+    assert (cpu["trainer.device"], gpu["trainer.device"]) == ("cpu", "cuda")
+    assert cpu["+ray_kwargs.ray_init.num_gpus"] == "1"
+    assert gpu["trainer.n_gpus_per_node"] == "4"
+
+
+def test_ray_never_joins_an_instance_that_happens_to_run() -> None:
+    assert overrides(MultiTurnRLConfig.cpu(model_path="m"))["+ray_kwargs.ray_init.address"] == (
+        "local"
+    )
+
+
+def test_resume_names_the_checkpoint() -> None:
+    resumed = PATHS.model_copy(update={"resume_from": Path("/run/checkpoints/global_step_3")})
+    given = overrides(MultiTurnRLConfig.cpu(model_path="m"), resumed)
+    assert given["trainer.resume_mode"] == "resume_path"
+    assert given["trainer.resume_from_path"] == "/run/checkpoints/global_step_3"
+    assert overrides(MultiTurnRLConfig.cpu(model_path="m"))["trainer.resume_mode"] == "disable"
+
+
+def test_paths_with_spaces_are_quoted_for_hydra() -> None:
+    given = overrides(MultiTurnRLConfig.cpu(model_path="/a model"))
+    assert given["trainer.default_local_dir"] == '"/run/my run/checkpoints"'
+    assert given["actor_rollout_ref.model.path"] == '"/a model"'
+
+
+def test_users_overrides_come_last() -> None:
+    config = MultiTurnRLConfig.cpu(model_path="m", overrides=("trainer.save_freq=9",))
+    assert hydra_overrides(config, PATHS)[-1] == "trainer.save_freq=9"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        MultiTurnRLConfig.cpu(model_path="/a model"),
+        MultiTurnRLConfig.cpu(model_path="m", lora_rank=8, kl_coefficient=0.02),
+        MultiTurnRLConfig(model_path="m", num_gpus=8),
+    ],
+    ids=["cpu", "cpu-lora-kl", "eight-gpus"],
+)
+def test_verls_own_configuration_accepts_every_override(config: MultiTurnRLConfig) -> None:
+    """Hydra composes verl's schema with them: a name that verl does not know is an error."""
+    hydra = pytest.importorskip("hydra")
+    import importlib.util
+
+    spec = importlib.util.find_spec("verl")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent / "trainer" / "config"
+    with hydra.initialize_config_dir(str(folder), version_base=None):
+        composed = hydra.compose("ppo_trainer", overrides=hydra_overrides(config, PATHS))
+    assert composed.actor_rollout_ref.rollout.agent.agent_loop_manager_class.endswith("Manager")
+    assert composed.trainer.default_local_dir == "/run/my run/checkpoints"
+    assert composed.actor_rollout_ref.actor.optim.lr == config.learning_rate

@@ -1,0 +1,102 @@
+"""Which checkpoints count after a kill."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from coding_framework.errors import TrainingError
+from coding_framework.training.verl.checkpoints import (
+    is_whole,
+    keep_as,
+    latest_checkpoint,
+    prune,
+    step_of,
+    whole_checkpoints,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def checkpoint(root: Path, step: int, world: int = 1) -> Path:
+    folder = root / f"global_step_{step}"
+    (folder / "actor" / "huggingface").mkdir(parents=True)
+    (folder / "actor" / "huggingface" / "config.json").write_text("{}")
+    names = [
+        f"actor/{part}_world_size_{world}_rank_{rank}.pt"
+        for part in ("model", "optim", "extra_state")
+        for rank in range(world)
+    ]
+    for name in [*names, "data.pt"]:
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            archive.writestr("data", b"x" * 1000)
+    return folder
+
+
+def test_newest_whole_checkpoint_is_taken(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 9)
+    newest = checkpoint(tmp_path, 10)
+    assert latest_checkpoint(tmp_path, 1) == newest
+    assert step_of(newest) == 10
+
+
+def test_nothing_to_resume_from(tmp_path: Path) -> None:
+    assert latest_checkpoint(tmp_path, 1) is None
+    assert latest_checkpoint(tmp_path / "missing", 1) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "actor/model_world_size_1_rank_0.pt",
+        "actor/optim_world_size_1_rank_0.pt",
+        "actor/extra_state_world_size_1_rank_0.pt",
+        "data.pt",
+    ],
+)
+@pytest.mark.parametrize("kept_bytes", [None, 0, 600])
+def test_checkpoint_cut_off_anywhere_does_not_count(
+    tmp_path: Path, name: str, kept_bytes: int | None
+) -> None:
+    older = checkpoint(tmp_path, 3)
+    cut = checkpoint(tmp_path, 4) / name
+    if kept_bytes is None:
+        cut.unlink()
+    else:
+        cut.write_bytes(cut.read_bytes()[:kept_bytes])
+    assert latest_checkpoint(tmp_path, 1) == older
+
+
+def test_missing_rank_does_not_count(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, 2, world=2)
+    assert is_whole(folder)
+    (folder / "actor" / "optim_world_size_2_rank_1.pt").unlink()
+    assert not is_whole(folder)
+
+
+def test_other_world_size_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 2, world=2)
+    with pytest.raises(TrainingError, match=r"made by 2 training processes .* rerun with 2"):
+        latest_checkpoint(tmp_path, 1)
+
+
+def test_prune_keeps_the_newest_whole_ones(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        checkpoint(tmp_path, step)
+    (checkpoint(tmp_path, 4) / "data.pt").unlink()
+    prune(tmp_path, keep=2)
+    assert [step_of(p) for p in whole_checkpoints(tmp_path)] == [2, 3]
+    assert not (tmp_path / "global_step_4").exists()
+
+
+def test_best_policy_outlives_its_checkpoint(tmp_path: Path) -> None:
+    for step in (1, 2):
+        folder = checkpoint(tmp_path, step)
+        keep_as(folder, tmp_path / "best")
+    prune(tmp_path, keep=0)
+    names = sorted(p.name for p in (tmp_path / "best").iterdir())
+    assert "model_world_size_1_rank_0.pt" in names
+    assert not any(name.startswith("optim") for name in names)
+    assert zipfile.is_zipfile(tmp_path / "best" / "model_world_size_1_rank_0.pt")

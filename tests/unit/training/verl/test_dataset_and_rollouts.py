@@ -1,0 +1,145 @@
+"""Order of prompts, stored rollouts and what a step's record says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coding_framework.errors import TrainingError, UsageError
+from coding_framework.training.verl.dataset import prompt_order, write_dataset
+from coding_framework.training.verl.rollouts import (
+    Rollout,
+    append_rollout,
+    read_rollouts,
+    rollouts_file,
+)
+from coding_framework.training.verl.spec import build, read_spec
+from coding_framework.training.verl.steps import read_metrics, step_record
+from coding_framework.types import (
+    ConversationTurn,
+    CUDAConversationState,
+    Extraction,
+    Generation,
+    RewardComponents,
+    RewardPart,
+    Role,
+    Split,
+    Status,
+    Task,
+    TensorSpec,
+    TestCase,
+    Verdict,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def task(name: str, split: Split = Split.TRAIN) -> Task:
+    case = TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),))
+    return Task(
+        name=name, tier=0, family="f", ops=(name,), description="", reference="",
+        cases=(case,), split=split,
+    )  # fmt: skip
+
+
+TASKS = [task(f"t{i}") for i in range(5)]
+
+
+def turn(index: int, reward: float | None, *, judged: bool = True) -> ConversationTurn:
+    verdict = Verdict(
+        status=Status.UNSUPPORTED if reward is None else Status.COMPILE_ERROR,
+        reason="", task="t", candidate_sha256="", backend="emulator",
+    )  # fmt: skip
+    part = RewardPart(name="r", value=reward or 0.0, limit=1.0, why="")
+    return ConversationTurn(
+        index=index,
+        role=Role.OPTIMIZER if index else Role.GENERATOR,
+        prompt=(),
+        generation=Generation(text="ab", response_ids=(1, 2), logprobs=(-1.0, -3.0)),
+        extraction=Extraction(code=None, note=""),
+        verdict=verdict if judged else None,
+        masked="ours" if reward is None else None,
+        reward=RewardComponents(preset="p", parts=(part,)) if reward is not None else None,
+    )
+
+
+def rollout(session: int, turns: list[ConversationTurn], returns: list[float | None]) -> Rollout:
+    state = CUDAConversationState(
+        conversation_id=f"c{session}", task=TASKS[0], turns=tuple(turns), end_reason="max_turns"
+    )
+    return Rollout(step=1, group="g", session=session, state=state, returns=tuple(returns))
+
+
+def test_order_is_whole_passes_and_a_longer_one_starts_alike() -> None:
+    order = [t.name for t in prompt_order(TASKS, 12, seed=3)]
+    assert sorted(order[:5]) == sorted(order[5:10]) == [f"t{i}" for i in range(5)]
+    assert [t.name for t in prompt_order(TASKS, 7, seed=3)] == order[:7]
+    assert [t.name for t in prompt_order(TASKS, 12, seed=4)] != order
+
+
+def test_held_out_tasks_are_refused() -> None:
+    with pytest.raises(UsageError, match="not in the training split"):
+        prompt_order([*TASKS, task("secret", Split.HELD_OUT)], 4, seed=0)
+    with pytest.raises(UsageError, match="no task"):
+        prompt_order([], 4, seed=0)
+
+
+def test_dataset_carries_the_whole_task(tmp_path: Path) -> None:
+    write_dataset(TASKS[:2], tmp_path / "p.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert [Task.model_validate_json(r["extra_info"]["task"]) for r in rows] == TASKS[:2]
+    assert [r["extra_info"]["index"] for r in rows] == [0, 1]
+
+
+def test_rollouts_come_back_and_a_cut_line_is_left_out(tmp_path: Path) -> None:
+    first = rollout(0, [turn(0, 0.5)], [0.5])
+    append_rollout(tmp_path, first)
+    append_rollout(tmp_path, rollout(1, [turn(0, 0.1)], [0.1]))
+    with rollouts_file(tmp_path, 1).open("a") as file:
+        file.write('{"step": 1, "gro')
+    assert [r.session for r in read_rollouts(tmp_path, 1)] == [0, 1]
+    assert next(read_rollouts(tmp_path, 1)) == first
+    assert list(read_rollouts(tmp_path, 2)) == []
+
+
+def test_step_record_counts_masked_turns_apart_and_never_as_zero(tmp_path: Path) -> None:
+    append_rollout(tmp_path, rollout(0, [turn(0, 0.5), turn(1, 0.7)], [1.13, 0.7]))
+    append_rollout(tmp_path, rollout(1, [turn(0, 0.1), turn(1, None)], [None, None]))
+    append_rollout(tmp_path, rollout(2, [turn(0, 0.3), turn(1, 0.7)], [0.93, 0.7]))
+    append_rollout(tmp_path, rollout(3, [turn(0, None, judged=False)], [None]))
+    metrics = {"actor/grad_norm": 0.5, "timing_s/gen": 2.0, "timing_s/step": 3.0}
+    record = step_record(1, metrics, tmp_path)
+    assert (record.conversations, record.turns, record.masked_turns, record.faults) == (4, 7, 2, 1)
+    assert record.reward_mean == pytest.approx((0.5 + 0.7 + 0.1 + 0.3 + 0.7) / 5)
+    assert record.rows_learnt == 2  # turn 2's returns are equal: nothing to learn from
+    assert record.mean_logprob == pytest.approx(-2.0)
+    assert (record.grad_norm, record.times) == (0.5, {"rollout_s": 2.0, "step_s": 3.0})
+
+
+def test_step_without_rollouts_has_no_rates(tmp_path: Path) -> None:
+    record = step_record(1, {}, tmp_path)
+    assert (record.reward_mean, record.correct_rate, record.conversations) == (None, None, 0)
+
+
+def test_metrics_are_read_by_step_without_a_cut_line(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_text('{"step":1,"data":{"a":1.0}}\n{"step":2,"data":{"a":2.0}}\n{"step":3')
+    assert read_metrics(path) == {1: {"a": 1.0}, 2: {"a": 2.0}}
+
+
+def test_import_paths_that_name_nothing_are_refused() -> None:
+    assert build("builtins:dict", a=1) == {"a": 1}
+    with pytest.raises(UsageError, match="write it as 'module:callable'"):
+        build("json.loads")
+    with pytest.raises(UsageError, match="names nothing"):
+        build("json:no_such_thing")
+    with pytest.raises(UsageError, match="names nothing"):
+        build("no_such_module:x")
+
+
+def test_a_broken_spec_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text("{}")
+    with pytest.raises(TrainingError, match=r"s\.json cannot be used"):
+        read_spec(tmp_path / "s.json")
