@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 import torch
 
-from coding_framework.data.synthesis import program as programs
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.catalog import (
     FAMILIES,
@@ -18,9 +17,15 @@ from coding_framework.data.synthesis.catalog import (
     primitives,
     split_of,
 )
+from coding_framework.data.synthesis.interval import Interval
 from coding_framework.data.synthesis.kernels import kernels
 from coding_framework.data.synthesis.ops import Step
-from coding_framework.data.synthesis.program import Program, fingerprint, parse_program
+from coding_framework.data.synthesis.program import (
+    Program,
+    fingerprint,
+    parse_program,
+    sample_input,
+)
 from coding_framework.data.synthesis.styles import varied_style
 from coding_framework.types import Split
 
@@ -49,9 +54,11 @@ def test_every_name_in_the_catalogue_parses_back_to_its_program() -> None:
         "exp_log",
         "sqrt_clampm1to1",  # never cuts below
         "rowsum_rowmax",
-        "rowsum_addrow",
         "mul2_mul3",
-        "addrow_mulrow",  # a second row vector has no name
+        "addrow_mulrow_subrow",  # a third row vector has no name
+        "rowsum_addrow",
+        "addrow_matmul",
+        "allmean_relu",
         "mul2.0",
         "mul02",
     ],
@@ -69,23 +76,13 @@ def test_domains_keep_square_roots_and_logarithms_defined() -> None:
 
 def _inputs(program: Program) -> list[torch.Tensor]:
     """The inputs on which `fingerprint` evaluates, as tensors."""
-    case = build_task(program).cases[0]
     made = []
-    for i, spec in enumerate(case.inputs):
+    for spec in build_task(program).cases[0].inputs:
         assert spec.low is not None
         assert spec.high is not None
-        which = 0 if i == 0 else 1 + "yzwbcs".find(spec.name)
-        rows = 1 if spec.name in ("b", "s") else 4
-        columns = 1 if spec.name in ("c", "s") else 4
-        values = [
-            [
-                spec.low + (spec.high - spec.low) * programs._fraction(which, r, c)
-                for c in range(columns)
-            ]
-            for r in range(rows)
-        ]
-        tensor = torch.tensor(values, dtype=torch.float64)
-        made.append(tensor.reshape(()) if spec.name == "s" else tensor.squeeze(0))
+        full = torch.tensor(sample_input(spec.name, spec.low, spec.high), dtype=torch.float64)
+        kept = {"b": full[0], "g": full[0], "c": full[:, :1], "s": full[0, 0]}
+        made.append(kept.get(spec.name, full))
     return made
 
 
@@ -164,6 +161,13 @@ def test_every_op_of_a_held_out_task_occurs_alone_in_training() -> None:
         ("exp_add1_log", "softplus"),
         ("cummax_sigmoid", "sigmoid_cummax"),
         ("relu_add", "clampmin0p5_sub"),
+        ("exp_rowsum_log", "logsumexp"),
+        ("square_rowsum_sqrt", "rownorm"),
+        ("add1_softmax", "softmax"),
+        ("mul2_rmsnorm", "unitnorm_mul3"),
+        ("mul2_matmul_relu", "matmul_mul3_relu"),
+        ("colmean", "mul2_colsum"),
+        ("sub_square_allmean", "sub_square_mul2_allmean"),
     ],
 )
 def test_equal_functions_have_equal_keys(one: str, other: str) -> None:
@@ -226,4 +230,4 @@ def test_varied_styles_change_the_source_and_keep_the_steps() -> None:
 def test_a_step_outside_its_domain_has_no_interval() -> None:
     log = _program("log").before[0]
     assert isinstance(log, Step)
-    assert log.apply(programs.Interval.of(-1.0, 1.0)) is None
+    assert log.apply(Interval.of(-1.0, 1.0)) is None

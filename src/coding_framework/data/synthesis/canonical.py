@@ -14,10 +14,10 @@ from coding_framework.data.synthesis.program import Program
 
 _HOMOGENEOUS = frozenset(
     {"abs", "square", "cube", "sqrt", "recip", "leakyrelu", "sum", "cumsum", "transpose",
-     "softshrink"}
+     "softshrink", "center", "colsum", "allsum", "matmul"}
 )  # fmt: skip
 """f(c x) = c^k f(x), or so after changing f's own constant: scale moves to the front."""
-_SHIFT_PASSES = frozenset({"sum", "transpose"})
+_SHIFT_PASSES = frozenset({"sum", "transpose", "colsum", "allsum"})
 _MONOTONE = frozenset(
     {"exp", "log", "scale", "shift", "clip", "sqrt", "recip", "cube", "leakyrelu", "elu",
      "softsign", "softshrink"}
@@ -49,19 +49,17 @@ _PAIRS: dict[tuple[str, str], tuple[str, ...]] = {
     ("shift", "shift"): ("shift",),
     ("shift", "scale"): ("scale", "shift"),
     ("ext", "ext"): ("ext",),
+    ("shift", "softmax"): ("softmax",),
+    ("shift", "center"): ("center",),
+    ("scale", "unit"): ("unit",),
 }
 """Neighbours (first, then second) and what they are equal to, for some constants."""
-
-_LAYOUT_ATOMS: dict[str, tuple[str, ...]] = {
-    "map": (), "rowsum": ("sum",), "rowmean": ("sum", "scale"), "rowmax": ("ext",),
-    "rowmin": ("ext",), "transpose": ("transpose",), "cumsum": ("cumsum",), "cummax": ("cummax",),
-}  # fmt: skip
 
 
 def canonical_key(program: Program) -> tuple[str, ...]:
     """The key of the split: a short list of atoms, e.g. ("scale", "add_full", "clip")."""
     atoms = [a for s in program.before for a in _atoms(s.op.atoms or (s.op.name,), s.operand)]
-    atoms += _LAYOUT_ATOMS[program.layout]
+    atoms += program.spec.atoms
     atoms += [a for s in program.after for a in _atoms(s.op.atoms or (s.op.name,), s.operand)]
     seen = set()
     while tuple(atoms) not in seen:
@@ -92,7 +90,7 @@ def _replacement(first: str, second: str) -> tuple[str, ...] | None:
         return second, first
     if first == "transpose":
         return second, first
-    if first in ("ext", "cummax") and second in _MONOTONE:
+    if first in ("ext", "colext", "cummax") and second in _MONOTONE:
         return second, first
     if second == "clip" and first in _MONOTONE - {"clip"}:
         return second, first

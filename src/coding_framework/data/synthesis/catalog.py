@@ -15,17 +15,10 @@ from functools import cache, lru_cache
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.interval import Operand
 from coding_framework.data.synthesis.kernels import kernels
+from coding_framework.data.synthesis.layouts import LAYOUTS
 from coding_framework.data.synthesis.op_table import OPERAND_OPS, SCALAR_OPS, UNARY_OPS
 from coding_framework.data.synthesis.ops import Step
-from coding_framework.data.synthesis.program import (
-    REDUCTIONS,
-    SCANS,
-    SHAPE_OPS,
-    Layout,
-    Program,
-    fingerprint,
-    parse_program,
-)
+from coding_framework.data.synthesis.program import Program, fingerprint, parse_program
 from coding_framework.data.synthesis.reference import make_task
 from coding_framework.data.synthesis.styles import COMPACT, Style
 from coding_framework.types import KernelExample, Split, Task
@@ -46,12 +39,18 @@ class Family:
     lengths: tuple[int, int]
     """Fewest and most other steps before the layout."""
     operands: tuple[Operand, ...] = ()
-    layouts: tuple[Layout, ...] = ("map",)
+    layouts: tuple[str, ...] = ("map",)
     after: int = 0
-    """Most steps after the layout."""
+    """Most other steps after the layout."""
+    after_operands: tuple[Operand, ...] = ()
+    """Inputs that steps after the layout read."""
     needs: tuple[str, ...] = ()
     """At least one step must be of these kinds, where given."""
 
+
+_ANY = ("math", "activation", "scalar")
+_REDUCTIONS = ("rowsum", "rowmean", "rowmax", "rowmin")
+_NORMS = ("layernorm", "rmsnorm", "unitnorm", "center")
 
 FAMILIES: tuple[Family, ...] = (
     Family("unary", 0, ("math",), (1, 2)),
@@ -59,22 +58,30 @@ FAMILIES: tuple[Family, ...] = (
     Family("scalar", 0, ("scalar", "math"), (1, 3), needs=("scalar",)),
     Family("binary", 0, ("math",), (0, 1), operands=("full",)),
     Family("ternary", 0, ("math", "scalar"), (0, 1), operands=("full", "full")),
-    Family("chain", 0, ("math", "activation", "scalar"), (2, 4)),
-    Family("fused_binary", 0, ("math", "activation", "scalar"), (2, 3), operands=("full",)),
-    Family("broadcast_row", 0, ("math", "activation", "scalar"), (0, 2), operands=("row",)),
-    Family("broadcast_col", 0, ("math", "activation", "scalar"), (0, 2), operands=("col",)),
-    Family("broadcast_scalar", 0, ("math", "activation", "scalar"), (0, 2), operands=("scalar",)),
-    Family("row_sum", 1, ("math", "activation", "scalar"), (0, 2), layouts=("rowsum",), after=1),
-    Family("row_mean", 1, ("math", "activation", "scalar"), (0, 2), layouts=("rowmean",), after=1),
+    Family("chain", 0, _ANY, (2, 4)),
+    Family("fused_binary", 0, _ANY, (2, 3), operands=("full",)),
+    Family("broadcast_row", 0, _ANY, (0, 2), operands=("row",)),
+    Family("broadcast_col", 0, _ANY, (0, 2), operands=("col",)),
+    Family("broadcast_scalar", 0, _ANY, (0, 2), operands=("scalar",)),
+    Family("row_sum", 1, _ANY, (0, 2), layouts=("rowsum",), after=1),
+    Family("row_mean", 1, _ANY, (0, 2), layouts=("rowmean",), after=1),
+    Family("row_extremum", 1, _ANY, (0, 2), layouts=("rowmax", "rowmin"), after=1),
+    Family("row_dot", 1, ("math", "scalar"), (0, 1), operands=("full",), layouts=_REDUCTIONS),
+    Family("transpose", 1, _ANY, (0, 2), layouts=("transpose",), after=1),
+    Family("scan", 1, _ANY, (0, 2), layouts=("cumsum", "cummax"), after=1),
+    Family("column", 1, _ANY, (0, 2), layouts=("colsum", "colmean", "colmax"), after=1),
+    Family("row_statistic", 1, _ANY, (0, 2), layouts=("rowvar", "rownorm", "logsumexp"), after=1),
+    Family("loss", 1, ("math", "scalar"), (1, 2), operands=("full",), layouts=("allmean",)),
+    Family("softmax", 2, _ANY, (0, 2), layouts=("softmax", "logsoftmax"), after=1),
+    Family("normalization", 2, _ANY, (0, 2), layouts=_NORMS, after=1),
+    Family("matmul", 2, _ANY, (0, 1), layouts=("matmul",), after=1),
     Family(
-        "row_extremum", 1, ("math", "activation", "scalar"), (0, 2),
-        layouts=("rowmax", "rowmin"), after=1,
+        "masked_softmax", 3, ("scalar",), (1, 1), operands=("full",),
+        layouts=("softmax", "logsoftmax"),
     ),
-    Family("row_dot", 1, ("math", "scalar"), (0, 1), operands=("full",), layouts=REDUCTIONS),
-    Family(
-        "transpose", 1, ("math", "activation", "scalar"), (0, 2), layouts=("transpose",), after=1
-    ),
-    Family("scan", 1, ("math", "activation", "scalar"), (0, 2), layouts=SCANS, after=1),
+    Family("affine_norm", 3, _ANY, (0, 2), layouts=_NORMS, after=1, after_operands=("row", "row")),
+    Family("residual_norm", 3, _ANY, (0, 1), operands=("full",), layouts=_NORMS, after=1),
+    Family("linear", 3, _ANY, (0, 1), layouts=("matmul",), after=2, after_operands=("row",)),
 )  # fmt: skip
 
 
@@ -90,7 +97,7 @@ def primitives() -> tuple[Program, ...]:
     kinds: tuple[Operand, ...] = ("full", "row", "col", "scalar")
     steps += [Step(op, operand=kind) for kind in kinds for op in OPERAND_OPS.values()]
     programs = [Program((step,)) for step in steps]
-    programs += [Program((), layout) for layout in SHAPE_OPS]
+    programs += [Program((), layout) for layout in LAYOUTS if layout != "map"]
     return tuple(p for p in programs if p.input_range() is not None)
 
 
@@ -112,23 +119,23 @@ def split_of(program: Program) -> Split:
 
 @lru_cache(maxsize=65536)
 def family_of(program: Program) -> Family:
-    """The first family whose form the program has."""
-    return next((f for f in FAMILIES if _belongs(program, f)), FAMILIES[5])
+    """The first family whose form the program has, else the nearest: by its layout alone."""
+    exact = next((f for f in FAMILIES if _belongs(program, f)), None)
+    return exact or next(f for f in reversed(FAMILIES) if program.layout in f.layouts)
 
 
 def _belongs(program: Program, family: Family) -> bool:
-    operands = tuple(s.operand for s in program.before if s.operand is not None)
-    if program.layout != "map":
-        if operands and not family.operands:
-            return False
-        return program.layout in family.layouts
-    kinds = {s.op.kind for s in program.before if s.operand is None}
-    others = len(program.before) - len(operands)
+    before = [s.operand for s in program.before if s.operand is not None]
+    after = [s.operand for s in program.after if s.operand is not None]
+    kinds = {s.op.kind for s in program.steps if s.operand is None}
+    others = len(program.before) - len(before)
     return (
-        family.layouts == ("map",)
-        and sorted(operands) == sorted(family.operands)
+        program.layout in family.layouts
+        and sorted(before) == sorted(family.operands)
+        and sorted(after) == sorted(family.after_operands)
         and kinds <= set(family.kinds)
         and family.lengths[0] <= others <= family.lengths[1]
+        and len(program.after) - len(after) <= family.after
         and (not family.needs or bool(kinds & set(family.needs)))
     )
 
@@ -180,13 +187,20 @@ def catalog(seed: int = 0, per_family: int = 60) -> tuple[Program, ...]:
 
 def _draw(family: Family, rng: random.Random) -> Program:
     """A random program of the family's form; not yet known to be valid."""
-    steps = [_draw_step(family.kinds, rng) for _ in range(rng.randint(*family.lengths))]
-    for operand in family.operands:
+    before = _draw_steps(family.kinds, rng.randint(*family.lengths), family.operands, rng)
+    layout = rng.choice(family.layouts)
+    after = _draw_steps(family.kinds, rng.randint(0, family.after), family.after_operands, rng)
+    return Program(before, layout, after)
+
+
+def _draw_steps(
+    kinds: tuple[str, ...], count: int, operands: tuple[Operand, ...], rng: random.Random
+) -> tuple[Step, ...]:
+    steps = [_draw_step(kinds, rng) for _ in range(count)]
+    for operand in operands:
         op = rng.choice(list(OPERAND_OPS.values()))
         steps.insert(rng.randint(0, len(steps)), Step(op, operand=operand))
-    layout = rng.choice(family.layouts)
-    after = [_draw_step(family.kinds, rng) for _ in range(rng.randint(0, family.after))]
-    return Program(tuple(steps), layout, tuple(after))
+    return tuple(steps)
 
 
 def _draw_step(kinds: tuple[str, ...], rng: random.Random) -> Step:

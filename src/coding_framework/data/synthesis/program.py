@@ -6,28 +6,38 @@ along rows. So every name that parses is a task, in the catalogue or not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
-from typing import Literal
+from itertools import chain, pairwise
 
 from coding_framework.data.synthesis.interval import Interval, Operand
+from coding_framework.data.synthesis.layouts import (
+    LAYOUTS,
+    MATRIX_RANGE,
+    Form,
+    Layout,
+    Matrix,
+    right_matrix,
+)
 from coding_framework.data.synthesis.ops import Step, parse_step
-
-Layout = Literal["map", "rowsum", "rowmean", "rowmax", "rowmin", "transpose", "cumsum", "cummax"]
-
-REDUCTIONS: tuple[Layout, ...] = ("rowsum", "rowmean", "rowmax", "rowmin")
-SCANS: tuple[Layout, ...] = ("cumsum", "cummax")
-SHAPE_OPS: tuple[Layout, ...] = (*REDUCTIONS, *SCANS, "transpose")
 
 INPUT_RANGES = ((-4.0, 4.0), (-2.0, 2.0), (-1.0, 1.0), (0.25, 4.0), (0.5, 2.0))
 """Domains of x, widest first: a program gets the first on which all its steps are valid."""
 
-REDUCED_LENGTH = 8192
-"""The longest reduction of any shape set: bounds of sums hold for it."""
+OPERAND_NAMES: dict[Operand, tuple[str, ...]] = {
+    "full": ("y", "z"),
+    "row": ("b", "g"),
+    "col": ("c",),
+    "scalar": ("s",),
+}
+"""Names of the inputs of each kind, in the order in which steps read them."""
 
-_FULL_NAMES = ("y", "z", "w")
-_OPERAND_NAMES: dict[Operand, str] = {"row": "b", "col": "c", "scalar": "s"}
+_AFTER: dict[Form, tuple[Operand, ...]] = {
+    "normalize": ("full", "row", "scalar"),
+    "matmul": ("row",),
+}
+"""Kinds of inputs that steps after the layout may read; others: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +49,22 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class Input:
+    """An input after x, in the order of `forward`."""
+
+    name: str
+    kind: Operand | None
+    """None: the right-hand matrix of a product."""
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """`before` on each element, then `layout`, then `after` on each element."""
 
     before: tuple[Step, ...]
-    layout: Layout = "map"
+    layout: str = "map"
     after: tuple[Step, ...] = ()
 
     @property
@@ -58,26 +79,32 @@ class Program:
         return (*(s.key for s in self.before), *shape, *(s.key for s in self.after))
 
     @property
+    def spec(self) -> Layout:
+        return LAYOUTS[self.layout]
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         return self.before + self.after
 
     @property
-    def operands(self) -> tuple[tuple[str, Step], ...]:
-        """(input name, the step that reads it), in the order of `forward` after x."""
-        return tuple((o.operand, o.step) for o in self.bind() if o.operand)
+    def inputs(self) -> tuple[Input, ...]:
+        """The inputs after x, in the order in which they are read."""
+        before, after = self.bind()
+        found = [_input_of(o) for o in before if o.operand]
+        if self.spec.form == "matmul":
+            found.append(Input("u", None, *MATRIX_RANGE))
+        return (*found, *(_input_of(o) for o in after if o.operand))
 
-    def bind(self) -> tuple[Operation, ...]:
-        """The steps of `before` with the names of their inputs: y, z for matrices; b, c, s."""
-        full = iter(_FULL_NAMES)
-        return tuple(
-            Operation(
-                s,
-                ""
-                if s.operand is None
-                else (next(full) if s.operand == "full" else _OPERAND_NAMES[s.operand]),
-            )
-            for s in self.before
-        )
+    def bind(self) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
+        """The steps before and after the layout with the names of their inputs."""
+        names = {kind: iter(given) for kind, given in OPERAND_NAMES.items()}
+
+        def bound(steps: tuple[Step, ...]) -> Iterator[Operation]:
+            for step in steps:
+                yield Operation(step, "" if step.operand is None else next(names[step.operand]))
+
+        before = tuple(bound(self.before))
+        return before, tuple(bound(self.after))
 
     def input_range(self) -> tuple[float, float] | None:
         """The widest declared domain of x on which the program is valid; None: on none."""
@@ -90,13 +117,19 @@ class Program:
         return next((r for r in INPUT_RANGES if self._output(Interval.of(*r)) is not None), None)
 
     def _well_formed(self) -> bool:
-        if self.layout == "map" and (self.after or not self.before):
+        form = self.spec.form
+        if form == "map" and (self.after or not self.before):
             return False
-        if any(s.operand is not None for s in self.after):
+        if form == "all" and self.after:
             return False
-        counts = [s.operand for s in self.before if s.operand is not None]
-        single = all(counts.count(kind) <= 1 for kind in _OPERAND_NAMES)
-        if counts.count("full") > 2 or not single:
+        before = [s.operand for s in self.before if s.operand is not None]
+        after = [s.operand for s in self.after if s.operand is not None]
+        if form == "matmul" and before:
+            return False
+        if not set(after) <= set(_AFTER.get(form, ())):
+            return False
+        used = before + after
+        if any(used.count(kind) > len(names) for kind, names in OPERAND_NAMES.items()):
             return False
         halves = (self.before, self.after)
         return not any(_redundant(a, b) for half in halves for a, b in pairwise(half))
@@ -105,10 +138,14 @@ class Program:
         result: Interval | None = value
         for step in self.before:
             result = step.apply(result) if result is not None else None
-        result = _reshape(self.layout, result) if result is not None else None
+        result = self.spec.interval(result) if result is not None else None
         for step in self.after:
             result = step.apply(result) if result is not None else None
         return result
+
+
+def _input_of(operation: Operation) -> Input:
+    return Input(operation.operand, operation.step.operand, *operation.step.op.operand_range)
 
 
 @lru_cache(maxsize=65536)
@@ -142,85 +179,59 @@ _SAMPLES = 4
 def fingerprint(program: Program) -> tuple[float, ...]:
     """Values of the function on a fixed 4 x 4 input, rounded to 6 digits: equal functions have
     equal fingerprints. Operands are fixed too, by name. Needs a valid program."""
-    low, high = program.input_range() or (0.0, 1.0)
-    grid = [(r, c) for r in range(_SAMPLES) for c in range(_SAMPLES)]
-    x = {(r, c): low + (high - low) * _fraction(0, r, c) for r, c in grid}
-    for operation in program.bind():
-        x = {at: _point(operation.step, x[at], operation.operand, *at) for at in grid}
-    values = [_rowwise(program.layout, [x[r, c] for c in range(_SAMPLES)]) for r in range(_SAMPLES)]
-    if program.layout == "transpose":
-        values = [list(column) for column in zip(*values, strict=True)]
-    flat = list(chain.from_iterable(values))
-    for step in program.after:
-        flat = [_point(step, v, "", 0, 0) for v in flat]
+    matrix = sample_input("x", *(program.input_range() or (0.0, 1.0)))
+    before, after = program.bind()
+    matrix = program.spec.values(_applied(before, matrix))
+    flat = chain.from_iterable(_applied(after, matrix))
     return tuple(float(f"{v:.6g}") + 0.0 for v in flat)
 
 
-def _fraction(which: int, r: int, c: int) -> float:
-    """A fixed number in (0, 1) for an element of an input; golden-ratio steps never repeat."""
-    return (0.5 + 0.61803398875 * (1 + r * _SAMPLES + c) + 0.3183 * which) % 1.0
+def sample_input(name: str, low: float, high: float) -> Matrix:
+    """The fixed input of that name, as a full matrix: a row vector is its first row, a column
+    vector its first column, a scalar its first element."""
+    if name == "u":
+        return right_matrix()
+    which = "xyzbgcs".find(name)
+    steps = [
+        [0.61803398875 * (1 + r * _SAMPLES + c) + 0.3183 * which for c in range(_SAMPLES)]
+        for r in range(_SAMPLES)
+    ]  # golden-ratio steps never repeat
+    return [[low + (high - low) * ((0.5 + v) % 1.0) for v in row] for row in steps]
 
 
-def _point(step: Step, value: float, operand: str, r: int, c: int) -> float:
-    """The step at one point: its span of a degenerate interval."""
-    low, high = step.op.operand_range
-    place = {"b": (0, c), "c": (r, 0), "s": (0, 0)}.get(operand, (r, c))
-    y = low + (high - low) * _fraction(1 + "yzwbcs".find(operand), *place)
-    return step.op.span((value, value), step.constants, (y, y))[0]
+_PLACES = {"b": (0, 1), "g": (0, 1), "c": (1, 0), "s": (0, 0)}
+"""By which of (row, column) an operand is indexed; others by both."""
 
 
-def _rowwise(layout: Layout, row: list[float]) -> list[float]:
-    match layout:
-        case "map" | "transpose":
-            return row
-        case "rowsum":
-            return [sum(row)]
-        case "rowmean":
-            return [sum(row) / len(row)]
-        case "rowmax":
-            return [max(row)]
-        case "rowmin":
-            return [min(row)]
-        case "cumsum":
-            return list(accumulate(row))
-        case "cummax":
-            return list(accumulate(row, max))
-
-
-def _reshape(layout: Layout, v: Interval) -> Interval | None:
-    """Interval after the change of shape. Typical values assume independent elements."""
-    width = v.typical_high - v.typical_low
-    middle = (v.typical_high + v.typical_low) / 2
-    n = REDUCED_LENGTH
-    match layout:
-        case "map" | "transpose" | "cummax":
-            return v
-        case "rowsum" | "cumsum":
-            low, high = min(v.low * n, v.low), max(v.high * n, v.high)
-            typical = (middle * 256 - 8 * width, middle * 256 + 8 * width)
-            return Interval(low, high, *typical)
-        case "rowmean":
-            return Interval(v.low, v.high, middle - width / 16, middle + width / 16)
-        case "rowmax":
-            return Interval(v.low, v.high, middle + width / 4, v.typical_high)
-        case "rowmin":
-            return Interval(v.low, v.high, v.typical_low, middle - width / 4)
+def _applied(operations: tuple[Operation, ...], matrix: Matrix) -> Matrix:
+    for operation in operations:
+        step, name = operation.step, operation.operand
+        other = sample_input(name, *step.op.operand_range)
+        by_row, by_column = _PLACES.get(name, (1, 1))
+        matrix = [
+            [
+                step.op.span((v, v), step.constants, (y := other[r * by_row][c * by_column], y))[0]
+                for c, v in enumerate(row)
+            ]
+            for r, row in enumerate(matrix)
+        ]
+    return matrix
 
 
 def parse_program(name: str) -> Program | None:
     """The valid program of that name; None where a token, the form or the domain is wrong."""
     tokens = name.split("_")
-    shape = [(i, t) for i, t in enumerate(tokens) if t in SHAPE_OPS]
+    shape = [i for i, token in enumerate(tokens) if token in LAYOUTS and token != "map"]
     if len(shape) > 1:
         return None
-    cut = shape[0][0] if shape else len(tokens)
+    cut = shape[0] if shape else len(tokens)
     before = [parse_step(t) for t in tokens[:cut]]
     after = [parse_step(t) for t in tokens[cut + 1 :]]
     if any(s is None for s in chain(before, after)):
         return None
     program = Program(
         before=tuple(s for s in before if s is not None),
-        layout=next((layout for layout in SHAPE_OPS if shape and shape[0][1] == layout), "map"),
+        layout=tokens[cut] if shape else "map",
         after=tuple(s for s in after if s is not None),
     )
     return program if program.input_range() is not None else None

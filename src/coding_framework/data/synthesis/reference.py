@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from coding_framework.data.synthesis.interval import Operand
 from coding_framework.data.synthesis.ops import Step
-from coding_framework.data.synthesis.program import REDUCTIONS, SCANS, Program
+from coding_framework.data.synthesis.program import Input, Program
 from coding_framework.types import Split, Task, TensorSpec, TestCase
 
-Shape = tuple[int, int]
+Sizes = tuple[int, int, int]
+"""Rows and columns of x, and columns of the right-hand matrix of a product."""
 
-MAP_SHAPES: tuple[Shape, ...] = ((256, 512), (123, 457), (3, 5))
-ROW_SHAPES: tuple[Shape, ...] = ((256, 256), (67, 301), (3, 5))
-GPU_SHAPES: tuple[Shape, ...] = ((4096, 8192), (4093, 8191), (3, 5))
-"""Rows and columns of x: the one agents see, an odd one (no multiple of 2 or 4), a tiny one.
-On a GPU x alone is 128 MiB, more than an H200's L2."""
+MAP_SIZES: tuple[Sizes, ...] = ((256, 512, 0), (123, 457, 0), (3, 5, 0))
+ROW_SIZES: tuple[Sizes, ...] = ((256, 256, 0), (67, 301, 0), (3, 5, 0))
+MATMUL_SIZES: tuple[Sizes, ...] = ((96, 128, 64), (67, 75, 45), (3, 5, 4))
+GPU_SIZES: tuple[Sizes, ...] = ((4096, 8192, 0), (4093, 8191, 0), (3, 5, 0))
+"""The one agents see, an odd one (no multiple of 2 or 4), a tiny one. On a GPU x alone is 128 MiB,
+more than an H200's L2."""
+GPU_MATMUL_SIZES: tuple[Sizes, ...] = ((4096, 4096, 4096), (1021, 2043, 1019), (3, 5, 4))
 
 CASE_NAMES = ("main", "odd", "tiny")
 
@@ -21,19 +23,12 @@ CASE_NAMES = ("main", "odd", "tiny")
 def model_source(program: Program) -> str:
     """A `Model` with one statement per step; constants stand in it literally, so `forward` takes
     only tensors."""
-    arguments = ", ".join(["x", *(name for name, _ in program.operands)])
-    lines = [o.step.render(o.step.op.torch, "x", o.operand) for o in program.bind()]
-    lines += {
-        "map": [],
-        "rowsum": ["torch.sum(x, dim=1)"],
-        "rowmean": ["torch.mean(x, dim=1)"],
-        "rowmax": ["torch.max(x, dim=1).values"],
-        "rowmin": ["torch.min(x, dim=1).values"],
-        "transpose": ["x.t().contiguous()"],
-        "cumsum": ["torch.cumsum(x, dim=1)"],
-        "cummax": ["torch.cummax(x, dim=1).values"],
-    }[program.layout]
-    lines += [s.render(s.op.torch, "x") for s in program.after]
+    arguments = ", ".join(["x", *(given.name for given in program.inputs)])
+    before, after = program.bind()
+    lines = [o.step.render(o.step.op.torch, "x", o.operand) for o in before]
+    if program.layout != "map":
+        lines.append(program.spec.torch.format(v="x"))
+    lines += [o.step.render(o.step.op.torch, "x", o.operand) for o in after]
     body = [f"        x = {line}" for line in lines[:-1]] + [f"        return {lines[-1]}"]
     functional = any("F." in line for line in lines)
     return "\n".join(
@@ -51,25 +46,16 @@ def model_source(program: Program) -> str:
 
 
 def describe(program: Program) -> str:
-    """One line of mathematics, e.g. "row sums of relu(x * 2.0 + y)"."""
+    """One line of mathematics, e.g. "out = rowsum(relu(x * 2.0 + y))"."""
+    before, after = program.bind()
     text = "x"
-    for operation in program.bind():
+    for operation in before:
         text = _spoken(operation.step, text, operation.operand)
-    text = {
-        "map": "{}",
-        "rowsum": "rowsum({})",
-        "rowmean": "rowmean({})",
-        "rowmax": "rowmax({})",
-        "rowmin": "rowmin({})",
-        "transpose": "transpose({})",
-        "cumsum": "cumsum({}) along each row",
-        "cummax": "cummax({}) along each row",
-    }[program.layout].format(text)
-    for step in program.after:
-        text = _spoken(step, text)
-    kinds = {s.operand for s in program.before}
-    notes = {"row": "b a row vector", "col": "c a column vector", "scalar": "s a scalar tensor"}
-    said = [note for kind, note in notes.items() if kind in kinds]
+    text = program.spec.spoken.format(v=text)
+    for operation in after:
+        text = _spoken(operation.step, text, operation.operand)
+    notes = {"row": "a row vector", "col": "a column vector", "scalar": "a scalar tensor"}
+    said = [f"{i.name} {notes[i.kind]}" for i in program.inputs if i.kind in notes]
     return f"out = {text}" + (f"; {', '.join(said)}" if said else "")
 
 
@@ -84,8 +70,7 @@ def make_task(program: Program, *, family: str, tier: int, split: Split) -> Task
     x_range = program.input_range()
     if x_range is None:
         raise ValueError(f"no declared domain of x makes {program.name!r} valid")
-    along_rows = program.layout in (*REDUCTIONS, *SCANS, "transpose")
-    small = ROW_SHAPES if along_rows else MAP_SHAPES
+    emulator, gpu = _sizes(program)
     return Task(
         name=program.name,
         tier=tier,
@@ -93,30 +78,47 @@ def make_task(program: Program, *, family: str, tier: int, split: Split) -> Task
         ops=program.ops,
         description=describe(program),
         reference=model_source(program),
-        cases=tuple(
-            _case(program, x_range, *named) for named in zip(CASE_NAMES, small, strict=True)
-        ),
-        gpu_cases=tuple(
-            _case(program, x_range, *named) for named in zip(CASE_NAMES, GPU_SHAPES, strict=True)
-        ),
+        cases=_cases(program, x_range, emulator),
+        gpu_cases=_cases(program, x_range, gpu),
+        atomic_order=program.spec.form == "all",
         split=split,
     )
 
 
-def _case(program: Program, x_range: tuple[float, float], name: str, shape: Shape) -> TestCase:
-    rows, columns = shape
-    shapes: dict[Operand, tuple[int, ...]] = {
-        "full": shape, "row": (columns,), "col": (rows, 1), "scalar": (),
-    }  # fmt: skip
-    inputs = [TensorSpec(name="x", shape=shape, low=x_range[0], high=x_range[1])]
-    for operand, step in program.operands:
-        assert step.operand is not None
-        low, high = step.op.operand_range
-        inputs.append(TensorSpec(name=operand, shape=shapes[step.operand], low=low, high=high))
-    sums = program.layout in ("rowsum", "rowmean", "cumsum")
+def _sizes(program: Program) -> tuple[tuple[Sizes, ...], tuple[Sizes, ...]]:
+    """(for the emulator, for a GPU)."""
+    if program.spec.form == "matmul":
+        return MATMUL_SIZES, GPU_MATMUL_SIZES
+    return (MAP_SIZES if program.spec.form == "map" else ROW_SIZES), GPU_SIZES
+
+
+def _cases(
+    program: Program, x_range: tuple[float, float], sizes: tuple[Sizes, ...]
+) -> tuple[TestCase, ...]:
+    return tuple(
+        _case(program, x_range, name, size) for name, size in zip(CASE_NAMES, sizes, strict=True)
+    )
+
+
+def _case(program: Program, x_range: tuple[float, float], name: str, sizes: Sizes) -> TestCase:
+    rows, columns, _ = sizes
+    x = TensorSpec(name="x", shape=(rows, columns), low=x_range[0], high=x_range[1])
+    others = [
+        TensorSpec(name=i.name, shape=_shape(program, i, sizes), low=i.low, high=i.high)
+        for i in program.inputs
+    ]
+    terms = {"all": rows * columns, "columns": rows}.get(program.spec.form, columns)
     return TestCase(
         name=name,
-        inputs=tuple(inputs),
-        reduction_length=columns if sums else 1,
+        inputs=(x, *others),
+        reduction_length=terms if program.spec.sums else 1,
         shown=name == CASE_NAMES[0],
     )
+
+
+def _shape(program: Program, given: Input, sizes: Sizes) -> tuple[int, ...]:
+    rows, columns, right = sizes
+    if given.kind is None:
+        return columns, right
+    width = right if program.spec.form == "matmul" else columns
+    return {"full": (rows, columns), "row": (width,), "col": (rows, 1), "scalar": ()}[given.kind]

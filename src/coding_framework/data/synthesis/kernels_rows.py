@@ -1,0 +1,279 @@
+"""Kernels that walk rows: reductions, normalisations and scans.
+
+A reduction or normalisation is a few passes over the row, each of which accumulates one statistic,
+and then an output per row or per element. The three ways to write it differ in who walks the row:
+one thread, a block with a tree in shared memory, or a warp with shuffles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coding_framework.data.synthesis.kernel_text import (
+    ADD,
+    IN_ROW,
+    MAX,
+    MIN,
+    Combine,
+    Launch,
+    Lines,
+    block,
+    device_function,
+    example,
+    guarded,
+    kernel,
+    source,
+    statements,
+)
+from coding_framework.data.synthesis.program import Program
+from coding_framework.data.synthesis.styles import Style
+from coding_framework.types import KernelExample
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One walk over the row: `variable` combines `term` of every value v; `finish` follows."""
+
+    variable: str
+    combine: Combine
+    term: str
+    finish: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """What a row's result is made of. `result` reads the variables, and v where it is per
+    element."""
+
+    passes: tuple[Pass, ...]
+    result: str
+
+
+_SUM = Pass("a", ADD, "{v}")
+_MEAN = Pass("a", ADD, "{v}", "a = a / w;")
+_TOP = Pass("a", MAX, "{v}")
+_EXPONENTIALS = Pass("e", ADD, "expf({v} - a)")
+_DEVIATIONS = Pass("e", ADD, "({v} - a) * ({v} - a)")
+_SQUARES = Pass("a", ADD, "{v} * {v}")
+
+PLANS: dict[str, RowPlan] = {
+    "rowsum": RowPlan((_SUM,), "a"),
+    "rowmean": RowPlan((_SUM,), "a / w"),
+    "rowmax": RowPlan((_TOP,), "a"),
+    "rowmin": RowPlan((Pass("a", MIN, "{v}"),), "a"),
+    "logsumexp": RowPlan((_TOP, _EXPONENTIALS), "a + logf(e)"),
+    "rowvar": RowPlan((_MEAN, _DEVIATIONS), "e / w"),
+    "rownorm": RowPlan((_SQUARES,), "sqrtf(a)"),
+    "softmax": RowPlan((_TOP, _EXPONENTIALS), "expf({v} - a) / e"),
+    "logsoftmax": RowPlan((_TOP, _EXPONENTIALS), "{v} - a - logf(e)"),
+    "layernorm": RowPlan((_MEAN, _DEVIATIONS), "({v} - a) * rsqrtf(e / w + 1e-5f)"),
+    "rmsnorm": RowPlan((_SQUARES,), "{v} * rsqrtf(a / w + 1e-6f)"),
+    "unitnorm": RowPlan((_SQUARES,), "{v} / fmaxf(sqrtf(a), 1e-12f)"),
+    "center": RowPlan((_MEAN,), "{v} - a"),
+}
+_SCANS = {"cumsum": ADD, "cummax": MAX}
+
+
+def kernels(program: Program, style: Style) -> tuple[KernelExample, ...]:
+    if program.spec.form == "scan":
+        return _naive_scan(program, style), _shuffle_scan(program, style)
+    return tuple(make(program, style) for make in (_naive, _shared, _shuffle))
+
+
+# --- reductions and normalisations --------------------------------------------------------------
+
+
+def _load(program: Program, style: Style) -> Lines:
+    """`v` at row r and column j, after the steps before the layout."""
+    v, before = style.value, program.bind()[0]
+    if not _uses_function(program):
+        return [f"float {v} = x[r * w + j];", *statements(before, v, IN_ROW)]
+    values = ["x[r * w + j]"]
+    for operation in before:
+        if operation.step.operand is not None:
+            values.append(IN_ROW[operation.step.operand].format(p=operation.operand))
+    return [f"float {v} = f({', '.join(values)});"]
+
+
+def _uses_function(program: Program) -> bool:
+    """Whether the steps before are needed in more than one place."""
+    walks = len(PLANS[program.layout].passes) + (program.spec.form == "normalize")
+    return bool(program.before) and walks > 1
+
+
+def _parts(program: Program, style: Style) -> list[Lines]:
+    return [device_function(program, style)] if _uses_function(program) else []
+
+
+def _walk(program: Program, style: Style, step: Pass, loop: str) -> Lines:
+    """One pass of one thread: its part of the statistic."""
+    term = step.term.format(v=style.value)
+    body = [*_load(program, style), step.combine.assign(step.variable, term)]
+    return [f"float {step.variable} = {step.combine.identity};", *block(loop, body)]
+
+
+def _finish(step: Pass) -> Lines:
+    return [step.finish] if step.finish else []
+
+
+def _row_result(program: Program, style: Style) -> Lines:
+    """The output of a reduction, from its variables."""
+    v, (_, after) = style.value, program.bind()
+    result = PLANS[program.layout].result
+    return [f"float {v} = {result};", *statements(after, v, IN_ROW), f"{style.out}[r] = {v};"]
+
+
+def _element_results(program: Program, style: Style, loop: str) -> Lines:
+    """The outputs of a normalisation, one pass more."""
+    v, (_, after) = style.value, program.bind()
+    body = [
+        *_load(program, style),
+        f"{v} = {PLANS[program.layout].result.format(v=v)};",
+        *statements(after, v, IN_ROW),
+        f"{style.out}[r * w + j] = {v};",
+    ]
+    return block(loop, body)
+
+
+def _outputs(program: Program, style: Style, loop: str, once: str) -> Lines:
+    """once: the condition under which a thread writes the row's only result; "" for always."""
+    if program.spec.form == "normalize":
+        return _element_results(program, style, loop)
+    result = _row_result(program, style)
+    return block(f"if ({once})", result) if once else result
+
+
+def _row_file(program: Program, style: Style, body: Lines, grid: str, comment: str) -> str:
+    reduces = program.spec.form == "reduce"
+    launch = Launch(
+        sizes="int m = x.size(0), w = x.size(1);",
+        allocate="torch::empty({m}, x.options())" if reduces else "torch::empty_like(x)",
+        grid=grid,
+        arguments=["m", "w"],
+    )
+    device = kernel(program, style, ["m", "w"], body)
+    parts = _parts(program, style) if program.layout in PLANS else []
+    return source(program, style, comment, launch, *parts, device)
+
+
+def _naive(program: Program, style: Style) -> KernelExample:
+    loop = "for (int j = 0; j < w; j++)"
+    body: Lines = []
+    for step in PLANS[program.layout].passes:
+        body += [*_walk(program, style, step, loop), *_finish(step)]
+    body += _outputs(program, style, loop, "")
+    lines = [
+        "int r = blockIdx.x * blockDim.x + threadIdx.x;",
+        *guarded(style, "r < m", "r >= m", body),
+    ]
+    grid = f"(m + {style.block - 1}) / {style.block}, {style.block}"
+    code = _row_file(program, style, lines, grid, "one thread per row")
+    return example(program, "naive", code)
+
+
+def _shared(program: Program, style: Style) -> KernelExample:
+    loop = "for (int j = q; j < w; j += 128)"
+    passes = PLANS[program.layout].passes
+    body = ["__shared__ float t[128];", "int r = blockIdx.x, q = threadIdx.x;"]
+    for number, step in enumerate(passes):
+        tree = block(
+            "for (int d = 64; d > 0; d /= 2)",
+            [f"if (q < d) {step.combine.assign('t[q]', 't[q + d]')}", "__syncthreads();"],
+        )
+        again = ["__syncthreads();"] if number + 1 < len(passes) else []
+        body += [
+            *_walk(program, style, step, loop),
+            f"t[q] = {step.variable};",
+            "__syncthreads();",
+            *tree,
+            f"{step.variable} = t[0];",
+            *again,
+            *_finish(step),
+        ]
+    body += _outputs(program, style, loop, "q == 0")
+    code = _row_file(program, style, body, "m, 128", "one block per row, tree in shared memory")
+    why = (
+        "a block per row reads neighbouring columns together (coalesced) and combines them in "
+        "shared memory"
+    )
+    return example(program, "shared", code, why)
+
+
+def _shuffle(program: Program, style: Style) -> KernelExample:
+    loop = "for (int j = q; j < w; j += 32)"
+    body = [
+        "int r = blockIdx.x * 4 + threadIdx.x / 32, q = threadIdx.x % 32;",
+        "if (r >= m) return;",
+    ]
+    for step in PLANS[program.layout].passes:
+        other = f"__shfl_xor_sync(0xffffffff, {step.variable}, d)"
+        body += [
+            *_walk(program, style, step, loop),
+            f"for (int d = 16; d > 0; d /= 2) {step.combine.assign(step.variable, other)}",
+            *_finish(step),
+        ]
+    body += _outputs(program, style, loop, "q == 0")
+    code = _row_file(program, style, body, "(m + 3) / 4, 128", "one warp per row, warp shuffles")
+    why = (
+        "a warp per row reads 32 neighbouring columns at once (coalesced) and combines them with "
+        "shuffles, without shared memory or barriers"
+    )
+    return example(program, "shuffle", code, why)
+
+
+# --- scans --------------------------------------------------------------------------------------
+
+
+def _naive_scan(program: Program, style: Style) -> KernelExample:
+    v, combine = style.value, _SCANS[program.layout]
+    before, after = program.bind()
+    loop = block(
+        "for (int j = 0; j < w; j++)",
+        [
+            f"float {v} = x[r * w + j];",
+            *statements(before, v, IN_ROW),
+            combine.assign("a", v),
+            f"{v} = a;",
+            *statements(after, v, IN_ROW),
+            f"{style.out}[r * w + j] = {v};",
+        ],
+    )
+    lines = [
+        "int r = blockIdx.x * blockDim.x + threadIdx.x;",
+        *guarded(style, "r < m", "r >= m", [f"float a = {combine.identity};", *loop]),
+    ]
+    grid = f"(m + {style.block - 1}) / {style.block}, {style.block}"
+    return example(program, "naive", _row_file(program, style, lines, grid, "one thread per row"))
+
+
+def _shuffle_scan(program: Program, style: Style) -> KernelExample:
+    v, combine = style.value, _SCANS[program.layout]
+    before, after = program.bind()
+    shift = [
+        f"float u = __shfl_up_sync(0xffffffff, {v}, d);",
+        f"if (q >= d) {combine.assign(v, 'u')}",
+    ]
+    loop = block(
+        "for (int j = q; j - q < w; j += 32)",
+        [
+            f"float {v} = {combine.identity};",
+            *block("if (j < w)", [f"{v} = x[r * w + j];", *statements(before, v, IN_ROW)]),
+            *block("for (int d = 1; d < 32; d *= 2)", shift),
+            combine.assign(v, "a"),
+            f"a = __shfl_sync(0xffffffff, {v}, 31);",
+            *statements(after, v, IN_ROW),
+            f"if (j < w) {style.out}[r * w + j] = {v};",
+        ],
+    )
+    body = [
+        "int r = blockIdx.x * 4 + threadIdx.x / 32, q = threadIdx.x % 32;",
+        "if (r >= m) return;",
+        f"float a = {combine.identity};",
+        *loop,
+    ]
+    code = _row_file(program, style, body, "(m + 3) / 4, 128", "one warp per row, shuffle scan")
+    why = (
+        "a warp scans 32 neighbouring columns in 5 shuffle steps with coalesced reads and writes, "
+        "instead of one thread walking the row"
+    )
+    return example(program, "shuffle", code, why)
