@@ -33,6 +33,7 @@ from coding_framework.cuda.benchmarker import (
     summed_counters,
 )
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
+from coding_framework.cuda.device import Device
 from coding_framework.cuda.draft import VerdictDraft
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA
@@ -135,16 +136,27 @@ class Judge:
         """The correctness protocol on one shape set: a fresh device and a fresh host process."""
         self._warm_up.join()
         from coding_framework.cuda.emulator.device import EmulatorDevice
+        from coding_framework.cuda.emulator.settings import EmulatorSettings
         from coding_framework.cuda.host.session import HostSession
         from coding_framework.cuda.run import CaseRun, PlanRecorder, RunLimits
         from coding_framework.cuda.trial import CaseTrial
 
+        limits = RunLimits()
+        settings = EmulatorSettings(
+            instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
+        )
+
+        def reversed_device() -> Device:
+            device = EmulatorDevice(settings, block_order="reverse")
+            device.load(build)
+            return device
+
         references = self._reference_cache(secret)
         tensors = references.get(draft.task, case, seeds[0]).tensors
-        with closing(EmulatorDevice()) as device:
+        with closing(EmulatorDevice(settings)) as device:
             draft.device = device.name
             module = device.load(build)
-            recorder = PlanRecorder(device, RunLimits())
+            recorder = PlanRecorder(device, limits)
             case_run = CaseRun(device, recorder, tensors)
             with HostSession(build, module, recorder, self._compiler.sandbox) as host:
                 trial = CaseTrial(
@@ -157,6 +169,7 @@ class Judge:
                     references=references,
                     seeds=seeds,
                     log=draft.log,
+                    other_device=reversed_device,
                 )
                 return trial.judge()
 

@@ -38,7 +38,11 @@ from coding_framework.cuda.plan import (
     TensorRef,
     Upload,
 )
+from coding_framework.errors import DeviceError
 from coding_framework.types import Status
+
+
+_EXECUTED = "smsp__inst_executed.sum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,9 @@ class RunLimits:
     upload_bytes: int = 256 << 20
     operations: int = 20_000
     """Allocations, copies, fills and launches together."""
+    instructions: int = 150_000_000
+    """Warp instructions of all launches, on a device that counts them (the emulator: about 4 s).
+    The largest shape sets need under a tenth of it with one thread an element."""
 
 
 class HostProcess(Protocol):
@@ -101,6 +108,7 @@ class PlanRecorder:
         self._ops: list[PlanOp] = []
         self._memory = 0
         self._uploaded = 0
+        self._executed = 0.0
         self.reports: list[LaunchReport] = []
         self.blocks: dict[int, int] = {}
         """Address to size of everything allocated by the host, over all its calls."""
@@ -110,6 +118,7 @@ class PlanRecorder:
         self._ops = []
         self.reports = []
         self._uploaded = 0
+        self._executed = 0.0
 
     @property
     def operations(self) -> tuple[PlanOp, ...]:
@@ -160,7 +169,14 @@ class PlanRecorder:
         self._note(Fill(address, value, nbytes))
 
     def launch(self, launch: Launch) -> None:
-        self.reports.append(self._device.launch(launch))
+        report = self._device.launch(launch)
+        self.reports.append(report)
+        self._executed += report.counters.get(_EXECUTED, 0.0)
+        if self._executed > self._limits.instructions:
+            raise CandidateFault(
+                Status.TIMEOUT,
+                f"its launches take more than {self._limits.instructions:.0f} warp instructions",
+            )
         self._note(launch)
 
     def synchronize(self) -> None:
@@ -230,6 +246,19 @@ class CaseRun:
                 case Alloc() | Free() | ReadBack():
                     pass  # the memory is still there; nobody listens
         return self._finish(plan.outputs, tensors, tuple(reports))
+
+    def twin(self, device: Device, tensors: Sequence[torch.Tensor]) -> CaseRun:
+        """The same case on another device, loaded with the same build: equal addresses, so that
+        plans recorded here can be replayed there. Raises DeviceError where they are not equal."""
+        recorder = PlanRecorder(device, RunLimits())
+        twin = CaseRun(device, recorder, tensors)
+        for address, nbytes in self._recorder.blocks.items():
+            recorder.blocks[device.alloc(nbytes)] = nbytes
+            if address not in recorder.blocks:
+                break
+        if twin._places != self._places or recorder.blocks != self._recorder.blocks:
+            raise DeviceError("two devices gave other addresses for the same plan: judge again")
+        return twin
 
     def _place(self, tensor: torch.Tensor) -> TensorRef:
         nbytes = tensor.numel() * tensor.element_size()

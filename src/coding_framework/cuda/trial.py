@@ -2,7 +2,8 @@
 
 1. The host code runs once, in its sandbox, on the first draw: that gives the launch plan.
 2. The plan is replayed by us on every other draw, with everything but the inputs poisoned.
-3. The last replay is repeated, with the checks for races and uninitialised reads on: same bits.
+3. The last replay is repeated, with the checks for races and uninitialised reads on, and on a
+   second device that runs the blocks in another order: same bits, no race.
 4. The host code is called a second time, on another draw: same plan, right answer again.
 
 Whatever a run leaves behind is compared here, in the judge's process; each comparison is a
@@ -11,9 +12,11 @@ Whatever a run leaves behind is compared here, in the judge's process; each comp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
+from coding_framework.cuda.device import Device
 from coding_framework.cuda.draft import TrialLog
 from coding_framework.cuda.evidence import PlanReader, host_share
 from coding_framework.cuda.plan import CandidateFault, LaunchPlan, LaunchReport, ModuleInfo
@@ -21,6 +24,10 @@ from coding_framework.cuda.reference import Expectation, ReferenceCache
 from coding_framework.cuda.run import CaseRun, Execution, HostProcess, PlanRecorder
 from coding_framework.cuda.tolerance import Comparison, compare
 from coding_framework.types import Finding, Status, Task, TestCase, TestResult
+
+_RACES = frozenset({"shared_memory_race"})
+"""Faults of a run that make a result a matter of luck. Between threads of one warp (`warp_race`)
+hardware has an order on which much honest code relies: that stays a pitfall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,9 @@ class CaseTrial:
         references: ReferenceCache,
         seeds: Sequence[int],
         log: TrialLog,
+        other_device: Callable[[], Device],
     ) -> None:
+        """other_device: opens a loaded device that runs blocks in another order; closed here."""
         self._task = task
         self._case = case
         self._host = host
@@ -58,6 +67,7 @@ class CaseTrial:
         self._references = references
         self._seeds = tuple(seeds)
         self._log = log
+        self._other_device = other_device
 
     def judge(self) -> TimedCase:
         """All four steps. Raises CandidateFault with the status of the verdict."""
@@ -96,9 +106,21 @@ class CaseTrial:
 
     def _rerun(self, plan: LaunchPlan, seed: int, before: Execution) -> None:
         """The same inputs again: the same bits, or with `atomic_order` right again."""
-        again = self._run.replay(plan, self._expect(seed).tensors, checks=True)
-        self._log.faults += [fault for report in again.reports for fault in report.faults]
+        tensors = self._expect(seed).tensors
+        again = self._run.replay(plan, tensors, checks=True)
         self._require_same(seed, before, again)
+        faults = [fault for report in again.reports for fault in report.faults]
+        self._log.faults += faults
+        for fault in faults:
+            if fault.kind in _RACES:
+                raise CandidateFault(
+                    Status.NONDETERMINISTIC,
+                    f"a race, so another schedule gives another result: {fault.message}",
+                )
+        if any(launch.grid != (1, 1, 1) for launch in plan.launches):
+            with closing(self._other_device()) as device:
+                other = self._run.twin(device, tensors).replay(plan, tensors)
+                self._require_same(seed, before, other)
 
     def _require_same(self, seed: int, before: Execution, again: Execution) -> None:
         if self._task.atomic_order:
