@@ -166,6 +166,7 @@ static void load(const char* path) {
 static void crashed(int number, siginfo_t* info, void*) {
   Writer w;
   w.put<uint32_t>(static_cast<uint32_t>(number)).put(reinterpret_cast<uint64_t>(info->si_addr));
+  w.put<uint32_t>(is_device(info->si_addr));
   post(Kind::Crashed, w.bytes);
   _exit(1);
 }

@@ -160,7 +160,8 @@ cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kin
   if (size == 0) return cudaSuccess;
   bool to_device = is_device(to), from_device = is_device(from);
   if ((kind == cudaMemcpyHostToDevice && !to_device) ||
-      (kind == cudaMemcpyDeviceToHost && !from_device))
+      (kind == cudaMemcpyDeviceToHost && !from_device) ||
+      (kind == cudaMemcpyDeviceToDevice && !(to_device && from_device)))
     return fail(cudaErrorInvalidValue);
   // with unified addresses the pointers decide: archive kernels copy device to device as HostToDevice
   if (kind != cudaMemcpyHostToHost)

@@ -368,8 +368,8 @@ def _raise_reported(kind: int, payload: memoryview) -> None:
             prefix = "" if trouble == 1 else "the host code raised: "
             raise CandidateFault(Status.RUNTIME_ERROR, f"{prefix}{text}")
         case Kind.CRASHED:
-            number, address = Reader(payload).numbers("IQ")
-            raise _crash_fault(number, address)
+            number, address, on_device = Reader(payload).numbers("IQI")
+            raise _crash_fault(number, address, bool(on_device))
 
 
 def _load_fault(text: str) -> CandidateFault:
@@ -387,12 +387,10 @@ def _load_fault(text: str) -> CandidateFault:
     return CandidateFault(Status.LOAD_ERROR, f"{symbol} is declared and not defined")
 
 
-def _crash_fault(number: int, address: int) -> CandidateFault:
-    name = _SIGNALS.get(number, f"signal {number}")
+def _crash_fault(number: int, address: int, on_device: bool) -> CandidateFault:
+    reason = f"the host code died of {_SIGNALS.get(number, f'signal {number}')}"
     if number in (7, 11):
-        return CandidateFault(
-            Status.RUNTIME_ERROR,
-            f"the host code died of {name} at address {address:#x} (device memory cannot be read "
-            "or written by host code)",
-        )
-    return CandidateFault(Status.RUNTIME_ERROR, f"the host code died of {name}")
+        reason += f" at address {address:#x}"
+    if on_device:
+        reason += ": device memory cannot be read or written by host code"
+    return CandidateFault(Status.RUNTIME_ERROR, reason)

@@ -7,6 +7,7 @@ machine: files, network, other processes, time and memory.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -91,16 +92,23 @@ LIMITER = "prlimit"
 
 def limited(limits: Limits, command: Sequence[str]) -> list[str]:
     """`command` under rlimits, which every descendant inherits and none can raise."""
+    cpu_s = _at_most(resource.RLIMIT_CPU, limits.cpu_s)
     return [
         LIMITER,
-        f"--cpu={limits.cpu_s}:{limits.cpu_s + 1}",
-        f"--as={limits.memory_bytes}",
-        f"--fsize={limits.file_bytes}",
-        f"--nofile={limits.open_files}",
+        f"--cpu={cpu_s}:{_at_most(resource.RLIMIT_CPU, cpu_s + 1)}",
+        f"--as={_at_most(resource.RLIMIT_AS, limits.memory_bytes)}",
+        f"--fsize={_at_most(resource.RLIMIT_FSIZE, limits.file_bytes)}",
+        f"--nofile={_at_most(resource.RLIMIT_NOFILE, limits.open_files)}",
         "--core=0",
         "--",
         *command,
     ]
+
+
+def _at_most(kind: int, wanted: int) -> int:
+    """`wanted`, or the hard limit that we live under ourselves: nobody may raise that."""
+    hard = resource.getrlimit(kind)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

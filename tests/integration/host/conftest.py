@@ -1,0 +1,28 @@
+"""A compiler with a cache of this test session's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler, KernelCompilationCache
+
+
+@pytest.fixture(scope="session")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> CUDACompiler:
+    return CUDACompiler(cache=KernelCompilationCache(tmp_path_factory.mktemp("builds")))
+
+
+@pytest.fixture(scope="session")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> CUDACompiler:
+    """Gives up after 2 s of CPU time, so that tests of endless compilations are short."""
+    config = CompilerConfig(cpu_limit_s=2, memory_bytes=4 << 30)
+    return CUDACompiler(config, cache=KernelCompilationCache(tmp_path_factory.mktemp("builds")))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder."""
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    return tmp_path

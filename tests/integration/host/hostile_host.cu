@@ -1,0 +1,141 @@
+// Host code that attacks its process, the sandbox and the channel: `which` chooses the attack.
+// A call that fails as it should ends in "denied" or in an honest launch; one that got through throws.
+#include <torch/extension.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <string>
+
+__global__ void honest(float* x) { x[threadIdx.x] = 1.0f; }
+
+static void got_through(const char* what) { throw std::runtime_error(std::string("BROKE OUT: ") + what); }
+static void spin() { for (volatile unsigned long i = 0;; i = i + 1) {} }
+static int deep(int n) { volatile char frame[4096]; frame[0] = (char)n; return deep(n + 1) + frame[0]; }
+static void* thread_body(void*) { spin(); return nullptr; }
+
+static void processes() {
+  if (fork() >= 0) got_through("fork");
+  if (vfork() >= 0) got_through("vfork");
+  pthread_t t;
+  if (pthread_create(&t, nullptr, thread_body, nullptr) == 0) got_through("pthread_create");
+  char* const argv[] = {(char*)"/bin/sh", nullptr};
+  if (execv("/bin/sh", argv) != -1) got_through("execv");
+  if (system("true") == 0) got_through("system");
+  if (kill(-1, SIGKILL) == 0) got_through("kill(-1)");
+  if (kill(getppid(), SIGTERM) == 0) got_through("kill parent");
+  if (raise(SIGKILL) == 0) got_through("raise(SIGKILL)");
+  if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0) got_through("ptrace");
+  if (setsid() != -1) got_through("setsid");
+}
+
+static void files(const char* secret) {
+  if (open("/opt/candidate/host.so", O_RDWR) >= 0) got_through("the build is writable");
+  if (open("/opt/candidate/new", O_CREAT | O_WRONLY, 0600) >= 0) got_through("a file was made");
+  if (open("/tmp/new", O_CREAT | O_WRONLY, 0600) >= 0) got_through("a file was made in /tmp");
+  if (open("new", O_CREAT | O_WRONLY, 0600) >= 0) got_through("a file was made in the folder");
+  if (mkdir("/tmp/folder", 0700) == 0) got_through("mkdir");
+  if (symlink("/etc/passwd", "link") == 0) got_through("symlink");
+  if (unlink("/opt/candidate/host.so") == 0) got_through("unlink");
+  if (chmod("/opt/candidate/host.so", 0777) == 0) got_through("chmod");
+  if (memfd_create("x", 0) >= 0) got_through("memfd_create");
+  if (shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600) >= 0) got_through("shmget");
+  if (shm_open("/x", O_CREAT | O_RDWR, 0600) >= 0) got_through("shm_open");
+  if (secret != nullptr && open(secret, O_RDONLY) >= 0) got_through("a file of the machine was read");
+  if (secret != nullptr && open("/proc/self/mem", O_RDONLY) >= 0) got_through("/proc/self/mem");
+  if (secret != nullptr && open("/etc/passwd", O_RDONLY) >= 0) got_through("/etc/passwd");
+}
+
+static void network() {
+  if (socket(AF_INET, SOCK_STREAM, 0) >= 0) got_through("socket");
+  if (socket(AF_UNIX, SOCK_STREAM, 0) >= 0) got_through("unix socket");
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0) got_through("socketpair");
+  if (pipe(pair) == 0) got_through("pipe");
+}
+
+static void limits() {
+  struct rlimit r = {RLIM_INFINITY, RLIM_INFINITY};
+  if (setrlimit(RLIMIT_CPU, &r) == 0) got_through("setrlimit");
+  if (nice(-5) != -1) got_through("nice");
+  errno = 0;
+  if (mmap(nullptr, size_t(1) << 40, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED)
+    got_through("a terabyte of address space");
+}
+
+static void to_channel(const void* bytes, size_t size) {  // the runner keeps its channel at 100 or above
+  for (int fd = 3; fd < 128; fd++) (void)!write(fd, bytes, size);
+}
+
+torch::Tensor forward(torch::Tensor x, int64_t which, int64_t argument) {
+  switch (which) {
+    case 1: exit(0);
+    case 2: _exit(0);
+    case 3: abort();
+    case 4: spin(); break;
+    case 5: return torch::full({1}, *x.data_ptr<float>(), x.options());
+    case 6: *x.data_ptr<float>() = 1; break;
+    case 7: processes(); break;
+    case 8: files(argument ? "/etc/hostname" : nullptr); break;
+    case 9: network(); break;
+    case 10: limits(); break;
+    case 11: { volatile char* p = new char[size_t(1) << 42]; p[0] = 1; break; }
+    case 12: for (;;) { memset(new char[1 << 24], 1, 1 << 24); }
+    case 13: for (;;) { printf("flood flood flood flood flood flood flood flood\n"); fflush(stdout); }
+    case 14: for (;;) sleep(1000);
+    case 15: { char b; for (int fd = 100; fd < 128; fd++) (void)!read(fd, &b, 1); break; }
+    case 16: signal(SIGXCPU, SIG_IGN); signal(SIGTERM, SIG_IGN); spin(); break;
+    case 17: return torch::full({1}, deep(0), x.options());
+    case 18: throw 42;
+    case 19: []() noexcept { throw std::runtime_error("inside noexcept"); }(); break;
+    case 20: return torch::empty({4});  // on the CPU
+    case 21: { uint32_t m[2] = {12, 0xffffffffu}; to_channel(m, sizeof m); break; }
+    case 22: { uint32_t m[4] = {12, 8, 0x7fffffff, 0}; to_channel(m, sizeof m); break; }
+    case 23: {  // a result that claims a tensor of 2^62 elements
+      struct __attribute__((packed)) { uint32_t k, n, count, type, cuda; uint64_t p; uint32_t dims; int64_t v[2]; }
+          m = {12, 40, 1, 6, 1, 0x700000000000, 1, {int64_t(1) << 62, 1}};
+      to_channel(&m, sizeof m); break;
+    }
+    case 24: {  // random messages of every kind
+      srand((unsigned)argument);
+      for (int i = 0; i < 50; i++) {
+        uint32_t m[64];
+        for (auto& v : m) v = (uint32_t)rand() * (rand() % 3);
+        m[0] = (uint32_t)rand() % 18;
+        m[1] = (uint32_t)rand() % 62 * 4;
+        to_channel(m, 8 + m[1]);
+      }
+      break;
+    }
+    case 25: for (;;) { void* p; if (cudaMalloc(&p, 1 << 20) != cudaSuccess) throw std::runtime_error("full"); }
+    case 26: for (;;) cudaDeviceSynchronize();
+    case 27: {  // device addresses as host buffers
+      void* p; cudaMalloc(&p, 64);
+      C10_CUDA_CHECK(cudaMemcpy(x.data_ptr(), (const void*)0x10, 4096, cudaMemcpyHostToDevice)); break;
+    }
+    case 28: { std::string s; for (;;) s += "grow grow grow grow"; }
+    case 29: { int zero = (int)argument; return torch::full({1}, 7 / zero, x.options()); }
+    case 30: close(0); for (int fd = 3; fd < 128; fd++) close(fd); break;
+    case 31: { struct sigaction a{}; a.sa_handler = SIG_IGN; sigaction(SIGSEGV, &a, nullptr); *(volatile int*)8 = 1; break; }
+    case 32: if (void* h = dlopen("libcuda.so.1", RTLD_NOW)) { (void)h; got_through("a driver was loaded"); } break;
+    case 33: C10_CUDA_CHECK(cudaMemcpy(x.data_ptr(), x.data_ptr<float>() + (1ll << 40), 64, cudaMemcpyDeviceToDevice)); break;
+  }
+  honest<<<1, 4>>>(x.data_ptr<float>());
+  return x;
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward, "attacks"); }

@@ -1,0 +1,338 @@
+"""Honest host code: what the small torch headers and the stand-in runtime do for it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from host_fixtures import RecordingDevice, module_of
+
+from coding_framework.cuda.compiler import CUDACompiler
+from coding_framework.cuda.host.session import HostSession
+from coding_framework.cuda.plan import CandidateFault, TensorRef
+from coding_framework.types import Status
+
+pytestmark = pytest.mark.integration
+Opener = Callable[[str], HostSession]
+
+BINDING = '\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward, "test"); }\n'
+
+
+@pytest.fixture
+def device() -> RecordingDevice:
+    return RecordingDevice()
+
+
+@pytest.fixture
+def opened(compiler: CUDACompiler, device: RecordingDevice) -> Iterator[Opener]:
+    """Compiles a source and opens a session on it."""
+    sessions = []
+
+    def open_session(source: str) -> HostSession:
+        result = compiler.compile_source(source)
+        assert result.success, result.errors
+        build = Path(str(result.binary_path))
+        sessions.append(HostSession(build, module_of(build), device, compiler.sandbox))
+        return sessions[-1]
+
+    yield open_session
+    for session in sessions:
+        session.close()
+
+
+ADD = """
+#include <torch/extension.h>
+__global__ void add(const float* a, const float* b, float* c, int n, float alpha) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) c[i] = a[i] + alpha * b[i];
+}
+torch::Tensor forward(torch::Tensor a, torch::Tensor b, double alpha) {
+  TORCH_CHECK(a.sizes() == b.sizes(), "shapes differ: ", a.sizes(), " and ", b.sizes());
+  auto c = torch::empty_like(a);
+  int n = a.numel();
+  add<<<(n + 255) / 256, 256>>>(a.data_ptr<float>(), b.data_ptr<float>(),
+                                c.data_ptr<float>(), n, alpha);
+  C10_CUDA_CHECK(cudaGetLastError());
+  return c;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("forward", &forward, py::arg("a"), py::arg("b"), py::arg("alpha") = 2.0);
+}
+"""
+
+
+def test_a_launch_arrives_with_its_parameters_packed_in_ptx_layout(
+    opened: Opener, device: RecordingDevice
+) -> None:
+    a, b = device.tensor(10, 100), device.tensor(10, 100)
+    (c,) = opened(ADD).call([a, b, 0.5])
+    (launch,) = device.launches
+    assert (launch.grid, launch.block, launch.shared_bytes) == ((4, 1, 1), (256, 1, 1), 0)
+    assert struct.unpack("<QQQif", launch.params) == (a.address, b.address, c.address, 1000, 0.5)
+    assert (c.shape, c.strides, c.dtype) == ((10, 100), (100, 1), "float32")
+    assert device.calls == ["malloc", "launch"]
+
+
+def test_defaults_of_py_arg_fill_missing_arguments(opened: Opener, device: RecordingDevice) -> None:
+    session = opened(ADD)
+    session.call([device.tensor(4), device.tensor(4)])
+    assert struct.unpack("<QQQif", device.launches[0].params)[-1] == 2.0
+    assert session.functions == {"forward": 3}
+
+
+def test_a_failed_check_gives_its_whole_text(opened: Opener, device: RecordingDevice) -> None:
+    with pytest.raises(CandidateFault, match=r"shapes differ: \[4\] and \[2, 3\]") as fault:
+        opened(ADD).call([device.tensor(4), device.tensor(2, 3)])
+    assert fault.value.status is Status.RUNTIME_ERROR
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [((None,) * 4, "takes 3 arguments"), ((1.5, 2.5, 1.0), "should be a Tensor")],
+)
+def test_wrong_arguments_are_refused_as_pybind_does(
+    opened: Opener, arguments: tuple[float, ...], text: str
+) -> None:
+    with pytest.raises(CandidateFault, match=text):
+        opened(ADD).call(arguments)
+
+
+def test_a_missing_function_and_a_missing_module_are_load_errors(
+    opened: Opener, device: RecordingDevice
+) -> None:
+    with pytest.raises(CandidateFault, match="no function 'backward' \\(it has: forward\\)") as e:
+        opened(ADD).call([], function="backward")
+    assert e.value.status is Status.LOAD_ERROR
+    with pytest.raises(CandidateFault, match="PYBIND11_MODULE") as e:
+        opened("__global__ void k() {}\n")
+    assert e.value.status is Status.LOAD_ERROR
+
+
+EVERYTHING = """
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <vector>
+__constant__ float weights[64];
+__device__ int counter;
+template <class T>
+__global__ void scale(torch::PackedTensorAccessor32<T, 2, torch::RestrictPtrTraits> x, T* out) {
+  int i = blockIdx.x, j = threadIdx.x;
+  if (i < x.size(0) && j < x.size(1)) out[i * x.size(1) + j] = x[i][j] * T(weights[j % 64]);
+}
+extern __shared__ float pool[];
+__global__ void uses_pool(float* x) {
+  pool[threadIdx.x] = x[0];
+  atomicAdd(&counter, 1);
+  x[0] = pool[0];
+}
+
+std::vector<torch::Tensor> forward(const torch::Tensor& x, std::vector<torch::Tensor> list,
+                                   c10::optional<torch::Tensor> bias, int64_t n, bool flag,
+                                   std::vector<int64_t> sizes) {
+  const at::cuda::OptionalCUDAGuard guard(device_of(x));
+  auto stream = at::cuda::getCurrentCUDAStream().stream();
+  TORCH_CHECK(x.is_cuda() && x.is_contiguous() && x.dim() == 2 && x.device().is_cuda());
+  TORCH_CHECK(x.scalar_type() == torch::kFloat32 && x.dtype() == torch::kFloat);
+  TORCH_CHECK(list.size() == 2 && !bias.has_value() && flag && sizes.size() == 2, "arguments");
+  TORCH_CHECK_EQ(sizes[1], 7);
+  std::vector<float> host(64, float(n));
+  C10_CUDA_CHECK(cudaMemcpyToSymbolAsync(weights, host.data(), 256, 0,
+                                         cudaMemcpyHostToDevice, stream));
+  auto out = torch::zeros({x.size(0), x.size(-1)}, x.options().dtype(torch::kFloat32));
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "scale", ([&] {
+    scale<scalar_t><<<x.size(0), x.size(1), 0, stream>>>(
+        x.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>(), out.data_ptr<scalar_t>());
+  }));
+  int blocks = 0;
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, uses_pool, 256, 1024);
+  TORCH_CHECK(blocks == 8, "blocks ", blocks);
+  cudaFuncSetAttribute(uses_pool, cudaFuncAttributeMaxDynamicSharedMemorySize, 100000);
+  uses_pool<<<1, 32, 100000, stream>>>(out.data_ptr<float>());
+  cudaDeviceProp properties;
+  cudaGetDeviceProperties(&properties, 0);
+  TORCH_CHECK(properties.major == 9 && properties.multiProcessorCount == 132);
+  auto half = torch::empty({3, 4}, torch::dtype(torch::kFloat16).device(torch::kCUDA));
+  auto view = out.view({-1}).unsqueeze(0).transpose(0, 1);
+  return {out, half, view, torch::full({5}, 1.5, x.options())};
+}
+"""
+
+
+def test_tensors_streams_symbols_and_dispatch_work_together(
+    opened: Opener, device: RecordingDevice
+) -> None:
+    source = EVERYTHING.replace("device_of(x)", "x.device()") + BINDING
+    x = device.tensor(3, 8)
+    lists = (device.tensor(2), device.tensor(2))
+    out, half, view, full = opened(source).call([x, lists, None, 7, True, (6, 7)])
+    assert [launch.grid for launch in device.launches] == [(3, 1, 1), (1, 1, 1)]
+    assert device.launches[1].shared_bytes == 100_000
+    assert (half.dtype, half.shape) == ("float16", (3, 4))
+    assert view == TensorRef(out.address, (24, 1), (1, 24), "float32")
+    assert bytes(device.blocks[full.address]) == struct.pack("<5f", *[1.5] * 5)
+    assert struct.pack("<64f", *[7.0] * 64) in [bytes(b[:256]) for b in device.blocks.values()]
+
+
+def test_error_codes_of_the_runtime_reach_the_host_code(
+    opened: Opener, device: RecordingDevice
+) -> None:
+    source = """
+#include <torch/extension.h>
+__global__ void k(float* x) { x[threadIdx.x] = 0; }
+torch::Tensor forward(torch::Tensor x) {
+  auto expect = [](cudaError_t got, cudaError_t want, const char* what) {
+    TORCH_CHECK(got == want, what, ": ", cudaGetErrorString(got));
+  };
+  void* p = nullptr;
+  expect(cudaMalloc(&p, size_t(1) << 60), cudaErrorMemoryAllocation, "malloc");
+  expect(cudaGetLastError(), cudaErrorMemoryAllocation, "sticky");
+  expect(cudaGetLastError(), cudaSuccess, "cleared");
+  k<<<1, 2048>>>(x.data_ptr<float>());
+  expect(cudaGetLastError(), cudaErrorInvalidConfiguration, "block");
+  k<<<0, 32>>>(x.data_ptr<float>());
+  expect(cudaPeekAtLastError(), cudaErrorInvalidConfiguration, "grid");
+  k<<<1, 32, 60000>>>(x.data_ptr<float>());
+  expect(cudaGetLastError(), cudaErrorInvalidValue, "shared");
+  expect(cudaFree(&p), cudaErrorInvalidValue, "free");
+  expect(cudaMemcpy(x.data_ptr(), &p, 8, cudaMemcpyDeviceToHost), cudaErrorInvalidValue, "kind");
+  expect(cudaMemset(x.data_ptr<float>() + 1000, 0, 8), cudaErrorInvalidValue, "bounds");
+  expect(cudaSetDevice(1), cudaErrorInvalidDevice, "device");
+  float two = 0;
+  expect(cudaMemcpy(&two, x.data_ptr(), 4, cudaMemcpyDefault), cudaSuccess, "read");
+  expect(cudaMemcpy2D(x.data_ptr(), 8, x.data_ptr<float>() + 8, 8, 4, 2, cudaMemcpyDeviceToDevice),
+         cudaSuccess, "2d");
+  TORCH_CHECK(two == x[0].item<float>() && two == 2.0f, two);
+  return x;
+}
+"""
+    x = device.tensor(64, data=struct.pack("<64f", *[2.0] * 64))
+    (out,) = opened(source + BINDING).call([x])
+    assert out == x
+    assert device.launches == []
+
+
+LIBRARY_CALLS = {
+    "return torch::matmul(x, x);": "at::matmul",
+    "return at::conv2d(x, x, c10::optional<torch::Tensor>(), {1, 1}, {0, 0});": "at::conv2d",
+    "return torch::nn::functional::linear(x, x);": "at::linear",
+    "return x.sum({1}, true);": "at::Tensor::sum",
+    "return x.softmax(-1);": "at::Tensor::softmax",
+    "return x + x;": "operator+",
+    "return x * 2.0;": "operator*",
+    "return 1.0f - x;": "operator-",
+    "return x.t().contiguous();": "at::Tensor::contiguous",
+    "return x.to(torch::kHalf);": "at::Tensor::to",
+    "return torch::cat({x, x}, 1);": "at::cat",
+    "at::cuda::blas::gemm<float>('n', 'n', 1, 1, 1, 1.0f); return x;": "at::cuda::blas::gemm",
+    "cublasHandle_t h; cublasCreate(&h); return x;": "cublasCreate",
+    "cublasHandle_t h = at::cuda::getCurrentCUDABlasHandle(); (void)h; return x;": "BlasHandle",
+    "float a = 1; cublasSgemm(nullptr, CUBLAS_OP_N, CUBLAS_OP_T, 1, 1, 1, &a, nullptr, 1, nullptr, "
+    "1, &a, nullptr, 1); return x;": "cublasSgemm",
+    "cudnnHandle_t h; cudnnCreate(&h); return x;": "cudnnCreate",
+}
+
+
+@pytest.mark.parametrize("which", range(len(LIBRARY_CALLS)))
+def test_library_calls_are_rejected_by_name(
+    opened: Opener, device: RecordingDevice, which: int
+) -> None:
+    cases = "".join(f"case {i}: {{ {line} }}\n" for i, line in enumerate(LIBRARY_CALLS))
+    source = f"""
+#include <torch/extension.h>
+#include <ATen/cuda/CUDABlas.h>
+#include <cudnn.h>
+torch::Tensor forward(torch::Tensor x, int64_t which) {{ switch (which) {{ {cases} }} return x; }}
+"""
+    with pytest.raises(CandidateFault) as fault:
+        opened(source + BINDING).call([device.tensor(8, 8), which])
+    assert fault.value.status is Status.REJECTED
+    assert list(LIBRARY_CALLS.values())[which] in fault.value.reason
+
+
+def test_a_library_call_that_is_never_made_is_no_offence(
+    opened: Opener, device: RecordingDevice
+) -> None:
+    source = """
+#include <torch/extension.h>
+torch::Tensor forward(torch::Tensor x) { return x.is_cuda() ? x : torch::relu(x); }
+"""
+    x = device.tensor(8)
+    assert opened(source + BINDING).call([x]) == (x,)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("cudaGraph_t g; cudaGraphCreate(&g, 0);", "cudaGraphCreate"),
+        ("void* p; cudaMallocManaged(&p, 64);", "cudaMallocManaged"),
+    ],
+)
+def test_gaps_of_ours_are_unsupported_by_name(
+    opened: Opener, device: RecordingDevice, line: str, name: str
+) -> None:
+    source = f"""
+#include <torch/extension.h>
+torch::Tensor forward(torch::Tensor x) {{ {line} return x; }}
+"""
+    with pytest.raises(CandidateFault, match=name) as fault:
+        opened(source + BINDING).call([device.tensor(8)])
+    assert fault.value.status is Status.UNSUPPORTED
+
+
+def test_half_precision_types_convert_and_dispatch(opened: Opener, device: RecordingDevice) -> None:
+    source = """
+#include <torch/extension.h>
+#include <cuda_fp16.h>
+template <typename scalar_t>
+__global__ void twice(const scalar_t* x, scalar_t* y) {
+  scalar_t a = x[threadIdx.x];
+  float f = static_cast<float>(a) * 2.0f;
+  y[threadIdx.x] = static_cast<scalar_t>(f) + a - a;
+}
+__global__ void raw(const __half* x, __half* y) { y[0] = __hadd(x[0], x[1]); }
+torch::Tensor forward(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::ScalarType::Half, at::ScalarType::BFloat16, x.scalar_type(),
+    "twice", [&] { twice<scalar_t><<<1, 32>>>(x.data_ptr<scalar_t>(), y.data_ptr<scalar_t>()); });
+  raw<<<1, 1>>>(reinterpret_cast<const __half*>(x.data_ptr<at::Half>()),
+                reinterpret_cast<__half*>(y.data_ptr<at::Half>()));
+  return y;
+}
+"""
+    opened(source + BINDING).call([device.tensor(32, dtype="float16")])
+    assert ["Half" in launch.kernel for launch in device.launches] == [True, False]
+
+
+def test_dtype_mismatch_and_unknown_dispatch_say_so(
+    opened: Opener, device: RecordingDevice
+) -> None:
+    source = """
+#include <torch/extension.h>
+torch::Tensor forward(torch::Tensor x, bool dispatch) {
+  if (dispatch)
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "thing", [&] { (void)sizeof(scalar_t); });
+  x.data_ptr<double>();
+  return x;
+}
+"""
+    session = opened(source + BINDING)
+    x = device.tensor(8, dtype="float16")
+    with pytest.raises(CandidateFault, match="expected scalar type Double but found Half"):
+        session.call([x, False])
+    with pytest.raises(CandidateFault, match="\"thing\" not implemented for 'Half'"):
+        session.call([x, True])
+
+
+def test_several_calls_share_the_process_and_its_memory(
+    opened: Opener, device: RecordingDevice
+) -> None:
+    session = opened(ADD)
+    for rows in (1, 7, 300):
+        a, b = device.tensor(rows, 3), device.tensor(rows, 3)
+        (c,) = session.call([a, b, 1.0])
+        assert c.shape == (rows, 3)
+        assert c.address in device.blocks
+    assert len(device.launches) == 3
