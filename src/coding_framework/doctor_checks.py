@@ -5,13 +5,16 @@ A check returns what it found; it may raise, and `doctor.run_check` makes a find
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,12 +25,13 @@ import psutil
 from coding_framework.cuda.sandbox.base import Job, Limits, Mount, Sandbox, wait
 from coding_framework.errors import SandboxError
 from coding_framework.paths import cache_dir
+from coding_framework.types import Status
 
 GB = 1e9
 NEEDED_DISK_GB = 5.0
 """Weights, native parts, compiled kernels and the checkpoints of one run."""
 NEEDED_MEMORY_GB = 8.0
-IMPORT_TIMEOUT_S = 180.0
+IMPORT_TIMEOUT_S = 300.0
 
 
 class State(StrEnum):
@@ -228,6 +232,64 @@ def escapes_of(sandbox: Sandbox) -> list[str]:
     return lines[:-1]
 
 
+def check_emulator() -> Finding:
+    """Runs the compiled kernel on an emulated GPU and compares every element."""
+    import numpy as np
+
+    from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
+    from coding_framework.cuda.emulator.device import EmulatorDevice
+    from coding_framework.cuda.plan import Launch
+
+    x = np.arange(1000, dtype=np.float32)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(EmulatorDevice()) as device,
+    ):
+        compiler = CUDACompiler(cache=KernelCompilationCache(Path(folder)))
+        build = compiler.compile_source(KERNEL).binary_path
+        if build is None:
+            return Finding(State.BROKEN, "there is no kernel to run", "see the compiler above")
+        (name,) = device.load(Path(build)).kernels
+        source, target = device.alloc(x.nbytes), device.alloc(x.nbytes)
+        device.upload(source, x.tobytes())
+        params = struct.pack("<QQi", source, target, x.size)
+        start = time.perf_counter()
+        device.launch(Launch(name, (4, 1, 1), (256, 1, 1), 0, params))
+        ms = (time.perf_counter() - start) * 1e3
+        y = np.frombuffer(device.download(target, x.nbytes), np.float32)
+        device_name = device.name
+    wrong = int((y != 2 * x).sum())
+    if wrong:
+        return Finding(
+            State.BROKEN,
+            f"{wrong} of {x.size} results are wrong",
+            f"remove {cache_dir() / 'native'} to build the interpreter anew",
+        )
+    return works(f"models {device_name}; a kernel of {x.size} elements ran in {ms:.0f} ms")
+
+
+def check_verdicts() -> Finding:
+    """The whole judge: a right kernel must be correct, a kernel of another function wrong."""
+    from coding_framework.data.registry import find_task
+    from coding_framework.wiring import JudgeSettings, judge_one
+
+    relu, absolute = find_task("relu"), find_task("abs")
+    kernel = relu.naive_kernel or ""
+    right = judge_one(relu, kernel, JudgeSettings())
+    wrong = judge_one(absolute, kernel, JudgeSettings())
+    if right.status is not Status.CORRECT or wrong.status is not Status.WRONG_OUTPUT:
+        return Finding(
+            State.BROKEN,
+            f"a right kernel is {right.status.value} ({right.reason}), a wrong one "
+            f"{wrong.status.value} ({wrong.reason})"[:400],
+            "run `cuda-rl judge --task relu --kernel examples/relu.cu` and report its output",
+        )
+    return works(
+        f"right kernel correct ({len(right.tests)} comparisons), wrong kernel wrong_output, on the "
+        f"{right.backend}, in {right.receipt.sandbox}"
+    )
+
+
 # --- frameworks -----------------------------------------------------------------------------------
 
 
@@ -247,18 +309,20 @@ def import_apart(code: str, **environment: str) -> Finding:
     return works(done.stdout.strip().splitlines()[-1])
 
 
-VERL_PLUGIN = "coding_framework.training.verl.plugin"
 VERL_CHECK = """
 import verl, ray
-from coding_framework.training.verl.plugin import check_registered
+from coding_framework.training.verl.main import check_registered
 check_registered("cpu")
+from coding_framework.training.verl import agent_loop, estimator
 print("verl", verl.__version__, " ray", ray.__version__, " our CPU plug-in is registered")
 """
 
 
 def check_rl_stack() -> Finding:
     """verl swallows the import error of a plug-in: only asking its registries tells."""
-    return import_apart(VERL_CHECK, VERL_USE_EXTERNAL_MODULES=VERL_PLUGIN, VERL_PLATFORM="cpu")
+    from coding_framework.training.verl.overrides import PLUGIN
+
+    return import_apart(VERL_CHECK, VERL_USE_EXTERNAL_MODULES=PLUGIN, VERL_PLATFORM="cpu")
 
 
 def check_sft_stack() -> Finding:
@@ -276,6 +340,8 @@ CHECKS: tuple[Check, ...] = (
     Check("disk", True, check_disk),
     Check("compiler", True, check_compiler),
     Check("sandbox", True, check_sandbox),
+    Check("emulator", True, check_emulator),
+    Check("verdicts", True, check_verdicts),
     Check("SFT: TRL, PEFT", True, check_sft_stack),
     Check("RL: verl, Ray", True, check_rl_stack),
     Check("GPU", False, check_gpu),

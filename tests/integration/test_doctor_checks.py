@@ -17,8 +17,10 @@ from coding_framework.doctor_checks import (
     State,
     check_compiler,
     check_disk,
+    check_emulator,
     check_gpu,
     check_sandbox,
+    check_verdicts,
     escapes_of,
     import_apart,
 )
@@ -107,3 +109,14 @@ def test_machine_without_nvidia_smi_has_no_gpu_and_says_what_happens(path_withou
     found = check_gpu()
     assert found.state is State.MISSING
     assert "emulator" in found.detail
+
+
+def test_emulator_runs_a_kernel_and_its_result_is_right() -> None:
+    found = check_emulator()
+    assert found.state is State.WORKS, found
+
+
+def test_judge_tells_a_right_kernel_from_a_wrong_one() -> None:
+    found = check_verdicts()
+    assert found.state is State.WORKS, found
+    assert "wrong_output" in found.detail
