@@ -586,7 +586,7 @@ def _barrier(asm: Assembler, instruction: Instruction) -> None:
     parts = [p for p in instruction.parts[1:] if p not in ("cta", "aligned")]
     operands = instruction.operands
     if parts == ["warp", "sync"]:
-        asm.emit("warp_sync")
+        asm.emit("warp_sync", c=source(asm, operands[0], "u32"))
     elif parts in (["sync"], ["arrive"]) and 1 <= len(operands) <= 2:
         a, b = source(asm, operands[0], "u32"), 0
         if len(operands) == 2:
@@ -616,8 +616,10 @@ def _shuffle(asm: Assembler, instruction: Instruction) -> None:
     if len(parts) != 4 or parts[1] != "sync" or parts[2] not in modes or parts[3] != "b32":
         raise _refuse(instruction)
     d, p = _pair(asm, instruction.operands[0])
-    a, b, c = (source(asm, o, "u32") for o in instruction.operands[1:4])
-    asm.emit("shuffle", fl=modes[parts[2]], d=d, a=a, b=b, c=c, imm=p)
+    if len(instruction.operands) != 5:
+        raise _refuse(instruction)
+    a, b, c, members = (source(asm, o, "u32") for o in instruction.operands[1:5])
+    asm.emit("shuffle", fl=modes[parts[2]], d=d, a=a, b=b, c=c, imm=p | members << 32)
 
 
 def _vote(asm: Assembler, instruction: Instruction) -> None:

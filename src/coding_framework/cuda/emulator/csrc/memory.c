@@ -136,18 +136,21 @@ static void check_global(Worker *k, Warp *w, const In *I, int lane, Alloc *a, u6
   }
 }
 
-// Stamps of a shared word: epoch(28) | warp epoch(16) | bytes(4) | atomic(1) | thread+1 (11).
-// Each word has two: the last write and the last reads since.
-#define STAMP(k, w, lane, bytes, atomic) \
-  ((u64)(k)->blk->epoch << 32 | (u64)((w)->epoch & 0xffff) << 16 | (u64)(bytes) << 12 | \
-   (u64)(atomic) << 11 | (u64)((w)->wid * 32 + (lane) + 1))
+// Stamps of shared memory: epoch(32) | warp epoch(16) | atomic(1) | thread + 1 (11), one for the last
+// write and one for the last reads since. A word has four pairs, one a byte; as long as the word is
+// only touched as a whole, the first pair stands for all of them. Epochs never repeat in a worker, so
+// stamps of earlier blocks are simply old.
+#define STAMP(k, w, lane, atomic) \
+  ((u64)(k)->blk->epoch << 32 | (u64)((w)->epoch & 0xffff) << 16 | (u64)(atomic) << 11 | \
+   (u64)((w)->wid * 32 + (lane) + 1))
 #define STAMP_THREAD(s) ((u32)(s) & 2047)
 #define MANY 2047u         // several threads of several warps
 #define MANY_OF_WARP 1025u // + warp: several threads of one warp
+#define NARROW (1ull << 15)  // in the first write stamp of a word: bytes are followed one by one
 
 static void conflict(Worker *k, Warp *w, const In *I, u64 mine, u64 other, u32 address) {
   u32 a = STAMP_THREAD(mine), b = STAMP_THREAD(other);
-  if (other >> 32 != mine >> 32 || a == b || !((mine & other) >> 12 & 15)) return;
+  if (other >> 32 != mine >> 32 || a == b || !b) return;
   if ((mine & other) >> 11 & 1) return;                 // two atomics
   u32 other_warp = b == MANY ? MANY : b >= MANY_OF_WARP ? b - MANY_OF_WARP : (b - 1) / 32;
   int same_warp = (u32)w->wid == other_warp;
@@ -158,28 +161,43 @@ static void conflict(Worker *k, Warp *w, const In *I, u64 mine, u64 other, u32 a
 
 static void merge_read(Warp *w, u64 *read, u64 mine) {
   u32 a = STAMP_THREAD(*read), b = STAMP_THREAD(mine);
-  if (*read >> 32 != mine >> 32 || a == b || !*read) { *read = mine; return; }
+  if (*read >> 32 != mine >> 32 || a == b || !a) { *read = mine; return; }
   u32 warp = a == MANY ? MANY : a >= MANY_OF_WARP ? a - MANY_OF_WARP : (a - 1) / 32;
-  u64 bytes = *read & 0xf000;
-  *read = (mine & ~2047ull) | bytes | (warp == (u32)w->wid ? MANY_OF_WARP + warp : MANY);
+  *read = (mine & ~2047ull) | (warp == (u32)w->wid ? MANY_OF_WARP + warp : MANY);
 }
 
-// same: a store of the value that is there already, which no thread can notice.
+// One word or byte. same: a store of the value that is there already, which nobody can notice.
+static int check_pair(Worker *k, Warp *w, const In *I, u64 *pair, u64 mine, u32 at, int how, int same) {
+  u64 keep = pair[0] & NARROW, write = pair[0] & ~NARROW;
+  int fresh = write >> 32 < k->blk->first_epoch;
+  if (!fresh && !same) conflict(k, w, I, mine, write, at);
+  if (how == READ) merge_read(w, &pair[1], mine);
+  else {
+    if (!same) conflict(k, w, I, mine, pair[1], at);
+    if (!same || fresh) pair[0] = mine | keep;
+  }
+  return fresh && how != WRITE;
+}
+
 static void check_shared(Worker *k, Warp *w, const In *I, int lane, u32 address, u32 size, int how,
                          int same) {
+  u64 mine = STAMP(k, w, lane, how == ATOMIC);
+  int unwritten = 0;
   for (u32 at = address & ~3u; at < address + size; at += 4) {
+    u64 *pairs = k->blk->stamps + 2 * at;
     u32 first = address > at ? address - at : 0, last = address + size - at > 4 ? 4 : address + size - at;
-    u32 bytes = ((1u << last) - 1) & ~((1u << first) - 1);
-    u64 *write = k->blk->stamps + 2 * (at >> 2), *read = write + 1;
-    u64 mine = STAMP(k, w, lane, bytes, how == ATOMIC);
-    if (how != WRITE && !(*write)) note_check(k, CHECK_UNINIT_SHARED, I->pc, w->wid * 32 + lane, 0, at);
-    if (*write && !same) conflict(k, w, I, mine, *write, at);
-    if (how == READ) merge_read(w, read, mine);
-    else {
-      if (*read && !same) conflict(k, w, I, mine, *read, at);
-      if (!same || !*write) *write = mine;
+    if (last - first == 4 && !(pairs[0] & NARROW)) {
+      unwritten |= check_pair(k, w, I, pairs, mine, at, how, same);
+      continue;
     }
+    if (!(pairs[0] & NARROW)) {
+      for (int i = 1; i < 4; i++) { pairs[2 * i] = pairs[0]; pairs[2 * i + 1] = pairs[1]; }
+      pairs[0] |= NARROW;
+    }
+    for (u32 i = first; i < last; i++)
+      unwritten |= check_pair(k, w, I, pairs + 2 * i, mine, at + i, how, same);
   }
+  if (unwritten) note_check(k, CHECK_UNINIT_SHARED, I->pc, w->wid * 32 + lane, 0, address);
 }
 
 // Pointer behind an address of any space, or NULL after raising the fault.

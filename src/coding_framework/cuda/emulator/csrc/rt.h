@@ -47,7 +47,9 @@ enum { CHECK_UNINIT, CHECK_UNINIT_SHARED, CHECK_RACE, CHECK_RACE_WARP, CHECK_BAR
 enum { WRITE_NONE, WRITE_SOME, WRITE_ALL };
 
 typedef struct { u16 op, fl; u32 d, a, b, c; i32 pc; i64 imm; } In;
-typedef struct { u32 pc, rpc, mask; } Entry;
+// bypass: program counter + 1 of a barrier that some of the region's threads stopped at, or 0
+typedef struct { u32 pc, rpc, mask, bypass; } Entry;
+typedef struct { u32 pc, mask, barrier; } Parked;
 typedef struct { u64 lo, size; u32 written, stored, read_only, freed; } Alloc;
 typedef struct {
   u64 requests, sectors, lanes, wavefronts, ideal, l1_misses, bytes, pad;
@@ -66,7 +68,8 @@ typedef struct {
 typedef struct {
   char *R; char *base;
   u32 live, act, mask, bar; int sp, fp, state, wid;
-  u32 func, local_base, bar_dst, bar_kind, bar_mask, epoch;
+  u32 func, local_base, bar_dst, bar_kind, bar_mask, epoch, forced; int nparked;
+  Parked parked[LANES];
   u32 tid[3][LANES] __attribute__((aligned(64)));
   Frame frames[MAX_FRAMES];
   Entry st[MAX_STACK];
@@ -76,7 +79,7 @@ typedef struct { u32 expected, arrived, waiting, popc, any, all; } Barrier;
 
 typedef struct Block {
   struct Block *next;
-  u32 ctaid[3]; u64 index; u32 epoch, done;
+  u32 ctaid[3]; u64 index, first_epoch; u32 epoch, done;
   Warp *warps; char *registers; u8 *shared, *local; u64 *stamps;
   Barrier bars[BARRIERS];
 } Block;
@@ -105,7 +108,7 @@ typedef struct {
   u64 *block_warps, *block_lanes; MemCount *mem; u32 *alloc_cache; u32 *l1;
   u64 branches, divergent, dram_read, dram_write, barriers;
   Block *parked, *parked_last, *pool; u64 nparked;
-  u64 started_ns;
+  u64 started_ns; u32 epoch;
 } Worker;
 
 // Record the first fault of a launch and stop all workers. Always returns FAULTED.

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define WARP_SLICE 65536            // instructions a warp may run before the next one gets its turn
-#define BLOCK_SLICE (64ll << 20)    // instructions a block may run before it is parked
+#define BLOCK_SLICE (8ll << 20)     // instructions a block may run before it is parked
 #define COOPERATIVE_SLICE (1ll << 20)
 
 static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -57,7 +57,7 @@ static Block *new_block(Worker *k) {
   b->registers = aligned_alloc(128, round_up(L->register_bytes * warps, 128));
   b->shared = aligned_alloc(128, round_up(L->shared_bytes + 128, 128));
   b->local = L->local_bytes ? aligned_alloc(128, round_up(L->local_bytes * warps * 32, 128)) : NULL;
-  b->stamps = L->checks ? aligned_alloc(128, round_up((L->shared_bytes + 16) * 4, 128)) : NULL;
+  b->stamps = L->checks ? calloc((L->shared_bytes + 16) / 4 * 8, 8) : NULL;
   if (!b->warps || !b->registers || !b->shared || (L->local_bytes && !b->local) || (L->checks && !b->stamps))
     return NULL;
   memset(b->registers, 0, L->register_bytes * warps);
@@ -89,10 +89,9 @@ static void start_block(Worker *k, Block *b, u64 index) {
   b->ctaid[0] = index % L->nctaid[0];
   b->ctaid[1] = index / L->nctaid[0] % L->nctaid[1];
   b->ctaid[2] = index / L->nctaid[0] / L->nctaid[1];
-  b->epoch = 1; b->done = 0;
+  b->first_epoch = b->epoch = ++k->epoch; b->done = 0;
   memset(b->bars, 0, sizeof b->bars);
   memset(b->shared, 0xff, L->shared_bytes);
-  if (L->checks) memset(b->stamps, 0, (L->shared_bytes + 16) * 4);
   if (k->l1) memset(k->l1, 0, L->l1_sectors * 4);
   u64 threads = L->ntid[0] * L->ntid[1] * L->ntid[2];
   const Func *f = &L->funcs[L->entry_func];
@@ -101,15 +100,15 @@ static void start_block(Worker *k, Block *b, u64 index) {
     u64 n = threads - i * 32;
     w->R = w->base; w->live = w->act = n >= 32 ? FULL : (1u << n) - 1;
     w->sp = 0; w->fp = 0; w->state = RUN; w->func = (u32)L->entry_func; w->local_base = 0; w->epoch = 0;
-    w->bar_dst = 0;
-    w->st[0] = (Entry){(u32)f->entry, NOWHERE, w->live};
+    w->bar_dst = 0; w->nparked = 0; w->forced = 0;
+    w->st[0] = (Entry){(u32)f->entry, NOWHERE, w->live, 0};
     set_mask(w, w->live);
   }
 }
 
 // --- barriers -------------------------------------------------------------------------------------
 
-static void release(Block *b, u64 warps, u32 id) {
+static void release(Worker *k, Block *b, u64 warps, u32 id) {
   Barrier *bar = &b->bars[id];
   for (u64 i = 0; i < warps; i++) {
     Warp *w = &b->warps[i];
@@ -123,11 +122,11 @@ static void release(Block *b, u64 warps, u32 id) {
     }
   }
   memset(bar, 0, sizeof *bar);
-  b->epoch++;
+  b->epoch = ++k->epoch;
 }
 
 // Free the barriers at which all that are expected have arrived; 1 where one was freed.
-static int settle(Block *b, u64 warps) {
+static int settle(Worker *k, Block *b, u64 warps) {
   int freed = 0;
   for (u32 id = 0; id < BARRIERS; id++) {
     Barrier *bar = &b->bars[id];
@@ -136,7 +135,7 @@ static int settle(Block *b, u64 warps) {
     if (!bar->expected)
       for (u64 i = 0; ready && i < warps; i++)
         ready = b->warps[i].state == DONE || (b->warps[i].state == BLOCKED && b->warps[i].bar == id);
-    if (ready) { release(b, warps, id); freed = 1; }
+    if (ready) { release(k, b, warps, id); freed = 1; }
   }
   return freed;
 }
@@ -175,10 +174,10 @@ static int run_block(Worker *k, Block *b, i64 slice) {
     if (charge(k, &b->warps[0], round)) return FAULTED;
     slice -= round;
     if (b->done == warps) return DONE;
-    if (!settle(b, warps) && !ran) {
+    if (!settle(k, b, warps) && !ran) {
       Warp *stuck = &b->warps[0];
       for (u64 i = 0; i < warps; i++) if (b->warps[i].state == BLOCKED) { stuck = &b->warps[i]; break; }
-      i32 pc = L->code[stuck->st[stuck->sp].pc - 1].pc;
+      i32 pc = L->code[stuck->st[stuck->sp < 0 ? 0 : stuck->sp].pc - 1].pc;
       return raise_fault(k, stuck, FAULT_DEADLOCK, pc, __builtin_ctz(stuck->mask ? stuck->mask : 1), 0, 0, 0);
     }
     if (slice < 0) return YIELD;

@@ -4,7 +4,8 @@
 #define DEST(w, off) ((u32 *)((w)->R + (off)))
 #define SOURCE(w, off) ((const u32 *)((w)->R + (off)))
 
-// shfl: d, second destination (predicate) in imm or 0, a value, b lane, c clamp; fl: mode.
+// shfl: d, second destination (predicate) or 0 in the lower half of imm, member mask in the upper, a
+// value, b lane, c clamp; fl: mode.
 void warp_shuffle(Warp *w, const In *I) {
   const u32 *a = SOURCE(w, I->a), *b = SOURCE(w, I->b), *c = SOURCE(w, I->c);
   u32 value[LANES], valid[LANES], mask = w->mask;
@@ -24,8 +25,8 @@ void warp_shuffle(Warp *w, const In *I) {
   u32 *d = DEST(w, I->d);
   const u32 *M = (const u32 *)w->R;
   EACH_LANE d[l] = M[l] ? value[l] : d[l];
-  if (I->imm) {
-    u32 *p = DEST(w, I->imm);
+  if ((u32)I->imm) {
+    u32 *p = DEST(w, (u32)I->imm);
     EACH_LANE p[l] = M[l] ? valid[l] : p[l];
   }
   (void)mask;
