@@ -46,15 +46,18 @@ SHOWN_COUNTERS = (
     "sm__warps_active.avg.pct_of_peak_sustained_active",
 )
 """What people look at first, where it is not zero; --json has all of them."""
-SANDBOXES = ("auto", "bubblewrap", "docker", "native")
+SANDBOXES = ("auto", "bubblewrap", "native")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point of `cuda-rl`; returns the exit status."""
+    given = sys.argv[1:] if argv is None else argv
     try:
-        return _run(sys.argv[1:] if argv is None else argv)
+        return _run(given)
     except KeyboardInterrupt:
-        return _fail("stopped; the same command goes on from where it was", EXIT_INTERRUPTED)
+        resumes = given[0] in ("quickstart", "judge-many")
+        hint = ": the same command goes on from where it was" if resumes else ""
+        return _fail(f"stopped{hint}", EXIT_INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
@@ -140,6 +143,12 @@ def _command(commands: Any, name: str, run: Any, help_text: str) -> argparse.Arg
     return parser
 
 
+def _whole_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
 def _add_quickstart(commands: Any) -> None:
     p = _command(
         commands,
@@ -150,13 +159,15 @@ def _add_quickstart(commands: Any) -> None:
     p.add_argument("--smoke", action="store_true", help="the whole flow with tiny counts")
     p.add_argument("--output-dir", type=Path, metavar="DIR", help="default: outputs/quickstart")
     p.add_argument("--base-model", metavar="NAME|PATH", help="a hub name or a local folder")
-    p.add_argument("--seed", type=int, default=0, metavar="N")
+    p.add_argument("--seed", type=_whole_number, default=0, metavar="N")
 
 
 def _add_judging(p: argparse.ArgumentParser) -> None:
     p.add_argument("--backend", choices=BACKENDS, default="auto")
     p.add_argument("--sandbox", choices=SANDBOXES, default="auto")
-    p.add_argument("--seed", type=int, metavar="N", help="reproduces the inputs; secret otherwise")
+    p.add_argument(
+        "--seed", type=_whole_number, metavar="N", help="reproduces the inputs; secret otherwise"
+    )
 
 
 def _add_judge(commands: Any) -> None:
@@ -379,7 +390,7 @@ def verdict_text(verdict: Verdict) -> str:
                 f" {c.spill_bytes} B spilled, {c.shared_bytes} B static shared memory",
             )
         )
-        rows += [("", f"line {e.line}: {e.message}") for e in c.errors[:5]]
+        rows += [("", f"line {e.line or '?'}: {e.message}") for e in c.errors[:5]]
         rows += [("warning", text) for text in c.warnings[:3]]
     if verdict.tests:
         passed = sum(t.passed for t in verdict.tests)

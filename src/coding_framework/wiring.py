@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
 
 Backend = Literal["auto", "cuda", "emulator"]
-SandboxName = Literal["auto", "bubblewrap", "docker", "native"]
+SandboxName = Literal["auto", "bubblewrap", "native"]
 
 
 class JudgeSettings(Record):

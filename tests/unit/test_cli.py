@@ -37,9 +37,12 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         (["train"], "choose one of quickstart, judge"),
         (["judge", "--task", "relu"], "required: --kernel"),
         (["judge", "--task", "relu", "--kernel", "k", "--backend", "tpu"], "auto, cuda, emulator"),
-        (["judge", "--task", "relu", "--kernel", "k", "--sandbox", "vm"], "bubblewrap, docker"),
+        (["judge", "--task", "relu", "--kernel", "k", "--sandbox", "vm"], "bubblewrap, native"),
         (["judge", "--task", "relu", "--kernel", "k", "--sed", "1"], "did you mean --seed?"),
-        (["judge", "--task", "relu", "--kernel", "k", "--seed", "x"], "invalid int value: 'x'"),
+        (
+            ["judge", "--task", "relu", "--kernel", "k", "--seed", "x"],
+            "'x' is not a whole number of at least 0",
+        ),
         (
             ["judge", "--task", "relu", "--kernel", "/nowhere/k.cu"],
             "'/nowhere/k.cu' cannot be read",
