@@ -88,6 +88,7 @@ def _inspect(nvcc: Path, origin: Origin) -> Toolkit:
     top = re.search(r"^#\$ TOP=(.+)$", dry, re.MULTILINE)
     target = re.findall(r"^#\$ _TARGET_DIR_=(.*)$", dry, re.MULTILINE)
     if top is None:
+        find_host_compiler()  # without one nvcc does not even tell its folders: say what is missing
         raise MissingToolError(
             f"{nvcc} ({origin}) does not answer as nvcc does: set CUDA_RL_NVCC to a working nvcc"
         )
