@@ -16,8 +16,8 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> CUDACompiler:
 
 @pytest.fixture(scope="session")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> CUDACompiler:
-    """Gives up after 2 s of CPU time, so that tests of endless compilations are short."""
-    config = CompilerConfig(cpu_limit_s=2, memory_bytes=4 << 30)
+    """Gives up after 1 s of CPU time, so that tests of endless compilations are short."""
+    config = CompilerConfig(cpu_limit_s=1, memory_bytes=2 << 30)
     return CUDACompiler(config, cache=KernelCompilationCache(tmp_path_factory.mktemp("builds")))
 
 

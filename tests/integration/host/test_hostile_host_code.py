@@ -117,11 +117,24 @@ def test_what_the_process_may_not_do_is_denied(
     ],
 )
 def test_attacks_get_their_status(
-    build: Path, module: ModuleInfo, sandbox: Sandbox, which: int, status: Status, text: str
+    build: Path, module: ModuleInfo, which: int, status: Status, text: str
 ) -> None:
+    sandbox = choose_sandbox("auto")
     with pytest.raises(CandidateFault) as fault:
         run(build, module, sandbox, which)
     assert (fault.value.status, text in fault.value.reason) == (status, True), fault.value.reason
+
+
+@pytest.mark.parametrize(
+    ("which", "status"),
+    [(4, Status.TIMEOUT), (11, Status.MEMORY_LIMIT), (13, Status.OUTPUT_LIMIT)],
+)
+def test_limits_hold_in_every_sandbox(
+    build: Path, module: ModuleInfo, sandbox: Sandbox, which: int, status: Status
+) -> None:
+    with pytest.raises(CandidateFault) as fault:
+        run(build, module, sandbox, which)
+    assert fault.value.status is status
 
 
 @pytest.mark.parametrize("seed", range(12))

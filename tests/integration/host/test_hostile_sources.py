@@ -73,13 +73,21 @@ def test_embedding_a_file_of_the_machine_fails(compiler: CUDACompiler, line: str
 
 BOMBS = {
     "template": """
-template <int A, int B> struct bomb { static constexpr int v = bomb<A - 1, B * 2>::v + bomb<A - 1, B * 2 + 1>::v; };
+template <int A, int B> struct bomb {
+  static constexpr int v = bomb<A - 1, B * 2>::v + bomb<A - 1, B * 2 + 1>::v;
+};
 template <int B> struct bomb<0, B> { static constexpr int v = 1; };
 __global__ void k(int* x) { *x = bomb<26, 1>::v; }
 """,
     "constexpr": """
-constexpr unsigned long spin(unsigned long n) { unsigned long s = 0; for (unsigned long i = 0; i < n; i++) s += i * s; return s; }
-template <unsigned long N> struct many { static constexpr unsigned long v = spin(900000 + N) + many<N - 1>::v; };
+constexpr unsigned long spin(unsigned long n) {
+  unsigned long s = 0;
+  for (unsigned long i = 0; i < n; i++) s += i * s;
+  return s;
+}
+template <unsigned long N> struct many {
+  static constexpr unsigned long v = spin(900000 + N) + many<N - 1>::v;
+};
 template <> struct many<0> { static constexpr unsigned long v = 0; };
 __global__ void k(unsigned long* x) { *x = many<190>::v; }
 """,
