@@ -21,6 +21,9 @@ from coding_framework.types import CUDAConversationState, Record, Verdict
 Z95 = 1.959963984540054
 """Normal quantile of a two-sided 95% interval."""
 
+IMPROVEMENT = 1.01
+"""Ratio of speedups above which a turn counts as faster than another."""
+
 SpeedupBasis = Literal["modelled", "measured"]
 
 
@@ -48,7 +51,10 @@ class StageMetrics(Record):
     """Share in which the generator's answer was correct, before any feedback."""
     median_speedup: float | None
     """Over the conversations with a correct turn, of the best one; None where there is none."""
-    speedup_basis: SpeedupBasis = "modelled"
+    speedup_basis: IMPROVEMENT = 1.01
+"""Ratio of speedups above which a turn counts as faster than another."""
+
+SpeedupBasis = "modelled"
     """"modelled": emulator, over the task's naive kernel; "measured": GPU, over PyTorch eager."""
     compile: Proportion
     passed: Proportion
@@ -61,6 +67,12 @@ class StageMetrics(Record):
     """Verdicts by status, over all judged turns."""
     fixed_by_feedback: int = 0
     """Conversations whose first turn failed and a later one was correct."""
+    improved_by_feedback: int = 0
+    """Conversations whose first turn was correct and a later one faster (by over 1%)."""
+    repeated_turns: int = 0
+    """Turns that gave code of an earlier turn again: wasted."""
+    end_reasons: Mapping[str, int] = Field(default_factory=dict)
+    """Conversations by why they ended."""
 
 
 def wilson(count: int, n: int, z: float = Z95) -> tuple[float, float]:
@@ -113,6 +125,9 @@ def stage_metrics(label: str, states: Sequence[CUDAConversationState]) -> StageM
         turns=len(turns),
         statuses=dict(Counter(v.status.value for state in states for v in _verdicts(state))),
         fixed_by_feedback=passed.count - first.count,
+        improved_by_feedback=sum(_improved(state) for state in judged),
+        repeated_turns=sum(map(_repeats, states)),
+        end_reasons=dict(Counter(state.end_reason or "running" for state in states)),
     )
 
 
@@ -128,6 +143,19 @@ def _verdicts(state: CUDAConversationState) -> list[Verdict]:
 def _first_correct(state: CUDAConversationState) -> bool:
     verdict = state.turns[0].verdict
     return verdict is not None and verdict.correct
+
+
+def _improved(state: CUDAConversationState) -> bool:
+    best = _best_verdict(state)
+    first = state.turns[0].verdict
+    if best is None or first is None or not first.correct:
+        return False
+    return (best.speedup or 0.0) > IMPROVEMENT * (first.speedup or 0.0)
+
+
+def _repeats(state: CUDAConversationState) -> int:
+    codes = [turn.code for turn in state.turns if turn.code is not None]
+    return len(codes) - len(set(codes))
 
 
 def _best_verdict(state: CUDAConversationState) -> Verdict | None:

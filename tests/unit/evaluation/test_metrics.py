@@ -61,6 +61,21 @@ def test_the_median_speedup_is_over_the_best_correct_turn_of_each_conversation()
     assert metrics.speedup_basis == "modelled"
 
 
+def test_what_feedback_was_worth_is_counted():
+    faster = make_state(
+        make_turn(0, make_verdict(Status.CORRECT, 1.0), "a"),
+        make_turn(1, make_verdict(Status.CORRECT, 2.0), "b"),
+    )
+    repeated = make_state(
+        make_turn(0, make_verdict(Status.CORRECT, 1.0), "a"),
+        make_turn(1, make_verdict(Status.CORRECT, 1.0), "a"),
+    )
+    metrics = stage_metrics("rl", [faster, repeated])
+    assert metrics.improved_by_feedback == 1
+    assert metrics.repeated_turns == 1
+    assert metrics.end_reasons == {"max_turns": 2}
+
+
 def test_a_conversation_that_was_never_judged_is_left_out_and_counted():
     ours = make_state(make_turn(0, None, "a", "DeviceError: died"))
     gap = make_state(make_turn(0, make_verdict(Status.UNSUPPORTED), "a", "unsupported: wgmma"))
