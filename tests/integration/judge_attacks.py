@@ -433,7 +433,13 @@ BREAKING = [
     ),
     _double("host_loops_for_ever", "", "for (volatile int i = 0;; i++) {}", TIMEOUT),
     _double(
-        "host_sleeps_for_ever", "", "pause();", TIMEOUT, RUNTIME, extra="#include <unistd.h>\n"
+        "host_sleeps_for_ever",
+        "",
+        "pause();",
+        TIMEOUT,
+        WRONG,
+        RUNTIME,
+        extra="#include <unistd.h>\n",
     ),
     _double("host_reads_device_memory", "", "volatile float v = px[0]; (void)v;", RUNTIME),
     _double(
@@ -540,7 +546,7 @@ FORGING = [
     _double(
         "returns_the_wrong_dtype",
         _NOTHING,
-        "nothing<<<1, 1>>>(po); return torch::empty({64, 96}, torch::kInt);",
+        "nothing<<<1, 1>>>(po); return torch::empty({64, 96}, x.options().dtype(torch::kInt));",
         WRONG,
         COMPILE,
     ),

@@ -23,7 +23,7 @@ Verdicts = dict[str, "Future[tuple[Verdict, Verdict]]"]
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[JudgePool]:
-    with JudgePool(JudgeConfig(seed=11)) as pool:
+    with JudgePool(JudgeConfig(seed=11, host_cpu_s=2)) as pool:
         yield pool
 
 

@@ -18,6 +18,7 @@ import os
 import platform
 import threading
 from contextlib import closing
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -65,6 +66,8 @@ class JudgeConfig(Record):
     """Where compilations and host code run: auto, bubblewrap, docker or native."""
     seeds: int = Field(default=5, ge=5)
     """Draws for each shape set."""
+    host_cpu_s: int = Field(default=10, ge=1)
+    """CPU time of a candidate's host process, for one shape set."""
     seed: int | None = Field(default=None, ge=0)
     """First draw, and makes every draw repeatable; None: draws derive from `secret`."""
     secret: SecretBytes | None = None
@@ -137,11 +140,12 @@ class Judge:
         self._warm_up.join()
         from coding_framework.cuda.emulator.device import EmulatorDevice
         from coding_framework.cuda.emulator.settings import EmulatorSettings
-        from coding_framework.cuda.host.session import HostSession
+        from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
         from coding_framework.cuda.run import CaseRun, PlanRecorder, RunLimits
         from coding_framework.cuda.trial import CaseTrial
 
         limits = RunLimits()
+        host_limits = replace(HOST_LIMITS, cpu_s=self.config.host_cpu_s)
         settings = EmulatorSettings(
             instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
         )
@@ -158,7 +162,7 @@ class Judge:
             module = device.load(build)
             recorder = PlanRecorder(device, limits)
             case_run = CaseRun(device, recorder, tensors)
-            with HostSession(build, module, recorder, self._compiler.sandbox) as host:
+            with HostSession(build, module, recorder, self._compiler.sandbox, host_limits) as host:
                 trial = CaseTrial(
                     draft.task,
                     case,

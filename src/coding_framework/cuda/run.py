@@ -41,7 +41,6 @@ from coding_framework.cuda.plan import (
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 
-
 _EXECUTED = "smsp__inst_executed.sum"
 
 
