@@ -51,10 +51,7 @@ class StageMetrics(Record):
     """Share in which the generator's answer was correct, before any feedback."""
     median_speedup: float | None
     """Over the conversations with a correct turn, of the best one; None where there is none."""
-    speedup_basis: IMPROVEMENT = 1.01
-"""Ratio of speedups above which a turn counts as faster than another."""
-
-SpeedupBasis = "modelled"
+    speedup_basis: SpeedupBasis = "modelled"
     """"modelled": emulator, over the task's naive kernel; "measured": GPU, over PyTorch eager."""
     compile: Proportion
     passed: Proportion
