@@ -1,0 +1,208 @@
+"""Sandboxes: choice, isolation, limits, and that nothing outlives a job."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coding_framework.cuda.sandbox import (
+    SANDBOXES,
+    Exit,
+    Job,
+    Limits,
+    Mount,
+    Sandbox,
+    choose_sandbox,
+    stop,
+    wait,
+)
+from coding_framework.cuda.sandbox.bubblewrap import BubblewrapSandbox
+from coding_framework.cuda.sandbox.native import NativeSandbox
+from coding_framework.errors import MissingToolError, UsageError
+
+pytestmark = pytest.mark.unit
+
+LIMITS = Limits(cpu_s=5, wall_s=30.0, file_bytes=1 << 20)
+
+
+@pytest.fixture(params=sorted(SANDBOXES))
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    made = SANDBOXES[request.param]()
+    reason = made.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    return made
+
+
+@pytest.fixture
+def bubblewrap() -> Sandbox:
+    made = BubblewrapSandbox()
+    reason = made.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    return made
+
+
+def run(sandbox: Sandbox, folder: Path, script: str, limits: Limits = LIMITS) -> tuple[Exit, str]:
+    job = Job(
+        command=["/bin/sh", "-c", script],
+        mounts=(),
+        limits=limits,
+        folder=Mount(folder, "/work", writable=True),
+    )
+    with tempfile.TemporaryFile() as output:
+        process = sandbox.start(job, stdin=subprocess.DEVNULL, output=output)
+        end = wait(process, limits.wall_s)
+        output.seek(0)
+        return end, output.read().decode()
+
+
+def test_a_job_runs_and_its_exit_status_is_told(sandbox: Sandbox, tmp_path: Path) -> None:
+    end, text = run(sandbox, tmp_path, "echo hello > made; echo there; exit 7")
+    assert (end.code, end.timed_out, text) == (7, False, "there\n")
+    assert (tmp_path / "made").read_text() == "hello\n"
+
+
+def test_the_environment_is_not_handed_on(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    assert "hunter2" not in run(sandbox, tmp_path, "env; export")[1]
+
+
+def test_cpu_time_is_limited(sandbox: Sandbox, tmp_path: Path) -> None:
+    end, _ = run(sandbox, tmp_path, "while :; do :; done", Limits(cpu_s=1, wall_s=60))
+    assert end.code in (-24, -9)
+    assert not end.timed_out
+
+
+def test_wall_time_is_a_backstop_that_says_so(sandbox: Sandbox, tmp_path: Path) -> None:
+    started = time.monotonic()
+    end, _ = run(sandbox, tmp_path, "sleep 60", Limits(wall_s=0.3))
+    assert end.timed_out
+    assert time.monotonic() - started < 20
+
+
+def test_files_are_limited(sandbox: Sandbox, tmp_path: Path) -> None:
+    run(sandbox, tmp_path, "head -c 5000000 /dev/zero > big 2>/dev/null; yes > big2")
+    assert all(f.stat().st_size <= LIMITS.file_bytes for f in tmp_path.iterdir())
+
+
+def test_memory_is_limited(sandbox: Sandbox, tmp_path: Path) -> None:
+    script = "x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done"
+    end, _ = run(sandbox, tmp_path, script, Limits(cpu_s=20, memory_bytes=100 << 20))
+    assert end.code != 0
+
+
+def test_no_descendant_outlives_a_stop(sandbox: Sandbox, tmp_path: Path) -> None:
+    job = Job(
+        command=["/bin/sh", "-c", "for i in 1 2 3 4 5; do sleep 600 & done; touch up; wait"],
+        mounts=(),
+        limits=LIMITS,
+        folder=Mount(tmp_path, "/work", writable=True),
+    )
+    process = sandbox.start(job, stdin=subprocess.DEVNULL, output=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "up").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 5
+    stop(process)
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+
+
+def test_bubblewrap_kills_what_leaves_its_process_group(
+    bubblewrap: Sandbox, tmp_path: Path
+) -> None:
+    script = (
+        "setsid sh -c 'trap \"\" TERM HUP; sleep 600' & (setsid sleep 600 &) ; touch up; exit 0"
+    )
+    end, _ = run(bubblewrap, tmp_path, script)
+    assert end.code == 0
+    time.sleep(0.2)
+    assert not [
+        p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "600"]
+    ]
+
+
+def test_bubblewrap_hides_files_processes_and_network(bubblewrap: Sandbox, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2")
+    work = tmp_path / "work"
+    work.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        script = f"""
+cat {secret} /etc/passwd /etc/shadow {Path.home()}/.bashrc && echo FILE
+ls /proc/1 /sys /home /root && echo TREE
+kill -9 -1 2>/dev/null; kill -0 {os.getpid()} && echo KILL
+(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo NETWORK
+touch /usr/made /made /usr/local/made /tmp/made && echo WRITE
+ls /dev; id -u; hostname
+"""
+        bash = ["/bin/bash", "-c", script]
+        job = Job(bash, (), LIMITS, Mount(work, "/work", writable=True))
+        with tempfile.TemporaryFile() as output:
+            wait(bubblewrap.start(job, stdin=subprocess.DEVNULL, output=output), 30)
+            output.seek(0)
+            text = output.read().decode()
+    words = text.split()
+    assert not {"FILE", "TREE", "KILL", "NETWORK", "WRITE", "hunter2"} & set(words)
+
+
+def test_auto_takes_the_first_that_works() -> None:
+    first = next(name for name, make in SANDBOXES.items() if make().missing() is None)
+    choose_sandbox.cache_clear()
+    assert choose_sandbox().name == first
+
+
+def test_an_unknown_name_gives_the_choices() -> None:
+    with pytest.raises(UsageError, match="choose auto, bubblewrap"):
+        choose_sandbox("chroot")
+
+
+def test_a_named_sandbox_that_is_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    choose_sandbox.cache_clear()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(MissingToolError, match="apt-get install bubblewrap"):
+        choose_sandbox("bubblewrap")
+    choose_sandbox.cache_clear()
+
+
+def test_a_machine_without_any_sandbox_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    choose_sandbox.cache_clear()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(MissingToolError, match=r"no sandbox works here .*util-linux"):
+        choose_sandbox()
+    choose_sandbox.cache_clear()
+
+
+def test_auto_falls_back_to_native(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    choose_sandbox.cache_clear()
+    prlimit = tmp_path / "prlimit"
+    prlimit.symlink_to("/usr/bin/prlimit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert isinstance(choose_sandbox(), NativeSandbox)
+    choose_sandbox.cache_clear()
+
+
+def test_a_kernel_that_forbids_namespaces_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    reason = BubblewrapSandbox().missing()
+    assert reason is not None
+    assert "No permissions to create new namespace" in reason

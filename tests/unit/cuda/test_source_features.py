@@ -1,0 +1,37 @@
+"""Which standard headers a source is given."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from coding_framework.cuda.compiler import INCLUDE_FOLDER
+from coding_framework.cuda.source_features import _WORDS, feature_macros, uses_torch
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_plain_cuda_source_gets_nothing() -> None:
+    assert not uses_torch("#include <cuda_runtime.h>\nstd::vector<int> x;")
+    assert feature_macros("#include <cuda_runtime.h>\nstd::vector<int> x;") == ()
+
+
+@pytest.mark.parametrize(
+    "include", ["<torch/extension.h>", '"ATen/ATen.h"', "<c10/cuda/CUDAGuard.h>", "<torch/types.h>"]
+)
+def test_torch_is_seen_in_every_spelling(include: str) -> None:
+    assert uses_torch(f"  #  include {include}\n")
+
+
+def test_words_choose_the_headers() -> None:
+    source = (
+        "#include <torch/extension.h>\nstd::vector<at::Half> f() { using namespace std; tie(a); }"
+    )
+    assert feature_macros(source) == ("CF_WANT_HALF", "CF_WANT_TUPLE", "CF_WANT_VECTOR")
+
+
+def test_every_macro_is_known_to_the_headers() -> None:
+    headers = "".join(p.read_text() for p in (INCLUDE_FOLDER / "coding_framework").iterdir())
+    known = set(re.findall(r"CF_WANT_(\w+)", headers))
+    assert known == set(_WORDS)
