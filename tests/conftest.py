@@ -6,6 +6,13 @@ import shutil
 import subprocess
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A loaded machine is slow, not wrong: no deadline on an example.
+settings.register_profile(
+    "project", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("project")
 
 
 def _gpu_is_here() -> bool:
