@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -100,6 +101,22 @@ def write_report(data: ReportData, path: Path) -> None:
 
 def render(data: ReportData) -> str:
     """The report's HTML."""
+    rates = (("pass", "Correct kernels"), ("compile", "Kernels that compile"))
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            data=data,
+            rates=[(title, _rate_chart(data.stages, which)) for which, title in rates],
+            curves=[(curve.title, _curve_chart(curve)) for curve in data.curves],
+            statuses=sorted({status for stage in data.stages for status in stage.statuses}),
+            examples=[_example(*chosen, data.conversations) for chosen in choose_examples(data)],
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("coding_framework.evaluation"),
         autoescape=True,
@@ -109,14 +126,7 @@ def render(data: ReportData) -> str:
     )
     environment.filters["visible"] = visible
     environment.filters["percent"] = lambda value: f"{value:.0%}"
-    rates = (("pass", "Correct kernels"), ("compile", "Kernels that compile"))
-    return environment.get_template("report.html.j2").render(
-        data=data,
-        rates=[(title, _rate_chart(data.stages, which)) for which, title in rates],
-        curves=[(curve.title, _curve_chart(curve)) for curve in data.curves],
-        statuses=sorted({status for stage in data.stages for status in stage.statuses}),
-        examples=[_example(*chosen, data.conversations) for chosen in choose_examples(data)],
-    )
+    return environment
 
 
 def choose_examples(data: ReportData) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_conversations import make_state, make_turn, make_verdict
 
@@ -102,10 +102,13 @@ def test_the_page_fetches_nothing():
     assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in page.attributes
 
 
+PLAIN_TAGS = set(Page(render(hostile_report("plain"))).tags)
+
+
+@settings(max_examples=25)
 @given(st.text(max_size=200))
 def test_no_text_opens_a_tag(text):
-    tags = set(Page(render(hostile_report(text))).tags)
-    assert tags == set(Page(render(hostile_report("plain"))).tags)
+    assert set(Page(render(hostile_report(text))).tags) == PLAIN_TAGS
 
 
 def test_a_turn_shows_its_diff_verdict_and_reward_parts():
