@@ -101,7 +101,8 @@ def _to_integer(target: str, source: str, flags: set[str]) -> Form | None:
         top, bottom = f"{float(1 << (bits - 1))!r}{suffix}", f"-{float(1 << (bits - 1))!r}{suffix}"
     low, high = _limits(target)
     name = "f64" if double else "f32"
-    expr = f"({{{name} t_={value}; t_!=t_?0:t_>={top}?({to}){high}:t_<={bottom}?({to}){low}:({to})t_;}})"
+    clamp = f"t_!=t_?0:t_>={top}?({to}){high}:t_<={bottom}?({to}){low}:({to})t_"
+    expr = f"({{{name} t_={value}; {clamp};}})"
     return Form(to, (C_TYPE[source],), expr)
 
 

@@ -70,15 +70,14 @@ class Machine:
         for variable in module.variables.values():
             if variable.space not in ("global", "const") or variable.external:
                 continue
-            address = self.memory.alloc(variable.nbytes, read_only=variable.space == "const")
+            constant = variable.space == "const"
+            address = self.memory.alloc(variable.nbytes, read_only=constant, zeroed=True)
             self.addresses[variable.name] = address
-            space = "const" if variable.space == "const" else "global"
             symbols[variable.name] = SymbolInfo(
-                variable.name, address, variable.nbytes,
-                "const" if space == "const" else "global",
-            )  # fmt: skip
+                variable.name, address, variable.nbytes, "const" if constant else "global"
+            )
         for variable in module.variables.values():
-            if variable.name in self.addresses:
+            if variable.name in self.addresses and variable.initial:
                 self._initialise(variable)
         kernels = {f.name: self._info(f) for f in module.functions.values() if f.is_entry}
         return ModuleInfo(kernels, symbols)
@@ -86,7 +85,7 @@ class Machine:
     def _initialise(self, variable: Variable) -> None:
         assert self.module is not None
         size = variable.element_bytes
-        data = bytearray(variable.nbytes)
+        data = bytearray(size * len(variable.initial))
         numbers = {name: n for n, name in enumerate(self.module.functions)}
         for position, value in enumerate(variable.initial):
             bits = value.bits

@@ -53,8 +53,9 @@ class DeviceMemory:
 
     # --- allocations ----------------------------------------------------------------------------
 
-    def alloc(self, nbytes: int, *, read_only: bool = False) -> int:
-        """Address of `nbytes`, poisoned. Raises CandidateFault(memory_limit) over the limit."""
+    def alloc(self, nbytes: int, *, read_only: bool = False, zeroed: bool = False) -> int:
+        """Address of `nbytes`, poisoned or zeroed (pages of the arena are zero when they are first
+        touched, so that costs nothing). Raises CandidateFault(memory_limit) over the limit."""
         if nbytes < 0 or self.used_bytes + nbytes > self.limit_bytes:
             raise CandidateFault(
                 Status.MEMORY_LIMIT,
@@ -72,8 +73,12 @@ class DeviceMemory:
         self.used_bytes += nbytes
         self._set(address - ALIGNMENT, _GUARD_BYTE, ALIGNMENT)
         self._set(address + nbytes, _GUARD_BYTE, room - nbytes + ALIGNMENT)
-        self._set(address, _POISON_BYTE, nbytes)
-        self.records.append(Alloc(lo=address, size=nbytes, read_only=int(read_only)))
+        written = WRITE_ALL if zeroed else WRITE_NONE
+        if not zeroed:
+            self._set(address, _POISON_BYTE, nbytes)
+        self.records.append(
+            Alloc(lo=address, size=nbytes, read_only=int(read_only), written=written)
+        )
         self._starts.append(address)
         return address
 

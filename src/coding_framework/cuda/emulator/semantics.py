@@ -183,10 +183,8 @@ def _carry_form(name: str, kind: str, takes: bool, gives: bool) -> Form | None:
     bits = kind[1:]
     unsigned = f"u{bits}"
     function = f"{'addc' if name == 'add' else 'subc'}{bits}"
-    return Form(
-        unsigned, (unsigned,) * 2, f"{function}(A,B,{'X' if takes else '0'},{'&X' if gives else '0'})",
-        carry=True,
-    )  # fmt: skip
+    flags = f"{'X' if takes else '0'},{'&X' if gives else '0'}"
+    return Form(unsigned, (unsigned,) * 2, f"{function}(A,B,{flags})", carry=True)
 
 
 def _carry(name: str) -> Maker:

@@ -42,7 +42,8 @@ def test_out_of_bounds_names_kernel_line_thread_address_and_neighbour(gpu: Gpu) 
 def test_a_write_before_an_allocation_is_seen(gpu: Gpu) -> None:
     a, c = gpu.put(np.zeros(64, np.float32)), gpu.empty(256)
     got = fault(gpu, "out_of_bounds", 1, 64, a, c - 16, 64)
-    assert "global write" in got.reason and "16 bytes before" in got.reason
+    assert "global write" in got.reason
+    assert "16 bytes before" in got.reason
 
 
 def test_an_access_across_the_end_is_seen(gpu: Gpu) -> None:
@@ -61,7 +62,8 @@ def test_use_after_free_is_seen(gpu: Gpu) -> None:
 def test_misaligned_access(gpu: Gpu, kernel: str) -> None:
     a, c = gpu.put(np.zeros(64, np.float32)), gpu.empty(256)
     got = fault(gpu, kernel, 1, 1, a, c)
-    assert got.status is Status.RUNTIME_ERROR and got.reason.startswith("misaligned global read")
+    assert got.status is Status.RUNTIME_ERROR
+    assert got.reason.startswith("misaligned global read")
 
 
 def test_null_pointer(gpu: Gpu) -> None:
@@ -79,7 +81,8 @@ def test_shared_memory_bounds(gpu: Gpu) -> None:
     c = gpu.empty(256)
     gpu.run("shared_overflow", 1, 64, c, 0)
     got = fault(gpu, "shared_overflow", 1, 64, c, 1)
-    assert "illegal shared write" in got.reason and "256 bytes of shared memory" in got.reason
+    assert "illegal shared write" in got.reason
+    assert "256 bytes of shared memory" in got.reason
     assert "illegal shared" in fault(gpu, "shared_overflow", 1, 64, c, -1).reason
 
 
@@ -94,32 +97,37 @@ def test_constant_memory_bounds_and_writes(gpu: Gpu) -> None:
 @pytest.mark.parametrize("kernel", ["endless", "endless_alone"])
 def test_an_endless_kernel_is_a_timeout(gpu: Gpu, kernel: str) -> None:
     got = fault(gpu, kernel, 4, 64, gpu.put(np.zeros(1, np.int32)))
-    assert got.status is Status.TIMEOUT and "did not end" in got.reason
+    assert got.status is Status.TIMEOUT
+    assert "did not end" in got.reason
 
 
 def test_processor_time_ends_what_the_budget_does_not() -> None:
     gpu = Gpu(ptx_of("faulty.cu"), cpu_limit_s=0.05)
     got = fault(gpu, "endless_alone", 1, 32, gpu.put(np.zeros(1, np.int32)))
-    assert got.status is Status.TIMEOUT and "processor time" in got.reason
+    assert got.status is Status.TIMEOUT
+    assert "processor time" in got.reason
 
 
 def test_a_barrier_that_not_all_reach_is_a_deadlock(gpu: Gpu) -> None:
     got = fault(gpu, "partial_barrier", 1, 32, gpu.empty(256))
-    assert got.status is Status.TIMEOUT and got.reason.startswith("deadlock")
+    assert got.status is Status.TIMEOUT
+    assert got.reason.startswith("deadlock")
 
 
 @pytest.mark.parametrize(("kernel", "words"), [("traps", "trap"), ("asserts", "assertion failed")])
 def test_trap_and_assert(gpu: Gpu, kernel: str, words: str) -> None:
     gpu.run(kernel, 1, 32, gpu.put(np.zeros(32, np.int32)))
     got = fault(gpu, kernel, 1, 32, gpu.put(np.arange(32, dtype=np.int32)))
-    assert got.status is Status.RUNTIME_ERROR and words in got.reason
+    assert got.status is Status.RUNTIME_ERROR
+    assert words in got.reason
     assert "thread (5,0,0)" in got.reason
 
 
 def test_endless_recursion_is_a_stack_overflow(gpu: Gpu) -> None:
     gpu.run("deep_recursion", 1, 32, gpu.put(np.zeros(32, np.int32)), 5)
     got = fault(gpu, "deep_recursion", 1, 32, gpu.put(np.zeros(32, np.int32)), 1 << 30)
-    assert got.status is Status.RUNTIME_ERROR and "stack overflow" in got.reason
+    assert got.status is Status.RUNTIME_ERROR
+    assert "stack overflow" in got.reason
 
 
 def test_an_unknown_instruction_is_named_and_other_kernels_run(gpu: Gpu) -> None:
@@ -135,7 +143,8 @@ def test_an_unknown_instruction_is_named_and_other_kernels_run(gpu: Gpu) -> None
 )  # fmt: skip
 def test_impossible_launches(gpu: Gpu, grid: object, block: object, shared: int) -> None:
     got = fault(gpu, "null_pointer", grid, block, gpu.empty(4096), shared=shared)
-    assert got.status is Status.RUNTIME_ERROR and got.reason.startswith("invalid launch")
+    assert got.status is Status.RUNTIME_ERROR
+    assert got.reason.startswith("invalid launch")
 
 
 def test_launch_bounds_are_kept() -> None:
@@ -206,7 +215,8 @@ def test_races_between_warps_are_counted(gpu: Gpu) -> None:
 def test_a_missing_second_barrier_in_a_loop_is_a_race(gpu: Gpu) -> None:
     a, c = gpu.put(np.random.default_rng(0).random(512).astype(np.float32)), gpu.empty(512)
     got = checked(gpu, "race_after_loop", 1, 128, a, c)
-    assert got and {kind for kind, _, _ in got} == {"shared_memory_race"}
+    assert got
+    assert {kind for kind, _, _ in got} == {"shared_memory_race"}
 
 
 def test_a_race_inside_a_warp_needs_syncwarp(gpu: Gpu) -> None:
@@ -227,7 +237,8 @@ def test_uninitialized_global_reads_name_the_first_address(gpu: Gpu) -> None:
     report = gpu.run("reads_uninitialized", 1, 128, a, c, 100, checks=True)
     (found,) = report.faults
     assert (found.kind, found.count, found.address) == ("uninitialized_read", 40, a + 240)
-    assert found.thread == "block (0,0,0) thread (60,0,0)" and found.line is not None
+    assert found.thread == "block (0,0,0) thread (60,0,0)"
+    assert found.line is not None
 
 
 def test_what_a_kernel_wrote_counts_as_written(gpu: Gpu) -> None:

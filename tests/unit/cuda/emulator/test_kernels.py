@@ -192,7 +192,8 @@ def test_atomics_of_every_kind(gpu: Gpu) -> None:
     assert got[:3].tolist() == [0xFFFFFFFF, 0xFFFF0000, np.bitwise_xor.reduce(t)]
     assert got[3] == 256 % 10
     assert got[4] == (5 - 256) % 10
-    assert gpu.get(f, 1)[0] == 128 and gpu.get(d, 1, np.float64)[0] == 64
+    assert gpu.get(f, 1)[0] == 128
+    assert gpu.get(d, 1, np.float64)[0] == 64
     assert gpu.get(long, 2, np.uint64).tolist() == [256, 255 << 33]
 
 

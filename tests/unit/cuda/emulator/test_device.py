@@ -1,0 +1,228 @@
+"""The device as a process: the protocol, its faults, and that nothing is ever left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from emulator_harness import ptx_of
+
+from coding_framework.cuda.device import Device
+from coding_framework.cuda.emulator.device import EmulatorDevice
+from coding_framework.cuda.emulator.settings import EmulatorSettings
+from coding_framework.cuda.plan import CandidateFault, Launch
+from coding_framework.errors import DeviceError, UsageError
+from coding_framework.types import Status
+
+pytestmark = pytest.mark.unit
+SRC = Path(__file__).parents[4] / "src"
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    (tmp_path / "device.ptx").write_text(ptx_of("basic.cu"))
+    return tmp_path
+
+
+def add(a: int, b: int, c: int, n: int) -> Launch:
+    params = struct.pack("<QQQi", a, b, c, n)
+    return Launch("add", ((n + 255) // 256, 1, 1), (256, 1, 1), 0, params)
+
+
+def pid_of(device: EmulatorDevice) -> int:
+    return int(device._ask("process")[0])
+
+
+def gone(pid: int, seconds: float = 10.0) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_it_is_a_device_and_adds(build: Path) -> None:
+    with EmulatorDevice() as device:
+        as_device: Device = device
+        info = as_device.load(build)
+        assert info.kernels["add"].param_offsets == (0, 8, 16, 24)
+        assert info.kernels["softmax"].static_shared_bytes == 0
+        assert info.symbols["weights"].nbytes == 36
+        a = np.arange(1000, dtype=np.float32)
+        x, y, z = device.alloc(4000), device.alloc(4000), device.alloc(4000)
+        assert x % 256 == 0
+        assert x >= 0x7E00_0000_0000
+        device.upload(x, a.data)
+        device.upload(y, memoryview(a.reshape(10, 100)))
+        report = device.launch(add(x, y, z, 1000))
+        assert np.array_equal(np.frombuffer(device.download(z, 4000), np.float32), 2 * a)
+        assert report.time_ms
+        assert report.time_ms > 0
+        assert report.faults == ()
+        assert report.counters["launch__block_size"] == 256
+        assert (device.backend, device.name) == ("emulator", "NVIDIA H200")
+        assert device.check_guards() is None
+
+
+def test_fresh_memory_is_poisoned_and_poison_restores_it(build: Path) -> None:
+    with EmulatorDevice() as device:
+        device.load(build)
+        a = device.alloc(100)
+        assert device.download(a, 100) == b"\xff" * 100
+        device.fill(a, 7, 100)
+        device.copy(a + 50, a, 50)
+        assert device.download(a, 100) == b"\x07" * 100
+        device.poison(a)
+        assert device.download(a, 100) == b"\xff" * 100
+
+
+def test_a_fault_is_the_candidates_and_the_device_goes_on(build: Path) -> None:
+    with EmulatorDevice() as device:
+        device.load(build)
+        a, c = device.alloc(4000), device.alloc(4000)
+        device.fill(a, 0, 4000)
+        with pytest.raises(CandidateFault) as caught:
+            device.launch(add(a, a, c, 2000))
+        assert caught.value.status is Status.RUNTIME_ERROR
+        device.launch(add(a, a, c, 1000))
+
+
+def test_damaged_guards_are_reported(build: Path) -> None:
+    from coding_framework.cuda.emulator.machine import Machine
+
+    machine = Machine()
+    address = machine.memory.alloc(100)
+    machine.memory._set(address + 120, 0, 1)
+    assert f"{address:#x}" in (machine.memory.damage() or "")
+
+
+def test_close_kills_the_process_also_while_it_computes(tmp_path: Path) -> None:
+    (tmp_path / "device.ptx").write_text(ptx_of("faulty.cu"))
+    device = EmulatorDevice(EmulatorSettings(instruction_budget=1 << 60, cpu_limit_s=1e6))
+    device.load(tmp_path)
+    pid = pid_of(device)
+    flag = device.alloc(4)
+    device.fill(flag, 0, 4)
+    header = {
+        "operation": "launch",
+        "arguments": ["endless", (1, 1, 1), (32, 1, 1), 0, False, False],
+    }
+    from coding_framework.cuda.emulator import wire
+
+    wire.send(device._connection, header, struct.pack("<Q", flag))
+    time.sleep(0.1)
+    device.close()
+    assert gone(pid)
+    with pytest.raises(DeviceError, match="closed"):
+        device.alloc(4)
+
+
+def test_a_process_that_dies_is_our_fault_and_the_next_device_works(build: Path) -> None:
+    device = EmulatorDevice()
+    device.load(build)
+    os.kill(pid_of(device), signal.SIGKILL)
+    with pytest.raises(DeviceError, match="judge the candidate again"):
+        device.alloc(4)
+    with EmulatorDevice() as other:
+        other.load(build)
+
+
+def test_a_killed_fork_server_is_replaced(build: Path) -> None:
+    from coding_framework.cuda.emulator import device as module
+
+    with EmulatorDevice() as first:
+        pid = pid_of(first)
+        assert module._zygote is not None
+        module._zygote.process.kill()
+        module._zygote.process.wait()
+        assert gone(pid)
+    with EmulatorDevice() as second:
+        second.load(build)
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "exit"])
+def test_nothing_is_left_when_the_judge_dies(tmp_path: Path, how: str) -> None:
+    script = textwrap.dedent(
+        """
+        import os, sys, threading, time
+        from coding_framework.cuda.emulator.device import EmulatorDevice
+        devices = []
+        thread = threading.Thread(target=lambda: devices.append(EmulatorDevice()))
+        thread.start(); thread.join()
+        devices.append(EmulatorDevice())
+        pids = [d._ask("process")[0] for d in devices] + [devices[0]._server.process.pid]
+        print(*pids, flush=True)
+        if sys.argv[1] == "exit": sys.exit(0)
+        time.sleep(60)
+        """
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, how], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(SRC)},
+    )  # fmt: skip
+    assert child.stdout is not None
+    pids = [int(p) for p in child.stdout.readline().split()]
+    assert len(pids) == 3
+    if how == "SIGKILL":
+        child.kill()
+    child.wait()
+    assert all(gone(pid) for pid in pids)
+
+
+def test_a_forked_child_gets_a_fork_server_of_its_own(build: Path) -> None:
+    with EmulatorDevice() as device:
+        device.load(build)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                with EmulatorDevice() as inner:
+                    inner.load(build)
+                    code = 0 if inner._server.owner == os.getpid() else 2
+                    inner._server.process.kill()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        device.alloc(4)
+
+
+def test_devices_do_not_share_memory(build: Path) -> None:
+    with EmulatorDevice() as one, EmulatorDevice() as two:
+        a = one.alloc(16)
+        b = two.alloc(16)
+        assert a == b
+        one.upload(a, b"secret of one   ")
+        assert two.download(b, 16) == b"\xff" * 16
+
+
+def test_block_order_and_gpu_are_settings() -> None:
+    with EmulatorDevice(EmulatorSettings(gpu="a100"), block_order="reverse") as device:
+        assert device.name == "NVIDIA A100"
+        assert device.settings.block_order == "reverse"
+    with pytest.raises(UsageError, match="choose one of"):
+        EmulatorDevice(EmulatorSettings(gpu="GTX 280"))
+
+
+def test_a_missing_build_is_our_fault(tmp_path: Path) -> None:
+    with EmulatorDevice() as device, pytest.raises(DeviceError, match=r"device\.ptx"):
+        device.load(tmp_path)
+
+
+def test_a_second_device_starts_quickly(build: Path) -> None:
+    with EmulatorDevice():
+        best = 9.0
+        for _ in range(5):
+            start = time.perf_counter()
+            EmulatorDevice().close()
+            best = min(best, time.perf_counter() - start)
+    assert best < 0.25, "a fork, not a new interpreter"
