@@ -1,7 +1,7 @@
 """Prompts: versioned template files, one per role, and the rule that keeps them within a budget.
 
-A prompt holds the task, and for the optimizer one earlier kernel with the judge's feedback: the best
-correct one, else the last. It is built from a conversation's state in training, evaluation and
+A prompt holds the task, and for the optimizer one earlier kernel with the judge's feedback: the
+best correct one, else the last. It is built from a conversation's state in training, evaluation and
 serving, and from a `TrainingExample` for SFT, by the same code, so SFT sees exactly what RL sees.
 Guaranteed: nothing is cut silently. Over budget, the note on a later failure goes first, then the
 old kernel (the prompt says so); the verdict stays; a task that does not fit is an error.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import jinja2
 
@@ -64,7 +64,7 @@ def build_messages(
 
     Raises UsageError where even the task alone exceeds the budget.
     """
-    earlier = _earlier(state.turns) if role is Role.OPTIMIZER else None
+    earlier = _earlier(state) if role is Role.OPTIMIZER else None
     note = ""
     if earlier is None and state.turns and state.turns[-1].code is None:
         note = no_kernel(state.turns[-1].extraction.note)
@@ -90,13 +90,12 @@ def render_answer(example: TrainingExample) -> str:
     return f"{reason}```cuda\n{example.code.strip()}\n```"
 
 
-def _earlier(turns: tuple[ConversationTurn, ...]) -> _Earlier | None:
-    with_code = [t for t in turns if t.code is not None]
+def _earlier(state: CUDAConversationState) -> _Earlier | None:
+    with_code = [t for t in state.turns if t.code is not None]
     if not with_code:
         return None
-    best = CUDAConversationState.model_construct(turns=turns).best_turn
-    shown = best or with_code[-1]
-    last = turns[-1]
+    shown = state.best_turn or with_code[-1]
+    last = state.turns[-1]
     later = _turn_feedback(last) if last is not shown and not _correct(last) else ""
     return _Earlier(shown.code or "", _correct(shown), _turn_feedback(shown), later)
 
@@ -119,14 +118,12 @@ def _fitted(
     """The fullest prompt within the budget."""
     variants: list[Callable[[], str]]
     if earlier is None:
-        variants = [lambda: _render("generator", task, note=note), lambda: _render(
-            "generator", task, note="")]  # fmt: skip
+        variants = [partial(_render, "generator", task, note=said) for said in (note, "")]
     else:
-        kept = earlier
+        whole, later = earlier.code, earlier.later_failure
         variants = [
-            lambda: _optimizer(task, kept, previous=kept.code, later=kept.later_failure),
-            lambda: _optimizer(task, kept, previous=kept.code, later=""),
-            lambda: _optimizer(task, kept, previous=None, later=""),
+            partial(_optimizer, task, earlier, previous=code, later=said)
+            for code, said in ((whole, later), (whole, ""), (None, ""))
         ]
     tokens = 0
     for variant in variants:

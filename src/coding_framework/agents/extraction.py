@@ -1,0 +1,111 @@
+"""The kernel in a model's answer. Never raises, whatever the text, in time linear in its length.
+
+Order of preference: fenced blocks that hold device or host code, the last of them that looks whole
+(a model that corrects itself does so later in its answer); a fence that was never closed; an answer
+that is source without any fence. What was done is said in the note.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coding_framework.types import Extraction
+
+MAX_CODE_CHARS = 200_000
+"""Longer code is no kernel: it is refused, not cut."""
+
+_CODE_TAGS = frozenset({"", "cuda", "cu", "cpp", "c++", "c", "cc", "cxx", "cuda-cpp", "cuda_cpp"})
+_SOURCE_MARKS = ("__global__", "#include", "PYBIND11_MODULE", "torch::Tensor")
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    tag: str
+    code: str
+    closed: bool
+
+    @property
+    def is_source(self) -> bool:
+        return any(mark in self.code for mark in _SOURCE_MARKS)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.closed and "__global__" in self.code and "forward" in self.code
+
+
+def extract_kernel(answer: str) -> Extraction:
+    """The kernel of an answer, or None, and in a sentence what was found."""
+    blocks = _blocks(answer)
+    usable = [b for b in blocks if b.tag in _CODE_TAGS and (b.is_source or b.tag)]
+    usable = [b for b in usable if b.code.strip()]
+    if not usable:
+        return _without_block(answer, blocks)
+    whole = [b for b in usable if b.is_whole]
+    chosen = (whole or [b for b in usable if b.is_source] or usable)[-1]
+    note = "one block" if len(usable) == 1 else f"{len(usable)} blocks: took number "
+    if len(usable) > 1:
+        note += f"{usable.index(chosen) + 1}, the last {'with a kernel' if whole else 'one'}"
+    if not chosen.closed:
+        note += "; its fence was never closed"
+    return _checked(chosen.code, note)
+
+
+def _without_block(answer: str, blocks: list[_Block]) -> Extraction:
+    if not blocks and "__global__" in answer:
+        start = min(
+            (at for mark in ("#include", "__global__") if (at := answer.find(mark)) >= 0),
+            default=0,
+        )
+        return _checked(answer[start:], "no fence: took the answer from its first line of source")
+    if not answer.strip():
+        return Extraction(code=None, note="the answer is empty")
+    if blocks:
+        return Extraction(code=None, note=f"{len(blocks)} blocks, none of them CUDA")
+    return Extraction(code=None, note="no code block")
+
+
+def _checked(code: str, note: str) -> Extraction:
+    code = code.strip() + "\n"
+    if len(code) > MAX_CODE_CHARS:
+        return Extraction(
+            code=None, note=f"{note}; refused: {len(code)} characters, {MAX_CODE_CHARS} allowed"
+        )
+    if "\0" in code:
+        note += "; it holds NUL characters"
+    return Extraction(code=code, note=note)
+
+
+def _blocks(answer: str) -> list[_Block]:
+    """Fenced blocks in order. A fence closes with at least as many of the same characters; a block
+    that another tagged fence interrupts ends there."""
+    blocks: list[_Block] = []
+    fence, tag, lines = "", "", list[str]()
+    for line in answer.replace("\r\n", "\n").split("\n"):
+        stripped = line.strip()
+        mark = _fence(stripped)
+        info = stripped[len(mark) :].strip()
+        if not fence:
+            if mark:
+                fence, tag, lines = mark, _tag(info), []
+        elif mark and mark[0] == fence[0] and len(mark) >= len(fence):
+            blocks.append(_Block(tag, "\n".join(lines), closed=not info))
+            fence, tag, lines = (mark, _tag(info), []) if info else ("", "", [])
+        else:
+            lines.append(line)
+    if fence:
+        blocks.append(_Block(tag, "\n".join(lines), closed=False))
+    return blocks
+
+
+def _fence(line: str) -> str:
+    """The backticks or tildes (three or more) that the line starts with."""
+    for character in "`~":
+        count = len(line) - len(line.lstrip(character))
+        if count >= 3:
+            return character * count
+    return ""
+
+
+def _tag(info: str) -> str:
+    words = info.split()
+    return words[0].strip("{}.").lower() if words else ""

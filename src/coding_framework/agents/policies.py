@@ -1,0 +1,243 @@
+"""Models that answer: in this process, behind an OpenAI-compatible server, or scripted for tests.
+
+All keep to `types.Policy`. Heavy imports happen when a policy is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from coding_framework.errors import PolicyError, UsageError
+from coding_framework.types import Generation, Message, SamplingParams
+
+if TYPE_CHECKING:
+    import torch
+
+log = structlog.get_logger(__name__)
+
+DTypeName = Literal["auto", "bfloat16", "float32"]
+
+
+class TransformersPolicy:
+    """A Hugging Face folder in this process; requests that wait are answered as one batch.
+
+    `adapter`: a PEFT folder, merged into the weights. `dtype` auto: bfloat16 where the hardware
+    computes in it (a GPU, AVX512_BF16, AMX), else float32. Close it to free the memory.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        adapter: Path | str | None = None,
+        dtype: DTypeName = "auto",
+        device: str | None = None,
+        max_batch: int = 48,
+        max_context: int = 4096,
+        threads: int | None = None,
+    ) -> None:
+        from coding_framework.agents.batched_generation import BatchedGenerator
+
+        model, self.tokenizer = load_model(folder, adapter=adapter, dtype=dtype, device=device)
+        self._generator: BatchedGenerator = BatchedGenerator(
+            model,
+            stop_ids(model, self.tokenizer),
+            max_batch=max_batch,
+            max_context=max_context,
+            threads=threads,
+        )
+        self._eos = stop_ids(model, self.tokenizer)
+
+    async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
+        """One answer to a chat. Raises PolicyError where the model fails."""
+        prompt = prompt_ids(self.tokenizer, messages)
+        answer = await self._generator.generate_ids(prompt, sampling)
+        shown = [t for t in answer.response_ids if t not in self._eos]
+        return Generation(
+            text=self.tokenizer.decode(shown),
+            prompt_ids=tuple(prompt),
+            response_ids=answer.response_ids,
+            logprobs=answer.logprobs,
+            finish_reason=answer.finish_reason,
+        )
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        """Replace weights once the running answers have ended."""
+        self._generator.load_state_dict(state)
+
+    def count(self, messages: tuple[Message, ...]) -> int:
+        """Tokens of a prompt, for a `PromptBudget`."""
+        return len(prompt_ids(self.tokenizer, messages))
+
+    @property
+    def stats(self) -> Any:
+        """Counts and busy time of the decode loop (`GenerationStats`)."""
+        return self._generator.stats
+
+    def close(self) -> None:
+        """Stop the decode loop and free the model."""
+        self._generator.close()
+        del self._generator
+
+
+def fast_dtype(device: str) -> torch.dtype:
+    """bfloat16 where the hardware computes in it, else float32 (bf16 is then slower than that)."""
+    import torch
+
+    if device.startswith("cuda"):
+        return torch.bfloat16
+    # torch has no public question for it yet; both exist in the torch that is locked
+    fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if fast else torch.float32
+
+
+def load_model(
+    folder: Path | str,
+    *,
+    adapter: Path | str | None = None,
+    dtype: DTypeName = "auto",
+    device: str | None = None,
+) -> tuple[Any, Any]:
+    """(model, tokenizer) of a Hugging Face folder, with an adapter merged where one is given.
+
+    Raises UsageError where the folder is no model.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    wanted = fast_dtype(place) if dtype == "auto" else getattr(torch, dtype)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=wanted)
+        if adapter is not None:
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+    except (OSError, ValueError) as e:
+        raise UsageError(f"no model can be loaded from {adapter or folder}: {_first(e)}") from e
+    if tokenizer.chat_template is None:
+        raise UsageError(f"the model in {folder} has no chat template: choose an instruct model")
+    return model.to(place).eval(), tokenizer
+
+
+def prompt_ids(tokenizer: Any, messages: tuple[Message, ...]) -> list[int]:
+    """Token ids of a chat, ready for the answer; the same in training and sampling."""
+    text = tokenizer.apply_chat_template(
+        [m.model_dump() for m in messages], tokenize=False, add_generation_prompt=True
+    )
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Tokens that end an answer: the tokenizer's and the generation config's."""
+    more = model.generation_config.eos_token_id
+    ids = {tokenizer.eos_token_id, *(more if isinstance(more, list) else [more])}
+    return tuple(sorted(i for i in ids if i is not None))
+
+
+class ScriptedPolicy:
+    """Answers from a list, then from its last entry on; or by a function of the messages."""
+
+    def __init__(self, answers: Iterable[str] | Callable[[tuple[Message, ...]], str]) -> None:
+        self._function = answers if callable(answers) else None
+        self._answers = [] if callable(answers) else list(answers)
+        self.prompts: list[tuple[Message, ...]] = []
+
+    async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
+        """The next answer of the script; its token ids are the UTF-8 bytes."""
+        self.prompts.append(messages)
+        if self._function is not None:
+            text = self._function(messages)
+        elif not self._answers:
+            raise PolicyError("the script has no answer: give at least one")
+        else:
+            text = self._answers[min(len(self.prompts), len(self._answers)) - 1]
+        await asyncio.sleep(0)
+        prompt = "\n".join(m.content for m in messages)
+        return Generation(
+            text=text,
+            prompt_ids=tuple(prompt.encode("utf-8", "surrogatepass")),
+            response_ids=tuple(text.encode("utf-8", "surrogatepass")),
+        )
+
+
+class OpenAIPolicy:
+    """A model behind an OpenAI-compatible server (`/v1/chat/completions`: vLLM, ours).
+
+    Such servers give no token ids, so what they answer cannot be trained on.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str = "",
+        timeout_s: float = 600.0,
+        attempts: int = 3,
+    ) -> None:
+        self._url = base_url.rstrip("/") + "/chat/completions"
+        self._model = model
+        self._headers = {"Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+
+    async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
+        """One answer to a chat; a server that is busy or away is asked again."""
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [m.model_dump() for m in messages],
+            "max_tokens": sampling.max_new_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed
+        if sampling.top_k:
+            body["top_k"] = sampling.top_k
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return _generation(await asyncio.to_thread(self._post, body))
+            except urllib.error.HTTPError as e:
+                if e.code not in (408, 429) and e.code < 500:
+                    raise PolicyError(f"{self._url} refused the request: {_first(e)}") from e
+                error: Exception = e
+            except (OSError, ValueError, KeyError, IndexError) as e:
+                error = e
+            log.warning("server_failed", url=self._url, attempt=attempt, error=str(error)[:200])
+            await asyncio.sleep(0.5 * 2**attempt if attempt < self._attempts else 0)
+        raise PolicyError(
+            f"{self._url} did not answer in {self._attempts} tries ({_first(error)}): see that "
+            "the server runs"
+        )
+
+    def _post(self, body: dict[str, Any]) -> Any:
+        request = urllib.request.Request(
+            self._url, data=json.dumps(body).encode(), headers=self._headers
+        )
+        with urllib.request.urlopen(request, timeout=self._timeout_s) as response:
+            return json.loads(response.read())
+
+
+def _generation(reply: Any) -> Generation:
+    choice = reply["choices"][0]
+    stopped = choice.get("finish_reason") != "length"
+    return Generation(
+        text=choice["message"]["content"] or "", finish_reason="stop" if stopped else "length"
+    )
+
+
+def _first(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:200]

@@ -1,0 +1,129 @@
+"""Whatever a model answers, extraction gives a kernel or says why not."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coding_framework.agents.extraction import MAX_CODE_CHARS, extract_kernel
+
+KERNEL = (
+    "#include <torch/extension.h>\n\n__global__ void k(float* o) { o[0] = 1.0f; }\n\n"
+    "torch::Tensor forward(torch::Tensor x) { return x; }\n\n"
+    'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }\n'
+)
+
+
+def fenced(code: str, tag: str = "cuda") -> str:
+    return f"```{tag}\n{code}```"
+
+
+@pytest.mark.parametrize("tag", ["cuda", "cpp", "c++", "CUDA", "cu", "", "cuda title=k.cu"])
+def test_one_block_is_taken_whatever_its_tag(tag: str) -> None:
+    found = extract_kernel(f"Here it is:\n{fenced(KERNEL, tag)}\nIt is fast.")
+    assert found.code == KERNEL
+    assert found.note == "one block"
+
+
+def test_of_several_blocks_the_last_whole_kernel_is_taken() -> None:
+    later = KERNEL.replace("1.0f", "2.0f")
+    answer = "\n".join([fenced(KERNEL), "Better:", fenced(later), fenced("nvcc k.cu", "bash")])
+    found = extract_kernel(answer)
+    assert found.code == later
+    assert "2 blocks: took number 2" in found.note
+
+
+def test_a_fragment_after_the_kernel_does_not_replace_it() -> None:
+    found = extract_kernel(fenced(KERNEL) + "\nLaunch it so:\n" + fenced("k<<<1, 1>>>(o);"))
+    assert found.code == KERNEL
+
+
+def test_a_truncated_fence_gives_what_is_there() -> None:
+    found = extract_kernel("Sure.\n```cuda\n" + KERNEL[:80])
+    assert found.code is not None
+    assert found.code.strip() == KERNEL[:80].strip()
+    assert "never closed" in found.note
+
+
+def test_source_without_a_fence_is_taken_from_its_first_line() -> None:
+    found = extract_kernel("The kernel:\n" + KERNEL)
+    assert found.code == KERNEL
+    assert "no fence" in found.note
+
+
+@pytest.mark.parametrize(
+    ("answer", "note"),
+    [
+        ("", "empty"),
+        ("  \n ", "empty"),
+        ("I cannot do that.", "no code block"),
+        (fenced("print(1)\n", "python"), "none of them CUDA"),
+        ("```\n```", "none of them CUDA"),
+    ],
+)
+def test_an_answer_without_a_kernel_says_so(answer: str, note: str) -> None:
+    found = extract_kernel(answer)
+    assert found.code is None
+    assert note in found.note
+
+
+def test_a_longer_fence_holds_a_shorter_one() -> None:
+    code = KERNEL + "// ```\n"
+    found = extract_kernel(f"````cuda\n{code}````")
+    assert found.code == code
+
+
+def test_nul_bytes_are_kept_for_the_judge_and_named() -> None:
+    found = extract_kernel(fenced(KERNEL + "\0"))
+    assert found.code is not None
+    assert "\0" in found.code
+    assert "NUL" in found.note
+
+
+def test_code_beyond_the_limit_is_refused_not_cut() -> None:
+    found = extract_kernel(fenced(KERNEL + "// " + "x" * MAX_CODE_CHARS + "\n"))
+    assert found.code is None
+    assert "refused" in found.note
+
+
+@pytest.mark.parametrize("piece", ["```", "```cuda\n", "`", "~~~\n", "__global__", "\n", "a```b\n"])
+def test_a_hundred_thousand_characters_take_no_time(piece: str) -> None:
+    start = time.perf_counter()
+    extract_kernel((piece * (100_000 // len(piece) + 1))[:100_000])
+    assert time.perf_counter() - start < 1.0
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text())
+def test_any_text_gives_an_extraction(text: str) -> None:
+    found = extract_kernel(text)
+    assert found.note
+
+
+_PIECES = st.sampled_from(
+    ["```", "```cuda\n", "```\n", "~~~", "\n", "\0", "\r\n", " ", "__global__", KERNEL, "forward",
+     "#include", "prose ", "\u2028", "\ud800", "````", "```python\n"]
+)  # fmt: skip
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(_PIECES, max_size=25).map("".join))
+def test_any_mix_of_fences_and_source_gives_an_extraction(text: str) -> None:
+    found = extract_kernel(text)
+    assert found.note
+    assert found.code is None or found.code.strip()
+
+
+def test_five_thousand_malformed_answers_end_in_an_extraction() -> None:
+    rng = random.Random(0)
+    whole = f"Reason.\n{fenced(KERNEL)}\nDone."
+    for _ in range(5000):
+        text = list(whole)
+        for _ in range(rng.randrange(1, 12)):
+            at = rng.randrange(len(text))
+            text[at : at + rng.randrange(20)] = rng.choice(["", "`", "\0", "```", "\n", "é"])
+        assert extract_kernel("".join(text)).note
