@@ -26,7 +26,7 @@ from coding_framework.cuda.compilation_cache import KernelCompilationCache
 from coding_framework.cuda.diagnostics import SOURCE_NAME, CompilerReport, parse_report
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox, wait
 from coding_framework.cuda.slots import available_cores, slot
-from coding_framework.cuda.source_features import feature_macros, uses_torch
+from coding_framework.cuda.source_features import feature_macros, uses_device_lambda, uses_torch
 from coding_framework.cuda.toolkit import Toolkit, find_host_compiler, find_toolkit
 from coding_framework.errors import InfrastructureError, SandboxError
 from coding_framework.paths import cache_dir
@@ -36,12 +36,13 @@ __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
 
 MAX_SOURCE_CHARS = 100_000
 MAX_LOG_BYTES = 1 << 20
+MIN_FREE_BYTES = 64 << 20
+"""What a compilation may need of the disk: a usual one writes 2 to 10 MiB."""
 INCLUDE_FOLDER = Path(__file__).parent / "include"
 
 _FLAGS = (
     "-std=c++17",
     "--expt-relaxed-constexpr",
-    "--expt-extended-lambda",
     "-lineinfo",
     "-Xptxas=-v",
     "-cudart=none",
@@ -126,6 +127,8 @@ class CUDACompiler:
     def _flags(self, source: str) -> tuple[str, ...]:
         arch = self.config.architecture
         flags = [*_FLAGS, f"-gencode=arch=compute_{arch},code=[compute_{arch},sm_{arch}]"]
+        if uses_device_lambda(source):
+            flags.append("--expt-extended-lambda")
         if uses_torch(source):
             flags += [*_TORCH_FLAGS, *(f"-D{macro}" for macro in feature_macros(source))]
         return tuple(flags)
@@ -156,8 +159,11 @@ class CUDACompiler:
                 "set CUDA_RL_CACHE to another folder"
             ) from e
         try:
+            _require_room(folder)
             (folder / SOURCE_NAME).write_text(source, encoding="utf-8")
             exit_, text, own = self._run(folder, flags)
+            if exit_.code != 0:
+                _require_room(folder)  # it may have failed of a disk that filled up meanwhile
             report = parse_report(text, own)
             result = self._result(exit_, text, report, folder, digest)
             if result.success:
@@ -256,6 +262,10 @@ def _failure(
         return None
     died = _DIED.search(text)
     signal = int(died.group(1)) if died else -exit_.code if exit_.code < 0 else 0
+    if signal == _SIGKILL and exit_.cpu_s < config.cpu_limit_s:
+        raise InfrastructureError(
+            "the compiler was killed from outside: is the machine out of memory? try again"
+        )
     if signal in (_SIGXCPU, _SIGKILL) or _OUT_OF_TIME.search(text):
         return (
             Status.COMPILE_TIMEOUT,
@@ -274,6 +284,16 @@ def _failure(
         return Status.COMPILE_ERROR, f"nvcc: {where}{first.message}{rest}"
     cause = f"a compiler process died of signal {signal}" if signal else "nvcc gave no reason"
     return Status.COMPILE_ERROR, f"the source does not compile: {cause}"
+
+
+def _require_room(folder: Path) -> None:
+    """A full disk fails any source, and without a word: it must not become a verdict."""
+    free = shutil.disk_usage(folder).free
+    if free < MIN_FREE_BYTES:
+        raise InfrastructureError(
+            f"only {free >> 20} MiB are free for compilations in {folder.parent}: free at least "
+            f"{MIN_FREE_BYTES >> 20} MiB, or set CUDA_RL_CACHE to a folder with room"
+        )
 
 
 def _cpu_seconds(usage: Path) -> float:

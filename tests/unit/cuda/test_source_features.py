@@ -7,7 +7,12 @@ import re
 import pytest
 
 from coding_framework.cuda.compiler import INCLUDE_FOLDER
-from coding_framework.cuda.source_features import _WORDS, feature_macros, uses_torch
+from coding_framework.cuda.source_features import (
+    FEATURES,
+    feature_macros,
+    uses_device_lambda,
+    uses_torch,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -31,7 +36,21 @@ def test_words_choose_the_headers() -> None:
     assert feature_macros(source) == ("CF_WANT_HALF", "CF_WANT_TUPLE", "CF_WANT_VECTOR")
 
 
+def test_names_of_std_count_only_where_they_can_mean_it() -> None:
+    torch = "#include <torch/extension.h>\n"
+    assert feature_macros(torch + "float m = max(a, b); int get = 1;") == ()
+    assert feature_macros(torch + "std::max(a, b)") == ("CF_WANT_MINMAX",)
+    assert feature_macros(torch + "using namespace std; max(a, b)") == ("CF_WANT_MINMAX",)
+    assert "CF_WANT_ALGORITHM" in feature_macros(torch + "std::max({a, b, c})")
+
+
+def test_device_lambdas_are_seen() -> None:
+    assert uses_device_lambda("auto f = [=] __device__ (float x) { return x; };")
+    assert uses_device_lambda("[a, b]__host__ __device__(int i) {}")
+    assert not uses_device_lambda("AT_DISPATCH(x, [&] { k<<<1, 1>>>(); }); __device__ int a[3];")
+
+
 def test_every_macro_is_known_to_the_headers() -> None:
     headers = "".join(p.read_text() for p in (INCLUDE_FOLDER / "coding_framework").iterdir())
     known = set(re.findall(r"CF_WANT_(\w+)", headers))
-    assert known == set(_WORDS)
+    assert known == FEATURES

@@ -123,13 +123,13 @@ def test_bubblewrap_kills_what_leaves_its_process_group(
     bubblewrap: Sandbox, tmp_path: Path
 ) -> None:
     script = (
-        "setsid sh -c 'trap \"\" TERM HUP; sleep 600' & (setsid sleep 600 &) ; touch up; exit 0"
+        "setsid sh -c 'trap \"\" TERM HUP; sleep 617' & (setsid sleep 617 &) ; touch up; exit 0"
     )
     end, _ = run(bubblewrap, tmp_path, script)
     assert end.code == 0
     time.sleep(0.2)
     assert not [
-        p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "600"]
+        p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "617"]
     ]
 
 

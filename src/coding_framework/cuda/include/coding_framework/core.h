@@ -1,7 +1,5 @@
 // c10's small types: Device, IntArrayRef, Error, TORCH_CHECK and its relatives.
 #pragma once
-#include <type_traits>
-
 #include "scalar_type.h"
 
 // Ends the run as `rejected`: the candidate called a library instead of computing in its kernels.

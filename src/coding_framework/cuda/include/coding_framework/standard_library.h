@@ -8,6 +8,7 @@
 #include <cmath>
 #include <exception>
 #include <initializer_list>
+#include <type_traits>
 
 #ifdef CF_WANT_VECTOR
 #include <vector>
@@ -20,6 +21,9 @@
 #endif
 #ifdef CF_WANT_TUPLE
 #include <tuple>
+#endif
+#ifdef CF_WANT_MINMAX
+#include <bits/stl_algobase.h>  // of libstdc++: std::min, max, swap, copy, fill at a third of the cost
 #endif
 #ifdef CF_WANT_ALGORITHM
 #include <algorithm>
@@ -83,9 +87,6 @@
 #endif
 #ifdef CF_WANT_UTILITY
 #include <utility>
-#endif
-#ifdef CF_WANT_TYPE_TRAITS
-#include <type_traits>
 #endif
 #ifdef CF_WANT_CFLOAT
 #include <float.h>
