@@ -32,6 +32,7 @@ NEEDED_DISK_GB = 5.0
 """Weights, native parts, compiled kernels and the checkpoints of one run."""
 NEEDED_MEMORY_GB = 8.0
 IMPORT_TIMEOUT_S = 300.0
+INDEX_TIMEOUT_S = 60.0
 
 
 class State(StrEnum):
@@ -290,6 +291,30 @@ def check_verdicts() -> Finding:
     )
 
 
+def check_weights() -> Finding:
+    """Whether the quickstart's model is here, or where it will come from."""
+    from coding_framework.agents.models import PACKAGED_MODELS, cached_model
+
+    model = PACKAGED_MODELS[0]
+    if (folder := cached_model(model)) is not None:
+        return works(f"{model.hub_name} in {folder}")
+    package = model.packages[0].split("==")[0]
+    asked = subprocess.run(
+        [sys.executable, "-m", "pip", "index", "versions", package],
+        capture_output=True,
+        text=True,
+        timeout=INDEX_TIMEOUT_S,
+        check=False,
+    )
+    if asked.returncode != 0:
+        return Finding(
+            State.MISSING,
+            f"{model.hub_name} is not here, and no package index has {package}",
+            "check the network and pip's index, or give a local folder with --base-model",
+        )
+    return works(f"{model.hub_name} will be fetched once, {model.megabytes} MB, from {package}")
+
+
 # --- frameworks -----------------------------------------------------------------------------------
 
 
@@ -342,6 +367,7 @@ CHECKS: tuple[Check, ...] = (
     Check("sandbox", True, check_sandbox),
     Check("emulator", True, check_emulator),
     Check("verdicts", True, check_verdicts),
+    Check("model weights", True, check_weights),
     Check("SFT: TRL, PEFT", True, check_sft_stack),
     Check("RL: verl, Ray", True, check_rl_stack),
     Check("GPU", False, check_gpu),

@@ -100,6 +100,12 @@ def resolve_model(name_or_path: str | Path) -> Path:
     return _from_packages(packaged)
 
 
+def cached_model(model: PackagedModel) -> Path | None:
+    """The folder of a packaged model, where an earlier run has left it; nothing is fetched."""
+    folder = _converted(model)
+    return folder if folder.exists() else None
+
+
 def _names(model: PackagedModel) -> tuple[str, str]:
     return model.hub_name, model.hub_name.rsplit("/", 1)[1]
 
