@@ -10,7 +10,8 @@ from functools import cache
 from importlib import resources
 from itertools import product
 
-from coding_framework.cuda.emulator.semantics import INTERNAL, SIZE, Form, all_forms, form_of
+from coding_framework.cuda.emulator.forms import INTERNAL, SIZE, Form
+from coding_framework.cuda.emulator.semantics import all_forms, form_of
 
 RARE_FILES = 4
 _SLOT = {"u64": "u64", "i64": "i64", "f64": "f64", "f32x2": "u64", "f32": "f32", "i32": "i32"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from coding_framework.cuda.emulator.semantics import C_TYPE, SIZE, Form
+from coding_framework.cuda.emulator.forms import C_TYPE, SIZE, Form
 
 _INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 _FLOATS = ("f16", "bf16", "f32", "f64")

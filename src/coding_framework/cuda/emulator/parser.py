@@ -29,6 +29,7 @@ from coding_framework.cuda.emulator.program import (
     Vector,
     unsupported,
 )
+from coding_framework.cuda.emulator.scopes import Scope, SourceLines
 
 MAX_PTX_CHARACTERS = 8 << 20
 MAX_VARIABLE_BYTES = 1 << 31
@@ -40,55 +41,6 @@ _SPECIALS = re.compile(
     r"|lanemask_(?:eq|le|lt|ge|gt)|clock(?:_hi|64)?|pm\d(?:_64)?|envreg\d+|globaltimer(?:_lo|_hi)?"
     r"|reserved_smem_\w+|total_smem_size|aggr_smem_size|dynamic_smem_size|current_graph_exec)"
 )
-_NUMBERED = re.compile(r"(.*?)(0|[1-9]\d*)\Z", re.DOTALL)
-
-
-class _Scope:
-    """Names of one `{}` block; looks outward for what it does not have."""
-
-    def __init__(self, parent: _Scope | None) -> None:
-        self.parent = parent
-        self.names: dict[str, Register | Variable] = {}
-        self.ranges: dict[str, tuple[int, str]] = {}
-        self.labels: dict[str, int] = {}
-        self.tables: dict[str, tuple[str, ...]] = {}
-
-    def find(self, name: str) -> Register | Variable | None:
-        found = self.names.get(name)
-        if found is not None:
-            return found
-        numbered = _NUMBERED.match(name) if self.ranges else None
-        if numbered is not None:
-            limit = self.ranges.get(numbered.group(1))
-            if limit is not None and int(numbered.group(2)) < limit[0]:
-                register = self.names[name] = Register(name, limit[1])
-                return register
-        return self.parent.find(name) if self.parent else None
-
-    def label(self, name: str) -> int | None:
-        found = self.labels.get(name)
-        return self.parent.label(name) if found is None and self.parent else found
-
-    def table(self, name: str) -> tuple[str, ...] | None:
-        found = self.tables.get(name)
-        return self.parent.table(name) if found is None and self.parent else found
-
-
-class _Lines:
-    """Follows `.loc`: the line in the candidate's own file, also inside functions of headers."""
-
-    def __init__(self, text: str) -> None:
-        files = re.findall(r'^\s*\.file\s+(\d+)\s+"([^"\n]*)"', text, re.MULTILINE)
-        own = {int(n) for n, path in files if path.endswith(".cu")}
-        self.own = own or {1}
-        self.current: int | None = None
-
-    def update(self, numbers: list[int]) -> None:
-        """`numbers`: file, line, column, and the same three of the place it was inlined at."""
-        if len(numbers) >= 2 and numbers[0] in self.own and numbers[1] > 0:
-            self.current = numbers[1]
-        elif len(numbers) >= 5 and numbers[3] in self.own:
-            self.current = numbers[4]
 
 
 class _Parser:
@@ -97,7 +49,7 @@ class _Parser:
         self.tokens = tokenize(text)
         self.at = 0
         self.module = Module()
-        self.lines = _Lines(text)
+        self.lines = SourceLines(text)
 
     # --- tokens ---------------------------------------------------------------------------------
 
@@ -273,7 +225,7 @@ class _Parser:
             self.module.functions.setdefault(name, function)
             return
         self.expect("{")
-        scope = _Scope(None)
+        scope = Scope(None)
         for variable in (*function.parameters, *function.results):
             scope.names[variable.name] = variable
         function.defined = True
@@ -337,11 +289,11 @@ class _Body:
     def __init__(self, parser: _Parser, function: Function) -> None:
         self.p = parser
         self.function = function
-        self.pending: list[tuple[Instruction, tuple[str, ...], _Scope]] = []
+        self.pending: list[tuple[Instruction, tuple[str, ...], Scope]] = []
 
-    def parse(self, scope: _Scope) -> None:
+    def parse(self, scope: Scope) -> None:
         p = self.p
-        depth: list[_Scope] = [scope]
+        depth: list[Scope] = [scope]
         while depth:
             if p.token.kind == "end":
                 raise p.error("the end of the file inside a function")
@@ -350,19 +302,19 @@ class _Body:
             elif p.accept("{"):
                 if len(depth) > 256:
                     raise p.error("blocks nested more than 256 deep")
-                depth.append(_Scope(depth[-1]))
+                depth.append(Scope(depth[-1]))
             elif not p.accept(";"):
                 self.statement(depth[-1])
         for instruction, names, where in self.pending:
             instruction.targets = tuple(self.target(n, where) for n in names)
 
-    def target(self, name: str, scope: _Scope) -> int:
+    def target(self, name: str, scope: Scope) -> int:
         found = scope.label(name)
         if found is None:
             raise unsupported(f"a branch to the unknown label {name!r}")
         return found
 
-    def statement(self, scope: _Scope) -> None:
+    def statement(self, scope: Scope) -> None:
         p = self.p
         token = p.token
         if token.kind == "directive":
@@ -373,7 +325,7 @@ class _Body:
         else:
             self.instruction(scope)
 
-    def label(self, name: str, scope: _Scope) -> None:
+    def label(self, name: str, scope: Scope) -> None:
         p = self.p
         if p.accept(".branchtargets"):
             names = [p.word()]
@@ -387,7 +339,7 @@ class _Body:
             return
         p.skip_to(";")
 
-    def directive(self, scope: _Scope) -> None:
+    def directive(self, scope: Scope) -> None:
         p = self.p
         text = p.take().text
         if text == ".reg":
@@ -411,7 +363,7 @@ class _Body:
         else:
             raise p.error(f"the directive {text!r}")
 
-    def registers(self, scope: _Scope) -> None:
+    def registers(self, scope: Scope) -> None:
         p = self.p
         kind = p.take().text[1:]
         if kind not in TYPE_BYTES or TYPE_BYTES[kind] > 8:
@@ -427,7 +379,7 @@ class _Body:
                 break
         p.expect(";")
 
-    def instruction(self, scope: _Scope) -> None:
+    def instruction(self, scope: Scope) -> None:
         p = self.p
         guard, negated = None, False
         if p.accept("@"):
@@ -453,7 +405,7 @@ class _Body:
         p.expect(";")
         self.function.instructions.append(made)
 
-    def branch(self, made: Instruction, scope: _Scope) -> None:
+    def branch(self, made: Instruction, scope: Scope) -> None:
         p = self.p
         if made.opcode.startswith("bra"):
             self.pending.append((made, (p.word(),), scope))
@@ -465,7 +417,7 @@ class _Body:
             raise p.error("an unknown table of branch targets")
         self.pending.append((made, names, scope))
 
-    def call(self, scope: _Scope) -> Call:
+    def call(self, scope: Scope) -> Call:
         p = self.p
         results = self.call_list(scope) if p.token.text == "(" else ()
         if results:
@@ -480,7 +432,7 @@ class _Body:
                 p.word()  # the prototype of an indirect call
         return Call(found if isinstance(found, Register) else name, arguments, results)
 
-    def call_list(self, scope: _Scope) -> tuple[Variable, ...]:
+    def call_list(self, scope: Scope) -> tuple[Variable, ...]:
         p = self.p
         p.expect("(")
         made: list[Variable] = []
@@ -494,7 +446,7 @@ class _Body:
 
     # --- operands -------------------------------------------------------------------------------
 
-    def operand(self, scope: _Scope) -> Operand:
+    def operand(self, scope: Scope) -> Operand:
         p = self.p
         if p.accept("{"):
             items: list[Operand] = []
@@ -518,7 +470,7 @@ class _Body:
             return Symbol(value.name, value.variable, self.offset())
         return value
 
-    def name(self, name: str, scope: _Scope) -> Operand:
+    def name(self, name: str, scope: Scope) -> Operand:
         if name == "_":
             return Sink()
         found = scope.find(name)
@@ -540,7 +492,7 @@ class _Body:
             total += sign * p.integer()
         return total
 
-    def address(self, scope: _Scope) -> Address:
+    def address(self, scope: Scope) -> Address:
         p = self.p
         if p.token.kind == "word":
             base = self.name(p.word(), scope)

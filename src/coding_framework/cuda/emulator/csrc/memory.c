@@ -10,13 +10,13 @@
 
 static inline void touch(Worker *k, MemCount *m, u64 address, int store) {
   u64 sector = (address - BASE_GLOBAL) >> 5;
-  if (!store) {
-    u32 *tag = &k->l1[sector & (k->L->l1_sectors - 1)];
-    if (*tag == (u32)sector + 1) return;
-    *tag = (u32)sector + 1;
+  if (!store) {   // a tag names the block too: a new block finds its L1 empty
+    u64 *tag = &k->l1[sector & (k->L->l1_sectors - 1)], mine = sector ^ (u64)k->block_number << 36;
+    if (*tag == mine) return;
+    *tag = mine;
   }
   m->l1_misses++;
-  if (sector >= k->L->arena_bytes >> 5) return;
+  if (UNLIKELY(sector >= k->L->arena_bytes >> 5)) return;
   u8 *bits = k->L->touched + (sector >> 3) + (store ? k->L->arena_bytes >> 8 : 0);
   u8 bit = 1u << (sector & 7);
   if (!(*bits & bit)) {
@@ -25,31 +25,64 @@ static inline void touch(Worker *k, MemCount *m, u64 address, int store) {
   }
 }
 
+// Unique values of s[0..n), in place; returns how many.
+static int unique(u64 *s, int n) {
+  u64 seen[256]; u8 used[256];
+  memset(used, 0, sizeof used);
+  int count = 0;
+  for (int i = 0; i < n; i++) {
+    u32 h = (u32)(s[i] * 0x9E3779B97F4A7C15ull >> 56);
+    while (used[h] && seen[h] != s[i]) h = (h + 1) & 255;
+    if (!used[h]) { used[h] = 1; seen[h] = s[i]; s[count++] = s[i]; }
+  }
+  return count;
+}
+
+// Where s[l] differs from its neighbour below, as bits; 0 in *rising if some s[l] is smaller.
+static inline u32 steps(const u64 *s, u32 *rising) {
+  u32 changed = 1, falls = 0;
+  u8 differs[LANES], smaller = 0;
+  differs[0] = 1;
+  for (int l = 1; l < LANES; l++) { differs[l] = s[l] != s[l - 1]; smaller |= s[l] < s[l - 1]; }
+  for (int l = 1; l < LANES; l++) changed |= (u32)differs[l] << l;
+  falls = smaller;
+  *rising = !falls;
+  return changed;
+}
+
 // Unique 32-byte sectors of one request; accesses are aligned, so each lies in one sector.
 static void count_sectors(Worker *k, const In *I, const u64 *a, u32 width, u32 mask, int store) {
   MemCount *m = &k->mem[I->pc];
-  u64 sectors[LANES * 4]; int n = 0, lanes = __builtin_popcount(mask);
+  u64 sectors[LANES], off = I->imm; int n = 0, lanes = __builtin_popcount(mask);
   m->requests++; m->lanes += lanes; m->bytes += (u64)lanes * width;
   m->ideal += (lanes * width + 31) / 32;
-  u64 off = I->imm;
-  for (u32 x = mask; x; x &= x - 1) {
-    u64 first = (a[__builtin_ctz(x)] + off) >> 5, last = (a[__builtin_ctz(x)] + off + width - 1) >> 5;
-    if (last - first > 3) last = first;
-    for (u64 s = first; s <= last; s++)
-      if (!n || sectors[n - 1] != s) sectors[n++] = s;
-  }
-  int sorted = 1;
-  for (int i = 1; i < n; i++) sorted &= sectors[i] > sectors[i - 1];
-  if (!sorted) {
-    u64 seen[256]; u8 used[256]; memset(used, 0, sizeof used);
-    int unique = 0;
-    for (int i = 0; i < n; i++) {
-      u32 h = (u32)(sectors[i] * 0x9E3779B97F4A7C15ull >> 56);
-      while (used[h] && seen[h] != sectors[i]) h = (h + 1) & 255;
-      if (!used[h]) { used[h] = 1; seen[h] = sectors[i]; sectors[unique++] = sectors[i]; }
+  if (mask == FULL) {
+    u32 rising;
+    EACH_LANE sectors[l] = (a[l] + off) >> 5;
+    u32 changed = steps(sectors, &rising);
+    if (!rising) {
+      u64 other = 0;
+      for (int l = 0; l < 16; l++) other |= sectors[l] ^ sectors[l + 16];
+      if (!other) {   // the halves are alike, as in a 16-wide tile
+        u64 below = 0;
+        for (int l = 1; l < 16; l++) below |= sectors[l] < sectors[l - 1];
+        changed &= 0xffff;
+        rising = !below;
+      }
     }
-    n = unique;
+    if (rising) {
+      m->sectors += __builtin_popcount(changed);
+      for (u32 x = changed; x; x &= x - 1) touch(k, m, sectors[__builtin_ctz(x)] << 5, store);
+      return;
+    }
+    n = LANES;
+  } else {
+    for (u32 x = mask; x; x &= x - 1) {
+      u64 s = (a[__builtin_ctz(x)] + off) >> 5;
+      if (!n || sectors[n - 1] != s) sectors[n++] = s;
+    }
   }
+  if (n > 1) n = unique(sectors, n);
   m->sectors += n;
   for (int i = 0; i < n; i++) touch(k, m, sectors[i] << 5, store);
 }
@@ -62,35 +95,50 @@ static inline void count_row(Worker *k, const In *I, u64 first, u32 bytes, int s
   for (u64 s = from; s <= to; s++) touch(k, m, s << 5, store);
 }
 
+// The largest number of different words in one bank: so many turns the request takes.
+static int bank_rounds(const u32 *words, int n) {
+  u32 bank[32], seen[256], clash = 0; u8 used[256], turns[32]; int worst = 1;
+  for (int i = 0; i < n; i++) bank[words[i] & 31] = words[i];
+  for (int i = 0; i < n; i++) clash |= bank[words[i] & 31] ^ words[i];
+  if (!clash) return 1;
+  memset(used, 0, sizeof used);
+  memset(turns, 0, sizeof turns);
+  for (int i = 0; i < n; i++) {
+    u32 h = words[i] * 0x9E3779B1u >> 24;
+    while (used[h] && seen[h] != words[i]) h = (h + 1) & 255;
+    if (used[h]) continue;
+    used[h] = 1; seen[h] = words[i];
+    int t = ++turns[words[i] & 31];
+    if (t > worst) worst = t;
+  }
+  return worst;
+}
+
 // Wavefronts of a shared-memory request: words in the same bank of different rows take turns.
 static void count_banks(Worker *k, const In *I, const u32 *a, u32 width, u32 mask) {
   MemCount *m = &k->mem[I->pc];
-  m->requests++; m->lanes += __builtin_popcount(mask);
-  m->bytes += (u64)__builtin_popcount(mask) * width;
+  int lanes = __builtin_popcount(mask);
+  m->requests++; m->lanes += lanes; m->bytes += (u64)lanes * width;
   if (width == 4 && mask == FULL) {
-    u32 same = 0, row = 0;
+    u32 same = 0, row = 0, words[LANES], off = (u32)I->imm;
     EACH_LANE { same |= a[l] ^ a[0]; row |= (a[l] - a[0]) ^ (4u * l); }
     if (!same || !row) { m->wavefronts++; m->ideal++; return; }
+    EACH_LANE words[l] = (a[l] + off) >> 2;
+    m->wavefronts += bank_rounds(words, LANES);
+    m->ideal++;
+    return;
   }
-  int phases = width <= 4 ? 1 : width / 4, per = LANES / phases;
-  if (phases > 4) { phases = 4; per = 8; }
+  int phases = width <= 4 ? 1 : width / 4, each = (width + 3) / 4;
+  if (phases > 4) phases = 4;
+  int per = LANES / phases;
   for (int q = 0; q < phases; q++) {
-    u32 words[LANES][8]; u8 n[LANES]; int worst = 0;
-    memset(n, 0, sizeof n);
-    for (int l = q * per; l < (q + 1) * per; l++) {
-      if (!(mask >> l & 1)) continue;
-      for (u32 j = 0; j < (width + 3) / 4; j++) {
-        u32 word = ((u32)(a[l] + (u32)I->imm) >> 2) + j, bank = word & 31;
-        int limit = n[bank] < 8 ? n[bank] : 8, i;
-        for (i = 0; i < limit; i++) if (words[bank][i] == word) break;
-        if (i == limit) {
-          if (n[bank] < 8) words[bank][n[bank]] = word;
-          n[bank]++;
-          if (n[bank] > worst) worst = n[bank];
-        }
-      }
-    }
-    m->wavefronts += worst; m->ideal += worst > 0;
+    u32 words[LANES * 2]; int n = 0;
+    for (int l = q * per; l < (q + 1) * per; l++)
+      if (mask >> l & 1)
+        for (int j = 0; j < each && n < LANES * 2; j++) words[n++] = ((a[l] + (u32)I->imm) >> 2) + j;
+    if (!n) continue;
+    m->wavefronts += bank_rounds(words, n);
+    m->ideal++;
   }
 }
 
@@ -372,24 +420,30 @@ static void check_shared_store(Worker *k, Warp *w, const In *I, int l, u8 *p, vo
   }
 }
 
+// Whether all lanes' accesses are aligned and inside; their offsets go to `at`.
+static inline int shared_inside(Worker *k, const u32 *a, u32 off, u32 width, u32 *at) {
+  u32 highest = 0, bits = 0;
+  EACH_LANE { u32 x = at[l] = a[l] + off; highest = x > highest ? x : highest; bits |= x; }
+  return !(bits & (width - 1)) && (u64)highest + width <= k->L->shared_bytes;
+}
+
 int shared_load(Worker *k, Warp *w, const In *I) {
   Launch *L = k->L;
   const u32 *a = (const u32 *)(w->R + I->a);
   u32 size = SIZE_OF(I), count = COUNT_OF(I), width = size * count, mask = w->mask, off = (u32)I->imm;
   if (L->count) count_banks(k, I, a, width, mask);
-  if (LIKELY(mask == FULL && size == 4 && count == 1 && !L->checks)) {
-    u32 highest = 0, bits = 0;
-    EACH_LANE { u32 x = a[l] + off; highest = x > highest ? x : highest; bits |= x; }
-    if (LIKELY(!(bits & 3) && (u64)highest + 4 <= L->shared_bytes)) {
-      u32 *d = (u32 *)(w->R + I->d);
-      const u8 *shared = k->blk->shared;
-#pragma GCC ivdep
-      EACH_LANE d[l] = *(const u32 *)(shared + (u32)(a[l] + off));
-      return RUN;
-    }
-  }
   void *slots[8]; u8 *p[LANES];
   slots_of(w->R, I, slots);
+  u32 at[LANES];
+  if (LIKELY(mask == FULL && size == 4 && !L->checks && shared_inside(k, a, off, width, at))) {
+    const u8 *shared = k->blk->shared;
+    for (u32 j = 0; j < count; j++) {
+      u32 *d = slots[j];
+#pragma GCC ivdep
+      EACH_LANE d[l] = *(const u32 *)(shared + at[l] + 4 * j);
+    }
+    return RUN;
+  }
   for (u32 x = mask; x; x &= x - 1) {
     int l = __builtin_ctz(x);
     if (!(p[l] = translate(k, w, I, l, (u32)(a[l] + off), width, SPACE_SHARED, 0))) return FAULTED;
@@ -408,6 +462,15 @@ int shared_store(Worker *k, Warp *w, const In *I) {
   void *slots[8];
   slots_of(w->R, I, slots);
   if (L->count) count_banks(k, I, a, width, mask);
+  u32 at[LANES];
+  if (LIKELY(mask == FULL && size == 4 && !L->checks && shared_inside(k, a, off, width, at))) {
+    u8 *shared = k->blk->shared;
+    for (u32 j = 0; j < count; j++) {
+      const u32 *s = slots[j];
+      EACH_LANE memcpy(shared + at[l] + 4 * j, s + l, 4);
+    }
+    return RUN;
+  }
   for (u32 x = mask; x; x &= x - 1) {
     int l = __builtin_ctz(x);
     u8 *p = translate(k, w, I, l, (u32)(a[l] + off), width, SPACE_SHARED, WRITE);
@@ -452,13 +515,19 @@ int local_access(Worker *k, Warp *w, const In *I, int store) {
 void param_load(Worker *k, Warp *w, const In *I) {
   u32 size = SIZE_OF(I), count = COUNT_OF(I);
   const u32 *M = (const u32 *)w->R;
+  const u8 *p = k->L->params + I->imm;
   void *slots[8];
   slots_of(w->R, I, slots);
-  for (u32 j = 0; j < count; j++) {
-    u64 one[LANES];
-    put(one, 0, k->L->params + I->imm + j * size, size, SIGNED(I));
-    if (size == 8) { u64 *d = slots[j]; EACH_LANE d[l] = M[l] ? one[0] : d[l]; }
-    else { u32 *d = slots[j], v = *(u32 *)one; EACH_LANE d[l] = M[l] ? v : d[l]; }
+  for (u32 j = 0; j < count; j++, p += size) {
+    if (size == 8) {
+      u64 v, *d = slots[j];
+      memcpy(&v, p, 8);
+      EACH_LANE d[l] = M[l] ? v : d[l];
+    } else {
+      u32 v[LANES], *d = slots[j];
+      put(v, 0, p, size, SIGNED(I));
+      EACH_LANE d[l] = M[l] ? v[0] : d[l];
+    }
   }
 }
 

@@ -105,10 +105,10 @@ typedef struct {
 
 typedef struct {
   Launch *L; Block *blk; i64 left; i64 slice;
-  u64 *block_warps, *block_lanes; MemCount *mem; u32 *alloc_cache; u32 *l1;
+  u64 *block_warps, *block_lanes; MemCount *mem; u32 *alloc_cache; u64 *l1;
   u64 branches, divergent, dram_read, dram_write, barriers;
   Block *parked, *parked_last, *pool; u64 nparked;
-  u64 started_ns; u32 epoch;
+  u64 started_ns; u32 epoch, block_number;
 } Worker;
 
 // Record the first fault of a launch and stop all workers. Always returns FAULTED.

@@ -92,7 +92,7 @@ static void start_block(Worker *k, Block *b, u64 index) {
   b->first_epoch = b->epoch = ++k->epoch; b->done = 0;
   memset(b->bars, 0, sizeof b->bars);
   memset(b->shared, 0xff, L->shared_bytes);
-  if (k->l1) memset(k->l1, 0, L->l1_sectors * 4);
+  k->block_number++;
   u64 threads = L->ntid[0] * L->ntid[1] * L->ntid[2];
   const Func *f = &L->funcs[L->entry_func];
   for (u64 i = 0; i < (threads + 31) / 32; i++) {
@@ -230,7 +230,7 @@ static int open_worker(Worker *k, Launch *L) {
   k->block_lanes = calloc(L->nblocks_code + 1, 8);
   k->mem = calloc(L->ninstructions + 1, sizeof(MemCount));
   k->alloc_cache = malloc((L->ninstructions + 1) * 4);
-  k->l1 = L->count ? calloc(L->l1_sectors, 4) : NULL;
+  k->l1 = L->count ? calloc(L->l1_sectors, 8) : NULL;
   if (!k->block_warps || !k->block_lanes || !k->mem || !k->alloc_cache || (L->count && !k->l1)) return -1;
   memset(k->alloc_cache, 0xff, (L->ninstructions + 1) * 4);
   return 0;

@@ -100,6 +100,12 @@ void special_register(Worker *k, Warp *w, const In *I) {
   const u32 *M = (const u32 *)w->R;
   u64 value[LANES], one = 0;
   u32 what = (u32)I->imm;
+  if (what < 3 && !I->fl) {
+    u32 *d = DEST(w, I->d);
+    const u32 *s = w->tid[what];
+    EACH_LANE d[l] = M[l] ? s[l] : d[l];
+    return;
+  }
   u64 threads = L->ntid[0] * L->ntid[1] * L->ntid[2];
   int each = 1;
   if (what < 3) EACH_LANE value[l] = w->tid[what][l];
