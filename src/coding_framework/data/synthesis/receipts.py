@@ -21,6 +21,7 @@ import structlog
 from pydantic import ValidationError
 
 from coding_framework.errors import InfrastructureError
+from coding_framework.paths import write_atomic
 from coding_framework.types import (
     Candidate,
     CompileSummary,
@@ -102,6 +103,19 @@ def load_receipts(path: Path = RECEIPTS_PATH) -> dict[Key, KernelReceipt]:
     if broken:
         log.warning("receipts skipped", path=str(path), lines=broken)
     return receipts
+
+
+def prune_receipts(path: Path, jobs: Iterable[Job]) -> int:
+    """Drop the receipts of kernels that are not among `jobs`, sort the others by task, and write
+    the file anew as a whole; returns how many were dropped. Not while a build is appending."""
+    receipts = load_receipts(path)
+    wanted = {job.key for job in jobs}
+    kept = sorted(
+        (r for r in receipts.values() if r.key in wanted), key=lambda r: (r.task, r.level)
+    )
+    lines = [r.model_dump_json(exclude_defaults=True) for r in kept]
+    write_atomic(path, "".join(f"{line}\n" for line in lines))
+    return len(receipts) - len(kept)
 
 
 @lru_cache(maxsize=1)

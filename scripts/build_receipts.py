@@ -1,0 +1,74 @@
+#!/usr/bin/env python
+"""Judge the synthesised kernels and keep the verdicts that ship with the package.
+
+    uv run scripts/build_receipts.py [--train N] [--held-out N] [--max-steps K] [--workers W]
+
+Resumable: a kernel with a receipt is not judged again. Receipts of kernels that no longer exist are
+dropped at the end. Run it after a change of a template, a shape or the judging protocol.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from coding_framework.data.examples import jobs_for
+from coding_framework.data.synthesis.receipts import (
+    RECEIPTS_PATH,
+    Job,
+    build_receipts,
+    load_receipts,
+    prune_receipts,
+)
+from coding_framework.monitoring.jsonl import JsonlSink
+from coding_framework.monitoring.progress import Progress
+from coding_framework.types import Split
+from coding_framework.wiring import cores, make_judge
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--train", type=int, default=700, help="training tasks")
+    parser.add_argument("--held-out", type=int, default=120, help="held-out tasks")
+    parser.add_argument("--max-steps", type=int, default=3, help="longest composition")
+    parser.add_argument("--max-tier", type=int, default=1, help="hardest tier")
+    parser.add_argument("--workers", type=int, default=cores())
+    parser.add_argument("--output", type=Path, default=RECEIPTS_PATH)
+    parser.add_argument("--keep-stale", action="store_true", help="do not drop old receipts")
+    return parser.parse_args(arguments)
+
+
+async def build(args: argparse.Namespace, jobs: list[Job]) -> int:
+    known = load_receipts(args.output)
+    done = sum(job.key in known for job in jobs)
+    with (
+        JsonlSink(args.output) as sink,
+        Progress("judging", len(jobs), "kernels", done=done) as progress,
+        make_judge("emulator", workers=args.workers) as judge,
+    ):
+        return await build_receipts(
+            judge.judge,
+            jobs,
+            sink.write_line,
+            known=known,
+            concurrency=2 * args.workers,
+            progress=progress,
+        )
+
+
+def main() -> int:
+    args = parse()
+    limits = {"max_steps": args.max_steps, "max_tier": args.max_tier}
+    jobs = jobs_for(Split.HELD_OUT, args.held_out, **limits)
+    jobs += jobs_for(Split.TRAIN, args.train, **limits)
+    failed = asyncio.run(build(args, jobs))
+    if not args.keep_stale:
+        prune_receipts(args.output, jobs)
+    print(f"{len(jobs) - failed} kernels have a receipt, {failed} do not", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
