@@ -24,6 +24,7 @@ from coding_framework.monitoring.progress import Progress
 from coding_framework.types import Candidate, Policy, Record, Role, SamplingParams, Task, Verdict
 
 if TYPE_CHECKING:
+    from coding_framework.agents.prompts import PromptBudget
     from coding_framework.cuda.pool import JudgePool
     from coding_framework.orchestration.turn import Agent
     from coding_framework.training.reward_functions.cuda_performance_reward import (
@@ -70,15 +71,20 @@ def make_reward(preset: str = "weighted") -> CUDAPerformanceReward:
 
 
 def make_agents(
-    generator: Policy, sampling: SamplingParams, *, optimizer: Policy | None = None
+    generator: Policy,
+    sampling: SamplingParams,
+    *,
+    optimizer: Policy | None = None,
+    budget: PromptBudget | None = None,
 ) -> dict[Role, Agent]:
-    """Generator and optimizer; one policy for both unless the optimizer has its own."""
+    """Generator and optimizer; one policy for both unless the optimizer has its own. Prompts over
+    the budget are trimmed by rule."""
     from coding_framework.agents.generator import GeneratorAgent
     from coding_framework.agents.optimizer import OptimizerAgent
 
     return {
-        Role.GENERATOR: GeneratorAgent(generator, sampling),
-        Role.OPTIMIZER: OptimizerAgent(optimizer or generator, sampling),
+        Role.GENERATOR: GeneratorAgent(generator, sampling, budget=budget),
+        Role.OPTIMIZER: OptimizerAgent(optimizer or generator, sampling, budget=budget),
     }
 
 
