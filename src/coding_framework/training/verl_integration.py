@@ -36,6 +36,7 @@ from coding_framework.training.verl.process import (
     ray_temp_folder,
     trainer_environment,
 )
+from coding_framework.training.verl.rollouts import count_rollouts
 from coding_framework.training.verl.spec import EpisodeSpec, write_spec
 from coding_framework.training.verl.steps import StepRecord, read_metrics, step_record
 from coding_framework.types import Record, SamplingParams, Task
@@ -193,7 +194,6 @@ class MultiAgentVERLTrainer:
         config = self._config
         seen: dict[int, StepRecord] = {}
         with Progress("RL", config.num_episodes, "steps", done=done) as progress:
-            progress.update(done, "starting Ray and the model")
             code: int | None = None
             while code is None:
                 code = await process.wait(POLL_S)
@@ -202,10 +202,9 @@ class MultiAgentVERLTrainer:
                         continue
                     seen[step] = step_record(step, metrics, attempt.rollouts)
                     self._note_step(seen[step])
-                    progress.update(step, _note(seen[step]))
                     _check_faults(list(seen.values()), config.max_fault_share, attempt.log)
-                progress.update(progress.done)
-        last = max(seen, default=done)
+                last = max(seen, default=done)
+                progress.update(last, self._activity(attempt, last, seen.get(last)))
         if last < config.num_episodes:
             raise TrainingError(
                 f"verl ended with code {code} after step {last} of {config.num_episodes}: "
@@ -213,6 +212,18 @@ class MultiAgentVERLTrainer:
             )
         if code != 0:
             log.warning("verl_ended_late", code=code, log=str(attempt.log))
+
+    def _activity(self, attempt: _Attempt, last: int, record: StepRecord | None) -> str:
+        """What is going on, for the progress line."""
+        said = [_note(record)] if record is not None else []
+        ended = count_rollouts(attempt.rollouts, last + 1)
+        if ended:
+            of = self._config.conversations_per_step
+            doing = f"{ended}/{of} conversations" if ended < of else "updating the policy"
+            said.append(f"step {last + 1}: {doing}")
+        elif record is None:
+            said.append("starting Ray and the model")
+        return ", ".join(said)
 
     def _note_step(self, record: StepRecord) -> None:
         """Store the step, and its policy where it was paid best so far."""

@@ -13,6 +13,7 @@ import sys
 import threading
 
 from coding_framework.errors import TrainingError
+from coding_framework.training.verl.overrides import CPU_ROLLOUT, PLUGIN
 
 
 def _die_with_parent() -> None:
@@ -27,20 +28,44 @@ def _exit_on_sigterm(*_: object) -> None:
     sys.exit(143)
 
 
+def check_registered(device: str) -> None:
+    """Make sure that this process's verl loaded the plug-in, as all workers' will.
+
+    A plug-in loaded as an entry point may fail without a word: verl swallows its import error at
+    debug level, and then fails far away. Imports verl, but not the plug-in.
+
+    Raises:
+        TrainingError: naming what is missing and how to load the plug-in.
+    """
+    from verl.plugin.platform.platform_manager import PlatformRegistry
+    from verl.workers.rollout.replica import RolloutReplicaRegistry
+
+    if device != "cpu":
+        return
+    missing = []
+    if "cpu" not in PlatformRegistry.registered_names():
+        missing.append("platform 'cpu'")
+    if CPU_ROLLOUT not in RolloutReplicaRegistry._registry:
+        missing.append(f"rollout '{CPU_ROLLOUT}'")
+    if missing:
+        raise TrainingError(
+            f"the verl plug-in did not register {' and '.join(missing)}: set VERL_PLATFORM=cpu and "
+            f"VERL_USE_EXTERNAL_MODULES={PLUGIN} before verl is imported"
+        )
+
+
 def main() -> None:
     """Run verl's trainer with the overrides of the command line."""
     device, sys.argv = sys.argv[1], [sys.argv[0], *sys.argv[2:]]
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    from verl.trainer import main_ppo
-
-    from coding_framework.training.verl.plugin import check_registered
-
     try:
         check_registered(device)
     except TrainingError as e:
         print(f"error: {e}", file=sys.stderr, flush=True)
         sys.exit(4)
+    from verl.trainer import main_ppo
+
     main_ppo.main()
 
 

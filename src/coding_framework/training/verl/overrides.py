@@ -16,6 +16,7 @@ from coding_framework.types import Record
 AGENT_LOOP = "kernel_turns"
 ESTIMATOR = "turn_grpo"
 CPU_ROLLOUT = "cpu_batched"
+PLUGIN = "coding_framework.training.verl.plugin"
 CPU_ENGINES = "coding_framework.training.verl.cpu_engines"
 MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
 RAY_CPU_SLOTS = 8

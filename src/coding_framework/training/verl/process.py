@@ -21,10 +21,10 @@ from pathlib import Path
 import psutil
 
 from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.overrides import PLUGIN
 from coding_framework.training.verl.spec import SPEC_VARIABLE
 
 RUN_VARIABLE = "CODING_FRAMEWORK_RL_RUN"
-PLUGIN = "coding_framework.training.verl.plugin"
 MAIN = "coding_framework.training.verl.main"
 GRACE_S = 10.0
 """Time for verl and Ray to end by themselves before they are killed."""
@@ -54,6 +54,7 @@ def trainer_environment(
         "TOKENIZERS_PARALLELISM": "false",
         "HYDRA_FULL_ERROR": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",  # Ray would run the whole training at 15
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "HF_DATASETS_CACHE": str(run / "cache"),

@@ -58,3 +58,9 @@ def read_rollouts(folder: Path, step: int) -> Iterator[Rollout]:
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         if line.endswith("\n"):
             yield Rollout.model_validate_json(line)
+
+
+def count_rollouts(folder: Path, step: int) -> int:
+    """How many conversations of a step have ended by now."""
+    path = rollouts_file(folder, step)
+    return path.read_bytes().count(b"\n") if path.exists() else 0

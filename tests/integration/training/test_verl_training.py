@@ -1,0 +1,189 @@
+"""verl's real trainer on Ray on the CPU, with a tiny random model: real steps, kills, leftovers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from coding_framework.errors import TrainingError, UsageError
+from coding_framework.training.verl.process import MAIN, RUN_VARIABLE, run_processes
+from coding_framework.training.verl_integration import (
+    MultiAgentVERLTrainer,
+    MultiTurnRLConfig,
+    RLResult,
+)
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import tiny_rl  # noqa: E402
+
+pytestmark = pytest.mark.integration
+
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_rl.write_tiny_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+def config(model: Path, output: Path, **changes: object) -> MultiTurnRLConfig:
+    return MultiTurnRLConfig.cpu(
+        **{
+            "model_path": str(model),
+            "output_dir": str(output),
+            "num_episodes": STEPS,
+            "max_prompt_tokens": 256,
+            "max_response_tokens": 16,
+            "learning_rate": 1e-3,
+            "judge": "tiny_rl:make_judge",
+            "judge_args": {"fault_share": 0.08},
+            "agents": "tiny_rl:make_agents",
+            "max_fault_share": 0.5,
+            **changes,
+        }
+    )
+
+
+def train(settings: MultiTurnRLConfig) -> RLResult:
+    trainer = MultiAgentVERLTrainer(
+        settings, tasks=tiny_rl.tiny_tasks(5), reward=("tiny_rl:TextReward", {})
+    )
+    return asyncio.run(trainer.train())
+
+
+def wait_until(condition: object, seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, f"{what} not within {seconds} s"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def worker_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    inherited = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(HERE), inherited])))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_run_killed_after_its_first_step_goes_on_and_ends(
+    model: Path, tmp_path: Path, worker_path: None
+) -> None:
+    """SIGKILL of the caller in the middle; the same call again makes the remaining steps."""
+    settings = config(model, tmp_path / "run")
+    script = (
+        "import sys, test_verl_training as t;"
+        "t.train(t.MultiTurnRLConfig.model_validate_json(sys.argv[1]))"
+    )
+    steps = tmp_path / "run" / "steps.jsonl"
+    with subprocess.Popen([sys.executable, "-c", script, settings.model_dump_json()]) as caller:
+        try:
+            wait_until(lambda: steps.exists() or caller.poll() is not None, 400, "first step")
+        finally:
+            caller.send_signal(signal.SIGKILL)
+    assert steps.exists(), "the trainer ended before its first step"
+    run = str((tmp_path / "run").resolve())
+    wait_until(lambda: not run_processes(run), 30, "end of the killed run's processes")
+
+    result = train(settings)
+
+    assert 1 <= result.resumed_from < STEPS
+    assert [step.step for step in result.steps] == list(range(1, STEPS + 1))
+    for step in result.steps:
+        assert step.grad_norm is not None
+        assert math.isfinite(step.grad_norm)
+        assert step.grad_norm > 0
+        assert step.conversations == settings.conversations_per_step
+        assert step.masked_turns == step.faults
+        assert step.rows_learnt > 0
+        assert step.reward_mean is not None
+    assert sum(step.faults for step in result.steps) > 0, "the test's judge has faults"
+    assert_weights_moved(model, Path(result.final_model))
+    assert (Path(result.best_model) / "config.json").exists()
+    assert 1 <= result.best_step <= STEPS
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["best_step"]
+    assert not run_processes(run)
+    assert not list(Path(tempfile.gettempdir()).glob(f"cuda-rl-ray-{os.getpid()}-*"))
+
+    again = train(settings)  # nothing is left to do: no Ray, no step
+    assert again.resumed_from == STEPS
+    assert again.steps == result.steps
+
+
+def assert_weights_moved(before: Path, after: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    old = AutoModelForCausalLM.from_pretrained(before, dtype=torch.float32).state_dict()
+    new = AutoModelForCausalLM.from_pretrained(after, dtype=torch.float32).state_dict()
+    assert old.keys() == new.keys()
+    moved = sum(float((old[name] - new[name]).abs().max()) > 0 for name in old)
+    assert moved > len(old) / 2
+    assert all(bool(torch.isfinite(weight).all()) for weight in new.values())
+
+
+def test_missing_plugin_is_one_sentence_and_no_training() -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("VERL_")}
+    ran = subprocess.run(
+        [sys.executable, "-m", MAIN, "cpu", "trainer.device=cpu"],
+        env={**environment, "VERL_PLATFORM": "cpu"},
+        stdin=subprocess.PIPE,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert ran.returncode == 4
+    last = ran.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: the verl plug-in did not register")
+    assert "VERL_USE_EXTERNAL_MODULES=coding_framework.training.verl.plugin" in last
+
+
+def test_failing_start_names_reason_and_log_and_leaves_nothing(
+    model: Path, tmp_path: Path, worker_path: None
+) -> None:
+    settings = config(model, tmp_path / "run", overrides=("trainer.no_such_option=1",))
+    with pytest.raises(TrainingError, match=r"no_such_option.*trainer\.log"):
+        train(settings)
+    assert not run_processes(str((tmp_path / "run").resolve()))
+
+
+def test_missing_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a Hugging Face folder"):
+        train(config(tmp_path / "nothing", tmp_path / "run"))
+
+
+def test_second_trainer_in_the_same_folder_is_refused(model: Path, tmp_path: Path) -> None:
+    import fcntl
+
+    output = tmp_path / "run"
+    output.mkdir()
+    with (output / "run.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UsageError, match="another training run uses"):
+            train(config(model, output))
+
+
+def test_leftovers_of_a_run_are_found_by_its_folder_only(tmp_path: Path) -> None:
+    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
+    mine = subprocess.Popen(sleeper, env={**os.environ, RUN_VARIABLE: str(tmp_path / "a")})
+    other = subprocess.Popen(sleeper, env={**os.environ, RUN_VARIABLE: str(tmp_path / "b")})
+    try:
+        wait_until(lambda: run_processes(str(tmp_path / "a")), 10, "the sleeper")
+        assert [p.pid for p in run_processes(str(tmp_path / "a"))] == [mine.pid]
+    finally:
+        for process in (mine, other):
+            process.kill()
+            process.wait()
