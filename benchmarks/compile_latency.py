@@ -1,0 +1,197 @@
+"""How long a kernel takes from source to host code, PTX, cubin and resources, in the sandbox.
+
+    uv run python benchmarks/compile_latency.py [--kernels 40] [--archive FILE.jsonl] [--torch 1]
+
+Kernels are synthesised ones, one of each task in turn, or rows of the kernel archive (`CUDA_Code`).
+`--torch N` also compiles N of them against the real torch headers (about 45 s and 3 GB each). Every
+compilation starts with an empty cache. Prints a table, writes
+benchmarks/results/compile_latency.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
+from coding_framework.cuda.toolkit import Toolkit
+from coding_framework.data.synthesis import catalog
+
+ROOT = Path(__file__).resolve().parent.parent
+MEDIAN_TARGET_S = 1.5
+RATIO_TARGET = 25.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One compilation. Idle machines have wall time near CPU time; loaded ones do not."""
+
+    kernel: str
+    wall_s: float
+    cpu_s: float
+    success: bool
+
+
+def synthesised(count: int) -> list[tuple[str, str]]:
+    """Names and sources of `count` kernels, spread over the catalog of tasks."""
+    programs = catalog.catalog()
+    chosen = []
+    for i in range(count):
+        task = catalog.build_task(programs[i * len(programs) // count])
+        examples = catalog.kernels_of(task.name)
+        example = examples[i % len(examples)]
+        chosen.append((f"{task.name}/{example.level}", example.code))
+    return chosen
+
+
+def archived(path: Path, count: int) -> list[tuple[str, str]]:
+    """Names and sources of `count` rows of the archive, spread over the file."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    picked = [rows[i * len(rows) // count] for i in range(min(count, len(rows)))]
+    return [(f"{row['Op_Name']}/{row['Kernel_Name']}", row["CUDA_Code"]) for row in picked]
+
+
+def compile_all(compiler: CUDACompiler, kernels: Sequence[tuple[str, str]]) -> list[Timing]:
+    """Each kernel once, one after the other, nothing cached."""
+    timings = []
+    for name, code in kernels:
+        started = time.perf_counter()
+        result = compiler.compile_source(code)
+        wall_s = time.perf_counter() - started
+        timings.append(Timing(name, wall_s, result.latency_s, result.success))
+        print(
+            f"\r{len(timings)}/{len(kernels)}  {wall_s:.2f} s  {name:60.60}",
+            end="",
+            file=sys.stderr,
+        )
+    print(file=sys.stderr)
+    return timings
+
+
+def compile_with_torch(toolkit: Toolkit, code: str) -> float:
+    """Seconds of the same nvcc with the real torch headers. Raises where they do not compile."""
+    from torch.utils.cpp_extension import include_paths
+
+    packaged = Path(sysconfig.get_paths()["purelib"]) / "nvidia" / "cu13" / "include"
+    folders = [*include_paths(), sysconfig.get_paths()["include"], str(packaged)]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernel.cu"
+        source.write_text(code)
+        command = [str(toolkit.nvcc), "-std=c++17", "--expt-relaxed-constexpr", "-lineinfo"]
+        command += ["-gencode=arch=compute_90,code=[compute_90,sm_90]", "-shared", "-cudart=none"]
+        command += ["-Xcompiler=-fPIC,-O1,-w", "-DTORCH_EXTENSION_NAME=kernel"]
+        command += [*(f"-I{f}" for f in folders), str(source), "-o", f"{folder}/host.so"]
+        started = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        return time.perf_counter() - started
+
+
+def bars(small: list[Timing], torch_s: list[float]) -> list[dict[str, object]]:
+    """The bars, each held or not."""
+    median = statistics.median(t.wall_s for t in small)
+    rows: list[dict[str, object]] = [
+        {
+            "bar": "median s from source to host code, PTX, cubin",
+            "target": MEDIAN_TARGET_S,
+            "value": round(median, 3),
+            "holds": median <= MEDIAN_TARGET_S,
+        }
+    ]
+    if torch_s:
+        ratio = statistics.median(torch_s) / median
+        rows.append(
+            {
+                "bar": "times faster than the real torch headers",
+                "target": RATIO_TARGET,
+                "value": round(ratio, 1),
+                "holds": ratio >= RATIO_TARGET,
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    """Parse, measure, print, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--kernels", type=int, default=40)
+    parser.add_argument("--archive", type=Path)
+    parser.add_argument("--torch", type=int, default=0, help="kernels to compile with real torch")
+    args = parser.parse_args()
+    kernels = archived(args.archive, args.kernels) if args.archive else synthesised(args.kernels)
+    with tempfile.TemporaryDirectory() as folder:
+        compiler = CUDACompiler(cache=KernelCompilationCache(Path(folder)))
+        load = os.getloadavg()[0]
+        timings = compile_all(compiler, kernels)
+        started = time.perf_counter()
+        hits = [compiler.compile_source(code).cache_hit for _, code in kernels]
+        hit_s = (time.perf_counter() - started) / len(hits)
+    torch_s = [compile_with_torch(compiler.toolkit, code) for _, code in kernels[: args.torch]]
+    good = [t for t in timings if t.success]
+    report = {
+        "benchmark": "compile_latency",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "cores": os.cpu_count(),
+            "cpu": cpu_model(),
+            "load_before": round(load, 1),
+            "niceness": os.nice(0),
+        },
+        "versions": {
+            "nvcc": compiler.toolkit.version,
+            "python": platform.python_version(),
+            "torch": version("torch"),
+        },
+        "command": "python " + " ".join(sys.argv),
+        "commit": subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
+        ).stdout.strip(),
+        "bars": bars(good, torch_s),
+        "sandbox": compiler.sandbox.name,
+        "kernels": len(timings),
+        "compiled": len(good),
+        "wall_s": quantiles([t.wall_s for t in good]),
+        "cpu_s": quantiles([t.cpu_s for t in good]),
+        "cache_hit_s": round(hit_s, 5),
+        "torch_headers_s": [round(s, 1) for s in torch_s],
+        "timings": [asdict(t) for t in timings],
+    }
+    for name in ("kernels", "compiled", "wall_s", "cpu_s", "cache_hit_s", "torch_headers_s"):
+        print(f"{name:16} {report[name]}")
+    for bar in bars(good, torch_s):
+        verdict = "holds" if bar["holds"] else "FAILS"
+        print(f"{verdict:6} {bar['bar']}: {bar['value']} (target {bar['target']})")
+    target = ROOT / "benchmarks" / "results" / "compile_latency.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def cpu_model() -> str:
+    """The CPU's name."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((x.split(": ", 1)[1] for x in lines if x.startswith("model name")), "unknown")
+
+
+def quantiles(values: Sequence[float]) -> dict[str, float]:
+    """Median, 90th percentile and largest."""
+    ordered = sorted(values)
+    at = [("median", 0.5), ("p90", 0.9), ("max", 1.0)]
+    return {name: round(ordered[min(len(ordered) - 1, int(q * len(ordered)))], 3) for name, q in at}
+
+
+if __name__ == "__main__":
+    main()
