@@ -12,6 +12,12 @@ from coding_framework.cuda.emulator.assembler import (
     Assembler,
 )
 from coding_framework.cuda.emulator.forms import INTERNAL
+from coding_framework.cuda.emulator.matrix_lowering import (
+    lower_ldmatrix,
+    lower_mma,
+    lower_movmatrix,
+    lower_wmma,
+)
 from coding_framework.cuda.emulator.memory_lowering import (
     lower_atomic,
     lower_copy,
@@ -235,6 +241,11 @@ _LOWERERS: dict[str, Callable[[Assembler, Instruction], None]] = {
     "atom": lower_atomic,
     "red": lower_atomic,
     "cp": lower_copy,
+    "mma": lower_mma,
+    "ldmatrix": lower_ldmatrix,
+    "stmatrix": lower_ldmatrix,
+    "movmatrix": lower_movmatrix,
+    "wmma": lower_wmma,
     "mov": _move,
     "cvta": _cvta,
     "isspacep": _isspacep,

@@ -1,7 +1,248 @@
-// Warp-wide matrix instructions.
+// Warp-wide matrix instructions: mma.sync, ldmatrix, stmatrix, movmatrix and wmma.
+//
+// Products are exact and sums are kept in double, then rounded once: at least as close as tensor
+// cores, which sum in a wider format of their own. The layout of wmma fragments is ours to choose (the
+// manual leaves it open): lane l holds elements l*E .. l*E+E-1 of the matrix in row-major order.
 #include "lane_math.h"
 #include "rt.h"
 
+enum { TYPE_F16, TYPE_BF16, TYPE_TF32, TYPE_F64, TYPE_S8, TYPE_U8, TYPE_F32, TYPE_S32 };
+enum { MMA, LDMATRIX, STMATRIX, MOVMATRIX, WMMA_LOAD, WMMA_STORE, WMMA_MMA };
+#define MOST 512     // elements of the largest fragment matrix: 32 x 16
+
+static int per_register(int type) { return type <= TYPE_BF16 ? 2 : type == TYPE_S8 || type == TYPE_U8 ? 4 : 1; }
+
+static f64 element(const char *slot, int type, int lane, int part) {
+  if (type == TYPE_F64) return ((const f64 *)slot)[lane];
+  u32 v = ((const u32 *)slot)[lane];
+  switch (type) {
+    case TYPE_F16: return f16_f(part ? v >> 16 : v & 0xffff);
+    case TYPE_BF16: return bf16_f(part ? v >> 16 : v & 0xffff);
+    case TYPE_TF32: return f_bits(v & ~0x1fffu);
+    case TYPE_S8: return (i8)(v >> 8 * part);
+    case TYPE_U8: return (u8)(v >> 8 * part);
+    case TYPE_S32: return (i32)v;
+    default: return f_bits(v);
+  }
+}
+
+static void set_element(char *slot, int type, int lane, int part, f64 x, int saturate) {
+  if (type == TYPE_F64) { ((f64 *)slot)[lane] = x; return; }
+  u32 *v = (u32 *)slot + lane;
+  if (type == TYPE_F16 || type == TYPE_BF16) {
+    u32 half = type == TYPE_F16 ? f16_r(x) : bf16_r(x);
+    *v = part ? (*v & 0xffff) | half << 16 : (*v & 0xffff0000u) | half;
+  } else if (type == TYPE_S32) {
+    *v = saturate ? (u32)SATI((i64)x) : (u32)(i64)x;
+  } else {
+    f32 f = (f32)x;
+    *v = bits_f(f);
+  }
+}
+
+// --- mma.sync: where the manual puts element i of lane l -------------------------------------------
+
+typedef struct { u8 row, col; } Place;
+
+static Place place_a(int m, int k, int type, int lane, int i) {
+  int g = lane >> 2, t = lane & 3, per = per_register(type);
+  if (m == 8) return (Place){(u8)g, (u8)(t * per + i)};
+  int reg = i / per, part = i % per;
+  int row = reg & 1 ? g + 8 : g, col = t * per + part + (reg >= 2 ? 4 * per : 0);
+  (void)k;
+  return (Place){(u8)row, (u8)col};
+}
+
+static Place place_b(int type, int lane, int i) {
+  int g = lane >> 2, t = lane & 3, per = per_register(type);
+  return (Place){(u8)(t * per + i % per + i / per * 4 * per), (u8)g};
+}
+
+static Place place_c(int m, int lane, int i) {
+  int g = lane >> 2, t = lane & 3;
+  return (Place){(u8)(g + (m == 16 && i >= 2 ? 8 : 0)), (u8)(t * 2 + (i & 1))};
+}
+
+typedef struct { f64 a[MOST], b[MOST], c[MOST]; } Matrices;
+
+static void multiply(Matrices *x, int m, int n, int k) {
+  for (int i = 0; i < m; i++) {
+    f64 sum[32];
+    for (int j = 0; j < n; j++) sum[j] = 0;
+    for (int p = 0; p < k; p++) {
+      f64 a = x->a[i * k + p];
+      for (int j = 0; j < n; j++) sum[j] += a * x->b[p * n + j];
+    }
+    for (int j = 0; j < n; j++) x->c[i * n + j] += sum[j];
+  }
+}
+
+// imm: m | n << 8 | k << 16 | type a, b, c, d << 24, 28, 32, 36 | saturate << 40. Behind the record:
+// slots of d, a, b, c, eight of each.
+#define FIELD(I, at, bits) ((int)((u64)(I)->imm >> (at) & ((1u << (bits)) - 1)))
+
+static int count_of(const u32 *slots) {
+  int n = 0;
+  while (n < 8 && slots[n]) n++;
+  return n;
+}
+
+static int run_mma(Warp *w, const In *I) {
+  int m = FIELD(I, 0, 8), n = FIELD(I, 8, 8), k = FIELD(I, 16, 8);
+  int ta = FIELD(I, 24, 4), tb = FIELD(I, 28, 4), tc = FIELD(I, 32, 4), td = FIELD(I, 36, 4);
+  const u32 *d = (const u32 *)(I + 1), *a = d + 8, *b = d + 16, *c = d + 24;
+  Matrices x;
+  memset(&x, 0, sizeof x);
+  EACH_LANE {
+    for (int i = 0; i < count_of(a) * per_register(ta); i++) {
+      Place p = place_a(m, k, ta, l, i);
+      x.a[p.row * k + p.col] = element(w->R + a[i / per_register(ta)], ta, l, i % per_register(ta));
+    }
+    for (int i = 0; i < count_of(b) * per_register(tb); i++) {
+      Place p = place_b(tb, l, i);
+      x.b[p.row * n + p.col] = element(w->R + b[i / per_register(tb)], tb, l, i % per_register(tb));
+    }
+    for (int i = 0; i < count_of(c) * per_register(tc); i++) {
+      Place p = place_c(m, l, i);
+      x.c[p.row * n + p.col] = element(w->R + c[i / per_register(tc)], tc, l, i % per_register(tc));
+    }
+  }
+  multiply(&x, m, n, k);
+  EACH_LANE for (int i = 0; i < count_of(d) * per_register(td); i++) {
+    Place p = place_c(m, l, i);
+    set_element(w->R + d[i / per_register(td)], td, l, i % per_register(td), x.c[p.row * n + p.col],
+                FIELD(I, 40, 1));
+  }
+  return RUN;
+}
+
+// --- ldmatrix, stmatrix, movmatrix -----------------------------------------------------------------
+
+static void count_rows(Worker *k, const In *I, const u32 *address, int matrices) {
+  if (!k->L->count) return;
+  MemCount *m = &k->mem[I->pc];
+  m->requests++; m->lanes += LANES; m->bytes += 128ull * matrices;
+  for (int i = 0; i < matrices; i++) {
+    u8 turns[8] = {0}; int worst = 1;      // a row takes 4 of the 32 banks
+    for (int r = 0; r < 8; r++) {
+      int group = address[i * 8 + r] >> 4 & 7, fresh = 1;
+      for (int q = 0; q < r; q++) fresh &= address[i * 8 + q] != address[i * 8 + r];
+      if (fresh && ++turns[group] > worst) worst = turns[group];
+    }
+    m->wavefronts += worst; m->ideal++;
+  }
+}
+
+// a: address slot, imm: offset; b: matrices | transposed << 4; d..: slots behind the record.
+static int move_matrix(Worker *k, Warp *w, const In *I, int store) {
+  int matrices = I->b & 15, transposed = I->b >> 4 & 1;
+  const u32 *slots = (const u32 *)(I + 1), *base = (const u32 *)(w->R + I->a);
+  u32 address[LANES];
+  EACH_LANE address[l] = base[l] + (u32)I->imm;
+  count_rows(k, I, address, matrices);
+  u16 m[4][8][8];
+  u8 *p[LANES];
+  for (int i = 0; i < matrices * 8; i++) {
+    if (!(p[i] = translate(k, w, I, i, address[i], 16, SPACE_SHARED, store))) return FAULTED;
+    if (!store) memcpy(m[i / 8][i % 8], p[i], 16);
+  }
+  for (int i = 0; i < matrices; i++) EACH_LANE {
+    u32 *v = (u32 *)(w->R + slots[i]) + l;
+    int r = l / 4, c = l % 4 * 2;
+    u16 *low = transposed ? &m[i][c][r] : &m[i][r][c], *high = transposed ? &m[i][c + 1][r] : &m[i][r][c + 1];
+    if (store) { *low = (u16)*v; *high = (u16)(*v >> 16); }
+    else *v = *low | (u32)*high << 16;
+  }
+  if (store)
+    for (int i = 0; i < matrices * 8; i++) memcpy(p[i], m[i / 8][i % 8], 16);
+  return RUN;
+}
+
+static int transpose_registers(Warp *w, const In *I) {
+  const u32 *s = (const u32 *)(w->R + I->a);
+  u32 *d = (u32 *)(w->R + I->d);
+  u16 m[8][8];
+  EACH_LANE { m[l / 4][l % 4 * 2] = (u16)s[l]; m[l / 4][l % 4 * 2 + 1] = (u16)(s[l] >> 16); }
+  EACH_LANE d[l] = m[l % 4 * 2][l / 4] | (u32)m[l % 4 * 2 + 1][l / 4] << 16;
+  return RUN;
+}
+
+// --- wmma -----------------------------------------------------------------------------------------
+
+static u32 bytes_of(int type) {
+  return type <= TYPE_BF16 ? 2 : type == TYPE_F64 ? 8 : type == TYPE_S8 || type == TYPE_U8 ? 1 : 4;
+}
+
+// a: address slot, c: records behind, b: stride slot, d: space; imm: offset. Behind: rows, columns,
+// type, column-major, registers; then slots.
+static int wmma_move(Worker *k, Warp *w, const In *I, int store) {
+  const u32 *x = (const u32 *)(I + 1), *slots = x + 8;
+  u32 rows = x[0], columns = x[1], type = x[2], column_major = x[3], registers = x[4];
+  u32 per = per_register((int)type), size = bytes_of((int)type), each = registers * per;
+  int shared = I->d == SPACE_SHARED;
+  for (u32 e = 0; e < each; e++) {
+    u64 at[LANES];
+    u8 *p[LANES];
+    EACH_LANE {
+      u64 base = shared ? (u64)((const u32 *)(w->R + I->a))[l] : ((const u64 *)(w->R + I->a))[l];
+      u32 stride = ((const u32 *)(w->R + I->b))[l], i = (l * each + e) % (rows * columns);
+      u64 index = column_major ? (u64)(i % columns) * stride + i / columns
+                               : (u64)(i / columns) * stride + i % columns;
+      at[l] = base + (u64)I->imm + index * size;
+      if (shared) at[l] = at[l] > 0xffffffffull ? 0xffffffffull : at[l];
+      if (!(p[l] = translate(k, w, I, l, at[l], size, (int)I->d, store))) return FAULTED;
+    }
+    if (k->L->count) {
+      MemCount *m = &k->mem[I->pc];
+      u64 last = ~0ull;
+      m->requests += e == 0; m->lanes += LANES; m->bytes += size * LANES; m->wavefronts++; m->ideal++;
+      EACH_LANE { u64 s = at[l] >> 5; m->sectors += s != last; last = s; }
+    }
+    EACH_LANE {
+      char *slot = w->R + slots[e / per];
+      u32 shift = 8 * size * (e % per);
+      if (size == 8) {
+        if (store) memcpy(p[l], (u64 *)slot + l, 8); else memcpy((u64 *)slot + l, p[l], 8);
+        continue;
+      }
+      u32 *v = (u32 *)slot + l, keep = size == 4 ? 0 : ~(((1u << 8 * size) - 1) << shift), bits = 0;
+      if (store) { bits = *v >> shift; memcpy(p[l], &bits, size); }
+      else { memcpy(&bits, p[l], size); *v = (*v & keep) | bits << shift; }
+    }
+  }
+  return RUN;
+}
+
+static void wmma_read(Warp *w, const u32 *slots, int type, int count, f64 *out, int elements) {
+  int per = per_register(type), each = count * per;
+  EACH_LANE for (int e = 0; e < each; e++)
+    out[(l * each + e) % elements] = element(w->R + slots[e / per], type, l, e % per);
+}
+
+static int run_wmma(Warp *w, const In *I) {
+  int m = FIELD(I, 0, 8), n = FIELD(I, 8, 8), k = FIELD(I, 16, 8);
+  int ta = FIELD(I, 24, 4), tb = FIELD(I, 28, 4), tc = FIELD(I, 32, 4), td = FIELD(I, 36, 4);
+  const u32 *d = (const u32 *)(I + 1), *a = d + 8, *b = d + 16, *c = d + 24;
+  Matrices x;
+  wmma_read(w, a, ta, count_of(a), x.a, m * k);
+  wmma_read(w, b, tb, count_of(b), x.b, k * n);
+  wmma_read(w, c, tc, count_of(c), x.c, m * n);
+  multiply(&x, m, n, k);
+  int per = per_register(td), each = count_of(d) * per;
+  EACH_LANE for (int e = 0; e < each; e++)
+    set_element(w->R + d[e / per], td, l, e % per, x.c[(l * each + e) % (m * n)], FIELD(I, 40, 1));
+  return RUN;
+}
+
 int warp_matrix(Worker *k, Warp *w, const In *I) {
-  return raise_fault(k, w, FAULT_TRAP, I->pc, 0, 0, 0, 0);
+  if (w->mask != FULL) return raise_fault(k, w, FAULT_CALL, I->pc, 0, w->mask, 0, 0);
+  switch (I->fl) {
+    case MMA: return run_mma(w, I);
+    case LDMATRIX: return move_matrix(k, w, I, 0);
+    case STMATRIX: return move_matrix(k, w, I, 1);
+    case MOVMATRIX: return transpose_registers(w, I);
+    case WMMA_LOAD: return wmma_move(k, w, I, 0);
+    case WMMA_STORE: return wmma_move(k, w, I, 1);
+    default: return run_wmma(w, I);
+  }
 }
