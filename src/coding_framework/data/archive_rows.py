@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from coding_framework.data.provenance import require_trainable
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import Record
 
@@ -143,6 +144,7 @@ def read_rows(
     Raises InfrastructureError where the hub cannot be reached, UsageError where there is nothing
     to read or the schema has changed.
     """
+    require_trainable(str(source))
     path = Path(source)
     report.source = str(source)
     raw = _read_local(path, report) if path.exists() else _read_hub(str(source), levels)

@@ -80,9 +80,11 @@ class ProgressBar(Protocol):
 
 
 def task_digest(task: Task) -> str:
-    """Address of what is asked: the function and its shape sets, not its description or split."""
+    """Address of what is asked: the function and its shape sets, not its description or split.
+    Defaults are left out, so that a new optional field makes no receipt stale."""
     payload = task.model_dump_json(
-        include={"name", "reference", "init_args", "cases", "gpu_cases", "atomic_order"}
+        include={"name", "reference", "init_args", "cases", "gpu_cases", "atomic_order"},
+        exclude_defaults=True,
     )
     return hashlib.sha256(payload.encode()).hexdigest()
 
