@@ -1,4 +1,4 @@
-"""Finds the CUDA toolkit: $CUDA_RL_NVCC, then PATH, then NVIDIA's PyPI packages.
+"""Finds the CUDA toolkit: $CUDA_RL_NVCC, then PATH if usable, then NVIDIA's PyPI packages.
 
 Guaranteed: the toolkit returned has nvcc, its front ends, ptxas and its headers in one tree, so
 that mounting `root` is enough to compile. Not guaranteed: that its nvcc accepts
@@ -17,7 +17,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+import structlog
+
 from coding_framework.errors import MissingToolError
+
+log = structlog.get_logger(__name__)
 
 OLDEST_VERSION = (12, 4)
 """Older front ends lack C++17 features that the small torch headers use."""
@@ -61,9 +65,14 @@ def _find(named: str | None, path: str) -> Toolkit:
             )
         return _inspect(Path(named), "CUDA_RL_NVCC")
     on_path = shutil.which("nvcc", path=path)
-    if on_path is not None:
-        return _inspect(Path(on_path), "PATH")
     packaged = packaged_nvcc()
+    if on_path is not None:
+        try:
+            return _inspect(Path(on_path), "PATH")
+        except MissingToolError as e:
+            if packaged is None:
+                raise
+            log.warning("nvcc on PATH is passed over for that of the packages", reason=str(e))
     if packaged is not None:
         return _inspect(packaged, "PyPI packages")
     raise MissingToolError(

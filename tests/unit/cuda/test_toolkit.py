@@ -93,3 +93,17 @@ def test_a_missing_host_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MissingToolError, match=r"g\+\+"):
         find_host_compiler()
+
+
+def test_an_old_nvcc_on_path_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old = tmp_path / "nvcc"
+    old.write_text("#!/bin/sh\necho '#$ TOP=/nowhere'\necho V11.8.89\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert find_toolkit().origin == "PyPI packages"
+    monkeypatch.setattr("coding_framework.cuda.toolkit.packaged_nvcc", lambda: None)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with pytest.raises(MissingToolError, match="too old"):
+        find_toolkit()
