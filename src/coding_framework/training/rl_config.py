@@ -57,7 +57,7 @@ class MultiTurnRLConfig(Record):
     judge_timeout_s: float = Field(default=900.0, gt=0.0)
     """Wall limit on one verdict with queueing; passing it masks the turn."""
     agents: str = "coding_framework.wiring:make_agents"
-    """Import path of the factory (policy, sampling) -> agents by role."""
+    """Import path of the factory (policy, sampling, budget=...) -> agents by role."""
 
     device: Literal["cpu", "cuda"] = "cuda"
     num_gpus: int = Field(default=1, ge=1)
@@ -65,8 +65,12 @@ class MultiTurnRLConfig(Record):
     num_nodes: int = Field(default=1, ge=1)
     gpu_memory_utilization: float = Field(default=0.4, gt=0.0, lt=1.0)
     """Share of the GPU's memory for vLLM, which shares it with the trainer."""
-    micro_batch_tokens: int = Field(default=16384, ge=1)
-    """Tokens per forward and backward at most; at least one longest row."""
+    micro_batch_tokens: int | None = Field(default=None, ge=1)
+    """Tokens per forward and backward at most. None: one longest row on the CPU, where a larger
+    batch is no faster (measured), 16384 on a GPU."""
+    compute_dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    """Of matrix products, in training and rollout; weights and optimizer are float32. auto:
+    bfloat16 where the hardware computes in it, else float32, which is then faster."""
     reuse_rollout_logprobs: bool = False
     """Take the rollout's log-probs as the old policy's, saving a forward pass over all rows. Right
     where each step makes one update and both sides compute alike, as on the CPU."""
@@ -90,7 +94,7 @@ class MultiTurnRLConfig(Record):
         if self.device == "cpu" and self.num_nodes != 1:
             raise ValueError("training on the CPU uses one node: set num_nodes=1")
         row = self.max_prompt_tokens + self.max_response_tokens
-        if self.micro_batch_tokens < row:
+        if self.micro_batch_tokens is not None and self.micro_batch_tokens < row:
             raise ValueError(
                 f"micro_batch_tokens={self.micro_batch_tokens} is less than a row of {row} tokens"
             )
@@ -107,6 +111,13 @@ class MultiTurnRLConfig(Record):
         """Most rows of a step; fewer where conversations end early."""
         return self.conversations_per_step * self.max_turns
 
+    @property
+    def tokens_per_micro_batch(self) -> int:
+        if self.micro_batch_tokens is not None:
+            return self.micro_batch_tokens
+        row = self.max_prompt_tokens + self.max_response_tokens
+        return row if self.device == "cpu" else max(row, 16384)
+
     @classmethod
     def cpu(cls, **changes: Any) -> MultiTurnRLConfig:
         """Sizes for 2 cores and a model of about 135M parameters."""
@@ -118,7 +129,6 @@ class MultiTurnRLConfig(Record):
             "samples_per_prompt": 4,
             "max_prompt_tokens": 1024,
             "max_response_tokens": 384,
-            "micro_batch_tokens": 1536,
             "reuse_rollout_logprobs": True,
             "gradient_checkpointing": False,
             "rollout_workers": 1,

@@ -30,7 +30,7 @@ from coding_framework.paths import write_atomic
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl import checkpoints
 from coding_framework.training.verl.dataset import prompt_order, write_dataset
-from coding_framework.training.verl.overrides import RunPaths, hydra_overrides
+from coding_framework.training.verl.overrides import RunPaths
 from coding_framework.training.verl.process import (
     TrainerProcess,
     ray_temp_folder,
@@ -46,6 +46,8 @@ __all__ = ["MultiAgentVERLTrainer", "MultiTurnRLConfig", "RLResult", "StepRecord
 log = structlog.get_logger(__name__)
 
 POLL_S = 0.5
+MEMORY_INTERVAL_S = 10.0
+"""Reading the shares of all pages of a dozen processes costs them a quarter of a second."""
 FAULT_SAMPLE = 20
 """Turns seen before the share of faults is judged."""
 REWARD = "coding_framework.wiring:make_reward"
@@ -111,7 +113,7 @@ class MultiAgentVERLTrainer:
         tasks: Sequence[Task],
         reward: tuple[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self._config = config
+        self._config = _with_dtype(config)
         self._tasks = tasks
         if not (Path(config.model_path) / "config.json").exists():
             raise UsageError(
@@ -156,11 +158,9 @@ class MultiAgentVERLTrainer:
             environment = trainer_environment(
                 config, attempt.spec, attempt.metrics, self._output, os.environ
             )
-            process = TrainerProcess(
-                hydra_overrides(config, paths), config.device, environment, attempt.log
-            )
+            process = TrainerProcess(config, paths, environment, attempt.log)
             async with process:
-                with PeakMemory(process.pid) as memory:
+                with PeakMemory(process.pid, MEMORY_INTERVAL_S) as memory:
                     await self._watch(process, attempt, done)
                 peak = memory.peak_gib
         return self._finish(root, done, time.monotonic() - started, peak)
@@ -272,6 +272,16 @@ class MultiAgentVERLTrainer:
         )
         write_atomic(self._output / "result.json", result.model_dump_json(indent=1))
         return result
+
+
+def _with_dtype(config: MultiTurnRLConfig) -> MultiTurnRLConfig:
+    """The configuration with `compute_dtype` decided for this machine."""
+    if config.compute_dtype != "auto":
+        return config
+    from coding_framework.agents.policies import fast_dtype
+
+    name = str(fast_dtype(config.device)).removeprefix("torch.")
+    return MultiTurnRLConfig.model_validate({**config.model_dump(), "compute_dtype": name})
 
 
 def _note(record: StepRecord) -> str:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from coding_framework.agents.prompts import PromptBudget
 from coding_framework.errors import InfrastructureError
 from coding_framework.orchestration.turn import Agent
 from coding_framework.types import (
@@ -79,7 +80,9 @@ class TextAgent:
         return _Answer(messages=messages, generation=generation, extraction=extraction)
 
 
-def make_agents(policy: Policy, sampling: SamplingParams) -> Mapping[Role, Agent]:
+def make_agents(
+    policy: Policy, sampling: SamplingParams, *, budget: PromptBudget
+) -> Mapping[Role, Agent]:
     agent = TextAgent(policy, sampling)
     return {Role.GENERATOR: agent, Role.OPTIMIZER: agent}
 

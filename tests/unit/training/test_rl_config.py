@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl.overrides import RunPaths, hydra_overrides
+from coding_framework.training.verl.overrides import RunPaths, hydra_overrides, ray_options
 
 pytestmark = pytest.mark.unit
 
@@ -20,6 +20,7 @@ PATHS = RunPaths(
 
 
 def overrides(config: MultiTurnRLConfig, paths: RunPaths = PATHS) -> dict[str, str]:
+    config = config.model_copy(update={"compute_dtype": "bfloat16"})
     return dict(line.split("=", 1) for line in hydra_overrides(config, paths))
 
 
@@ -63,14 +64,16 @@ def test_cpu_and_gpu_differ_in_rollout_and_ray() -> None:
     root = "actor_rollout_ref.rollout.name"
     assert (cpu[root], gpu[root]) == ("cpu_batched", "vllm")
     assert (cpu["trainer.device"], gpu["trainer.device"]) == ("cpu", "cuda")
-    assert cpu["+ray_kwargs.ray_init.num_gpus"] == "1"
+    assert ray_options(MultiTurnRLConfig.cpu(model_path="m"), PATHS)["num_gpus"] == 1
     assert gpu["trainer.n_gpus_per_node"] == "4"
 
 
 def test_ray_never_joins_an_instance_that_happens_to_run() -> None:
-    assert overrides(MultiTurnRLConfig.cpu(model_path="m"))["+ray_kwargs.ray_init.address"] == (
-        "local"
-    )
+    assert ray_options(MultiTurnRLConfig.cpu(model_path="m"), PATHS)["address"] == "local"
+    gpu = MultiTurnRLConfig(model_path="m")
+    assert overrides(gpu)["+ray_kwargs.ray_init.address"] == "local"
+    joined = overrides(gpu.model_copy(update={"ray_address": "auto"}))
+    assert joined["+ray_kwargs.ray_init.address"] == "auto"
 
 
 def test_resume_names_the_checkpoint() -> None:
@@ -88,16 +91,20 @@ def test_paths_with_spaces_are_quoted_for_hydra() -> None:
 
 
 def test_users_overrides_come_last() -> None:
-    config = MultiTurnRLConfig.cpu(model_path="m", overrides=("trainer.save_freq=9",))
+    config = MultiTurnRLConfig.cpu(
+        model_path="m", compute_dtype="float32", overrides=("trainer.save_freq=9",)
+    )
     assert hydra_overrides(config, PATHS)[-1] == "trainer.save_freq=9"
 
 
 @pytest.mark.parametrize(
     "config",
     [
-        MultiTurnRLConfig.cpu(model_path="/a model"),
-        MultiTurnRLConfig.cpu(model_path="m", lora_rank=8, kl_coefficient=0.02),
-        MultiTurnRLConfig(model_path="m", num_gpus=8),
+        MultiTurnRLConfig.cpu(model_path="/a model", compute_dtype="float32"),
+        MultiTurnRLConfig.cpu(
+            model_path="m", lora_rank=8, kl_coefficient=0.02, compute_dtype="bfloat16"
+        ),
+        MultiTurnRLConfig(model_path="m", num_gpus=8, compute_dtype="bfloat16"),
     ],
     ids=["cpu", "cpu-lora-kl", "eight-gpus"],
 )

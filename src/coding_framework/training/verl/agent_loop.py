@@ -26,7 +26,9 @@ from verl.experimental.agent_loop.agent_loop import (
 )
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from coding_framework.errors import InfrastructureError, PolicyError
+from coding_framework.agents.policies import prompt_ids
+from coding_framework.agents.prompts import PromptBudget
+from coding_framework.errors import InfrastructureError, PolicyError, UsageError
 from coding_framework.orchestration.turn import end_reason, run_turn
 from coding_framework.training.credit import conversation_returns, group_key
 from coding_framework.training.verl import estimator  # noqa: F401  (registers it with verl)
@@ -65,9 +67,7 @@ class VerlPolicy:
 
     async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
         """Answer a chat. Raises PolicyError where the server fails or the prompt is too long."""
-        ids = self._tokenizer.apply_chat_template(
-            [m.model_dump() for m in messages], add_generation_prompt=True, return_dict=False
-        )
+        ids = prompt_ids(self._tokenizer, messages)
         if len(ids) > self._max_prompt_tokens:
             raise PolicyError(
                 f"a prompt of {len(ids)} tokens exceeds max_prompt_tokens="
@@ -76,7 +76,7 @@ class VerlPolicy:
         try:
             output = await self._server.generate(
                 request_id=self._request_id,
-                prompt_ids=list(ids),
+                prompt_ids=ids,
                 sampling_params=self._to_verl(sampling),
             )
         except ray.exceptions.RayError as e:
@@ -90,6 +90,10 @@ class VerlPolicy:
             logprobs=tuple((output.log_probs or [])[: len(response)]),
             finish_reason="length" if output.stop_reason == "length" else "stop",
         )
+
+    def count(self, messages: tuple[Message, ...]) -> int:
+        """Tokens of a prompt, for a `PromptBudget`."""
+        return len(prompt_ids(self._tokenizer, messages))
 
     def _to_verl(self, sampling: SamplingParams) -> dict[str, Any]:
         self._calls += 1
@@ -160,7 +164,8 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         sampling = spec.sampling.model_copy(
             update={"temperature": float(sampling_params["temperature"])}
         )
-        agents = build(spec.agents, policy, sampling)
+        budget = PromptBudget(spec.max_prompt_tokens, policy.count)
+        agents = build(spec.agents, policy, sampling, budget=budget)
         state = CUDAConversationState(conversation_id=f"{row['uid']}-{session}", task=task)
         fault: str | None = None
         while fault is None and (ended := end_reason(state, spec.conversation)) is None:
@@ -168,7 +173,7 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
                 state = await run_turn(
                     state, agents, environment.judge, environment.reward, spec.conversation
                 )
-            except PolicyError as e:
+            except (PolicyError, UsageError) as e:  # UsageError: a task that no prompt can hold
                 fault = f"{type(e).__name__}: {e}"
                 log.warning("policy_failed", task=task.name, step=step, error=fault)
         state = state.model_copy(update={"end_reason": "error" if fault else ended})

@@ -16,7 +16,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica
 
-from coding_framework.training.verl.cpu_server import DTYPES, CPURolloutServer, ServerConfig
+from coding_framework.training.verl.cpu_server import CPURolloutServer, ServerConfig
 
 
 def server_name(replica_rank: int) -> str:
@@ -44,7 +44,6 @@ class CPURolloutReplica(RolloutReplica):  # type: ignore[misc]
         model = omega_conf_to_dataclass(self.model_config)
         return ServerConfig(
             model_path=model.local_path,
-            eos_token_id=model.tokenizer.eos_token_id,
             dtype=self.config.dtype,
             prompt_tokens=self.config.prompt_length,
             response_tokens=self.config.response_length,
@@ -77,7 +76,7 @@ class CPURolloutAdapter(BaseRollout):  # type: ignore[misc]
 
         Every rank drains the generator (gathering a tensor is a collective); one rank sends.
         """
-        dtype = DTYPES[self.config.dtype]
+        dtype = getattr(torch, self.config.dtype)
         state = {name: weight.detach().to("cpu", dtype) for name, weight in weights}
         if self._leads:
             server = ray.get_actor(server_name(self._replica_rank))

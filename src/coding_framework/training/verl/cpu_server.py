@@ -10,21 +10,19 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass, field
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from coding_framework.types import Record, SamplingParams
 
-DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+if TYPE_CHECKING:
+    import torch
 
 
 class ServerConfig(Record):
     """What the server needs. Maker: the replica."""
 
     model_path: str
-    eos_token_id: int
-    dtype: str
+    dtype: Literal["bfloat16", "float32"]
     prompt_tokens: int
     response_tokens: int
     max_batch: int
@@ -56,21 +54,15 @@ class CPURolloutServer:
     """Token ids in, token ids and log-probs out. One process, one model, one batch."""
 
     def __init__(self, config: ServerConfig) -> None:
-        from transformers import AutoModelForCausalLM, GenerationConfig
-
         from coding_framework.agents.batched_generation import BatchedGenerator
+        from coding_framework.agents.policies import load_model, stop_ids
 
         self._response_tokens = config.response_tokens
         self._step: int | None = None
-        dtype = DTYPES[config.dtype]
-        model = AutoModelForCausalLM.from_pretrained(config.model_path, dtype=dtype)
-        eos = {config.eos_token_id}
-        if os.path.exists(os.path.join(config.model_path, "generation_config.json")):
-            more = GenerationConfig.from_pretrained(config.model_path).eos_token_id
-            eos.update(more if isinstance(more, list) else [] if more is None else [more])
+        model, tokenizer = load_model(config.model_path, dtype=config.dtype, device="cpu")
         self._generator = BatchedGenerator(
             model,
-            eos_token_ids=sorted(eos),
+            eos_token_ids=stop_ids(model, tokenizer),
             max_batch=config.max_batch,
             max_context=config.prompt_tokens + config.response_tokens,
             threads=int(os.environ.get("OMP_NUM_THREADS", "0")) or None,

@@ -19,6 +19,7 @@ CPU_ROLLOUT = "cpu_batched"
 PLUGIN = "coding_framework.training.verl.plugin"
 CPU_ENGINES = "coding_framework.training.verl.cpu_engines"
 MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
+_SHORT = {"bfloat16": "bf16", "float32": "fp32"}
 RAY_CPU_SLOTS = 8
 """Logical slots, not cores: verl's actors ask for about 6 of them, and with fewer they wait for
 each other silently for ever. Ray starts a worker process a slot beforehand, so not many more."""
@@ -34,7 +35,7 @@ class RunPaths(Record):
 
 
 def hydra_overrides(config: MultiTurnRLConfig, paths: RunPaths) -> list[str]:
-    """All overrides, in an order that lets the user's win."""
+    """All overrides, in an order that lets the user's win. `compute_dtype` must be resolved."""
     pairs: dict[str, Any] = {
         **_data(config, paths),
         **_actor(config),
@@ -73,7 +74,7 @@ def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
         f"{root}.actor.ppo_mini_batch_size": mini_batch,
         # Micro-batches by tokens; only then verl allows a mini-batch of more rows than prompts.
         f"{root}.actor.use_dynamic_bsz": True,
-        f"{root}.actor.ppo_max_token_len_per_gpu": config.micro_batch_tokens,
+        f"{root}.actor.ppo_max_token_len_per_gpu": config.tokens_per_micro_batch,
         f"{root}.actor.optim.lr": config.learning_rate,
         f"{root}.actor.clip_ratio_low": config.clip_ratio_low,
         f"{root}.actor.clip_ratio_high": config.clip_ratio_high,
@@ -81,6 +82,9 @@ def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
         f"{root}.actor.kl_loss_coef": config.kl_coefficient,
         f"{root}.actor.data_loader_seed": config.seed,
         f"{root}.actor.fsdp_config.seed": config.seed,
+        f"+{root}.actor.fsdp_config.mixed_precision.param_dtype": _SHORT[config.compute_dtype],
+        f"+{root}.actor.fsdp_config.mixed_precision.reduce_dtype": "fp32",
+        f"+{root}.actor.fsdp_config.mixed_precision.buffer_dtype": "fp32",
     }
     if config.lora_rank:
         pairs |= {
@@ -103,6 +107,7 @@ def _rollout(config: MultiTurnRLConfig) -> dict[str, Any]:
     root = "actor_rollout_ref.rollout"
     pairs: dict[str, Any] = {
         f"{root}.name": CPU_ROLLOUT if config.device == "cpu" else "vllm",
+        f"{root}.dtype": config.compute_dtype,
         f"{root}.n": config.samples_per_prompt,
         f"{root}.temperature": config.temperature,
         f"{root}.tensor_model_parallel_size": 1,
@@ -154,22 +159,30 @@ def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
 
 
 def _ray(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
+    queue = {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1}
+    if config.device == "cpu":
+        return queue  # Ray is started by `ray_start.py`, with `ray_options`
     init = "ray_kwargs.ray_init"
     if config.ray_address is not None:
         return {f"+{init}.address": config.ray_address}
-    pairs: dict[str, Any] = {
-        f"+{init}.address": "local",  # without it Ray would join one that runs on the machine
-        f"+{init}._temp_dir": str(paths.ray_temp),
-        f"+{init}.include_dashboard": False,
-        f"+{init}.object_store_memory": config.object_store_mib * 2**20,
-        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+    options = ray_options(config, paths)
+    cpus = options.pop("num_cpus")
+    return queue | {f"{init}.num_cpus": cpus} | {f"+{init}.{k}": v for k, v in options.items()}
+
+
+def ray_options(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
+    """Arguments of `ray.init` for an instance of our own."""
+    options: dict[str, Any] = {
+        "address": "local",  # without it Ray would join one that runs on the machine
+        "_temp_dir": str(paths.ray_temp),
+        "include_dashboard": False,
+        "object_store_memory": config.object_store_mib * 2**20,
+        "num_cpus": max(os.cpu_count() or 1, 16),
     }
     if config.device == "cpu":
-        pairs[f"{init}.num_cpus"] = RAY_CPU_SLOTS + config.rollout_workers + config.num_gpus
-        pairs[f"+{init}.num_gpus"] = config.num_gpus
-    else:
-        pairs[f"{init}.num_cpus"] = max(os.cpu_count() or 1, 16)
-    return pairs
+        options["num_cpus"] = RAY_CPU_SLOTS + config.rollout_workers + config.num_gpus
+        options["num_gpus"] = config.num_gpus  # logical: a training process each
+    return options
 
 
 def _hydra(value: Any) -> str:

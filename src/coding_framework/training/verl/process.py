@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -21,7 +22,12 @@ from pathlib import Path
 import psutil
 
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl.overrides import PLUGIN
+from coding_framework.training.verl.overrides import (
+    PLUGIN,
+    RunPaths,
+    hydra_overrides,
+    ray_options,
+)
 from coding_framework.training.verl.spec import SPEC_VARIABLE
 
 RUN_VARIABLE = "CODING_FRAMEWORK_RL_RUN"
@@ -63,6 +69,8 @@ def trainer_environment(
     }
     if config.device == "cpu":
         environment["VERL_PLATFORM"] = "cpu"
+        # verl gives its workers these in Ray's runtime environment, which starts them anew.
+        environment["TRANSFER_QUEUE_ENABLE"] = "1"
     return environment
 
 
@@ -87,9 +95,11 @@ class TrainerProcess:
     """The running trainer. Use as an async context: leaving it ends all processes of the run."""
 
     def __init__(
-        self, overrides: list[str], device: str, environment: Mapping[str, str], log: Path
+        self, config: MultiTurnRLConfig, paths: RunPaths, environment: Mapping[str, str], log: Path
     ) -> None:
-        self._command = [sys.executable, "-m", MAIN, device, *overrides]
+        ray = ray_options(config, paths) if config.device == "cpu" else None
+        overrides = hydra_overrides(config, paths)
+        self._command = [sys.executable, "-m", MAIN, config.device, json.dumps(ray), *overrides]
         self._environment = dict(environment)
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None

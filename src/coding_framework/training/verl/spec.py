@@ -31,7 +31,8 @@ class EpisodeSpec(Record):
     """"module:callable"; called with `reward_args`, gives a `RewardFn`."""
     reward_args: Mapping[str, Any] = Field(default_factory=dict)
     agents: str
-    """"module:callable"; called with (policy, sampling), gives a mapping of role to agent."""
+    """"module:callable"; called with (policy, sampling, budget=PromptBudget), gives a mapping of
+    role to agent."""
     conversation: ConversationConfig
     discount: float = Field(ge=0.0, le=1.0)
     sampling: SamplingParams
