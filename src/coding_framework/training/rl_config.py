@@ -56,6 +56,11 @@ class MultiTurnRLConfig(Record):
     judge_args: Mapping[str, Any] = Field(default_factory=dict)
     judge_timeout_s: float = Field(default=900.0, gt=0.0)
     """Wall limit on one verdict with queueing; passing it masks the turn."""
+    policy_timeout_s: float = Field(default=1800.0, gt=0.0)
+    """Wall limit on one answer of the rollout server; passing it ends the conversation, masked."""
+    stall_limit_s: float = Field(default=1800.0, gt=0.0)
+    """Without a finished conversation or step for so long the run ends: Ray waits silently for
+    ever where resources are missing."""
     agents: str = "coding_framework.wiring:make_agents"
     """Import path of the factory (policy, sampling, budget=...) -> agents by role."""
 

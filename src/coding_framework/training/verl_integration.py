@@ -36,7 +36,7 @@ from coding_framework.training.verl.process import (
     ray_temp_folder,
     trainer_environment,
 )
-from coding_framework.training.verl.rollouts import count_rollouts
+from coding_framework.training.verl.rollouts import count_rollouts, rollouts_file
 from coding_framework.training.verl.spec import EpisodeSpec, write_spec
 from coding_framework.training.verl.steps import StepRecord, read_metrics, step_record
 from coding_framework.types import Record, SamplingParams, Task
@@ -145,6 +145,7 @@ class MultiAgentVERLTrainer:
         checkpoints.prune(root)
         resume = checkpoints.latest_checkpoint(root, config.num_gpus * config.num_nodes)
         done = checkpoints.step_of(resume) if resume is not None else 0
+        self._complete_steps(done)
         peak = 0.0
         if done < config.num_episodes:
             attempt = _Attempt(self._output)
@@ -184,6 +185,7 @@ class MultiAgentVERLTrainer:
             ),
             max_prompt_tokens=config.max_prompt_tokens,
             judge_timeout_s=config.judge_timeout_s,
+            policy_timeout_s=config.policy_timeout_s,
             rollouts_dir=str(attempt.rollouts),
         )
         write_spec(spec, attempt.spec)
@@ -193,6 +195,7 @@ class MultiAgentVERLTrainer:
         """Follow the metrics until the trainer ends; keep the best policy's weights."""
         config = self._config
         seen: dict[int, StepRecord] = {}
+        stall = _Stall(config.stall_limit_s, attempt.log)
         with Progress("RL", config.num_episodes, "steps", done=done) as progress:
             code: int | None = None
             while code is None:
@@ -204,6 +207,7 @@ class MultiAgentVERLTrainer:
                     self._note_step(seen[step])
                     _check_faults(list(seen.values()), config.max_fault_share, attempt.log)
                 last = max(seen, default=done)
+                stall.check((last, count_rollouts(attempt.rollouts, last + 1)))
                 progress.update(last, self._activity(attempt, last, seen.get(last)))
         if last < config.num_episodes:
             raise TrainingError(
@@ -229,10 +233,7 @@ class MultiAgentVERLTrainer:
         """Store the step, and its policy where it was paid best so far."""
         log.info("rl_step", **record.model_dump(exclude_none=True))
         before = [r for r in self._stored_steps() if r.step < record.step]
-        write_atomic(
-            self._output / "steps.jsonl",
-            "".join(r.model_dump_json() + "\n" for r in [*before, record]),
-        )
+        self._store_steps([*before, record])
         # Step k's rollouts were sampled from the policy after k - 1 steps.
         policy_step = record.step - 1
         rewards = [r.reward_mean for r in before if r.step > 1 and r.reward_mean is not None]
@@ -242,6 +243,23 @@ class MultiAgentVERLTrainer:
         if not rewards or record.reward_mean > max(rewards):
             checkpoints.keep_as(folder, self._output / "checkpoints" / "best")
             write_atomic(self._output / "checkpoints" / "best_step", str(policy_step))
+
+    def _complete_steps(self, done: int) -> None:
+        """Records of the steps up to `done`: a kill may have come between a checkpoint and its
+        record, and records after the checkpoint are of steps that will be made again."""
+        stored = {r.step: r for r in self._stored_steps() if r.step <= done}
+        attempts = sorted((self._output / "attempts").glob("*"), reverse=True)
+        for step in range(1, done + 1):
+            for folder in attempts if step not in stored else ():
+                if rollouts_file(folder / "rollouts", step).exists():
+                    metrics = read_metrics(folder / "metrics.jsonl").get(step, {})
+                    stored[step] = step_record(step, metrics, folder / "rollouts")
+                    break
+        self._store_steps([stored[step] for step in sorted(stored)])
+
+    def _store_steps(self, records: Sequence[StepRecord]) -> None:
+        lines = "".join(r.model_dump_json() + "\n" for r in records)
+        write_atomic(self._output / "steps.jsonl", lines)
 
     def _stored_steps(self) -> list[StepRecord]:
         path = self._output / "steps.jsonl"
@@ -272,6 +290,26 @@ class MultiAgentVERLTrainer:
         )
         write_atomic(self._output / "result.json", result.model_dump_json(indent=1))
         return result
+
+
+class _Stall:
+    """Notices that nothing has changed for too long."""
+
+    def __init__(self, limit_s: float, log_file: Path) -> None:
+        self._limit_s = limit_s
+        self._log = log_file
+        self._state: object = None
+        self._since = time.monotonic()
+
+    def check(self, state: object) -> None:
+        """Raises TrainingError where `state` has been the same for the limit."""
+        if state != self._state:
+            self._state, self._since = state, time.monotonic()
+        elif time.monotonic() - self._since > self._limit_s:
+            raise TrainingError(
+                f"no conversation and no step ended for {self._limit_s:.0f} s: the run hangs, most "
+                f"likely for want of memory or of Ray resources (log: {self._log})"
+            )
 
 
 def _with_dtype(config: MultiTurnRLConfig) -> MultiTurnRLConfig:

@@ -55,10 +55,11 @@ MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
 class VerlPolicy:
     """verl's rollout servers as a `Policy`. One instance a conversation."""
 
-    def __init__(self, server: Any, tokenizer: Any, max_prompt_tokens: int, seed_text: str) -> None:
+    def __init__(self, server: Any, tokenizer: Any, spec: EpisodeSpec, seed_text: str) -> None:
         self._server = server
         self._tokenizer = tokenizer
-        self._max_prompt_tokens = max_prompt_tokens
+        self._max_prompt_tokens = spec.max_prompt_tokens
+        self._timeout_s = spec.policy_timeout_s
         self._seed_text = seed_text
         self._request_id = uuid4().hex
         self._calls = 0
@@ -74,13 +75,18 @@ class VerlPolicy:
                 f"{self._max_prompt_tokens}: raise it, or shorten the feedback"
             )
         try:
-            output = await self._server.generate(
-                request_id=self._request_id,
-                prompt_ids=ids,
-                sampling_params=self._to_verl(sampling),
-            )
+            async with asyncio.timeout(self._timeout_s):
+                output = await self._server.generate(
+                    request_id=self._request_id,
+                    prompt_ids=ids,
+                    sampling_params=self._to_verl(sampling),
+                )
         except ray.exceptions.RayError as e:
             raise PolicyError(f"the rollout server failed: {e}") from e
+        except TimeoutError as e:
+            raise PolicyError(
+                f"the rollout server gave no answer in {self._timeout_s:.0f} s"
+            ) from e
         self.extra_fields = dict(output.extra_fields)
         response = tuple(output.token_ids[: sampling.max_new_tokens])
         return Generation(
@@ -158,7 +164,7 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         policy = VerlPolicy(
             self.server_manager,
             self.tokenizer,
-            spec.max_prompt_tokens,
+            spec,
             seed_text=f"{spec.sampling.seed}/{step}/{task.name}/{session}",
         )
         sampling = spec.sampling.model_copy(

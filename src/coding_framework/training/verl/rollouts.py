@@ -60,6 +60,19 @@ def read_rollouts(folder: Path, step: int) -> Iterator[Rollout]:
             yield Rollout.model_validate_json(line)
 
 
+def run_rollouts(output_dir: Path) -> Iterator[Rollout]:
+    """All rollouts of a run, step by step; of a repeated step those of its last attempt.
+
+    Args:
+        output_dir: The run's folder (`MultiTurnRLConfig.output_dir`).
+    """
+    latest: dict[int, Path] = {}
+    for path in sorted(output_dir.glob("attempts/*/rollouts/step_*.jsonl")):
+        latest[int(path.stem.removeprefix("step_"))] = path.parent
+    for step in sorted(latest):
+        yield from read_rollouts(latest[step], step)
+
+
 def count_rollouts(folder: Path, step: int) -> int:
     """How many conversations of a step have ended by now."""
     path = rollouts_file(folder, step)

@@ -40,6 +40,8 @@ class EpisodeSpec(Record):
     judge_timeout_s: float = Field(gt=0.0)
     """Wall limit on one verdict, queueing included. Passing it is our fault, not the candidate's:
     the turn is masked."""
+    policy_timeout_s: float = Field(gt=0.0)
+    """Wall limit on one answer; passing it ends the conversation, masked."""
     rollouts_dir: str
     """Folder where finished conversations are appended, one file a step."""
 

@@ -55,6 +55,10 @@ class StepRecord(Record):
     grad_norm: float | None = None
     learning_rate: float | None = None
     loss: float | None = None
+    ppo_kl: float | None = None
+    """Mean of log(old / new) over learnt tokens at the update. Where the rollout's log-probs are
+    reused it measures how far rollout and training compute apart: about 0 when they agree."""
+    clip_fraction: float | None = None
     times: Mapping[str, float] = Field(default_factory=dict)
     """Seconds by part of the step."""
 
@@ -93,6 +97,8 @@ def step_record(step: int, metrics: Mapping[str, float], rollouts_dir: Path) -> 
         grad_norm=metrics.get("actor/grad_norm"),
         learning_rate=metrics.get("actor/lr"),
         loss=metrics.get("actor/loss"),
+        ppo_kl=metrics.get("actor/ppo_kl"),
+        clip_fraction=metrics.get("actor/pg_clipfrac"),
         times={
             ours: metrics[f"timing_s/{theirs}"]
             for theirs, ours in _TIMES.items()

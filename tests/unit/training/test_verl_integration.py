@@ -1,0 +1,124 @@
+"""What the trainer keeps between attempts, without verl."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from coding_framework.errors import TrainingError
+from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.rollouts import Rollout, append_rollout, run_rollouts
+from coding_framework.training.verl.steps import StepRecord
+from coding_framework.training.verl_integration import (
+    MultiAgentVERLTrainer,
+    _check_faults,
+    _Stall,
+    last_error,
+)
+from coding_framework.types import CUDAConversationState, Task, TensorSpec, TestCase
+
+pytestmark = pytest.mark.unit
+
+TASK = Task(
+    name="t", tier=0, family="f", ops=("relu",), description="", reference="",
+    cases=(TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),)),),
+)  # fmt: skip
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> MultiAgentVERLTrainer:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    config = MultiTurnRLConfig.cpu(
+        model_path=str(model), output_dir=str(tmp_path / "run"), compute_dtype="float32"
+    )
+    return MultiAgentVERLTrainer(config, tasks=[TASK])
+
+
+def attempt(run: Path, number: int, steps: dict[int, float | None]) -> None:
+    """Rollouts of these steps, with a gradient norm where the metrics were written."""
+    folder = run / "attempts" / f"{number:03d}"
+    for step, norm in steps.items():
+        state = CUDAConversationState(
+            conversation_id=f"a{number}s{step}", task=TASK, end_reason="error"
+        )
+        rollout = Rollout(step=step, group="g", session=0, state=state, returns=())
+        append_rollout(folder / "rollouts", rollout)
+        if norm is not None:
+            with (folder / "metrics.jsonl").open("a") as file:
+                file.write(json.dumps({"step": step, "data": {"actor/grad_norm": norm}}) + "\n")
+
+
+def test_records_lost_in_a_kill_are_made_again_from_the_rollouts(
+    trainer: MultiAgentVERLTrainer, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    attempt(run, 0, {1: 0.1, 2: 0.2})
+    attempt(run, 1, {2: 0.25, 3: None})
+    trainer._store_steps([StepRecord(step=1, grad_norm=0.1), StepRecord(step=4, grad_norm=9.0)])
+    trainer._complete_steps(done=3)
+    records = trainer._stored_steps()
+    assert [(r.step, r.grad_norm) for r in records] == [(1, 0.1), (2, 0.25), (3, None)]
+
+
+def test_rollouts_of_a_repeated_step_are_those_of_its_last_attempt(tmp_path: Path) -> None:
+    attempt(tmp_path, 0, {1: None, 2: None})
+    attempt(tmp_path, 1, {2: None, 3: None})
+    found = [rollout.state.conversation_id for rollout in run_rollouts(tmp_path)]
+    assert found == ["a0s1", "a1s2", "a1s3"]
+
+
+def test_conversations_end_as_the_manager_says_but_have_the_runs_turns(
+    trainer: MultiAgentVERLTrainer,
+) -> None:
+    class Manager:
+        config = ConversationConfig(max_turns=9, stop_reward=None, stop_after_repeats=1)
+
+    made = MultiAgentVERLTrainer(trainer._config, Manager(), tasks=[TASK])
+    assert made._conversation == ConversationConfig(
+        max_turns=trainer._config.max_turns, stop_reward=None, stop_after_repeats=1
+    )
+
+
+def test_many_faults_end_the_run_and_few_do_not(tmp_path: Path) -> None:
+    _check_faults([StepRecord(step=1, turns=100, faults=10)], 0.2, tmp_path / "log")
+    _check_faults([StepRecord(step=1, turns=10, faults=10)], 0.2, tmp_path / "log")
+    with pytest.raises(TrainingError, match="30 of 100 turns were lost to faults of ours"):
+        _check_faults(
+            [StepRecord(step=1, turns=50, faults=5), StepRecord(step=2, turns=50, faults=25)],
+            0.2,
+            tmp_path / "log",
+        )
+
+
+def test_a_run_in_which_nothing_changes_is_ended(tmp_path: Path) -> None:
+    stall = _Stall(0.05, tmp_path / "log")
+    stall.check((0, 0))
+    time.sleep(0.1)
+    stall.check((0, 1))
+    time.sleep(0.1)
+    with pytest.raises(TrainingError, match="the run hangs"):
+        stall.check((0, 1))
+
+
+def test_last_error_of_a_log_is_the_last_line_that_names_one(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert last_error(log) == "it wrote no log"
+    log.write_text("ok\nValueError: first\nmore\nOSError: [Errno 28] No space left\nbye\n")
+    assert last_error(log) == "OSError: [Errno 28] No space left"
+
+
+def test_import_needs_neither_verl_nor_torch() -> None:
+    code = (
+        "import sys, coding_framework.training.verl_integration;"
+        "print([m for m in ('torch', 'verl', 'ray', 'numpy') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
