@@ -93,11 +93,13 @@ class Judge:
 
     def judge(self, task: Task, candidate: Candidate) -> Verdict:
         """The verdict on one candidate. Raises UsageError for a task whose reference fails, and
-        InfrastructureError for a fault of ours; never for anything the candidate does."""
+        InfrastructureError for a fault of ours, also a task that nothing could fail; never for
+        anything the candidate does."""
         draft = self._draft(task, candidate)
         try:
             draft.safety = self._safety.inspect(candidate.code)
             build = self._compile(candidate, draft)
+            self._reference_cache().require_informative(task, self._seeds)
             timed = [self._try_case(case, build, draft, self._seeds) for case in task.cases]
             self._time(timed[0], draft)
         except CandidateFault as fault:
@@ -195,8 +197,9 @@ class Judge:
 
     # --- what they need ---------------------------------------------------------------------------
 
-    def _reference_cache(self, secret: bytes | None) -> ReferenceCache:
+    def _reference_cache(self, secret: bytes | None = None) -> ReferenceCache:
         """One cache a secret: the run's own, and the public one of the baselines."""
+        self._warm_up.join()
         from coding_framework.cuda.reference import ReferenceCache
 
         secret = self._secret if secret is None else secret

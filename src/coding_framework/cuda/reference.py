@@ -21,7 +21,7 @@ from torch import nn
 
 from coding_framework.cuda.inputs import derive_seed, draw_inputs
 from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance
-from coding_framework.errors import UsageError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import InitArg, Task, TestCase
 
 _PERTURBED_RUNS = 3
@@ -74,6 +74,20 @@ class ReferenceCache:
         self._max_bytes = max_bytes
         self._held: OrderedDict[tuple[str, str, int], Expectation] = OrderedDict()
         self._bytes = 0
+        self._informative: dict[tuple[str, tuple[int, ...]], bool] = {}
+
+    def require_informative(self, task: Task, seeds: Sequence[int]) -> None:
+        """Raises InfrastructureError where one constant would pass for every draw of the task's
+        first shape set: no verdict on such a task means anything."""
+        key = (task_digest(task), tuple(seeds))
+        if key not in self._informative:
+            draws = [self.get(task, task.cases[0], seed) for seed in seeds]
+            self._informative[key] = not a_constant_passes(draws)
+        if not self._informative[key]:
+            raise InfrastructureError(
+                f"task {task.name!r} cannot be judged, as a constant answer is right for all its "
+                "inputs: widen their domain (low, high), or leave the task out"
+            )
 
     def get(self, task: Task, case: TestCase, seed: int) -> Expectation:
         """The expectation of one draw. Raises UsageError where the task's reference cannot run."""
@@ -102,6 +116,28 @@ def expect(task: Task, digest: str, case: TestCase, secret: bytes, seed: int) ->
         outputs = _expected_outputs(model, inputs, case.reduction_length)
     scalars = tuple(a for a in init_args if isinstance(a, (bool, int, float)))
     return Expectation(seed, inputs, parameters, scalars, outputs)
+
+
+def a_constant_passes(draws: Sequence[Expectation]) -> bool:
+    """Whether filling every output with one number (or NaN) is right for all draws."""
+    return all(_is_constant([d.outputs[i] for d in draws]) for i in range(len(draws[0].outputs)))
+
+
+def _is_constant(outputs: Sequence[ExpectedOutput]) -> bool:
+    values = torch.cat([o.reference.reshape(-1).to(torch.float64) for o in outputs])
+    finite = values[torch.isfinite(values)]
+    if len(finite) in (0, len(values)):
+        guess = finite.median() if len(finite) else torch.tensor(0.0, dtype=torch.float64)
+        allowed = torch.cat(
+            [
+                torch.zeros(o.reference.numel(), dtype=torch.float64)
+                if o.tolerance is None
+                else o.tolerance.reshape(-1)
+                for o in outputs
+            ]
+        )
+        return bool(((finite - guess).abs() <= allowed[: len(finite)]).all())
+    return False
 
 
 def _expected_outputs(

@@ -7,7 +7,7 @@ import torch
 
 from coding_framework.cuda.reference import ReferenceCache, expect, task_digest
 from coding_framework.cuda.tolerance import compare
-from coding_framework.errors import UsageError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import Task, TensorSpec, TestCase
 
 pytestmark = pytest.mark.unit
@@ -137,3 +137,17 @@ def test_the_cache_gives_the_same_object_and_stays_in_its_bound() -> None:
 
 def test_tasks_with_equal_names_and_other_functions_do_not_share() -> None:
     assert task_digest(_task()) != task_digest(_task(SQUARE.replace("x * x", "x + x")))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["torch.zeros_like(x)", "torch.softmax(x, 1).sum(1)", "torch.log(-x.abs() - 1)", "x > 1e9"],
+)
+def test_a_task_that_a_constant_solves_cannot_be_judged(answer: str) -> None:
+    with pytest.raises(InfrastructureError, match="a constant answer is right"):
+        ReferenceCache(b"s").require_informative(_task(SQUARE.replace("x * x", answer)), range(5))
+
+
+@pytest.mark.parametrize("answer", ["x * x", "torch.relu(x)", "torch.log(x)", "x.argmax(1)"])
+def test_other_tasks_can(answer: str) -> None:
+    ReferenceCache(b"s").require_informative(_task(SQUARE.replace("x * x", answer)), range(5))
