@@ -2,7 +2,8 @@
 
 They count PTX instructions, not SASS: memory, divergence and barrier metrics agree with the
 hardware's meaning, instruction counts come close to it. `smsp__thread_inst_executed` counts the
-active threads of each instruction, predicated off or not, as Nsight does.
+active threads of each instruction, predicated off or not, as Nsight does. Only
+`emulator__issue_slots.sum` is a name of ours: the estimate that the time model issues.
 """
 
 from __future__ import annotations
@@ -43,6 +44,31 @@ def instruction_class(opcode: str) -> str:
     return "fp16" if parts[-1] in ("f16", "bf16", "f16x2", "bf16x2") else "integer"
 
 
+_TRANSCENDENTAL = {"ex2", "lg2", "sin", "cos", "tanh", "rcp", "rsqrt", "sqrt", "div"}
+
+
+@lru_cache(maxsize=4096)
+def issue_slots(opcode: str) -> int:
+    """Machine instructions that ptxas makes of one PTX instruction, about.
+
+    From disassembly: correctly rounded division and roots are subroutines, integers have no
+    divider, and 64-bit integers take two instructions each.
+    """
+    parts = opcode.split(".")
+    head, kind = parts[0], parts[-1]
+    if head in ("div", "rem"):
+        if kind in ("s64", "u64"):
+            return 70
+        if kind == "f64":
+            return 24
+        return 4 if "approx" in parts or "full" in parts else 12 if kind == "f32" else 20
+    if head in ("sqrt", "rcp", "rsqrt") and "approx" not in parts:
+        return 20 if kind == "f64" else 9
+    if kind in ("s64", "u64", "b64") and head not in ("ld", "st", "mov", "cvta", "atom", "red"):
+        return 4 if head in ("mul", "mad") else 2
+    return 1
+
+
 @lru_cache(maxsize=4096)
 def _flop_kind(opcode: str) -> str:
     parts = opcode.split(".")
@@ -62,6 +88,7 @@ def counters(
     issued = threads = 0
     by_class = dict.fromkeys(_CLASSES, 0)
     by_flop: dict[str, int] = {}
+    slots = special = tensor = 0
     for block, w, n in zip(kernel.blocks, warps, lanes, strict=True):
         if not w:
             continue
@@ -70,6 +97,10 @@ def counters(
         for pc in block.instructions:
             opcode = kernel.instructions[pc][1].opcode
             by_class[instruction_class(opcode)] += n
+            slots += w * issue_slots(opcode)
+            head = opcode.split(".", 1)[0]
+            special += w if head in _TRANSCENDENTAL or head == "cvt" else 0
+            tensor += w if head == "mma" or opcode.startswith("wmma.mma") else 0
             flop = _flop_kind(opcode)
             if flop:
                 by_flop[flop] = by_flop.get(flop, 0) + n
@@ -80,6 +111,9 @@ def counters(
         out[f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"] = count
     for name in ("fadd", "fmul", "ffma", "dadd", "dmul", "dfma", "hadd", "hmul", "hfma"):
         out[f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"] = by_flop.get(name, 0)
+    out["smsp__inst_executed_pipe_xu.sum"] = special
+    out["smsp__inst_executed_pipe_tensor.sum"] = tensor
+    out["emulator__issue_slots.sum"] = slots
     out["smsp__sass_branch_targets.sum"] = record.branches
     out["smsp__sass_branch_targets_threads_divergent.sum"] = record.divergent
     out["smsp__inst_executed_op_barrier.sum"] = record.barriers
@@ -92,7 +126,7 @@ def counters(
 
 def _memory(out: dict[str, float], kernel: Kernel, mem: list[MemCount]) -> None:
     """Sectors, requests, bytes, hit rates and bank conflicts by space and direction."""
-    names = ("requests", "sectors", "lanes", "wavefronts", "ideal", "l1_misses", "bytes")
+    names = ("requests", "sectors", "lanes", "wavefronts", "ideal", "l1_misses", "bytes", "tags")
     zero = dict.fromkeys(names, 0)
     sums = {key: dict(zero) for key in (
         "global_op_ld", "global_op_st", "global_op_atom", "local_op_ld", "local_op_st",
@@ -121,6 +155,7 @@ def _memory(out: dict[str, float], kernel: Kernel, mem: list[MemCount]) -> None:
             continue
         out[f"l1tex__t_requests_pipe_lsu_mem_{key}.sum"] = got["requests"]
         out[f"l1tex__t_sectors_pipe_lsu_mem_{key}.sum"] = got["sectors"]
+        out[f"l1tex__t_output_wavefronts_pipe_lsu_mem_{key}.sum"] = got["tags"]
         out[f"smsp__sass_data_bytes_mem_{key}.sum"] = got["bytes"]
         ratio = got["sectors"] / got["requests"] if got["requests"] else 0.0
         out[f"l1tex__average_t_sectors_per_request_pipe_lsu_mem_{key}.ratio"] = ratio

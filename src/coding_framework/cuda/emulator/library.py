@@ -40,7 +40,7 @@ class MemCount(ctypes.Structure):
     _fields_ = tuple(
         (name, ctypes.c_uint64)
         for name in ("requests", "sectors", "lanes", "wavefronts", "ideal", "l1_misses", "bytes",
-                     "pad")
+                     "tags")
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from coding_framework.errors import UsageError
 _SHORT = {"h200": "NVIDIA H200", "h100": "NVIDIA H100", "a100": "NVIDIA A100",
           "rtx 4090": "NVIDIA GeForce RTX 4090", "rtx4090": "NVIDIA GeForce RTX 4090"}  # fmt: skip
 _DRAM_EFFICIENCY = 0.92
-_REQUESTS_IN_FLIGHT = 3.0
+_REQUESTS_IN_FLIGHT = 4.0
 """Memory requests that one warp keeps in flight: unrolled loads before the first use."""
 _DEPENDENT_ISSUE_CYCLES = 4.0
 """Cycles between two dependent arithmetic instructions of a warp."""
@@ -103,7 +103,7 @@ def model_ms(
     resident = min(held.warps * device.multiprocessors, warps, held.warps * busy)
     terms = _inside(device, counters, share)
     terms.update(_outside(device, counters))
-    terms.update(_latency(device, counters, warps, resident))
+    terms.update(_latency(device, counters, blocks, resident))
     work = sum(t**4 for t in terms.values()) ** 0.25
     terms["launch"] = device.model["launch_us"] / 1e3
     terms["total"] = work + terms["launch"]
@@ -116,20 +116,22 @@ def _inside(device: Gpu, counters: Mapping[str, float], share: float) -> dict[st
     def ops(kind: str) -> float:
         return counters.get(f"smsp__sass_thread_inst_executed_op_{kind}_pred_on.sum", 0.0)
 
-    cycles = {"issue": counters.get("smsp__inst_executed.sum", 0.0) / 4}
-    for kind in ("fp32", "fp64", "fp16", "integer", "bit", "conversion"):
+    cycles = {"issue": counters.get("emulator__issue_slots.sum", 0.0) / 4}
+    for kind in ("fp32", "fp64", "fp16", "integer", "bit"):
         cycles[kind] = ops(kind) / device.lanes[kind]
-    sectors = requests = wavefronts = 0.0
+    special = counters.get("smsp__inst_executed_pipe_xu.sum", 0.0)
+    cycles["special"] = special * 32 / device.lanes["special"]
+    sectors = tags = wavefronts = 0.0
     for way in ("ld", "st", "atom"):
         key = f"l1tex__t_sectors_pipe_lsu_mem_global_op_{way}.sum"
         sectors += counters.get(key, 0.0)
-        requests += counters.get(key.replace("sectors", "requests"), 0.0)
+        tags += counters.get(key.replace("sectors", "output_wavefronts"), 0.0)
         wavefronts += counters.get(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{way}.sum", 0.0)
         if way != "atom":
             local = f"l1tex__t_sectors_pipe_lsu_mem_local_op_{way}.sum"
             sectors += counters.get(local, 0.0)
-    # a request takes a tag cycle for each 128-byte line at most; data move 128 bytes a cycle
-    cycles["l1"] = max(sectors / 4, requests) + max(0.0, sectors - 4 * requests) / 4
+    # a tag lookup for each 128-byte line of a request; data move 128 bytes a cycle
+    cycles["l1"] = max(sectors / 4, tags)
     cycles["shared"] = wavefronts
     return {name: c * share / (device.clock_ghz * 1e6) for name, c in cycles.items()}
 
@@ -145,26 +147,26 @@ def _outside(device: Gpu, counters: Mapping[str, float]) -> dict[str, float]:
 
 
 def _latency(
-    device: Gpu, counters: Mapping[str, float], warps: int, resident: int
+    device: Gpu, counters: Mapping[str, float], blocks: int, resident: int
 ) -> dict[str, float]:
     """Time that too few resident warps leave open."""
     reads = counters.get("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", 0.0)
-    sectors = counters.get("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 0.0)
-    missed = counters.get("lts__t_sectors_op_read.sum", 0.0)
-    from_dram = counters.get("dram__bytes_read.sum", 0.0) / 32
-    miss = missed / sectors if sectors else 0.0
-    far = min(from_dram / missed, 1.0) if missed else 0.0
-    wait_ns = (
-        20.0
-        + miss * device.model["l2_latency_ns"]
-        + miss * far * (device.model["dram_latency_ns"] - device.model["l2_latency_ns"])
-    )
-    memory = reads * wait_ns / (max(resident, 1) * _REQUESTS_IN_FLIGHT) / 1e6
-    issued = counters.get("smsp__inst_executed.sum", 0.0)
+    tags = counters.get("l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_ld.sum", 0.0)
+    memory = 0.0
+    if reads:
+        # a request waits for the farthest of its sectors, and for a cycle or two a line
+        missed = min(counters.get("lts__t_sectors_op_read.sum", 0.0) / reads, 1.0)
+        far = min(counters.get("dram__bytes_read.sum", 0.0) / 32 / reads, 1.0)
+        near_ns, far_ns = device.model["l2_latency_ns"], device.model["dram_latency_ns"]
+        wait_ns = 20.0 + missed * near_ns + far * (far_ns - near_ns)
+        wait_ns += 2.0 * (tags / reads - 1.0) / device.clock_ghz
+        rounds = reads / (max(resident, 1) * _REQUESTS_IN_FLIGHT)
+        memory = max(rounds * wait_ns, wait_ns) / 1e6
+    issued = counters.get("emulator__issue_slots.sum", 0.0)
     chain = issued * _DEPENDENT_ISSUE_CYCLES / _INDEPENDENT / max(resident, 1)
-    once = (device.model["dram_latency_ns"] if reads else 0.0) / 1e6
     return {
-        "memory_latency": memory + once,
+        "memory_latency": memory,
         "dependency": chain / (device.clock_ghz * 1e6),
-        "warps": warps / (4.0 * device.multiprocessors) / (device.clock_ghz * 1e6),
+        # the grid's blocks are handed out at about one a cycle (empty kernels of many blocks)
+        "blocks": blocks / (device.clock_ghz * 1e6),
     }

@@ -10,10 +10,11 @@
 
 static inline void touch(Worker *k, MemCount *m, u64 address, int store) {
   u64 sector = (address - BASE_GLOBAL) >> 5;
-  if (!store) {   // a tag names the block too: a new block finds its L1 empty
-    u64 *tag = &k->l1[sector & (k->L->l1_sectors - 1)], mine = sector ^ (u64)k->block_number << 36;
-    if (*tag == mine) return;
-    *tag = mine;
+  if (!store) {   // four ways; a tag names the block too: a new block finds its L1 empty
+    u64 set = (sector * 0x9E3779B97F4A7C15ull >> 40) & (k->L->l1_sectors / 4 - 1);
+    u64 *tags = &k->l1[set * 4], mine = sector ^ (u64)k->block_number << 36;
+    if ((tags[0] == mine) | (tags[1] == mine) | (tags[2] == mine) | (tags[3] == mine)) return;
+    tags[k->victim++ & 3] = mine;
   }
   m->l1_misses++;
   if (UNLIKELY(sector >= k->L->arena_bytes >> 5)) return;
@@ -71,7 +72,15 @@ static void count_sectors(Worker *k, const In *I, const u64 *a, u32 width, u32 m
       }
     }
     if (rising) {
+      u32 lines = 0;
+      u64 line = ~0ull;
+      for (u32 x = changed; x; x &= x - 1) {
+        u64 here = sectors[__builtin_ctz(x)] >> 2;
+        lines += here != line;
+        line = here;
+      }
       m->sectors += __builtin_popcount(changed);
+      m->tags += lines;
       for (u32 x = changed; x; x &= x - 1) touch(k, m, sectors[__builtin_ctz(x)] << 5, store);
       return;
     }
@@ -85,13 +94,15 @@ static void count_sectors(Worker *k, const In *I, const u64 *a, u32 width, u32 m
   if (n > 1) n = unique(sectors, n);
   m->sectors += n;
   for (int i = 0; i < n; i++) touch(k, m, sectors[i] << 5, store);
+  for (int i = 0; i < n; i++) sectors[i] >>= 2;
+  m->tags += n > 1 ? unique(sectors, n) : n;
 }
 
 static inline void count_row(Worker *k, const In *I, u64 first, u32 bytes, int store) {
   MemCount *m = &k->mem[I->pc];
   u64 from = first >> 5, to = (first + bytes - 1) >> 5;
   m->requests++; m->lanes += LANES; m->bytes += bytes;
-  m->ideal += bytes / 32; m->sectors += to - from + 1;
+  m->ideal += bytes / 32; m->sectors += to - from + 1; m->tags += (to >> 2) - (from >> 2) + 1;
   for (u64 s = from; s <= to; s++) touch(k, m, s << 5, store);
 }
 

@@ -52,7 +52,7 @@ typedef struct { u32 pc, rpc, mask, bypass; } Entry;
 typedef struct { u32 pc, mask, barrier; } Parked;
 typedef struct { u64 lo, size; u32 written, stored, read_only, freed; } Alloc;
 typedef struct {
-  u64 requests, sectors, lanes, wavefronts, ideal, l1_misses, bytes, pad;
+  u64 requests, sectors, lanes, wavefronts, ideal, l1_misses, bytes, tags;
 } MemCount;
 typedef struct { u64 count, address, block; u32 thread, other; } Check;
 typedef struct { u64 kind, block, address, size; i64 pc; u64 thread, space, extra; } Fault;
@@ -108,7 +108,7 @@ typedef struct {
   u64 *block_warps, *block_lanes; MemCount *mem; u32 *alloc_cache; u64 *l1;
   u64 branches, divergent, dram_read, dram_write, barriers;
   Block *parked, *parked_last, *pool; u64 nparked;
-  u64 started_ns; u32 epoch, block_number;
+  u64 started_ns; u32 epoch, block_number, victim;
 } Worker;
 
 // Record the first fault of a launch and stop all workers. Always returns FAULTED.
