@@ -3,7 +3,7 @@
 A receipt ties (task, kernel source) to a verdict by digests, so it goes stale by itself: a change
 of a template, of a task's reference or of its shapes changes a digest, and the kernel counts as
 not judged until `build_receipts` has run again. The stored verdict is the real one without what
-training does not show (all but the most telling test, safety details, durations).
+training does not show (further tests, most counters, safety details, durations).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +31,6 @@ from coding_framework.types import (
     Record,
     SafetyReport,
     Task,
-    TestResult,
     Verdict,
 )
 
@@ -38,6 +38,9 @@ log = structlog.get_logger(__name__)
 
 RECEIPTS_PATH = Path(__file__).with_name("receipts.jsonl")
 """The receipts that ship with the package."""
+
+_SHOWN_LEVELS = ("naive", "broken")
+"""Levels of kernels that a prompt may show with their verdict."""
 
 Key = tuple[str, str]
 """(digest of the task, SHA-256 of the kernel)."""
@@ -173,24 +176,38 @@ def _receipt(job: Job, verdict: Verdict) -> KernelReceipt:
         level=job.level,
         task_digest=digest,
         kernel_sha256=sha256,
-        verdict=slim_verdict(verdict),
+        verdict=slim_verdict(verdict, shown=job.level.startswith(_SHOWN_LEVELS)),
         verdict_digest=hashlib.sha256(whole.encode()).hexdigest(),
     )
 
 
-def slim_verdict(verdict: Verdict) -> Verdict:
-    """The verdict as feedback needs it: one test, the first compiler errors, no durations."""
+_FEEDBACK_COUNTERS = re.compile(
+    r"l1tex__t_(requests|sectors)_pipe_lsu_mem_global_op_(ld|st)\.sum|l1tex__data_bank_conflicts.*|"
+    r"dram__bytes\.sum|launch__(block|grid)_size|launch__shared_mem_per_block|"
+    r"smsp__inst_executed\.sum"
+)
+"""Of some 80 counters, those that feedback speaks of."""
+
+
+def slim_verdict(verdict: Verdict, *, shown: bool = True) -> Verdict:
+    """The verdict as feedback needs it: the failed tests or one passed one, the first compiler
+    errors, few counters, no durations. shown: whether a prompt may show it; else no counters."""
     compiled = verdict.compile and CompileSummary(
         registers=verdict.compile.registers,
         spill_bytes=verdict.compile.spill_bytes,
         shared_bytes=verdict.compile.shared_bytes,
         errors=verdict.compile.errors[:3],
     )
+    counters = {
+        name: float(f"{value:.4g}")
+        for name, value in verdict.counters.items()
+        if shown and value and _FEEDBACK_COUNTERS.fullmatch(name)
+    }
     return verdict.model_copy(
         update={
             "compile": compiled,
-            "tests": _telling_test(verdict.tests),
-            "counters": {name: float(f"{v:.4g}") for name, v in verdict.counters.items()},
+            "tests": verdict.tests[:1] if verdict.correct else verdict.tests,
+            "counters": counters,
             "safety": SafetyReport(),
             "receipt": Receipt(
                 protocol=verdict.receipt.protocol,
@@ -199,9 +216,3 @@ def slim_verdict(verdict: Verdict) -> Verdict:
             ),
         }
     )
-
-
-def _telling_test(tests: Iterable[TestResult]) -> tuple[TestResult, ...]:
-    """The first failed test, else the first."""
-    ordered = sorted(tests, key=lambda t: t.passed)
-    return tuple(ordered[:1])
