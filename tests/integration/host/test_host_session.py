@@ -336,3 +336,69 @@ def test_several_calls_share_the_process_and_its_memory(
         assert c.shape == (rows, 3)
         assert c.address in device.blocks
     assert len(device.launches) == 3
+
+
+IDIOMS = """
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/AccumulateType.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+#define CHECK_CUDA(x) TORCH_CHECK(x.type().is_cuda(), #x " must be a CUDA tensor")
+#define CHECK_INPUT(x) CHECK_CUDA(x); AT_ASSERTM(x.is_contiguous(), #x " must be contiguous")
+template <typename scalar_t, int BLOCK>
+__global__ __launch_bounds__(BLOCK)
+void row_sum(const scalar_t* __restrict__ x, scalar_t* out, int n) {
+  using acc_t = at::acc_type<scalar_t, true>;
+  cg::thread_block block = cg::this_thread_block();
+  auto warp = cg::tiled_partition<32>(block);
+  acc_t sum = 0;
+  for (int i = threadIdx.x; i < n; i += BLOCK) sum += static_cast<acc_t>(x[blockIdx.x * n + i]);
+  for (int offset = warp.size() / 2; offset > 0; offset /= 2) sum += warp.shfl_down(sum, offset);
+  if (threadIdx.x == 0) out[blockIdx.x] = static_cast<scalar_t>(sum);
+}
+template <typename F>
+__global__ void apply(float* x, F f) { x[threadIdx.x] = f(x[threadIdx.x]); }
+void check_all(at::TensorList list) { for (const auto& t : list) { CHECK_INPUT(t); } }
+std::tuple<torch::Tensor, at::Tensor> forward(torch::Tensor& x,
+                                              const std::optional<at::Tensor>& bias,
+                                              float eps, int mode, bool flag, std::string name) {
+  check_all({x, x});
+  const at::cuda::OptionalCUDAGuard device_guard(device_of(x));
+  TORCH_CHECK(!bias.has_value(), "no bias");
+  TORCH_CHECK_GT(x.size(0), 0, "rows");
+  auto sizes = x.sizes().vec();
+  sizes.pop_back();
+  sizes.push_back(1);
+  auto options = torch::TensorOptions().dtype(x.dtype()).device(x.device()).requires_grad(false);
+  torch::Tensor out = torch::empty(sizes, options);
+  const int threads = 128, blocks = at::ceil_div<int64_t>(x.numel(), x.size(-1));
+  AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.scalar_type(), "row_sum", ([&] {
+    row_sum<scalar_t, 128><<<blocks, threads, 0, at::cuda::getCurrentCUDAStream()>>>(
+        x.data_ptr<scalar_t>(), out.mutable_data_ptr<scalar_t>(), x.size(1));
+  }));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  const float scale = 2.0f;
+  apply<<<1, 1>>>(out.data_ptr<float>(), [scale, eps] __device__(float v) { return v * scale + eps; });
+  auto table = torch::tensor({1.5f, 2.5f}, options);
+  at::Tensor copy = out.clone();
+  copy.zero_();
+  return std::make_tuple(out, table);
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  using namespace pybind11::literals;
+  m.doc() = "idioms";
+  m.def("forward", &forward, "docs", py::arg("x"), "bias"_a = py::none(), py::arg("eps") = 1e-5f,
+        py::arg("mode") = 0, py::arg("flag") = true, py::arg("name") = "mean",
+        py::call_guard<py::gil_scoped_release>());
+}
+"""
+
+
+def test_common_idioms_of_extensions_work(opened: Opener, device: RecordingDevice) -> None:
+    out, table = opened(IDIOMS).call([device.tensor(4, 32), None, 0.5, 1, 1])
+    assert (out.shape, table.shape) == ((4, 1), (2,))
+    assert bytes(device.blocks[table.address]) == struct.pack("<2f", 1.5, 2.5)
+    assert [launch.grid[0] for launch in device.launches] == [4, 1]
+    assert struct.unpack("<Qff", device.launches[1].params)[1:] == (2.0, 0.5)

@@ -224,6 +224,18 @@ Tensor zeros(IntArrayRef s, const TensorOptions& o) { return empty(s, o).zero_()
 Tensor ones(IntArrayRef s, const TensorOptions& o) { return empty(s, o).fill_(1); }
 Tensor full(IntArrayRef s, Scalar v, const TensorOptions& o) { return empty(s, o).fill_(v); }
 Tensor scalar_tensor(Scalar v, const TensorOptions& o) { return full({}, v, o); }
+Tensor tensor_of(const Scalar* values, size_t count, const TensorOptions& o) {
+  std::string bytes;
+  char one[8];
+  for (size_t i = 0; i < count; i++) {
+    encode(o.dtype().type, values[i], one);
+    bytes.append(one, static_cast<size_t>(elementSize(o.dtype().type)));
+  }
+  auto result = empty({static_cast<int64_t>(count)}, o);
+  auto kind = result.is_cpu() ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice;
+  check_cuda(cudaMemcpy(result.data_ptr(), bytes.data(), bytes.size(), kind));
+  return result;
+}
 Tensor from_blob(void* data, IntArrayRef sizes, const TensorOptions& o) {
   checked_bytes(sizes, o.dtype().type);
   return make(sizes, o.device(host::is_device(data) ? kCUDA : kCPU, 0),

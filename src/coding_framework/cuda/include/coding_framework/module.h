@@ -26,6 +26,9 @@ void cf_return(cf_tensor* tensor);  // borrowed; called once for each tensor of 
 namespace pybind11 {
 
 struct none {};
+struct gil_scoped_release {};
+struct gil_scoped_acquire {};
+template <class... G> struct call_guard {};
 struct arg {
   constexpr explicit arg(const char* name) : name(name) {}
   arg& noconvert(bool = true) { return *this; }
@@ -33,8 +36,13 @@ struct arg {
   struct with_default { T value; };
   template <class T>
   with_default<T> operator=(const T& value) const { return {value}; }
+  with_default<const char*> operator=(const char* value) const { return {value}; }
   const char* name;
 };
+
+inline namespace literals {
+inline arg operator""_a(const char* name, size_t) { return arg(name); }
+}
 
 // Parameter types: from a value of the wire.
 template <class T>
@@ -42,7 +50,7 @@ struct from_value {
   static_assert(std::is_arithmetic<T>::value, "a parameter type that is not supported");
   static T get(const cf_value& v) {
     if constexpr (std::is_same<T, bool>::value) {
-      if (v.kind != CF_BOOL) cf_bad_argument("a bool");
+      if (v.kind != CF_BOOL && v.kind != CF_INT) cf_bad_argument("a bool");
       return v.integer != 0;
     } else if constexpr (std::is_floating_point<T>::value) {
       if (v.kind == CF_FLOAT) return static_cast<T>(v.floating);
@@ -162,6 +170,11 @@ inline cf_value to_value(int v) { return to_value(static_cast<long>(v)); }
 inline cf_value to_value(unsigned v) { return to_value(static_cast<long>(v)); }
 inline cf_value to_value(size_t v) { return to_value(static_cast<long>(v)); }
 inline cf_value to_value(const char* v) { return {CF_STRING, 0, 0, 0, nullptr, nullptr, v}; }
+#ifdef CF_WANT_STRING
+inline cf_value to_value(const std::string& v) {  // kept until the end of the process
+  return to_value((new std::string(v))->c_str());
+}
+#endif
 #ifdef CF_WANT_OPTIONAL
 inline cf_value to_value(std::nullopt_t) { return to_value(none()); }
 template <class T>
@@ -185,7 +198,10 @@ struct defaults {
 
 class module_ {
  public:
-  const char* doc = "";
+  const char*& doc() {
+    static const char* text = "";
+    return text;
+  }
   template <class R, class... A, class... X>
   module_& def(const char* name, R (*function)(A...), const X&... extras) {
     defaults d{new cf_value[sizeof...(X) + 1], 0};
@@ -208,9 +224,12 @@ class module_ {
   template <class R, class... A, int... I>
   static void invoke_indexed(void* function, [[maybe_unused]] const cf_value* v,
                              std::integer_sequence<int, I...>) {
-    auto* f = reinterpret_cast<R (*)(A...)>(function);
-    if constexpr (std::is_void<R>::value) f(from_value<std::decay_t<A>>::get(v[I])...);
-    else give(f(from_value<std::decay_t<A>>::get(v[I])...));
+    apply(reinterpret_cast<R (*)(A...)>(function), from_value<std::decay_t<A>>::get(v[I])...);
+  }
+  template <class R, class... A, class... V>
+  static void apply(R (*f)(A...), V&&... values) {  // named values bind to any kind of reference
+    if constexpr (std::is_void<R>::value) f(static_cast<A&&>(values)...);
+    else give(f(static_cast<A&&>(values)...));
   }
 };
 using module = module_;

@@ -52,7 +52,7 @@ constexpr bool isIntegralType(ScalarType t, bool with_bool = false) {
 const char* toString(ScalarType t);
 
 // Both convert implicitly to and from float, and compute in float, as torch's do.
-#define CF_SMALL_FLOAT(NAME, VENDOR, TO_FLOAT, FROM_FLOAT)                                       \
+#define CF_SMALL_FLOAT(NAME, VENDOR, EXPLICIT, TO_FLOAT, FROM_FLOAT)                                       \
   struct alignas(2) NAME {                                                                       \
     unsigned short x;                                                                            \
     NAME() = default;                                                                            \
@@ -68,7 +68,9 @@ const char* toString(ScalarType t);
     __host__ __device__ operator float() const {                                                 \
       return TO_FLOAT(*reinterpret_cast<const VENDOR*>(&x));                                     \
     }                                                                                            \
-    __host__ __device__ operator VENDOR() const { return *reinterpret_cast<const VENDOR*>(&x); } \
+    __host__ __device__ EXPLICIT operator VENDOR() const {                                       \
+      return *reinterpret_cast<const VENDOR*>(&x);                                               \
+    }                                                                                            \
     __host__ __device__ NAME& operator+=(const NAME& o) { return *this = *this + o; }            \
     __host__ __device__ NAME& operator-=(const NAME& o) { return *this = *this - o; }            \
     __host__ __device__ NAME& operator*=(const NAME& o) { return *this = *this * o; }            \
@@ -98,10 +100,10 @@ const char* toString(ScalarType t);
     return float(a) OP float(b);                                                                \
   }
 #ifdef CF_WANT_HALF
-CF_SMALL_FLOAT(Half, __half, __half2float, __float2half_rn)
+CF_SMALL_FLOAT(Half, __half, , __half2float, __float2half_rn)
 #endif
 #ifdef CF_WANT_BFLOAT16
-CF_SMALL_FLOAT(BFloat16, __nv_bfloat16, __bfloat162float, __float2bfloat16_rn)
+CF_SMALL_FLOAT(BFloat16, __nv_bfloat16, explicit, __bfloat162float, __float2bfloat16_rn)
 #endif
 
 template <class T>

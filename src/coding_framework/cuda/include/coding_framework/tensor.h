@@ -56,6 +56,16 @@ struct TypeMeta {  // what Tensor::dtype() gives: compares with, and converts to
   size_t itemsize() const { return static_cast<size_t>(elementSize(type)); }
 };
 
+// What the deprecated Tensor::type() gives.
+struct DeprecatedTypeProperties {
+  ScalarType type;
+  bool cuda;
+  operator ScalarType() const { return type; }
+  ScalarType scalarType() const { return type; }
+  bool is_cuda() const { return cuda; }
+  const char* toString() const { return c10::toString(type); }
+};
+
 class TensorOptions {
  public:
   TensorOptions() = default;
@@ -111,7 +121,7 @@ class Tensor {
   int64_t storage_offset() const;
   ScalarType scalar_type() const { return impl()->dtype; }
   TypeMeta dtype() const { return {scalar_type()}; }
-  ScalarType type() const { return scalar_type(); }
+  DeprecatedTypeProperties type() const { return {scalar_type(), is_cuda()}; }
   Layout layout() const { return kStrided; }
   Device device() const { return impl()->on_host ? Device(kCPU) : Device(kCUDA, 0); }
   int64_t get_device() const { return impl()->on_host ? -1 : 0; }
@@ -291,6 +301,40 @@ Tensor full_like(const Tensor& like, Scalar value);
 Tensor full_like(const Tensor& like, Scalar value, const TensorOptions& options);
 Tensor from_blob(void* data, IntArrayRef sizes, const TensorOptions& options = {});
 Tensor scalar_tensor(Scalar value, const TensorOptions& options = {});
+Tensor tensor_of(const Scalar* values, size_t count, const TensorOptions& options);
+template <class T>
+Tensor tensor(std::initializer_list<T> values, const TensorOptions& options) {
+  Scalar* list = new Scalar[values.size() + 1];
+  size_t count = 0;
+  for (const T& v : values) list[count++] = v;
+  Tensor result = tensor_of(list, count, options);
+  delete[] list;
+  return result;
+}
+template <class T>
+Tensor tensor(std::initializer_list<T> values) {
+  return tensor(values, TensorOptions(CppTypeToScalarType<T>::value));
+}
+template <class T>
+Tensor tensor(T value, const TensorOptions& options = CppTypeToScalarType<T>::value) {
+  return scalar_tensor(value, options);
+}
+using TensorList = ArrayRef<Tensor>;
+inline Device device_of(const Tensor& t) { return t.device(); }
+template <class T>
+constexpr T ceil_div(T a, T b) { return (a + b - 1) / b; }
+
+// The type to accumulate in.
+template <class T, bool is_cuda = true> struct AccumulateType { using type = T; };
+#ifdef CF_WANT_HALF
+template <bool is_cuda> struct AccumulateType<Half, is_cuda> { using type = float; };
+#endif
+#ifdef CF_WANT_BFLOAT16
+template <bool is_cuda> struct AccumulateType<BFloat16, is_cuda> { using type = float; };
+#endif
+template <class T, bool is_cuda = true>
+using acc_type = typename AccumulateType<T, is_cuda>::type;
+template <class T> using opmath_type = acc_type<T>;
 
 #define CF_REJECTED_OPERATOR(OP)                                                             \
   inline Tensor operator OP(const Tensor&, const Tensor&) { cf_reject("at::Tensor::operator" #OP); } \
