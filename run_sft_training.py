@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Supervised fine-tuning of generator and optimizer on synthesised, verified kernels.
+
+    python run_sft_training.py --num-examples 500 --epochs 3 --output-dir sft_checkpoints
+
+Writes OUTPUT_DIR/generator and OUTPUT_DIR/optimizer (LoRA adapters), OUTPUT_DIR/model (merged) and
+OUTPUT_DIR/config.json. The same command goes on after a kill. Without a GPU the defaults are those
+for SmolLM2-135M on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pydantic import ValidationError
+
+from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.training.sft import SFTConfig, SFTResult, load_examples, train_sft
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line; a flag that is not given keeps the recipe's value."""
+    cli = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+    )
+    cli.add_argument("--base-model", help="local folder, hub name, or packaged model")
+    cli.add_argument("--output-dir")
+    cli.add_argument("--num-examples", type=int, help="examples of the generator")
+    cli.add_argument("--optimizer-examples", type=int, help="default: as many")
+    cli.add_argument("--max-task-ops", type=int, help="longest composition among the tasks")
+    cli.add_argument("--epochs", type=float)
+    cli.add_argument("--max-steps", type=int)
+    cli.add_argument("--batch-size", type=int)
+    cli.add_argument("--gradient-accumulation-steps", type=int)
+    cli.add_argument("--learning-rate", type=float)
+    cli.add_argument("--max-length", type=int, help="tokens of prompt and answer")
+    cli.add_argument("--lora-r", type=int)
+    cli.add_argument("--lora-alpha", type=int)
+    cli.add_argument("--lora-dropout", type=float)
+    cli.add_argument("--quantization", choices=["auto", "nf4", "none"])
+    cli.add_argument("--device", choices=["auto", "cpu", "cuda"])
+    cli.add_argument("--save-every", type=int, help="steps between checkpoints")
+    cli.add_argument("--seed", type=int)
+    cli.add_argument("--wandb", action=argparse.BooleanOptionalAction)
+    return cli.parse_args(arguments)
+
+
+def make_config(given: dict[str, object]) -> SFTConfig:
+    """The recipe of this machine with the given flags. Raises UsageError."""
+    import torch
+
+    on_cpu = given.get("device") == "cpu" or not torch.cuda.is_available()
+    try:
+        return SFTConfig.cpu(**given) if on_cpu else SFTConfig.model_validate(given)
+    except ValidationError as e:
+        first = e.errors()[0]
+        flag = "--" + str(first["loc"][0]).replace("_", "-")
+        raise UsageError(f"{flag} {first['input']}: {first['msg'].lower()}") from e
+
+
+def run(config: SFTConfig) -> SFTResult:
+    """Examples, training, result."""
+    from coding_framework.agents.models import resolve_model
+    from coding_framework.data.data_pipeline import training_examples
+
+    return train_sft(config, load_examples(config, training_examples), resolve=resolve_model)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = vars(parse(arguments))
+    try:
+        config = make_config(given)
+        print(config.model_dump_json(indent=2), file=sys.stderr)
+        result = run(config)
+    except UsageError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except CodingFrameworkError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 3
+    print(result.model_dump_json(indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
