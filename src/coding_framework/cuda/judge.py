@@ -37,7 +37,7 @@ from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.device import Device
 from coding_framework.cuda.draft import VerdictDraft
 from coding_framework.cuda.plan import CandidateFault
-from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA
+from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
 from coding_framework.errors import UsageError
 from coding_framework.types import (
@@ -89,7 +89,8 @@ class Judge:
         self._seeds = tuple((self.config.seed or 0) + i for i in range(self.config.seeds))
         self._secret = secret_of(self.config)
         self._references: dict[bytes, ReferenceCache] = {}
-        self._baselines = BaselineTimes(self._measure_naive, self._baseline_salt())
+        salt = f"{judge_digest()} {self.backend} {self._compiler.toolkit.version}"
+        self._baselines = BaselineTimes(self._measure_naive, salt)
 
     def judge(self, task: Task, candidate: Candidate) -> Verdict:
         """The verdict on one candidate. Raises UsageError for a task whose reference fails, and
@@ -221,10 +222,6 @@ class Judge:
             tolerance_formula=TOLERANCE_FORMULA,
         )
         return VerdictDraft(task, candidate, self.backend, receipt)
-
-    def _baseline_salt(self) -> str:
-        parts = (PROTOCOL, self.backend, version("coding-framework"))
-        return " ".join((*parts, self._compiler.toolkit.version))
 
 
 def _warm_up() -> None:

@@ -1,7 +1,7 @@
 """Verdicts on disk, shared only where nothing that a verdict rests on differs.
 
 Key: the full source with line ends and trailing blanks normalised, the task, its shape sets, the
-backend and the protocol version. Equal PTX shares nothing: the host code may differ.
+backend, and the judge itself (protocol, emulator, headers). Equal PTX shares nothing: the host code may differ.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from coding_framework.cuda.protocol import PROTOCOL
+from coding_framework.cuda.protocol import judge_digest
 from coding_framework.paths import write_atomic
 from coding_framework.types import Candidate, Task, Verdict
 
@@ -38,7 +38,7 @@ class VerdictCache:
         lines = candidate.code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         source = "\n".join(line.rstrip() for line in lines)
         key = hashlib.sha256()
-        for part in (PROTOCOL, backend, task.model_dump_json(exclude={"split"}), source):
+        for part in (judge_digest(), backend, task.model_dump_json(exclude={"split"}), source):
             key.update(part.encode("utf-8", "surrogatepass") + b"\0")
         digest = key.hexdigest()
         return self._folder / digest[:2] / f"{digest}.json"
