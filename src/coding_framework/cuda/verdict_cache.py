@@ -1,7 +1,8 @@
 """Verdicts on disk, shared only where nothing that a verdict rests on differs.
 
 Key: the full source with line ends and trailing blanks normalised, the task, its shape sets, the
-backend, and the judge itself (protocol, emulator, headers). Equal PTX shares nothing: the host code may differ.
+backend, and the judge itself (protocol, emulator, headers). Equal PTX shares nothing: the host code
+may differ.
 """
 
 from __future__ import annotations
