@@ -380,7 +380,8 @@ std::tuple<torch::Tensor, at::Tensor> forward(torch::Tensor& x,
   }));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   const float scale = 2.0f;
-  apply<<<1, 1>>>(out.data_ptr<float>(), [scale, eps] __device__(float v) { return v * scale + eps; });
+  apply<<<1, 1>>>(out.data_ptr<float>(),
+                  [scale, eps] __device__(float v) { return v * scale + eps; });
   auto table = torch::tensor({1.5f, 2.5f}, options);
   at::Tensor copy = out.clone();
   copy.zero_();

@@ -15,6 +15,7 @@ from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.host.session import HostSession
 from coding_framework.cuda.plan import CandidateFault, ModuleInfo
 from coding_framework.cuda.sandbox import Limits, Sandbox, choose_sandbox
+from coding_framework.cuda.sandbox.native import NativeSandbox
 from coding_framework.errors import InfrastructureError, MissingToolError
 from coding_framework.types import Status
 
@@ -82,7 +83,7 @@ def run(
 def test_what_the_process_may_not_do_is_denied(
     build: Path, module: ModuleInfo, sandbox: Sandbox, which: int
 ) -> None:
-    hidden = int(sandbox.name == "bubblewrap")  # the native sandbox hides no files
+    hidden = int(not isinstance(sandbox, NativeSandbox) or sandbox.hides_files)
     assert len(run(build, module, sandbox, which, hidden).launches) == 1
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coding_framework.cuda.compiler import CUDACompiler
+from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
+from coding_framework.cuda.sandbox.native import NativeSandbox
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.integration
@@ -164,6 +165,15 @@ def test_a_file_name_made_by_line_directives_cannot_pass_for_our_own_failure(
         '#line 1 "bwrap: Can\'t mount proc"\nint x = y;\n#line 3 "nvcc error : died"\nint z = q;\n'
     )
     assert_harmless(compiler, source, Status.COMPILE_ERROR)
+
+
+def test_the_native_sandbox_hides_files_from_the_compiler_too(tmp_path: Path) -> None:
+    sandbox = NativeSandbox()
+    if sandbox.missing() or not sandbox.hides_files:
+        pytest.skip("this kernel has no Landlock")
+    compiler = CUDACompiler(cache=KernelCompilationCache(tmp_path), sandbox=sandbox)
+    assert_harmless(compiler, '#include "/etc/passwd"\n' + HONEST, Status.COMPILE_ERROR)
+    assert compiler.compile_source(HONEST).success
 
 
 def test_an_honest_kernel_still_compiles_afterwards(

@@ -1,9 +1,11 @@
-"""Native: a process group, rlimits and a scrubbed environment. The weakest sandbox.
+"""Native: a process group, rlimits, a scrubbed environment, and Landlock where the kernel has it.
+The weakest sandbox, for machines (many containers) that allow no namespaces.
 
 Guaranteed: limits on CPU time, memory and file size; no secret in the environment; the process
-group is killed at the end. NOT guaranteed: anything about files (what this user may read, the job
-may read), the network, or a descendant that leaves its process group; the host runner's own system
-call filter covers the last two for candidates' host code, and is all that does.
+group is killed at the end; the first process of the job dies with the judge. With Landlock (Linux
+5.13; whole from 6.12) also: no file outside the job's own, no TCP, no signal to other processes. NOT
+guaranteed: anything about UDP, or about a descendant that leaves its process group; the host
+runner's own system call filter covers both for candidates' host code.
 """
 
 from __future__ import annotations
@@ -11,14 +13,23 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from functools import cached_property
+from pathlib import Path
 from typing import IO
 
+from coding_framework.cuda.native import build_once
 from coding_framework.cuda.sandbox.base import LIMITER, Job, Mount, limited
 from coding_framework.errors import SandboxError
 
+_SOURCE = Path(__file__).parent / "confine_exec.c"
+_READABLE = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"),
+    *("/etc/ld.so.cache", "/etc/alternatives"),
+)
+
 
 class NativeSandbox:
-    """`Sandbox` by rlimits alone."""
+    """`Sandbox` without namespaces."""
 
     name = "native"
 
@@ -27,6 +38,12 @@ class NativeSandbox:
         if shutil.which(LIMITER) is None:
             return f"{LIMITER} is not installed: install your system's util-linux package"
         return None
+
+    @cached_property
+    def hides_files(self) -> bool:
+        """Whether this kernel has Landlock."""
+        probe = subprocess.run([self._launcher, "--probe"], capture_output=True, text=True)
+        return probe.stdout.strip() not in ("", "0")
 
     def path(self, mount: Mount) -> str:
         """See Sandbox.path: paths cannot be moved."""
@@ -42,9 +59,14 @@ class NativeSandbox:
             "HOME": str(job.folder.host),
             "TMPDIR": str(job.folder.host),
         }
+        command = [str(self._launcher), "--rw", "/dev/null"]
+        for path in _READABLE:
+            command += ["--ro", path]
+        for mount in (*job.mounts, job.folder):
+            command += ["--rw" if mount.writable else "--ro", str(mount.host)]
         try:
             return subprocess.Popen(
-                limited(job.limits, job.command),
+                limited(job.limits, [*command, "--", *job.command]),
                 stdin=stdin,
                 stdout=output,
                 stderr=output,
@@ -54,3 +76,10 @@ class NativeSandbox:
             )
         except OSError as e:
             raise SandboxError(f"the native sandbox could not start a process ({e})") from e
+
+    @cached_property
+    def _launcher(self) -> Path:
+        arguments = ["-O2", "-Wall", _SOURCE.name]
+        return build_once(
+            "confine_exec", {_SOURCE.name: _SOURCE.read_text()}, arguments, compiler="gcc"
+        )

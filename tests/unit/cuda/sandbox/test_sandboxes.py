@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -133,29 +134,67 @@ def test_bubblewrap_kills_what_leaves_its_process_group(
     ]
 
 
-def test_bubblewrap_hides_files_processes_and_network(bubblewrap: Sandbox, tmp_path: Path) -> None:
+def test_files_processes_and_network_are_out_of_reach(sandbox: Sandbox, tmp_path: Path) -> None:
+    if isinstance(sandbox, NativeSandbox) and not sandbox.hides_files:
+        pytest.skip("this kernel has no Landlock")
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
     work = tmp_path / "work"
     work.mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        subprocess.Popen(["/bin/sleep", "60"]) as bystander,
+    ):
         script = f"""
-cat {secret} /etc/passwd /etc/shadow {Path.home()}/.bashrc && echo FILE
-ls /proc/1 /sys /home /root && echo TREE
-kill -9 -1 2>/dev/null; kill -0 {os.getpid()} && echo KILL
-(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo NETWORK
-touch /usr/made /made /usr/local/made /tmp/made && echo WRITE
-ls /dev; id -u; hostname
+cat {secret} && echo FILE
+cat /etc/passwd && echo PASSWD
+cat /proc/{os.getpid()}/environ && echo ENVIRON
+ls {Path.home()} && echo HOME
+kill -9 {bystander.pid} && echo KILL
+(exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}) && echo NETWORK
+touch /usr/made && echo WRITE1
+touch /made && echo WRITE2
+touch {tmp_path}/made && echo WRITE3
+touch /work/inside made && echo allowed
+echo done
 """
-        bash = ["/bin/bash", "-c", script]
-        job = Job(bash, (), LIMITS, Mount(work, "/work", writable=True))
+        job = Job(["/bin/bash", "-c", script], (), LIMITS, Mount(work, "/work", writable=True))
         with tempfile.TemporaryFile() as output:
-            wait(bubblewrap.start(job, stdin=subprocess.DEVNULL, output=output), 30)
+            wait(sandbox.start(job, stdin=subprocess.DEVNULL, output=output), 30)
             output.seek(0)
-            text = output.read().decode()
-    words = text.split()
-    assert not {"FILE", "TREE", "KILL", "NETWORK", "WRITE", "hunter2"} & set(words)
+            said = set(output.read().decode().split())
+        bystander.kill()
+    broken = {"FILE", "PASSWD", "ENVIRON", "HOME", "KILL", "NETWORK", "WRITE1", "WRITE2", "WRITE3"}
+    assert "done" in said
+    assert not (broken | {"hunter2"}) & said
+    assert (work / "made").exists()
+
+
+ORPHANED = """
+import subprocess, sys, time
+from pathlib import Path
+from coding_framework.cuda.sandbox import SANDBOXES, Job, Limits, Mount
+folder = Path(sys.argv[2])
+job = Job(["/bin/sleep", "613"], (), Limits(), Mount(folder, "/work", writable=True))
+SANDBOXES[sys.argv[1]]().start(job, stdin=subprocess.DEVNULL, output=subprocess.DEVNULL)
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_job_dies_with_a_judge_that_is_killed(sandbox: Sandbox, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ORPHANED, sandbox.name, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as judge:
+        assert judge.stdout is not None
+        assert judge.stdout.readline() == b"started\n"
+        deadline = time.monotonic() + 20
+        family: list[psutil.Process] = []
+        while not any(p.name() == "sleep" for p in family) and time.monotonic() < deadline:
+            family = psutil.Process(judge.pid).children(recursive=True)
+        judge.kill()
+    assert family
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
 
 
 def test_auto_takes_the_first_that_works() -> None:
