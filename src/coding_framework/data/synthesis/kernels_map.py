@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coding_framework.data.synthesis.interval import Operand
 from coding_framework.data.synthesis.kernel_text import (
     Launch,
     Lines,
@@ -68,25 +69,28 @@ def _lanes(program: Program) -> str:
     return f"make_float4({', '.join(calls)})"
 
 
+def _loads(program: Program, places: dict[Operand, str], index: str) -> tuple[Lines, list[str]]:
+    """(loads of four lanes or of one value that they share, the same reads of a single element)."""
+    loads, values = [f"float4 x4 = *(const float4*)(x + {index});"], [f"x[{index}]"]
+    for given in program.inputs:
+        name, place = given.name, places[given.kind or "full"]
+        values.append(f"{name}[{place}]")
+        if given.kind in ("full", "row"):
+            loads.append(f"float4 {name}4 = *(const float4*)({name} + {place});")
+        else:
+            loads.append(f"float {name}0 = {name}[{place}];")
+    return loads, values
+
+
 def _either(condition: str, then: Lines, otherwise: str) -> Lines:
     return [*block(f"if ({condition})", then)[:-1], "} else {", f"  {otherwise}", "}"]
 
 
 def _vectorized(program: Program, style: Style) -> KernelExample:
     i, out = style.index, style.out
-    loads, values = [f"float4 x4 = *(const float4*)(x + {i});"], [f"x[{i}]"]
-    once = []
-    for given in program.inputs:
-        name = given.name
-        if given.kind == "full":
-            loads.append(f"float4 {name}4 = *(const float4*)({name} + {i});")
-            values.append(f"{name}[{i}]")
-        else:
-            once.append(f"float {name}0 = {name}[0];")
-            values.append(f"{name}0")
+    loads, values = _loads(program, {"full": i, "scalar": "0"}, i)
     body = [
         f"int {i} = (blockIdx.x * blockDim.x + threadIdx.x) * 4;",
-        *once,
         *_either(
             f"{i} + 3 < n",
             [*loads, f"*(float4*)({out} + {i}) = {_lanes(program)};"],
@@ -118,21 +122,12 @@ def _vectorized(program: Program, style: Style) -> KernelExample:
 def _vectorized_rows(program: Program, style: Style) -> KernelExample:
     """One grid row per matrix row: no division, and float4 wherever rows are 16-byte aligned."""
     i, out = style.index, style.out
-    loads, values, once = [f"float4 x4 = *(const float4*)(x + {i});"], [f"x[{i}]"], []
-    places = {"full": i, "row": "j", "col": "blockIdx.y", "scalar": "0"}
-    for given in program.inputs:
-        name, place = given.name, places[given.kind or "full"]
-        if given.kind in ("full", "row"):
-            loads.append(f"float4 {name}4 = *(const float4*)({name} + {place});")
-            values.append(f"{name}[{place}]")
-        else:
-            once.append(f"float {name}0 = {name}[{place}];")
-            values.append(f"{name}0")
+    places: dict[Operand, str] = {"full": i, "row": "j", "col": "blockIdx.y", "scalar": "0"}
+    loads, values = _loads(program, places, i)
     call = f"{out}[{i}] = f({', '.join(values)});"
     body = [
         "int j = (blockIdx.x * blockDim.x + threadIdx.x) * 4;",
         f"int {i} = blockIdx.y * w + j;",
-        *once,
         *_either(
             "w % 4 == 0 && j < w",
             [*loads, f"*(float4*)({out} + {i}) = {_lanes(program)};"],

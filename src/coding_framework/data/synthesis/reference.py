@@ -11,6 +11,7 @@ Sizes = tuple[int, int, int]
 
 MAP_SIZES: tuple[Sizes, ...] = ((128, 512, 0), (61, 259, 0), (3, 5, 0))
 ROW_SIZES: tuple[Sizes, ...] = ((384, 192, 0), (301, 133, 0), (3, 5, 0))
+TRANSPOSE_SIZES: tuple[Sizes, ...] = ((512, 512, 0), (301, 133, 0), (3, 5, 0))
 MATMUL_SIZES: tuple[Sizes, ...] = ((96, 128, 64), (67, 75, 45), (3, 5, 4))
 GPU_SIZES: tuple[Sizes, ...] = ((4096, 8192, 0), (4093, 8191, 0), (3, 5, 0))
 """The one agents see, an odd one (no multiple of 2 or 4), a tiny one. On a GPU x alone is 128 MiB,
@@ -87,9 +88,15 @@ def make_task(program: Program, *, family: str, tier: int, split: Split) -> Task
 
 def _sizes(program: Program) -> tuple[tuple[Sizes, ...], tuple[Sizes, ...]]:
     """(for the emulator, for a GPU)."""
-    if program.spec.form == "matmul":
-        return MATMUL_SIZES, GPU_MATMUL_SIZES
-    return (MAP_SIZES if program.spec.form == "map" else ROW_SIZES), GPU_SIZES
+    match program.spec.form:
+        case "matmul":
+            return MATMUL_SIZES, GPU_MATMUL_SIZES
+        case "transpose":
+            return TRANSPOSE_SIZES, GPU_SIZES
+        case "map":
+            return MAP_SIZES, GPU_SIZES
+        case _:
+            return ROW_SIZES, GPU_SIZES
 
 
 def _cases(
