@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Judge the synthesised kernels and keep the verdicts that ship with the package.
 
-    uv run scripts/build_receipts.py [--train N] [--held-out N] [--max-steps K] [--workers W]
+    uv run scripts/build_receipts.py [--train N] [--naive N] [--held-out N] [--workers W]
 
 Resumable: a kernel with a receipt is not judged again. Receipts of kernels that no longer exist are
 dropped at the end. Run it after a change of a template, a shape or the judging protocol.
@@ -30,8 +30,9 @@ from coding_framework.wiring import cores, make_judge
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--train", type=int, default=700, help="training tasks")
-    parser.add_argument("--held-out", type=int, default=120, help="held-out tasks")
+    parser.add_argument("--train", type=int, default=380, help="training tasks, all kernels")
+    parser.add_argument("--naive", type=int, default=500, help="training tasks, naive kernels")
+    parser.add_argument("--held-out", type=int, default=96, help="held-out tasks")
     parser.add_argument("--max-steps", type=int, default=3, help="longest composition")
     parser.add_argument("--max-tier", type=int, default=1, help="hardest tier")
     parser.add_argument("--workers", type=int, default=cores())
@@ -63,6 +64,8 @@ def main() -> int:
     limits = {"max_steps": args.max_steps, "max_tier": args.max_tier}
     jobs = jobs_for(Split.HELD_OUT, args.held_out, **limits)
     jobs += jobs_for(Split.TRAIN, args.train, **limits)
+    jobs += jobs_for(Split.TRAIN, args.naive, naive_only=True, **limits)
+    jobs = list({job.key: job for job in jobs}.values())
     failed = asyncio.run(build(args, jobs))
     if not args.keep_stale:
         prune_receipts(args.output, jobs)
