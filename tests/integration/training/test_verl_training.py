@@ -137,7 +137,7 @@ def assert_weights_moved(before: Path, after: Path) -> None:
 def test_missing_plugin_is_one_sentence_and_no_training() -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("VERL_")}
     ran = subprocess.run(
-        [sys.executable, "-m", MAIN, "cpu", "null", "trainer.device=cpu"],
+        [sys.executable, "-m", MAIN, "cpu", "trainer.device=cpu"],
         env={**environment, "VERL_PLATFORM": "cpu"},
         stdin=subprocess.PIPE,
         capture_output=True,

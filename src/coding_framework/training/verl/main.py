@@ -1,14 +1,12 @@
-"""`python -m coding_framework.training.verl.main DEVICE RAY OVERRIDE...`: verl's own trainer.
+"""`python -m coding_framework.training.verl.main DEVICE OVERRIDE...`: verl's own trainer.
 
-Checks that the plug-in registered, then calls `verl.trainer.main_ppo`. RAY is a JSON object with
-the arguments of an early `ray.init`, or null: then verl starts Ray. It ends with its parent:
+Checks that the plug-in registered, then calls `verl.trainer.main_ppo`. It ends with its parent:
 standard input is a pipe that the trainer never writes to, and its end means that the parent is
 gone, however it died. Ray's processes of this run share this process's fate.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -16,7 +14,6 @@ import threading
 
 from coding_framework.errors import TrainingError
 from coding_framework.training.verl.overrides import CPU_ROLLOUT, PLUGIN
-from coding_framework.training.verl.ray_start import start_ray
 
 
 def _die_with_parent() -> None:
@@ -59,12 +56,10 @@ def check_registered(device: str) -> None:
 
 def main() -> None:
     """Run verl's trainer with the overrides of the command line."""
-    name, device, ray_options, *overrides = sys.argv
+    name, device, *overrides = sys.argv
     sys.argv = [name, *overrides]
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    if (options := json.loads(ray_options)) is not None:
-        start_ray(options)
     try:
         check_registered(device)
     except TrainingError as e:

@@ -160,8 +160,6 @@ def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
 
 def _ray(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
     queue = {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1}
-    if config.device == "cpu":
-        return queue  # Ray is started by `ray_start.py`, with `ray_options`
     init = "ray_kwargs.ray_init"
     if config.ray_address is not None:
         return {f"+{init}.address": config.ray_address}
