@@ -36,6 +36,8 @@ __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
 
 MAX_SOURCE_CHARS = 100_000
 MAX_LOG_BYTES = 1 << 20
+MAX_PTX_BYTES = 16 << 20
+"""A device has to read it all; the largest honest kernel seen has 0.3 MB."""
 MIN_FREE_BYTES = 64 << 20
 """What a compilation may need of the disk: a usual one writes 2 to 10 MiB."""
 INCLUDE_FOLDER = Path(__file__).parent / "include"
@@ -228,6 +230,15 @@ class CUDACompiler:
             if not (ptx.is_file() and (folder / "host.so").is_file()):
                 raise InfrastructureError(
                     "nvcc reported success without an output: try again, or reinstall the toolkit"
+                )
+            if ptx.stat().st_size > MAX_PTX_BYTES:
+                reason = f"the device code has {ptx.stat().st_size >> 20} MiB of PTX"
+                return CompilationResult(
+                    success=False,
+                    status=Status.OUTPUT_LIMIT,
+                    reason=f"{reason}, more than the {MAX_PTX_BYTES >> 20} allowed",
+                    latency_s=exit_.cpu_s,
+                    digest=digest,
                 )
             return CompilationResult(
                 success=True,

@@ -1,0 +1,119 @@
+"""The compiler on honest sources: what a build holds, the cache, and many callers at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coding_framework.cuda import compiler as compiler_module
+from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler, KernelCompilationCache
+from coding_framework.types import Status
+
+pytestmark = pytest.mark.integration
+
+KERNEL = """
+#include <torch/extension.h>
+__global__ void scale_NUMBER(float* x, int n) {
+  __shared__ float tile[64];
+  int unused;
+  int i = blockIdx.x * 64 + threadIdx.x;
+  if (i < n) tile[threadIdx.x] = x[i];
+  __syncthreads();
+  if (i < n) x[i] = tile[63 - threadIdx.x] * NUMBER;
+}
+torch::Tensor forward(torch::Tensor x) {
+  scale_NUMBER<<<1, 64>>>(x.data_ptr<float>(), 64);
+  return x;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+
+
+def kernel(number: int) -> str:
+    return KERNEL.replace("NUMBER", str(number))
+
+
+async def test_a_build_holds_host_code_device_code_and_resources(compiler: CUDACompiler) -> None:
+    result = await compiler.compile_kernel(kernel(3))
+    assert result.success
+    assert result.kernel_name == "_Z7scale_3Pfi"
+    build = Path(str(result.binary_path))
+    assert {p.name for p in build.iterdir()} >= {"host.so", "device.ptx", "device.cubin"}
+    ptx = (build / "device.ptx").read_text()
+    assert ".target sm_90" in ptx
+    assert ".loc" in ptx  # source lines, for findings
+    assert (result.registers > 0, result.spill_bytes, result.shared_bytes) == (True, 0, 256)
+    assert [k.name for k in result.kernels] == ["_Z7scale_3Pfi"]
+    assert result.warnings[0].line == 5
+    assert 0 < result.latency_s < 30
+
+
+async def test_equal_sources_share_a_build_and_others_do_not(compiler: CUDACompiler) -> None:
+    first = await compiler.compile_kernel(kernel(4))
+    blanks = kernel(4).replace("\n", "  \r\n") + "\n\n"
+    again = await compiler.compile_kernel(blanks)
+    other = await compiler.compile_kernel(kernel(5))
+    assert (again.cache_hit, again.binary_path) == (True, first.binary_path)
+    assert (other.cache_hit, other.digest == first.digest) == (False, False)
+
+
+def test_flags_and_architecture_are_part_of_the_address(
+    compiler: CUDACompiler, impatient: CUDACompiler
+) -> None:
+    config = CompilerConfig(architecture=80)
+    ampere = CUDACompiler(config, cache=compiler.cache)
+    result = ampere.compile_source(kernel(4))
+    assert not result.cache_hit
+    assert ".target sm_80" in (Path(str(result.binary_path)) / "device.ptx").read_text()
+    digests = {c.compile_source(kernel(4)).digest for c in (compiler, impatient, ampere)}
+    assert len(digests) == 3
+
+
+async def test_many_callers_wait_in_a_queue_that_costs_them_nothing(
+    compiler: CUDACompiler,
+) -> None:
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            names = [p.name() for p in psutil.Process().children(recursive=True) if p.is_running()]
+            most = max(most, sum(n in ("cicc", "cudafe++", "cc1plus", "ptxas") for n in names))
+            await asyncio.sleep(0.05)
+
+    watcher = asyncio.create_task(watch())
+    started = time.monotonic()
+    results = await asyncio.gather(
+        *(compiler.compile_kernel(kernel(100 + i % 8)) for i in range(32))
+    )
+    wall_s = time.monotonic() - started
+    watcher.cancel()
+    assert all(r.success for r in results)
+    assert sum(not r.cache_hit for r in results) == 8
+    assert most <= compiler_module.available_cores()
+    assert sum(r.latency_s for r in results) < wall_s * compiler_module.available_cores() + 1
+
+
+def test_device_code_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler_module, "MAX_PTX_BYTES", 1000)
+    small = CUDACompiler(cache=KernelCompilationCache(tmp_path))
+    result = small.compile_source(kernel(6))
+    assert (result.success, result.status) == (False, Status.OUTPUT_LIMIT)
+
+
+def test_errors_name_their_lines(compiler: CUDACompiler) -> None:
+    source = kernel(7).replace("tile[63", "tyle[63").replace("return x;", "return y;")
+    result = compiler.compile_source(source)
+    assert result.status is Status.COMPILE_ERROR
+    assert [(e.line, "tyle" in e.message or '"y"' in e.message) for e in result.errors] == [
+        (9, True),
+        (13, True),
+    ]
+    assert result.reason.startswith('nvcc: line 9: identifier "tyle" is undefined')
+    assert compiler.compile_source(source).cache_hit
