@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
+import tempfile
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +16,7 @@ from coding_framework.cuda.emulator.machine import Machine
 from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.native import cache_dir
 from coding_framework.cuda.plan import Launch, LaunchReport
+from coding_framework.cuda.toolkit import find_toolkit
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -26,13 +28,16 @@ def compile_ptx(source: str, arch: str = "sm_90", flags: tuple[str, ...] = ()) -
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{key}.ptx"
     if not target.exists():
-        unit = folder / f"{key}.cu"
-        unit.write_text(source)
-        made = folder / f"{key}.tmp.ptx"
-        command = ["nvcc", "-ptx", f"-arch={arch}", "-lineinfo", *flags, str(unit), "-o", str(made)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        made.replace(target)
+        with tempfile.TemporaryDirectory(dir=folder) as own:  # other workers make the same
+            made = Path(own) / "made.ptx"
+            unit = Path(own) / "unit.cu"
+            unit.write_text(source)
+            command = [find_toolkit().nvcc, "-ptx", f"-arch={arch}", "-lineinfo", *flags]
+            done = subprocess.run(
+                [*command, unit, "-o", made], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr
+            made.replace(target)
     return target.read_text()
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from emulator_harness import Gpu
 from random_kernels import BLOCKS, THREADS, RandomKernel, device_source, host_source
 
+from coding_framework.cuda.toolkit import find_toolkit
+
 
 def differences(
     kernels: list[RandomKernel], folder: Path, seed: int, *, checks: bool = True
@@ -18,7 +20,7 @@ def differences(
     (folder / "device.cu").write_text(device_source(kernels))
     (folder / "host.cpp").write_text(host_source(kernels))
     for command in (
-        "nvcc -ptx -arch=sm_90 -fmad=false -w device.cu -o device.ptx",
+        f"{find_toolkit().nvcc} -ptx -arch=sm_90 -fmad=false -w device.cu -o device.ptx",
         "g++ -O1 -w -fwrapv -fno-strict-aliasing -ffp-contract=off -fPIC -shared host.cpp -o host.so",
     ):
         done = subprocess.run(

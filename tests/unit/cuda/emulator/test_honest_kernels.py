@@ -93,3 +93,21 @@ def test_a_block_may_wait_for_a_later_one(gpu: Gpu) -> None:
     flag, c = gpu.put(np.zeros(1, np.int32)), gpu.put(np.zeros(2, np.int32))
     gpu.run("waits_for_later_block", 8, 32, flag, c)
     assert gpu.get(c, 2, np.int32).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("kernel", ["lock_in_a_warp", "lock_with_flag"])
+def test_threads_of_a_warp_may_wait_for_each_other(gpu: Gpu, kernel: str) -> None:
+    lock, count = gpu.put(np.zeros(1, np.int32)), gpu.put(np.zeros(1, np.int32))
+    gpu.run(kernel, 2, 32, lock, count)
+    assert gpu.get(count, 1, np.int32)[0] == 64
+
+
+def test_a_long_divergent_loop_still_meets_at_a_shuffle(gpu: Gpu) -> None:
+    n = (np.arange(64, dtype=np.uint32) % 5) * 40_000
+    c = gpu.empty(256)
+    gpu.run("long_divergent_loop", 1, 64, gpu.put(n), c)
+    v = np.arange(64, dtype=np.uint32)
+    for step in range(1, 5):  # all threads at once, as an LCG is affine
+        for _ in range(40_000):
+            v = np.where(n >= step * 40_000, v * np.uint32(1664525) + np.uint32(1013904223), v)
+    assert np.array_equal(gpu.get(c, 64, np.uint32), v + v[np.arange(64) ^ 1])

@@ -49,6 +49,7 @@ enum { WRITE_NONE, WRITE_SOME, WRITE_ALL };
 typedef struct { u16 op, fl; u32 d, a, b, c; i32 pc; i64 imm; } In;
 // bypass: program counter + 1 of a barrier that some of the region's threads stopped at, or 0
 typedef struct { u32 pc, rpc, mask, bypass; } Entry;
+// barrier: program counter + 1 of a barrier, 0 for another .sync instruction, NOWHERE for a long loop
 typedef struct { u32 pc, mask, barrier; } Parked;
 typedef struct { u64 lo, size; u32 written, stored, read_only, freed; } Alloc;
 typedef struct {
@@ -68,7 +69,7 @@ typedef struct {
 typedef struct {
   char *R; char *base;
   u32 live, act, mask, bar; int sp, fp, state, wid;
-  u32 func, local_base, bar_dst, bar_kind, bar_mask, epoch, forced; int nparked;
+  u32 func, local_base, bar_dst, bar_kind, bar_mask, epoch, forced, stuck, slice; int nparked;
   Parked parked[LANES];
   u32 tid[3][LANES] __attribute__((aligned(64)));
   Frame frames[MAX_FRAMES];

@@ -100,7 +100,7 @@ static void start_block(Worker *k, Block *b, u64 index) {
     u64 n = threads - i * 32;
     w->R = w->base; w->live = w->act = n >= 32 ? FULL : (1u << n) - 1;
     w->sp = 0; w->fp = 0; w->state = RUN; w->func = (u32)L->entry_func; w->local_base = 0; w->epoch = 0;
-    w->bar_dst = 0; w->nparked = 0; w->forced = 0;
+    w->bar_dst = 0; w->nparked = 0; w->forced = 0; w->stuck = 0; w->slice = WARP_SLICE;
     w->st[0] = (Entry){(u32)f->entry, NOWHERE, w->live, 0};
     set_mask(w, w->live);
   }
@@ -163,7 +163,7 @@ static int run_block(Worker *k, Block *b, i64 slice) {
       Warp *w = &b->warps[i];
       if (w->state != RUN) continue;
       ran = 1;
-      k->slice = k->left = WARP_SLICE;
+      k->slice = k->left = w->slice;
       int how = run_warp(k, w);
       i64 used = k->slice - k->left;
       round += used;

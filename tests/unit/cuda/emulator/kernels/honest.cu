@@ -102,3 +102,25 @@ extern "C" __global__ void warp_waits_for_warp(int *c) {
   if (threadIdx.x < 32) { while (flag == 0) {} c[threadIdx.x] = 1; }
   else if (threadIdx.x == 32) flag = 1;
 }
+extern "C" __global__ void lock_in_a_warp(int *lock, int *c) {
+  while (atomicCAS(lock, 0, 1) != 0) {}
+  *(volatile int *)c += 1;
+  __threadfence();
+  atomicExch(lock, 0);
+}
+extern "C" __global__ void lock_with_flag(int *lock, int *c) {
+  bool done = false;
+  while (!done) {
+    if (atomicCAS(lock, 0, 1) == 0) {
+      *(volatile int *)c += 1;
+      __threadfence();
+      atomicExch(lock, 0);
+      done = true;
+    }
+  }
+}
+extern "C" __global__ void long_divergent_loop(const unsigned *n, unsigned *c) {
+  unsigned v = threadIdx.x;
+  for (unsigned i = 0; i < n[threadIdx.x]; i++) v = v * 1664525u + 1013904223u;
+  c[threadIdx.x] = v + __shfl_xor_sync(0xffffffffu, v, 1);
+}
