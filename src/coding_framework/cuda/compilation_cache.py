@@ -24,7 +24,7 @@ import structlog
 from pydantic import ValidationError
 
 from coding_framework.errors import InfrastructureError
-from coding_framework.paths import cache_dir
+from coding_framework.paths import cache_dir, cannot_write
 from coding_framework.types import CompilationResult
 
 log = structlog.get_logger(__name__)
@@ -45,7 +45,10 @@ class KernelCompilationCache:
         self.max_bytes = max_bytes
         self._writes = 0
         for part in ("entries", "partial", "locks"):
-            (self.folder / part).mkdir(parents=True, exist_ok=True)
+            try:
+                (self.folder / part).mkdir(parents=True, exist_ok=True)
+            except OSError as e:
+                raise InfrastructureError(cannot_write(self.folder / part, e)) from e
 
     def get(self, digest: str) -> CompilationResult | None:
         """The stored result, marked as a hit, or None."""
@@ -93,10 +96,7 @@ class KernelCompilationCache:
                 self._discard(entry)
             os.rename(partial, entry)
         except OSError as e:
-            raise InfrastructureError(
-                f"a build cannot be stored in {self.folder} ({e.strerror}): free some space, or "
-                "set CUDA_RL_CACHE to another folder"
-            ) from e
+            raise InfrastructureError(cannot_write(entry, e)) from e
         self._writes += 1
         if self._writes % _SWEEP_EVERY == 1:
             self.sweep()

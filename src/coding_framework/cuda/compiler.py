@@ -29,7 +29,7 @@ from coding_framework.cuda.slots import available_cores, slot
 from coding_framework.cuda.source_features import feature_macros, uses_device_lambda, uses_torch
 from coding_framework.cuda.toolkit import Toolkit, find_host_compiler, find_toolkit
 from coding_framework.errors import InfrastructureError, SandboxError
-from coding_framework.paths import cache_dir
+from coding_framework.paths import cache_dir, cannot_write
 from coding_framework.types import CompilationResult, Diagnostic, Status
 
 __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
@@ -156,10 +156,7 @@ class CUDACompiler:
         try:
             folder = Path(tempfile.mkdtemp(prefix="compile-", dir=self.cache.folder / "partial"))
         except OSError as e:
-            raise InfrastructureError(
-                f"no folder can be made in {self.cache.folder} ({e.strerror}): free some space, or "
-                "set CUDA_RL_CACHE to another folder"
-            ) from e
+            raise InfrastructureError(cannot_write(self.cache.folder / "partial", e)) from e
         try:
             _require_room(folder)
             (folder / SOURCE_NAME).write_text(source, encoding="utf-8")
@@ -178,6 +175,8 @@ class CUDACompiler:
             if result.status is Status.COMPILE_ERROR:
                 self.cache.put(digest, result, {})
             return result
+        except OSError as e:
+            raise InfrastructureError(cannot_write(folder, e)) from e
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from coding_framework.cuda.compilation_cache import KernelCompilationCache
+from coding_framework.errors import InfrastructureError
 from coding_framework.types import CompilationResult, Status
 
 pytestmark = pytest.mark.unit
@@ -110,6 +111,12 @@ def test_what_a_killed_writer_left_is_swept_later(cache: KernelCompilationCache)
     os.utime(left, (0, 0))
     cache.sweep()
     assert not left.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InfrastructureError, match="choose a folder that can be written"):
+        KernelCompilationCache(tmp_path / "file" / "builds")
 
 
 def _count_builds(folder: Path, counter: Path) -> None:

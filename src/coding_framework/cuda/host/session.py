@@ -42,6 +42,7 @@ from coding_framework.cuda.host.wire import (
 from coding_framework.cuda.plan import CandidateFault, ModuleInfo, TensorRef
 from coding_framework.cuda.sandbox import Job, Limits, Mount, Sandbox, stop, wait
 from coding_framework.errors import InfrastructureError, SandboxError
+from coding_framework.paths import cannot_write
 from coding_framework.types import Status
 
 HOST_LIMITS = Limits(cpu_s=10, wall_s=600.0, file_bytes=1 << 20, open_files=128)
@@ -87,7 +88,10 @@ class HostSession:
         self._uploaded = 0
         self._cpu_seen_s = 0.0
         self._loading = True
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        try:
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        except OSError as e:
+            raise InfrastructureError(cannot_write(Path(tempfile.gettempdir()) / "log", e)) from e
         self._channel, theirs = socket.socketpair()
         runner = build_runner()
         self._mounts = (
