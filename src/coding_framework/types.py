@@ -100,7 +100,8 @@ class Task(Record):
     """A function to write a kernel for. Maker: data/ (synthesis, KernelBench, archive, a file).
 
     The candidate's `forward` takes the inputs in order, then the model's parameters and buffers in
-    `state_dict` order, then the scalars among `init_args` (bool, int, float), as in the archive.
+    the order in which `__init__` makes them, then the scalars among `init_args` (bool, int, float),
+    as in the archive. A `forward` that takes only the tensors is called without the scalars.
     """
 
     name: str

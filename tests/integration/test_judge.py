@@ -315,8 +315,9 @@ def test_an_answer_that_depends_on_the_order_of_blocks_is_nondeterministic(judge
     assert verdict.status is Status.NONDETERMINISTIC, verdict.reason
 
 
-def test_atomic_sums_pass_where_the_task_allows_their_order(judge: Judge) -> None:
-    task = ROW_SUM_TASK.model_copy(update={"atomic_order": True})
+@pytest.mark.parametrize("declared", [True, False])
+def test_atomic_sums_need_not_repeat_their_bits(judge: Judge, declared: bool) -> None:
+    task = ROW_SUM_TASK.model_copy(update={"atomic_order": declared})
     verdict = _judge(judge, ATOMIC_SUM, task)
     assert verdict.status is Status.CORRECT, verdict.reason
 

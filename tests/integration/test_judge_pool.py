@@ -87,7 +87,7 @@ async def test_a_worker_killed_twice_in_one_job_is_our_fault_and_no_verdict(
             with suppress(psutil.Error):
                 worker.kill()
         await asyncio.sleep(0.01)
-    with pytest.raises(InfrastructureError, match=r"died|did not start"):
+    with pytest.raises(InfrastructureError, match="died twice"):
         await job
     assert (await pool.judge(DOUBLE_TASK, DOUBLE)).status is Status.CORRECT
 
@@ -118,7 +118,7 @@ async def test_verdicts_are_shared_on_disk_and_closing_leaves_no_process(tmp_pat
     first = await one.judge(DOUBLE_TASK, DOUBLE)
     one.close()
     await _gone(before)
-    with pytest.raises((InfrastructureError, RuntimeError)):
+    with pytest.raises(InfrastructureError, match="closed"):
         await one.judge(DOUBLE_TASK, DOUBLE)
     with JudgePool(CONFIG, workers=1, cache_folder=tmp_path) as two:
         second = await two.judge(DOUBLE_TASK, DOUBLE)

@@ -7,6 +7,7 @@ that a host which keeps a workspace between calls, or frees late, is not accused
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from coding_framework.cuda.plan import (
     Upload,
 )
 
+_FLOATING_ATOMIC = re.compile(
+    r"^[^/\n]*\b(?:atom|red)\.[\w.:]*(?:add[\w.:]*\.(?:f|bf)\d+|cas)", re.MULTILINE
+)
 _POINTER_BYTES = 8
 _MIN_HOST_BYTES = 16
 _HOST_SHARE = 16
@@ -66,10 +70,6 @@ class PlanReader:
                 False,
             )
         return None
-
-    def depends_on_values(self, first: LaunchPlan, second: LaunchPlan) -> bool:
-        found = self.difference(first, second)
-        return found is not None and not found.one_time_setup
 
     def _launches(self, plan: LaunchPlan) -> list[str]:
         labels: dict[int, str] = {}
@@ -129,9 +129,10 @@ def host_share(plan: LaunchPlan, input_bytes: int) -> str | None:
     )
 
 
-def device_work(plan: LaunchPlan) -> bool:
-    """Whether any kernel of the candidate's runs at all."""
-    return bool(plan.launches)
+def adds_atomically(ptx: str) -> bool:
+    """Whether device code adds floating-point numbers in whatever order its threads come: by an
+    atomic add, or by a loop around a compare-and-swap."""
+    return _FLOATING_ATOMIC.search(ptx) is not None
 
 
 def moved_bytes(plan: LaunchPlan) -> int:

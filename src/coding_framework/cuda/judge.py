@@ -36,6 +36,7 @@ from coding_framework.cuda.benchmarker import (
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.device import Device
 from coding_framework.cuda.draft import VerdictDraft
+from coding_framework.cuda.evidence import adds_atomically
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
@@ -54,6 +55,8 @@ from coding_framework.types import (
 if TYPE_CHECKING:  # torch takes a second to import; the compiler works meanwhile
     from coding_framework.cuda.reference import ReferenceCache
     from coding_framework.cuda.trial import TimedCase
+
+_BASELINE_SECRET = b"baseline"
 
 log = structlog.get_logger(__name__)
 
@@ -177,6 +180,7 @@ class Judge:
                     seeds=seeds,
                     log=draft.log,
                     other_device=reversed_device,
+                    atomics=adds_atomically((build / "device.ptx").read_text(errors="replace")),
                 )
                 return trial.judge()
 
@@ -190,7 +194,7 @@ class Judge:
         draft = self._draft(task, Candidate(code=task.naive_kernel or ""))
         try:
             build = self._compile(draft.candidate, draft)
-            timed = self._try_case(task.cases[0], build, draft, tuple(range(5)), b"baseline")
+            timed = self._try_case(task.cases[0], build, draft, tuple(range(5)), _BASELINE_SECRET)
         except CandidateFault as fault:
             log.error("naive_kernel_wrong", task=task.name, status=fault.status, why=fault.reason)
             return None
@@ -205,7 +209,8 @@ class Judge:
 
         secret = self._secret if secret is None else secret
         if secret not in self._references:
-            self._references[secret] = ReferenceCache(secret)
+            small = secret == _BASELINE_SECRET  # each of its draws is used once
+            self._references[secret] = ReferenceCache(secret, (16 if small else 128) << 20)
         return self._references[secret]
 
     def _draft(self, task: Task, candidate: Candidate) -> VerdictDraft:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -29,12 +29,14 @@ from coding_framework.cuda.judge import JudgeConfig, choose_backend, secret_of
 from coding_framework.cuda.slots import available_cores
 from coding_framework.cuda.verdict_cache import VerdictCache
 from coding_framework.errors import InfrastructureError
-from coding_framework.types import Candidate, Task, Verdict
+from coding_framework.types import Candidate, Status, Task, Verdict
 
 log = structlog.get_logger(__name__)
 
 _START_S = 120.0
 _RETRIES = 1
+_BY_THE_CLOCK = frozenset({Status.TIMEOUT, Status.COMPILE_TIMEOUT})
+"""Verdicts by CPU time, which another machine may give otherwise: never kept on disk."""
 
 
 class JudgePool:
@@ -64,20 +66,29 @@ class JudgePool:
 
     async def judge(self, task: Task, code: str) -> Verdict:
         """The verdict on one candidate. Raises InfrastructureError on a fault of ours."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self.judge_blocking, task, code)
+        return await asyncio.wrap_future(self._submit(task, code))
 
     __call__ = judge
 
     def judge_blocking(self, task: Task, code: str) -> Verdict:
-        """As `judge`, in the calling thread; each thread has a worker of its own."""
+        """As `judge`, for callers without an event loop."""
+        return self._submit(task, code).result()
+
+    def _submit(self, task: Task, code: str) -> Future[Verdict]:
+        try:
+            return self._threads.submit(self._judge_here, task, code)
+        except RuntimeError as e:
+            raise InfrastructureError("the judge pool is closed: make a new one") from e
+
+    def _judge_here(self, task: Task, code: str) -> Verdict:
+        """In one of the pool's threads, each of which has a worker of its own."""
         candidate = Candidate.model_construct(code=code)
         if self._cache is not None:
             found = self._cache.get(task, candidate, self._backend)
             if found is not None:
                 return found
         verdict = self._judge_retrying(task, code)
-        if self._cache is not None:
+        if self._cache is not None and verdict.status not in _BY_THE_CLOCK:
             self._cache.put(task, candidate, verdict)
         return verdict
 
@@ -101,11 +112,10 @@ class JudgePool:
     def _judge_retrying(self, task: Task, code: str) -> Verdict:
         job = {"task": task.model_dump(mode="json"), "code": code}
         for attempt in range(_RETRIES + 1):
-            worker = self._worker()
             try:
-                return _result(worker.ask(job, self._job_wall_s))
+                return _result(self._worker().ask(job, self._job_wall_s))
             except _WorkerDiedError as e:
-                self._drop(worker)
+                self._drop_worker()
                 log.warning("judge_worker_died", task=task.name, why=str(e), attempt=attempt)
                 reason = str(e)
         raise InfrastructureError(
@@ -113,7 +123,7 @@ class JudgePool:
         )
 
     def _worker(self) -> _Worker:
-        """This thread's worker, started where there is none."""
+        """This thread's worker, started where there is none. Raises _WorkerDiedError."""
         worker: _Worker | None = getattr(self._own, "worker", None)
         if worker is None or not worker.alive:
             with self._lock:
@@ -122,14 +132,12 @@ class JudgePool:
                 worker = _Worker()
                 self._started.add(worker)
             self._own.worker = worker
-            try:
-                _require_ready(worker.ask(self._setup, _START_S))
-            except _WorkerDiedError as e:
-                self._drop(worker)
-                raise InfrastructureError(f"a judge worker did not start: {e}") from e
+            _require_ready(worker.ask(self._setup, _START_S))
         return worker
 
-    def _drop(self, worker: _Worker) -> None:
+    def _drop_worker(self) -> None:
+        """End this thread's worker; the next job starts another."""
+        worker: _Worker = self._own.worker
         worker.kill()
         with self._lock:
             self._started.discard(worker)
@@ -150,6 +158,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            start_new_session=True,  # Ctrl-C is its pool's to handle
         )
         self._lock = threading.Lock()
 

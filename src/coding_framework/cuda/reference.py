@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from coding_framework.cuda.inputs import derive_seed, draw_inputs
+from coding_framework.cuda.parameter_order import recorded_definitions
 from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import InitArg, Task, TestCase
@@ -35,8 +36,8 @@ class Expectation:
     seed: int
     inputs: tuple[torch.Tensor, ...]
     parameters: tuple[torch.Tensor, ...]
-    """The model's parameters and buffers in `state_dict` order; drawn anew for each seed, so that
-    a kernel that keeps transformed weights from one call to the next is wrong."""
+    """The model's parameters and buffers in the order of their definition; drawn anew for each
+    seed, so that a kernel that keeps transformed weights from one call to the next is wrong."""
     scalars: tuple[Scalar, ...]
     outputs: tuple[ExpectedOutput, ...]
 
@@ -69,7 +70,7 @@ class ReferenceCache:
     code could ever read it.
     """
 
-    def __init__(self, secret: bytes, max_bytes: int = 256 << 20) -> None:
+    def __init__(self, secret: bytes, max_bytes: int = 128 << 20) -> None:
         self._secret = secret
         self._max_bytes = max_bytes
         self._held: OrderedDict[tuple[str, str, int], Expectation] = OrderedDict()
@@ -111,8 +112,9 @@ def expect(task: Task, digest: str, case: TestCase, secret: bytes, seed: int) ->
     init_args = case.init_args or task.init_args
     weights_seed = derive_seed(secret, "weights", digest, case.name, seed) >> 1
     with _isolated(weights_seed), _task_faults(task, case):
-        model = _make_model(task, init_args, inputs)
-        parameters = tuple(t.detach().clone().contiguous() for t in model.state_dict().values())
+        with recorded_definitions() as definitions:
+            model = _make_model(task, init_args, inputs)
+        parameters = tuple(t.detach().clone().contiguous() for t in definitions.parameters(model))
         outputs = _expected_outputs(model, inputs, case.reduction_length)
     scalars = tuple(a for a in init_args if isinstance(a, (bool, int, float)))
     return Expectation(seed, inputs, parameters, scalars, outputs)

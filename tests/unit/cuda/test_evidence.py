@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from coding_framework.cuda.evidence import PlanReader, host_share, moved_bytes
+from coding_framework.cuda.evidence import PlanReader, adds_atomically, host_share, moved_bytes
 from coding_framework.cuda.plan import (
     Copy,
     Fill,
@@ -90,3 +90,20 @@ def test_a_little_read_back_may_steer_and_much_may_not() -> None:
 
 def test_moved_bytes_count_reads_and_writes() -> None:
     assert moved_bytes(_plan(Copy(1, 2, 100), Fill(3, 0, 50), _k(X, OUT_1))) == 250
+
+
+@pytest.mark.parametrize(
+    ("line", "adds"),
+    [
+        ("\tatom.global.add.f32 \t%f4, [%rd1], %f3;", True),
+        ("\tred.global.add.f32 [%rd1], %f3;", True),
+        ("\tred.relaxed.gpu.global.add.noftz.f16x2 [%rd1], %r3;", True),
+        ("\t@%p1 atom.shared.add.f64 %fd1, [%r1], %fd2;", True),
+        ("\tatom.global.cas.b32 %r1, [%rd1], %r2, %r3;", True),
+        ("\tatom.global.add.u32 %r1, [%rd1], 1;", False),
+        ("\tatom.global.max.s32 %r1, [%rd1], 1;", False),
+        ("\tadd.f32 %f1, %f2, %f3; // atom.global.add.f32", False),
+    ],
+)
+def test_floating_atomics_are_seen_in_ptx(line: str, adds: bool) -> None:
+    assert adds_atomically(f"// .add\n{line}\n") is adds

@@ -51,10 +51,24 @@ def _expect(task: Task, seed: int = 0):  # type: ignore[no-untyped-def]
     return expect(task, task_digest(task), task.cases[0], b"s", seed)
 
 
-def test_arguments_are_inputs_then_state_dict_then_scalars() -> None:
+def test_arguments_are_inputs_then_parameters_then_scalars() -> None:
     expectation = _expect(_task(LINEAR, init_args=(5, 0.5)))
     assert [tuple(t.shape) for t in expectation.tensors] == [(4, 5), (3, 5), (3,), (3,), (3,)]
     assert expectation.scalars == (5, 0.5)
+
+
+def test_parameters_come_in_the_order_of_their_definition() -> None:
+    source = SQUARE.replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.linear = torch.nn.Linear(5, 2)\n"
+        "        self.bias = torch.nn.Parameter(torch.randn(2, 1))\n"
+        "        self.register_buffer('table', torch.ones(7))\n"
+        "        self.tail = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())\n"
+        "    def forward",
+    )
+    shapes = [tuple(t.shape) for t in _expect(_task(source)).parameters]
+    assert shapes == [(2, 5), (2,), (2, 1), (7,), (3, 2), (3,)]
 
 
 def test_every_output_is_expected_in_its_own_kind() -> None:

@@ -1,0 +1,66 @@
+"""The order in which a model's parameters are passed to a kernel: that of their definition.
+
+`state_dict` lists a module's own parameters before those of its children, whatever `__init__` made
+first. Whoever writes a kernel reads `__init__` from top to bottom, and so does the archive: a Model
+with `self.conv = ...; self.bias = Parameter(...)` is called with conv.weight, conv.bias, bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Definitions:
+    """Names in the order in which modules were given them."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, dict[str, None]] = {}
+        self._alive: list[nn.Module] = []  # an id means nothing without its object
+
+    def note(self, module: nn.Module, name: str) -> None:
+        if id(module) not in self._names:
+            self._alive.append(module)
+        self._names.setdefault(id(module), {})[name] = None
+
+    def parameters(self, model: nn.Module) -> tuple[torch.Tensor, ...]:
+        """The tensors of `model.state_dict()`, in the order of their definition."""
+        state = model.state_dict()
+        ordered = [name for name in self._ordered(model, "") if name in state]
+        return tuple(state[name] for name in dict.fromkeys((*ordered, *state)))
+
+    def _ordered(self, module: nn.Module, prefix: str) -> Iterator[str]:
+        members = {**module._parameters, **module._buffers, **module._modules}
+        for name in dict.fromkeys((*self._names.get(id(module), ()), *members)):
+            member = members.get(name)
+            if isinstance(member, nn.Module):
+                yield from self._ordered(member, f"{prefix}{name}.")
+            elif member is not None:
+                yield prefix + name
+
+
+@contextmanager
+def recorded_definitions() -> Iterator[Definitions]:
+    """Note what modules are given inside the block. One thread at a time."""
+    definitions = Definitions()
+    names = ("__setattr__", "register_parameter", "register_buffer")
+    originals = {name: getattr(nn.Module, name) for name in names}
+
+    def noting(original: Callable[..., None]) -> Callable[..., None]:
+        def method(self: nn.Module, name: str, *args: Any, **kwargs: Any) -> None:
+            original(self, name, *args, **kwargs)
+            definitions.note(self, name)
+
+        return method
+
+    for name, original in originals.items():
+        setattr(nn.Module, name, noting(original))
+    try:
+        yield definitions
+    finally:
+        for name, original in originals.items():
+            setattr(nn.Module, name, original)
