@@ -312,6 +312,10 @@ def test_dtype_mismatch_and_unknown_dispatch_say_so(
     source = """
 #include <torch/extension.h>
 torch::Tensor forward(torch::Tensor x, bool dispatch) {
+  std::vector<int64_t> shape = {1, 2};
+  TORCH_CHECK(x.dim() == 1, "got ", x.dtype(), " ", x.device(), " ", x.device().type(), " ", shape,
+              " ", x.sizes(), " ", 1.5f, " ", true, " ", cudaErrorInvalidValue, ' ',
+              std::string("s"));
   if (dispatch)
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "thing", [&] { (void)sizeof(scalar_t); });
   x.data_ptr<double>();
@@ -322,6 +326,8 @@ torch::Tensor forward(torch::Tensor x, bool dispatch) {
     x = device.tensor(8, dtype="float16")
     with pytest.raises(CandidateFault, match="expected scalar type Double but found Half"):
         session.call([x, False])
+    with pytest.raises(CandidateFault, match=r"got Half cuda:0 cuda \[1, 2\] \[2, 2\] 1.5 1 1 s"):
+        session.call([device.tensor(2, 2, dtype="float16"), False])
     with pytest.raises(CandidateFault, match="\"thing\" not implemented for 'Half'"):
         session.call([x, True])
 

@@ -94,13 +94,16 @@ class Text {
   Text& put(float v) { return put(static_cast<double>(v)); }
   Text& put(ScalarType t) { return put(toString(t)); }
   Text& put(Device d);
+  Text& put(DeviceType t) { return put(t == kCUDA ? "cuda" : "cpu"); }
   Text& put(IntArrayRef v);
 #ifdef CF_WANT_STRING
   Text& put(const std::string& s) { return put(s.c_str()); }
 #endif
   template <class T>
   Text& put(const T& v) {
-    if constexpr (__is_enum(T)) return put(static_cast<long long>(v));
+    if constexpr (std::is_convertible<T, ScalarType>::value) return put(static_cast<ScalarType>(v));
+    else if constexpr (__is_enum(T)) return put(static_cast<long long>(v));
+    else if constexpr (std::is_convertible<T, IntArrayRef>::value) return put(IntArrayRef(v));
     else if constexpr (std::is_convertible<T, const char*>::value) return put(static_cast<const char*>(v));
     else return put("<value>");
   }

@@ -61,6 +61,15 @@ CF_MAP(BFloat16, BFloat16)
   AT_DISPATCH_SWITCH(TYPE, NAME,                                                    \
                      CF_FLOATS(__VA_ARGS__) AT_DISPATCH_CASE(A, __VA_ARGS__)        \
                          AT_DISPATCH_CASE(B, __VA_ARGS__))
+#define AT_DISPATCH_FLOATING_TYPES_AND3(A, B, C, TYPE, NAME, ...)                   \
+  AT_DISPATCH_SWITCH(TYPE, NAME,                                                    \
+                     CF_FLOATS(__VA_ARGS__) AT_DISPATCH_CASE(A, __VA_ARGS__)        \
+                         AT_DISPATCH_CASE(B, __VA_ARGS__) AT_DISPATCH_CASE(C, __VA_ARGS__))
+// no task has complex numbers: their cases are left out
+#define AT_DISPATCH_FLOATING_AND_COMPLEX_TYPES(TYPE, NAME, ...) \
+  AT_DISPATCH_FLOATING_TYPES(TYPE, NAME, __VA_ARGS__)
+#define AT_DISPATCH_ALL_TYPES_AND_COMPLEX(TYPE, NAME, ...) \
+  AT_DISPATCH_ALL_TYPES(TYPE, NAME, __VA_ARGS__)
 #define AT_DISPATCH_REDUCED_FLOATING_TYPES(TYPE, NAME, ...)           \
   AT_DISPATCH_SWITCH(TYPE, NAME,                                      \
                      CF_CASE(Half, ::c10::Half, __VA_ARGS__)          \
