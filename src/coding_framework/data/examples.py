@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import TypeVar
 
 from coding_framework.data.synthesis.catalog import build_task, catalog, family_of, split_of
@@ -21,7 +21,6 @@ from coding_framework.data.synthesis.faults import BrokenKernel, break_kernel
 from coding_framework.data.synthesis.kernels import kernels
 from coding_framework.data.synthesis.program import Program
 from coding_framework.data.synthesis.receipts import (
-    RECEIPTS_PATH,
     Job,
     KernelReceipt,
     Key,
@@ -42,8 +41,8 @@ _NO_SLOWER = 1.02
 are level on the emulator's small sizes, where a launch is most of the time; the time model is not
 good for 2%."""
 
-REPAIR_EVERY = 4
-"""Of an optimizer's examples, one in this many repairs a broken kernel."""
+REPAIR_EVERY = 3
+"""Of the training tasks, one in this many has a broken kernel and gives the optimizer a repair."""
 
 
 def training_examples(
@@ -59,8 +58,8 @@ def training_examples(
 
     Generator: task -> the naive kernel. It is the shortest correct answer (200-300 tokens) and one
     statement per step, so what is learnt is the translation; speed is the optimizer's turn, and
-    what RL adds. Optimizer: naive kernel and its verdict -> the fastest kernel and its reason; one
-    in four instead repairs a kernel with a typical fault, from the verdict on it.
+    what RL adds. Optimizer: naive kernel and its verdict -> the fastest kernel and its reason; or,
+    of one task in three, a kernel with a typical fault and its verdict -> the kernel without it.
 
     receipts: the judge's verdicts, by default those that ship with the package; an example whose
     kernels have none is left out. `UNVERIFIED` takes kernels as synthesised, their receipt "".
@@ -70,21 +69,17 @@ def training_examples(
     """
     if role is Role.TESTER:
         raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
-    known = _known(receipts)
-    examples: list[TrainingExample] = []
-    for i, (style, program) in enumerate(_draws(seed, max_steps, styles)):
-        if len(examples) == n:
-            break
-        made = _Material(program, style, known)
-        if role is Role.GENERATOR:
-            example = made.generate()
-        elif i % REPAIR_EVERY == REPAIR_EVERY - 1:
-            example = made.repair() or made.optimize()
-        else:
-            example = made.optimize()
-        if example is not None:
-            examples.append(example)
-    return examples
+    known = packaged_receipts() if receipts is None else receipts
+    families = _families(Split.TRAIN, seed, max_steps)
+    drawn = (
+        example
+        for style in _styles(styles, seed)
+        for example in _round_robin(
+            filter(None, (_Material(p, style, known).example(role) for p in members))
+            for members in families
+        )
+    )
+    return list(islice(drawn, n))
 
 
 def training_tasks(
@@ -116,12 +111,12 @@ def jobs_for(
     and of one in three a broken one. naive_only: what examples for the generator need."""
     jobs = []
     naive_only = naive_only or split is Split.HELD_OUT
-    for program in _interleaved(split, max_steps, 0, max_tier)[:n]:
+    for program in islice(_round_robin(_families(split, 0, max_steps, max_tier)), n):
         material = _Material(program, style, {})
         made = material.kernels[:1] if naive_only else material.kernels
         jobs += [Job(material.task, kernel.level, kernel.code) for kernel in made]
         broken = None if naive_only else material.broken()
-        if broken is not None and zlib.crc32(program.name.encode()) % 3 == 0:
+        if broken is not None and material.is_for_repair:
             jobs.append(Job(material.task, f"broken:{broken.fault}", broken.code))
     return jobs
 
@@ -129,14 +124,12 @@ def jobs_for(
 def _tasks(
     split: Split, n: int, seed: int, max_steps: int | None, receipts: Receipts | None
 ) -> list[Task]:
-    known = _known(receipts)
-    tasks: list[Task] = []
-    for program in _interleaved(split, max_steps, seed):
-        if len(tasks) == n:
-            break
-        material = _Material(program, COMPACT, known)
-        if material.usable(material.kernels[0]):
-            tasks.append(material.task)
+    known = packaged_receipts() if receipts is None else receipts
+    drawn = _round_robin(
+        (m.task for m in (_Material(p, COMPACT, known) for p in members) if m.has_baseline)
+        for members in _families(split, seed, max_steps)
+    )
+    tasks = list(islice(drawn, n))
     if len(tasks) < n:
         raise UsageError(
             f"{n} {split.value} tasks were asked for; {len(tasks)} have a judged kernel"
@@ -171,10 +164,25 @@ class _Material:
     def usable(self, kernel: KernelExample) -> bool:
         return self.trusting or self.verified(kernel) is not None
 
+    @property
+    def has_baseline(self) -> bool:
+        """Whether the naive kernel, to which others are compared, is right."""
+        return self.usable(self.kernels[0])
+
+    def example(self, role: Role) -> TrainingExample | None:
+        """What the program teaches the role; None where its kernels lack the receipts."""
+        if role is Role.GENERATOR:
+            return self.generate()
+        return (self.repair() if self.is_for_repair else None) or self.optimize()
+
     def verified(self, kernel: KernelExample) -> KernelReceipt | None:
         """Its receipt, where the judge found it correct."""
         receipt = self.receipt(kernel.code)
         return receipt if receipt is not None and receipt.verdict.correct else None
+
+    @property
+    def is_for_repair(self) -> bool:
+        return zlib.crc32(self.program.name.encode()) % REPAIR_EVERY == 0
 
     def broken(self) -> BrokenKernel | None:
         """The naive kernel with one fault, the same one each time for the same program."""
@@ -249,24 +257,16 @@ def _short_digest(code: str) -> str:
     return Candidate(code=code).sha256[:8]
 
 
-def _known(receipts: Receipts | None) -> Receipts:
-    if receipts is not None:
-        return receipts
-    return packaged_receipts() if RECEIPTS_PATH.exists() else UNVERIFIED
+def _styles(count: int, seed: int) -> Iterator[Style]:
+    """The compact style, then varied ones."""
+    yield COMPACT
+    yield from (varied_style(seed * 1_000_003 + k) for k in range(1, count))
 
 
-def _draws(seed: int, max_steps: int | None, styles: int) -> Iterator[tuple[Style, Program]]:
-    """All training programs in the first style, then all in the second, ..."""
-    for k in range(styles):
-        style = COMPACT if k == 0 else varied_style(seed * 1_000_003 + k)
-        for program in _interleaved(Split.TRAIN, max_steps, seed):
-            yield style, program
-
-
-def _interleaved(
-    split: Split, max_steps: int | None, seed: int, max_tier: int | None = None
-) -> tuple[Program, ...]:
-    """The split's programs, families in turn, so that any prefix is balanced."""
+def _families(
+    split: Split, seed: int, max_steps: int | None, max_tier: int | None = None
+) -> list[list[Program]]:
+    """The split's programs by family, each family shuffled by seed."""
     families: dict[str, list[Program]] = {}
     for program in catalog():
         family = family_of(program)
@@ -276,9 +276,10 @@ def _interleaved(
             families.setdefault(family.name, []).append(program)
     for name, members in families.items():
         random.Random(f"{name}:{split}:{seed}").shuffle(members)
-    return tuple(_round_robin(families.values()))
+    return list(families.values())
 
 
-def _round_robin(groups: Iterable[Sequence[T]]) -> Iterator[T]:
+def _round_robin(groups: Iterable[Iterable[T]]) -> Iterator[T]:
+    """One of each group in turn, so that any prefix is balanced; drawn only as far as asked for."""
     for row in zip_longest(*groups):
         yield from (item for item in row if item is not None)

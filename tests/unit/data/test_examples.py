@@ -37,12 +37,18 @@ def test_a_smaller_draw_is_a_prefix_of_a_larger_one() -> None:
     assert [e.id for e in training_examples(Role.OPTIMIZER, 30)] == larger[:30]
 
 
-def test_optimizer_examples_improve_the_naive_kernel_and_say_why() -> None:
-    for example in training_examples(Role.OPTIMIZER, 60):
-        assert example.kind == "optimize"
-        assert example.previous_code == example.task.naive_kernel
+def test_optimizer_examples_improve_or_repair_and_say_why() -> None:
+    examples = training_examples(Role.OPTIMIZER, 90)
+    kinds = Counter(e.kind for e in examples)
+    assert kinds["optimize"] > kinds["repair"] > 15
+    for example in examples:
+        verdict = example.previous_verdict
+        assert verdict is not None
+        assert verdict.correct == (example.kind == "optimize")
+        assert (example.previous_code == example.task.naive_kernel) == verdict.correct
         assert example.code != example.previous_code
         assert example.why
+        assert example.receipt
 
 
 def test_more_styles_give_more_examples_of_the_same_tasks() -> None:
