@@ -255,7 +255,8 @@ class MultiAgentVERLTrainer:
                     metrics = read_metrics(folder / "metrics.jsonl").get(step, {})
                     stored[step] = step_record(step, metrics, folder / "rollouts")
                     break
-        self._store_steps([stored[step] for step in sorted(stored)])
+        if stored or (self._output / "steps.jsonl").exists():
+            self._store_steps([stored[step] for step in sorted(stored)])
 
     def _store_steps(self, records: Sequence[StepRecord]) -> None:
         lines = "".join(r.model_dump_json() + "\n" for r in records)
