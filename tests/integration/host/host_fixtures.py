@@ -76,7 +76,8 @@ class RecordingDevice:
 
     def fill(self, address: int, value: int, nbytes: int) -> None:
         self.calls.append("fill")
-        self._view(address, nbytes)[:] = bytes([value]) * nbytes
+        view = self._view(address, nbytes)
+        view[:] = bytes([value]) * nbytes
 
     def launch(self, launch: Launch) -> None:
         self.calls.append("launch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ from host_fixtures import RecordingDevice, module_of
 
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.host.session import HostSession
-from coding_framework.cuda.plan import CandidateFault, ModuleInfo
+from coding_framework.cuda.host.wire import MAX_MESSAGE_BYTES
+from coding_framework.cuda.plan import CandidateFault, Launch, ModuleInfo
 from coding_framework.cuda.sandbox import Limits, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.native import NativeSandbox
 from coding_framework.errors import InfrastructureError, MissingToolError
@@ -144,6 +146,39 @@ def test_random_messages_never_pass_for_our_own_failure(
 ) -> None:
     with pytest.raises(CandidateFault):
         run(build, module, choose_sandbox("auto"), 24, seed)
+
+
+class StrictDevice(RecordingDevice):
+    """Fails where a value reaches the handler that the session should have kept out."""
+
+    def launch(self, launch: Launch) -> None:
+        assert launch.kernel == "_Z6honestPf"
+        assert len(launch.params) == 8
+        assert all(n >= 1 for n in (*launch.grid, *launch.block))
+        assert math.prod(launch.block) <= 1024
+        assert launch.shared_bytes <= 232_448
+        super().launch(launch)
+
+    def download(self, address: int, nbytes: int) -> bytes:
+        assert nbytes <= MAX_MESSAGE_BYTES
+        return super().download(address, nbytes)
+
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        assert 0 <= value <= 255
+        super().fill(address, value, nbytes)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_requests_at_the_edges_are_answered_or_end_as_a_fault(
+    build: Path, module: ModuleInfo, seed: int
+) -> None:
+    device = StrictDevice()
+    with HostSession(build, module, device, choose_sandbox("auto"), LIMITS) as session:
+        x = device.tensor(64)
+        try:
+            assert len(session.call([x, 34, seed])) == 1
+        except CandidateFault as fault:
+            assert fault.status in (Status.RUNTIME_ERROR, Status.OUTPUT_LIMIT)  # noqa: PT017
 
 
 def test_a_closed_channel_is_the_candidates_fault(build: Path, module: ModuleInfo) -> None:
