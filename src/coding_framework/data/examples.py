@@ -107,16 +107,16 @@ def jobs_for(
     style: Style = COMPACT,
 ) -> list[Job]:
     """What is to be judged for the first `n` tasks of a split, in the order of `training_tasks`
-    with seed 0: of held-out tasks the naive kernel, their baseline; of training tasks all kernels,
-    and of one in three a broken one. naive_only: what examples for the generator need."""
+    with seed 0: all kernels, and of one training task in three a broken one. naive_only: what
+    baselines and examples for the generator need."""
     jobs = []
-    naive_only = naive_only or split is Split.HELD_OUT
     for program in islice(_round_robin(_families(split, 0, max_steps, max_tier)), n):
         material = _Material(program, style, {})
         made = material.kernels[:1] if naive_only else material.kernels
         jobs += [Job(material.task, kernel.level, kernel.code) for kernel in made]
-        broken = None if naive_only else material.broken()
-        if broken is not None and material.is_for_repair:
+        repairs = split is Split.TRAIN and not naive_only and material.is_for_repair
+        broken = material.broken() if repairs else None
+        if broken is not None:
             jobs.append(Job(material.task, f"broken:{broken.fault}", broken.code))
     return jobs
 

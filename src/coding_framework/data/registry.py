@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.data.synthesis import catalog
+from coding_framework.data.synthesis.receipts import Job, packaged_receipts
 from coding_framework.errors import UsageError
-from coding_framework.types import Split, Task
+from coding_framework.types import KernelExample, Split, Task
 
 
 def find_task(spec: str) -> Task:
@@ -77,8 +78,21 @@ def describe_task(spec: str) -> str:
         lines.append(f"{case.name}: {inputs}")
     examples = catalog.kernels_of(task.name) if task.source == "synthesis" else ()
     for example in examples:
-        lines += ["", f"--- {example.level}: {example.why_faster or 'the baseline'}", example.code]
+        why = example.why_faster or "the baseline"
+        judged = _what_the_judge_said(task, example)
+        lines += ["", f"--- {example.level}: {why} ({judged})", example.code]
     return "\n".join(lines)
+
+
+def _what_the_judge_said(task: Task, example: KernelExample) -> str:
+    receipt = packaged_receipts().get(Job(task, example.level, example.code).key)
+    if receipt is None:
+        return "not judged yet"
+    timing = receipt.verdict.timing
+    if timing is None or timing.speedup_vs_naive is None:
+        return f"judged {receipt.verdict.status.value}"
+    kind = "modelled" if timing.modelled else "measured"
+    return f"judged {receipt.verdict.status.value}, {timing.speedup_vs_naive:.2f}x naive, {kind}"
 
 
 def _names() -> list[str]:
