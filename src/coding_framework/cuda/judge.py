@@ -17,8 +17,7 @@ from __future__ import annotations
 import os
 import platform
 import threading
-from contextlib import closing
-from dataclasses import replace
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -34,9 +33,7 @@ from coding_framework.cuda.benchmarker import (
     summed_counters,
 )
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
-from coding_framework.cuda.device import Device
 from coding_framework.cuda.draft import VerdictDraft
-from coding_framework.cuda.evidence import adds_atomically
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
@@ -143,46 +140,15 @@ class Judge:
         secret: bytes | None = None,
     ) -> TimedCase:
         """The correctness protocol on one shape set: a fresh device and a fresh host process."""
-        self._warm_up.join()
-        from coding_framework.cuda.emulator.device import EmulatorDevice
-        from coding_framework.cuda.emulator.settings import EmulatorSettings
-        from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
-        from coding_framework.cuda.run import CaseRun, PlanRecorder, RunLimits
+        references = self._reference_cache(secret)
+        from coding_framework.cuda.bench import open_bench
         from coding_framework.cuda.trial import CaseTrial
 
-        limits = RunLimits()
-        host_limits = replace(HOST_LIMITS, cpu_s=self.config.host_cpu_s)
-        settings = EmulatorSettings(
-            instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
-        )
-
-        def reversed_device() -> Device:
-            device = EmulatorDevice(settings, block_order="reverse")
-            device.load(build)
-            return device
-
-        references = self._reference_cache(secret)
-        tensors = references.get(draft.task, case, seeds[0]).tensors
-        with closing(EmulatorDevice(settings)) as device:
-            draft.device = device.name
-            module = device.load(build)
-            recorder = PlanRecorder(device, limits)
-            case_run = CaseRun(device, recorder, tensors)
-            with HostSession(build, module, recorder, self._compiler.sandbox, host_limits) as host:
-                trial = CaseTrial(
-                    draft.task,
-                    case,
-                    host=host,
-                    case_run=case_run,
-                    recorder=recorder,
-                    module=module,
-                    references=references,
-                    seeds=seeds,
-                    log=draft.log,
-                    other_device=reversed_device,
-                    atomics=adds_atomically((build / "device.ptx").read_text(errors="replace")),
-                )
-                return trial.judge()
+        expectation = references.get(draft.task, case, seeds[0])
+        sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
+        with open_bench(build, expectation, sandbox, host_cpu_s) as bench:
+            draft.device = bench.device_name
+            return CaseTrial(draft.task, case, bench, references, seeds, draft.log).judge()
 
     def _time(self, timed: TimedCase, draft: VerdictDraft) -> None:
         draft.counters = summed_counters(timed.replays[-1])
@@ -230,9 +196,11 @@ class Judge:
 
 
 def _warm_up() -> None:
-    """What takes a second and needs no candidate: done while nvcc works."""
-    import_module("torch")
-    import_module("coding_framework.cuda.emulator.device").EmulatorDevice().close()
+    """What takes a second and needs no candidate: done while nvcc works. A failure shows again,
+    in the right place, when the thing is used."""
+    with suppress(Exception):
+        import_module("torch")
+        import_module("coding_framework.cuda.emulator.device").EmulatorDevice().close()
 
 
 def choose_backend(name: str) -> Literal["cuda", "emulator"]:

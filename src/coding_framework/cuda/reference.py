@@ -47,7 +47,14 @@ class Expectation:
         return self.inputs + self.parameters
 
     @property
+    def elements(self) -> int:
+        """Of inputs, parameters and outputs together."""
+        tensors = (*self.tensors, *(output.native for output in self.outputs))
+        return sum(tensor.numel() for tensor in tensors)
+
+    @property
     def nbytes(self) -> int:
+        """Memory that the expectation holds."""
         held = [*self.tensors]
         for output in self.outputs:
             held += [output.reference, output.native]

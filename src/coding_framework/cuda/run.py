@@ -53,9 +53,17 @@ class RunLimits:
     upload_bytes: int = 256 << 20
     operations: int = 20_000
     """Allocations, copies, fills and launches together."""
-    instructions: int = 150_000_000
-    """Warp instructions of all launches, on a device that counts them (the emulator: about 4 s).
-    The largest shape sets need under a tenth of it with one thread an element."""
+    instructions: int = 1_000_000_000
+    """Warp instructions of all launches, on a device that counts them. See `instruction_budget`."""
+
+
+def instruction_budget(elements: int) -> int:
+    """Warp instructions that one call may take for tensors of so many elements (inputs, parameters
+    and outputs together). A good kernel takes under one an element; the most wasteful honest ones
+    seen (a block for each output of a convolution) take about 700. The emulator runs some 40
+    million a second, so an endless kernel ends after 1 to 25 seconds.
+    """
+    return min(max(2_000 * elements, 50_000_000), 1_000_000_000)
 
 
 class HostProcess(Protocol):

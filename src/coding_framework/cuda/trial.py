@@ -12,16 +12,16 @@ Whatever a run leaves behind is compared here, in the judge's process; each comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from coding_framework.cuda.device import Device
+from coding_framework.cuda.bench import Bench
 from coding_framework.cuda.draft import TrialLog
-from coding_framework.cuda.evidence import PlanReader, host_share
-from coding_framework.cuda.plan import CandidateFault, LaunchPlan, LaunchReport, ModuleInfo
+from coding_framework.cuda.evidence import host_share
+from coding_framework.cuda.plan import CandidateFault, LaunchPlan, LaunchReport
 from coding_framework.cuda.reference import Expectation, ReferenceCache
-from coding_framework.cuda.run import CaseRun, Execution, HostProcess, PlanRecorder
+from coding_framework.cuda.run import Execution
 from coding_framework.cuda.tolerance import Comparison, compare
 from coding_framework.types import Finding, Status, Task, TestCase, TestResult
 
@@ -47,30 +47,18 @@ class CaseTrial:
         self,
         task: Task,
         case: TestCase,
-        *,
-        host: HostProcess,
-        case_run: CaseRun,
-        recorder: PlanRecorder,
-        module: ModuleInfo,
+        bench: Bench,
         references: ReferenceCache,
         seeds: Sequence[int],
         log: TrialLog,
-        other_device: Callable[[], Device],
-        atomics: bool,
     ) -> None:
-        """other_device: opens a loaded device that runs blocks in another order; closed here.
-        atomics: the device code has floating-point atomics, so its sums may vary in rounding."""
+        """seeds: at least two draws; the first records the plan, the others replay it."""
         self._task = task
         self._case = case
-        self._host = host
-        self._run = case_run
-        self._recorder = recorder
-        self._module = module
+        self._bench = bench
         self._references = references
         self._seeds = tuple(seeds)
         self._log = log
-        self._other_device = other_device
-        self._atomics = atomics
 
     def judge(self) -> TimedCase:
         """All four steps. Raises CandidateFault with the status of the verdict."""
@@ -80,7 +68,7 @@ class CaseTrial:
         self._require_device_work(plan)
         replays = []
         for seed in fresh:
-            execution = self._run.replay(plan, self._expect(seed).tensors)
+            execution = self._bench.run.replay(plan, self._expect(seed).tensors)
             if not self._right(seed, execution):
                 return self._judge_dependent(plan, seed, execution)
             replays.append(execution.reports)
@@ -92,7 +80,7 @@ class CaseTrial:
 
     def _call_host(self, seed: int) -> tuple[LaunchPlan, Execution]:
         expectation = self._expect(seed)
-        return self._run.host_run(self._host, expectation.tensors, expectation.scalars)
+        return self._bench.run.host_run(self._bench.host, expectation.tensors, expectation.scalars)
 
     def _require_device_work(self, plan: LaunchPlan) -> None:
         if plan.launches:
@@ -110,7 +98,7 @@ class CaseTrial:
     def _rerun(self, plan: LaunchPlan, seed: int, before: Execution) -> None:
         """The same inputs again: the same bits; right again where atomics add in any order."""
         tensors = self._expect(seed).tensors
-        again = self._run.replay(plan, tensors, checks=True)
+        again = self._bench.run.replay(plan, tensors, checks=True)
         self._require_same(seed, before, again)
         faults = [fault for report in again.reports for fault in report.faults]
         self._log.faults += faults
@@ -121,12 +109,12 @@ class CaseTrial:
                     f"a race, so another schedule gives another result: {fault.message}",
                 )
         if any(launch.grid != (1, 1, 1) for launch in plan.launches):
-            with closing(self._other_device()) as device:
-                other = self._run.twin(device, tensors).replay(plan, tensors)
+            with closing(self._bench.open_reversed()) as device:
+                other = self._bench.run.twin(device, tensors).replay(plan, tensors)
                 self._require_same(seed, before, other)
 
     def _require_same(self, seed: int, before: Execution, again: Execution) -> None:
-        if self._task.atomic_order or self._atomics:
+        if self._task.atomic_order or self._bench.adds_atomically:
             self._check(seed, again)
             return
         if [o.raw for o in before.outputs] != [o.raw for o in again.outputs]:
@@ -138,7 +126,7 @@ class CaseTrial:
     def _second_call(self, plan: LaunchPlan, seed: int) -> None:
         """A second call in the same host process: no answer or state kept from the first."""
         second, execution = self._call_host(seed)
-        difference = self._reader().difference(plan, second)
+        difference = self._bench.plan_reader().difference(plan, second)
         right = self._right(seed, execution)
         if difference is None or (right and plan.reads_back):
             if not right:
@@ -155,7 +143,7 @@ class CaseTrial:
         second, execution = self._call_host(seed)
         if not self._right(seed, execution):  # wrong when called honestly as well
             self._wrong(seed, self._log.tests[-1].detail)
-        difference = self._reader().difference(plan, second)
+        difference = self._bench.plan_reader().difference(plan, second)
         if plan.reads_back and difference is not None:
             excess = host_share(plan, self._input_bytes())
             if excess is not None:
@@ -289,9 +277,6 @@ class CaseTrial:
     def _input_bytes(self) -> int:
         tensors = self._expect(self._seeds[0]).tensors
         return sum(t.numel() * t.element_size() for t in tensors)
-
-    def _reader(self) -> PlanReader:
-        return PlanReader(self._module, self._run.input_regions, self._recorder.blocks)
 
 
 def _severity(comparison: Comparison) -> tuple[bool, float]:

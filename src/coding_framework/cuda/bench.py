@@ -1,0 +1,72 @@
+"""Sets up one shape set of one candidate: a fresh device, its memory, a fresh host process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coding_framework.cuda.device import Device
+from coding_framework.cuda.emulator.device import EmulatorDevice
+from coding_framework.cuda.emulator.settings import EmulatorSettings
+from coding_framework.cuda.evidence import PlanReader, adds_atomically
+from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
+from coding_framework.cuda.plan import ModuleInfo
+from coding_framework.cuda.reference import Expectation
+from coding_framework.cuda.run import (
+    CaseRun,
+    HostProcess,
+    PlanRecorder,
+    RunLimits,
+    instruction_budget,
+)
+from coding_framework.cuda.sandbox import Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Everything that a trial of one shape set works with. Open until `open_bench` ends."""
+
+    run: CaseRun
+    host: HostProcess
+    recorder: PlanRecorder
+    module: ModuleInfo
+    device_name: str
+    adds_atomically: bool
+    """The device code has floating-point atomics: its sums may vary in rounding."""
+    open_reversed: Callable[[], Device]
+    """A second device with the same build loaded, on which blocks run in reverse order; the caller
+    closes it."""
+
+    def plan_reader(self) -> PlanReader:
+        """Reads plans recorded on this bench; knows all memory allocated so far."""
+        return PlanReader(self.module, self.run.input_regions, self.recorder.blocks)
+
+
+@contextmanager
+def open_bench(
+    build: Path, expectation: Expectation, sandbox: Sandbox, host_cpu_s: int
+) -> Iterator[Bench]:
+    """Load a build and start its host code, with room for tensors like those of `expectation`.
+    Raises CandidateFault where the candidate cannot be loaded."""
+    limits = RunLimits(instructions=instruction_budget(expectation.elements))
+    settings = EmulatorSettings(
+        instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
+    )
+
+    def open_reversed() -> Device:
+        device = EmulatorDevice(settings, block_order="reverse")
+        device.load(build)
+        return device
+
+    with closing(EmulatorDevice(settings)) as device:
+        module = device.load(build)
+        recorder = PlanRecorder(device, limits)
+        run = CaseRun(device, recorder, expectation.tensors)
+        host_limits = replace(HOST_LIMITS, cpu_s=host_cpu_s)
+        with HostSession(build, module, recorder, sandbox, host_limits) as host:
+            ptx = (build / "device.ptx").read_text(errors="replace")
+            yield Bench(
+                run, host, recorder, module, device.name, adds_atomically(ptx), open_reversed
+            )
