@@ -60,6 +60,7 @@ def trainer_environment(
         "HYDRA_FULL_ERROR": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",  # Ray would run the whole training at 15
+        "RAY_prestart_worker_first_driver": "0",  # verl's actors fit into none of them
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "HF_DATASETS_CACHE": str(run / "cache"),
@@ -68,6 +69,8 @@ def trainer_environment(
     }
     if config.device == "cpu":
         environment["VERL_PLATFORM"] = "cpu"
+    else:
+        environment.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")  # it needs a compiler at start
     return environment
 
 
