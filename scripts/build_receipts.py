@@ -30,9 +30,9 @@ from coding_framework.wiring import cores, make_judge
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--train", type=int, default=380, help="training tasks, all kernels")
-    parser.add_argument("--naive", type=int, default=500, help="training tasks, naive kernels")
-    parser.add_argument("--held-out", type=int, default=96, help="held-out tasks")
+    parser.add_argument("--train", type=int, default=600, help="training tasks, all kernels")
+    parser.add_argument("--naive", type=int, default=600, help="training tasks, naive kernels")
+    parser.add_argument("--held-out", type=int, default=110, help="held-out tasks")
     parser.add_argument("--max-steps", type=int, default=3, help="longest composition")
     parser.add_argument("--max-tier", type=int, default=1, help="hardest tier")
     parser.add_argument("--workers", type=int, default=cores())
