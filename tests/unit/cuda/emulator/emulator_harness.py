@@ -124,8 +124,9 @@ def one_instruction(opcode: str, result: Any, *operands: np.ndarray, predicate: 
         lines += [f"{opcode} %p0, {', '.join(names)};", f"selp.{kind} {prefix}80, 1, 0, %p0;"]
     else:
         lines.append(f"{opcode} {prefix}80, {', '.join(names)};")
+    stored = "u8" if out.itemsize == 1 else kind
     lines += [f"mul.wide.u32 %rd92, %r91, {out.itemsize};", "add.s64 %rd90, %rd90, %rd92;",
-              f"st.global.{'u8' if out.itemsize == 1 else kind} [%rd90], {prefix}80;", "ret;"]  # fmt: skip
+              f"st.global.{stored} [%rd90], {prefix}80;", "ret;"]  # fmt: skip
     text = (
         ".version 9.0\n.target sm_90\n.address_size 64\n"
         f".visible .entry k({', '.join(params)})\n{{\n"

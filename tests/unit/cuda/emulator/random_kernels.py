@@ -9,6 +9,7 @@ Signed overflow, wild shifts and out-of-range conversions are avoided: there the
 differ. Floats are compared bit for bit (-fmad=false, -ffp-contract=off), NaNs as equal.
 """
 
+# ruff: noqa: E501 - templates of C read better unbroken
 from __future__ import annotations
 
 import random

@@ -139,7 +139,8 @@ def test_an_unknown_instruction_is_named_and_other_kernels_run(gpu: Gpu) -> None
 
 @pytest.mark.parametrize(
     ("grid", "block", "shared"),
-    [(0, 32, 0), (1, 1025, 0), (1, (1, 1, 65), 0), ((1, 65536), 32, 0), (1, 32, 300_000), (1, 0, 0)],
+    [(0, 32, 0), (1, 1025, 0), (1, (1, 1, 65), 0), ((1, 65536), 32, 0), (1, 32, 300_000),
+     (1, 0, 0)],
 )  # fmt: skip
 def test_impossible_launches(gpu: Gpu, grid: object, block: object, shared: int) -> None:
     got = fault(gpu, "null_pointer", grid, block, gpu.empty(4096), shared=shared)

@@ -156,8 +156,8 @@ def test_wmma_with_column_major_matrices(matrices: Gpu) -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "k", "dtype"),
-    [("mma_f16", 16, torch.float16), ("mma_bf16", 8, torch.bfloat16), ("mma_tf32", 8, torch.float32),
-     ("mma_s8", 32, torch.int8)],
+    [("mma_f16", 16, torch.float16), ("mma_bf16", 8, torch.bfloat16),
+     ("mma_tf32", 8, torch.float32), ("mma_s8", 32, torch.int8)],
 )  # fmt: skip
 def test_mma_fragments_lie_where_the_manual_says(
     matrices: Gpu, kernel: str, k: int, dtype: torch.dtype

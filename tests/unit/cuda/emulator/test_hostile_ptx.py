@@ -18,9 +18,12 @@ def kernel(body: str, before: str = "") -> str:
 
 
 def outcome(text: str, **settings: object) -> CandidateFault:
-    with pytest.raises(CandidateFault) as caught:
+    def load_and_run() -> None:
         gpu = Gpu(text, **settings)
         gpu.run("k", 1, 32, gpu.empty(4096))
+
+    with pytest.raises(CandidateFault) as caught:
+        load_and_run()
     return caught.value
 
 

@@ -1,0 +1,286 @@
+"""Speed of the PTX emulator, and how often it is wrong.
+
+    uv run python benchmarks/emulator.py [--generated 5000] [--repeats 7] [--seed 0]
+
+Speed: processor time of whole launches (host side included) with sector and bank counters on, best
+of `--repeats`; the bar with two cores is wall time and wants an idle machine. Right or wrong:
+`--generated` random kernels (tests/unit/cuda/emulator/random_kernels.py) against the same functions
+compiled by gcc, all with the run-time checks on, which must stay silent; and seeded faults, each of
+which must be found. Prints tables, writes benchmarks/results/emulator.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "unit" / "cuda" / "emulator"))
+from emulator_harness import Gpu, ptx_of  # noqa: E402
+from random_differential import differences  # noqa: E402
+from random_kernels import make_kernel  # noqa: E402
+
+from coding_framework.cuda.emulator.device import EmulatorDevice  # noqa: E402
+
+FAST = {"add": 3000, "row_sum": 3000, "softmax": 3000, "layernorm": 3000, "matmul": 900,
+        "matmul_tiled": 900}  # fmt: skip
+"""Bars in million lane-instructions a second, one core, counters on."""
+BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """One kernel under one setting."""
+
+    kernel: str
+    setting: str
+    cpu_ms: float
+    wall_ms: float
+    mega_lanes_per_s: float
+
+
+def main() -> int:
+    """Run all parts; 1 where a bar does not hold."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--generated", type=int, default=5000, help="random kernels against gcc")
+    parser.add_argument("--repeats", type=int, default=7, help="launches a timing is the best of")
+    parser.add_argument("--seed", type=int, default=0, help="of the random kernels")
+    arguments = parser.parse_args()
+    speeds = measure_speed(arguments.repeats)
+    start_ms = device_start_ms()
+    faults = seeded_faults()
+    wrong, alarms, done = generated_kernels(arguments.generated, arguments.seed)
+    bars = _bars(speeds, faults, wrong, alarms, done)
+    result = {
+        "benchmark": "emulator",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": _machine(),
+        "versions": {"python": platform.python_version(), "numpy": version("numpy"),
+                     "nvcc": _output("nvcc --version").strip().splitlines()[-1]},
+        "command": "python " + " ".join(["benchmarks/emulator.py", *sys.argv[1:]]),
+        "commit": _output("git rev-parse HEAD").strip(),
+        "bars": bars,
+        "speeds": [vars_of(s) for s in speeds],
+        "device_start_ms": start_ms,
+        "seeded_faults": faults,
+        "generated": {"kernels": done, "seed": arguments.seed, "wrong": wrong,
+                      "false_alarms": alarms},
+    }  # fmt: skip
+    target = ROOT / "benchmarks" / "results" / "emulator.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_suffix(".tmp")
+    temporary.write_text(json.dumps(result, indent=1) + "\n")
+    temporary.replace(target)
+    for bar in bars:
+        print(f"{'holds ' if bar['holds'] else 'MISSED'} {bar['bar']}: {bar['value']} "
+              f"(target {bar['target']})")  # fmt: skip
+    print(f"written to {target.relative_to(ROOT)}")
+    return 0 if all(bar["holds"] for bar in bars) else 1
+
+
+def vars_of(speed: Speed) -> dict[str, Any]:
+    """A speed as JSON."""
+    return {name: getattr(speed, name) for name in Speed.__slots__}
+
+
+# --- speed ----------------------------------------------------------------------------------------
+
+
+def measure_speed(repeats: int) -> list[Speed]:
+    """All kernels with no counters, counters, counters and checks, and on two threads."""
+    settings: list[tuple[str, dict[str, Any], bool]] = [
+        ("no counters", {"count": False}, False), ("counters", {}, False),
+        ("counters and checks", {}, True), ("counters, 2 threads", {"threads": 2}, False),
+    ]  # fmt: skip
+    lanes: dict[str, float] = {}
+    found = []
+    for setting, options, checks in (settings[1], settings[0], *settings[2:]):
+        gpu = Gpu(ptx_of("basic.cu"), **options)
+        for name, launch in _kernels(gpu).items():
+            best_cpu, best_wall = float("inf"), float("inf")
+            for _ in range(repeats):
+                cpu, wall = time.process_time(), time.perf_counter()
+                report = launch(checks)
+                best_cpu = min(best_cpu, time.process_time() - cpu)
+                best_wall = min(best_wall, time.perf_counter() - wall)
+            if setting == "counters":
+                lanes[name] = report.counters["smsp__thread_inst_executed.sum"]
+            spent = best_wall if "threads" in setting else best_cpu
+            found.append(Speed(name, setting, best_cpu * 1e3, best_wall * 1e3,
+                               lanes[name] / spent / 1e6))  # fmt: skip
+            print(f"{name:14s} {setting:20s} {best_cpu * 1e3:9.2f} ms cpu {best_wall * 1e3:9.2f} "
+                  f"ms wall {found[-1].mega_lanes_per_s:8.0f} M lane-instructions/s")  # fmt: skip
+    return found
+
+
+def _kernels(gpu: Gpu) -> dict[str, Callable[[bool], Any]]:
+    """Launches of 1M elements, or a matrix product of 256."""
+    rng = np.random.default_rng(0)
+    n, size = 1 << 20, 256
+
+    def array(*shape: int) -> int:
+        return gpu.put(rng.standard_normal(shape).astype(np.float32))
+
+    a, b, c = array(n), array(n), array(n)
+    g, h = array(1024), array(1024)
+    tile = (size // 16, size // 16)
+
+    def launch(*arguments: Any, shared: int = 0) -> Callable[[bool], Any]:
+        return lambda checks: gpu.run(*arguments, shared=shared, checks=checks)
+
+    return {
+        "add": launch("add", n // 256, 256, a, b, c, n),
+        "add4": launch("add4", n // 1024, 256, a, b, c, n // 4),
+        "row_sum": launch("row_sum", 256, 256, a, c, 4096),
+        "softmax": launch("softmax", 1024, 256, a, c, 1024, shared=1024),
+        "layernorm": launch("layernorm", 1024, 256, a, g, h, c, 1024, 1e-5),
+        "matmul": launch("matmul", tile, (16, 16), a, b, c, size),
+        "matmul_tiled": launch("matmul_tiled", tile, (16, 16), a, b, c, size),
+        "transpose": launch("transpose", (32, 128), (32, 8), a, c, 1024, 1024),
+    }
+
+
+def device_start_ms() -> float:
+    """Median time of a fresh device process, without the first."""
+    EmulatorDevice().close()
+    times = []
+    for _ in range(15):
+        start = time.perf_counter()
+        EmulatorDevice().close()
+        times.append((time.perf_counter() - start) * 1e3)
+    median = float(np.median(times))
+    print(f"a fresh device process: {median:.1f} ms")
+    return median
+
+
+# --- right or wrong -------------------------------------------------------------------------------
+
+
+def seeded_faults() -> dict[str, bool]:
+    """Whether each seeded fault of faulty.cu was found, by count where it has one."""
+    from coding_framework.cuda.plan import CandidateFault
+
+    gpu = Gpu(ptx_of("faulty.cu"), instruction_budget=2_000_000)
+    found: dict[str, bool] = {}
+
+    def raises(name: str, *arguments: Any) -> None:
+        try:
+            gpu.run(name, *arguments)
+            found[name] = False
+        except CandidateFault:
+            found[name] = True
+
+    def counts(name: str, kind: str, expected: int, *arguments: Any) -> None:
+        report = gpu.run(name, *arguments, checks=True)
+        found[name] = sum(f.count for f in report.faults if f.kind == kind) == expected
+
+    data = gpu.put(np.arange(512, dtype=np.float32) + 1)
+    numbers = gpu.put(np.arange(32, dtype=np.int32))
+    zeros = gpu.put(np.zeros(32, np.int32))
+    out = gpu.empty(2048)
+    raises("out_of_bounds", 3, 256, data, out, 768)
+    raises("misaligned", 1, 1, data, out)
+    raises("misaligned_vector", 1, 1, data, out)
+    raises("shared_overflow", 1, 64, out, 1)
+    raises("null_pointer", 1, 32, 0)
+    raises("endless", 1, 32, zeros)
+    raises("traps", 1, 32, numbers)
+    raises("asserts", 1, 32, numbers)
+    raises("deep_recursion", 1, 32, zeros, 1 << 30)
+    raises("constant_overflow", 1, 1, out, 4)
+    raises("partial_barrier", 1, 32, out)
+    raises("unsupported_instruction", 1, 1, out)
+    counts("uninitialized_shared", "uninitialized_shared_read", 128, 1, 256, out)
+    counts("race", "shared_memory_race", 256, 1, 256, data, out)
+    counts("warp_race", "warp_race", 32, 1, 32, data, out)
+    counts("reads_uninitialized", "uninitialized_read", 100, 1, 128, gpu.empty(400), out, 100)
+    print(f"seeded faults found: {sum(found.values())} of {len(found)}")
+    return found
+
+
+def generated_kernels(total: int, seed: int) -> tuple[list[str], list[str], int]:
+    """(wrong results, false alarms, kernels compared)."""
+    wrong: list[str] = []
+    alarms: list[str] = []
+    start, done = time.monotonic(), 0
+    while done < total:
+        batch = min(BATCH, total - done)
+        rng = random.Random(f"{seed}-{done}")
+        kernels = [make_kernel(rng, number) for number in range(batch)]
+        with tempfile.TemporaryDirectory(prefix="generated-") as folder:
+            for line in differences(kernels, Path(folder), seed + done):
+                (alarms if "false alarm" in line else wrong).append(f"batch {done}: {line}")
+        done += batch
+        rate = done / (time.monotonic() - start)
+        print(
+            f"\r{done}/{total} generated kernels, {len(wrong)} wrong, {len(alarms)} false alarms, "
+            f"{rate:.1f}/s, {(total - done) / rate:.0f} s left ",
+            end="", file=sys.stderr, flush=True,
+        )  # fmt: skip
+    print(file=sys.stderr)
+    return wrong, alarms, done
+
+
+# --- bars and the machine -------------------------------------------------------------------------
+
+
+def _bars(speeds: list[Speed], faults: dict[str, bool], wrong: list[str], alarms: list[str],
+          done: int) -> list[dict[str, Any]]:  # fmt: skip
+    rates = {(s.kernel, s.setting): s for s in speeds}
+    bars: list[dict[str, Any]] = []
+
+    def add(bar: str, target: float, value: float, holds: bool) -> None:
+        bars.append({"bar": bar, "target": target, "value": round(value, 3), "holds": holds})
+
+    for name, target in FAST.items():
+        value = rates[name, "counters"].mega_lanes_per_s
+        add(
+            f"{name}, counters on, one core (M lane-instructions/s)", target, value, value >= target
+        )
+    gains = [
+        rates[n, "counters"].wall_ms / rates[n, "counters, 2 threads"].wall_ms
+        for n in ("matmul", "matmul_tiled", "softmax")
+    ]
+    gain = float(np.median(gains))
+    add("two cores over one, wall time (median of 3 kernels)", 1.7, gain, gain >= 1.7)
+    add("generated kernels compared with gcc", 5000, done, done >= 5000)
+    add("wrong results in generated kernels", 0, len(wrong), not wrong)
+    add("false alarms in generated kernels", 0, len(alarms), not alarms)
+    add("seeded faults found", len(faults), sum(faults.values()), all(faults.values()))
+    return bars
+
+
+def _machine() -> dict[str, Any]:
+    model = platform.processor()
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    return {"cpu": model, "cores": os.cpu_count(), "load_1m": os.getloadavg()[0],
+            "system": platform.platform()}  # fmt: skip
+
+
+def _output(command: str) -> str:
+    done = subprocess.run(command.split(), cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
