@@ -63,6 +63,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=7, help="launches a timing is the best of")
     parser.add_argument("--seed", type=int, default=0, help="of the random kernels")
     arguments = parser.parse_args()
+    commit = _output("git rev-parse HEAD").strip()
     speeds = measure_speed(arguments.repeats)
     start_ms = device_start_ms()
     faults = seeded_faults()
@@ -75,7 +76,7 @@ def main() -> int:
         "versions": {"python": platform.python_version(), "numpy": version("numpy"),
                      "nvcc": _output("nvcc --version").strip().splitlines()[-1]},
         "command": "python " + " ".join(["benchmarks/emulator.py", *sys.argv[1:]]),
-        "commit": _output("git rev-parse HEAD").strip(),
+        "commit": commit,
         "bars": bars,
         "speeds": [vars_of(s) for s in speeds],
         "device_start_ms": start_ms,

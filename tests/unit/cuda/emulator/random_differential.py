@@ -21,7 +21,7 @@ def differences(
     (folder / "host.cpp").write_text(host_source(kernels))
     for command in (
         f"{find_toolkit().nvcc} -ptx -arch=sm_90 -fmad=false -w device.cu -o device.ptx",
-        "g++ -O1 -w -fwrapv -fno-strict-aliasing -ffp-contract=off -fPIC -shared host.cpp "
+        "g++ -O0 -w -fwrapv -fno-strict-aliasing -ffp-contract=off -fPIC -shared host.cpp "
         "-o host.so",
     ):
         done = subprocess.run(
