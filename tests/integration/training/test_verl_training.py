@@ -77,7 +77,7 @@ def worker_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_run_killed_after_its_first_step_goes_on_and_ends(
     model: Path, tmp_path: Path, worker_path: None
 ) -> None:
@@ -136,19 +136,33 @@ def assert_weights_moved(before: Path, after: Path) -> None:
 
 def test_missing_plugin_is_one_sentence_and_no_training() -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("VERL_")}
-    ran = subprocess.run(
-        [sys.executable, "-m", MAIN, "cpu", "trainer.device=cpu"],
-        env={**environment, "VERL_PLATFORM": "cpu"},
-        stdin=subprocess.PIPE,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    our_end, parents_end = os.pipe()  # the child ends when its parent's end is closed
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-m", MAIN, "cpu", "trainer.device=cpu"],
+            env={**environment, "VERL_PLATFORM": "cpu"},
+            stdin=our_end,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+    finally:
+        os.close(our_end)
+        os.close(parents_end)
     assert ran.returncode == 4
     last = ran.stderr.strip().splitlines()[-1]
     assert last.startswith("error: the verl plug-in did not register")
     assert "VERL_USE_EXTERNAL_MODULES=coding_framework.training.verl.plugin" in last
+
+
+def test_trainer_ends_when_its_parent_is_gone() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", MAIN, "cpu"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as child:
+        assert child.stdin is not None
+        child.stdin.close()
+        assert child.wait(60) == 143
 
 
 def test_failing_start_names_reason_and_log_and_leaves_nothing(

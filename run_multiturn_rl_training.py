@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Multi-turn RL of one policy in all roles by verl's own trainer, with verdicts as rewards.
+
+    python run_multiturn_rl_training.py --generator-checkpoint sft_checkpoints/generator
+
+Writes OUTPUT_DIR/final_model, OUTPUT_DIR/best_model_episode_X, OUTPUT_DIR/result.json and, under
+OUTPUT_DIR/attempts, every conversation of the training. The same command goes on after a kill.
+Without a GPU the defaults are those for a model of about 135M parameters on 2 cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.training.verl_integration import (
+    MultiAgentVERLTrainer,
+    MultiTurnRLConfig,
+    RLResult,
+)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line; a flag that is not given keeps the recipe's value."""
+    cli = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+    )
+    cli.add_argument("--generator-checkpoint", required=True, help="SFT adapter, or a whole model")
+    cli.add_argument("--optimizer-checkpoint", help="the same: RL trains one policy for both")
+    cli.add_argument("--output-dir")
+    cli.add_argument("--num-episodes", type=int, help="training steps")
+    cli.add_argument("--max-turns", type=int)
+    cli.add_argument("--rl-batch-size", dest="prompts_per_step", type=int, help="prompts a step")
+    cli.add_argument("--samples-per-prompt", type=int)
+    cli.add_argument("--learning-rate", type=float)
+    cli.add_argument("--algorithm", choices=["grpo"])
+    cli.add_argument("--discount", type=float, help="of later turns' rewards")
+    cli.add_argument("--reward-preset", choices=["weighted", "gated", "kevin"])
+    cli.add_argument("--temperature", type=float)
+    cli.add_argument("--max-prompt-tokens", type=int)
+    cli.add_argument("--max-response-tokens", type=int)
+    cli.add_argument("--num-tasks", type=int, help="different tasks to draw prompts from")
+    cli.add_argument("--max-task-ops", type=int, help="longest composition among the tasks")
+    cli.add_argument("--lora-rank", type=int, help="0: all weights")
+    cli.add_argument("--device", choices=["auto", "cpu", "cuda"])
+    cli.add_argument("--num-gpus", type=int)
+    cli.add_argument("--sandbox", choices=["auto", "bubblewrap", "docker", "native"])
+    cli.add_argument("--no-docker", action="store_true", help="never judge in Docker")
+    cli.add_argument("--save-every", type=int, help="steps between checkpoints")
+    cli.add_argument("--seed", type=int)
+    return cli.parse_args(arguments)
+
+
+def start_model(given: dict[str, object], output: Path) -> Path:
+    """The whole model that RL starts from; an adapter is merged once. Raises UsageError."""
+    checkpoint = Path(str(given.pop("generator_checkpoint")))
+    other = given.pop("optimizer_checkpoint", None)
+    if other is not None and not same_weights(checkpoint, Path(str(other))):
+        raise UsageError(
+            f"{checkpoint} and {other} differ: RL trains one policy for both roles, so give the "
+            "one to start from as --generator-checkpoint alone"
+        )
+    if (checkpoint / "config.json").exists():
+        return checkpoint
+    if not (checkpoint / "adapter_config.json").exists():
+        raise UsageError(
+            f"{checkpoint} is neither a model nor an adapter: make one with run_sft_training.py"
+        )
+    merged = output / "start_model"
+    if not (merged / "config.json").exists():
+        merge(checkpoint, merged)
+    return merged
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    """Whether two folders hold the same weights."""
+    names = ("adapter_model.safetensors", "model.safetensors")
+    pairs = [(one / n, other / n) for n in names if (one / n).exists()]
+    return bool(pairs) and all(b.exists() and a.read_bytes() == b.read_bytes() for a, b in pairs)
+
+
+def merge(adapter: Path, target: Path) -> None:
+    """The adapter merged into its base model, written as a whole."""
+    import json
+
+    from coding_framework.agents.models import resolve_model
+    from coding_framework.agents.policies import load_model
+
+    base = json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"]
+    model, tokenizer = load_model(resolve_model(base), adapter=adapter, dtype="bfloat16")
+    fresh = target.with_name(f".{target.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    model.save_pretrained(fresh)
+    tokenizer.save_pretrained(fresh)
+    fresh.rename(target)
+
+
+def make_config(given: dict[str, object], model: Path) -> MultiTurnRLConfig:
+    """The recipe of this machine with the given flags. Raises UsageError."""
+    import torch
+
+    device = given.pop("device", "auto")
+    on_cpu = device == "cpu" or (device == "auto" and not torch.cuda.is_available())
+    sandbox = given.pop("sandbox", "auto")
+    if given.pop("no_docker", False):
+        if sandbox == "docker":
+            raise UsageError("--no-docker and --sandbox docker exclude each other: choose one")
+        if sandbox == "auto":
+            sandbox = "bubblewrap" if shutil.which("bwrap") else "native"
+    judge = {"sandbox": sandbox}
+    values = {**given, "model_path": str(model), "judge_args": judge}
+    try:
+        if on_cpu:
+            return MultiTurnRLConfig.cpu(**values)
+        return MultiTurnRLConfig.model_validate(values)
+    except ValidationError as e:
+        first = e.errors()[0]
+        flag = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else "the flags"
+        raise UsageError(f"{flag}: {first['msg'].lower()}") from e
+
+
+def run(config: MultiTurnRLConfig, num_tasks: int, max_task_ops: int) -> RLResult:
+    """Tasks, training, result."""
+    from coding_framework.data.data_pipeline import training_tasks
+
+    prompts = config.num_episodes * config.prompts_per_step
+    tasks = training_tasks(min(prompts, num_tasks), config.seed, max_steps=max_task_ops)
+    return asyncio.run(MultiAgentVERLTrainer(config, tasks=tasks).train())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = vars(parse(arguments))
+    try:
+        output = Path(str(given.get("output_dir", "rl_checkpoints")))
+        pool = {k: given.pop(k, v) for k, v in (("num_tasks", 256), ("max_task_ops", 3))}
+        config = make_config(given, start_model(given, output))
+        print(config.model_dump_json(indent=2), file=sys.stderr)
+        result = run(config, **pool)
+    except UsageError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except CodingFrameworkError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 3
+    print(result.model_dump_json(indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

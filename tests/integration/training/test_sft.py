@@ -1,0 +1,260 @@
+"""SFT on a tiny model: it learns, on answers alone, and survives a SIGKILL."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tiny_lm import make_tiny_lm
+
+from coding_framework.agents.policies import prompt_ids
+from coding_framework.agents.prompts import messages_for_example, render_answer
+from coding_framework.data.data_pipeline import training_examples
+from coding_framework.errors import TrainingError, UsageError
+from coding_framework.training.sft import (
+    SFTConfig,
+    SFTResult,
+    Watch,
+    keep_gradients_on_cpu,
+    last_checkpoint,
+    load_examples,
+    tokenize_example,
+    train_sft,
+)
+from coding_framework.types import Role, TrainingExample
+
+pytestmark = pytest.mark.integration
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_lm(tmp_path_factory.mktemp("tiny-lm"))
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[TrainingExample]:
+    return load_examples(tiny("unused", "unused"), training_examples)
+
+
+def tiny(base: Path | str, folder: Path | str, **changes: Any) -> SFTConfig:
+    sizes: dict[str, Any] = {
+        "base_model": str(base),
+        "output_dir": str(folder),
+        "num_examples": 10,
+        "optimizer_examples": 3,
+        "lora_r": 8,
+        "learning_rate": 1e-2,
+        "epochs": 1.0,
+        "device": "cpu",
+        **changes,
+    }
+    return SFTConfig.cpu(**sizes)
+
+
+def train(config: SFTConfig, examples: list[TrainingExample]) -> SFTResult:
+    return train_sft(config, examples, resolve=Path)
+
+
+@pytest.fixture(scope="module")
+def trained(
+    base: Path, examples: list[TrainingExample], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[SFTConfig, SFTResult]:
+    config = tiny(base, tmp_path_factory.mktemp("sft") / "run", epochs=3.0)
+    return config, train(config, examples)
+
+
+def test_it_learns_and_leaves_adapters_model_and_config(
+    trained: tuple[SFTConfig, SFTResult],
+) -> None:
+    config, result = trained
+    folder = Path(config.output_dir)
+    assert result.steps == 39
+    assert result.last_loss < result.first_loss - 0.5
+    assert result.min_gradient_norm > 0
+    assert result.examples == {"generator": 10, "optimizer": 3}
+    weights = [folder / role / "adapter_model.safetensors" for role in ("generator", "optimizer")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    stored = json.loads((folder / "config.json").read_text())
+    assert stored["config"] == config.model_dump(mode="json")
+    assert "one adapter" in stored["adapter"]
+    assert stored["prompt_version"] == "v1"
+    assert not (folder / "checkpoints").exists()
+    steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [s["step"] for s in steps] == list(range(1, 40))
+
+
+def test_the_merged_model_answers_as_base_and_adapter(
+    trained: tuple[SFTConfig, SFTResult], examples: list[TrainingExample]
+) -> None:
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    config, result = trained
+    tokenizer = AutoTokenizer.from_pretrained(result.model)
+    ids = torch.tensor([tokenize_example(tokenizer, examples[0]).input_ids])
+    base = AutoModelForCausalLM.from_pretrained(config.base_model, dtype=torch.float32)
+    with torch.no_grad():
+        plain = base(ids).logits
+        merged = AutoModelForCausalLM.from_pretrained(result.model, dtype=torch.float32)
+        adapted = PeftModel.from_pretrained(base, result.adapters["optimizer"])(ids).logits
+        whole = merged(ids).logits
+    assert torch.allclose(adapted, whole, atol=0.15)  # bf16 weights
+    assert (adapted - plain).abs().max() > 10 * (adapted - whole).abs().max()
+
+
+def test_a_finished_run_is_returned_and_other_settings_are_refused(
+    trained: tuple[SFTConfig, SFTResult], examples: list[TrainingExample]
+) -> None:
+    config, result = trained
+    started = time.monotonic()
+    assert train(config, examples) == result
+    assert time.monotonic() - started < 2.0
+    with pytest.raises(UsageError, match=r"other settings \(learning_rate\)"):
+        train(config.model_copy(update={"learning_rate": 1e-4}), examples)
+
+
+def test_loss_is_on_the_answer_and_the_token_that_ends_it(
+    base: Path, examples: list[TrainingExample]
+) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    optimizer = next(e for e in examples if e.role is Role.OPTIMIZER)
+    for example in (examples[0], optimizer):
+        made = tokenize_example(tokenizer, example)
+        prompt = prompt_ids(tokenizer, messages_for_example(example))
+        assert list(made.input_ids[: made.prompt_length]) == prompt
+        learnt = [t for t in made.labels if t != -100]
+        assert learnt[-1] == tokenizer.eos_token_id
+        assert tokenizer.decode(learnt[:-1]) == render_answer(example)
+
+
+def test_examples_that_are_too_long_are_left_out_and_counted(
+    base: Path, examples: list[TrainingExample], tmp_path: Path
+) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    lengths = sorted(len(tokenize_example(tokenizer, e).input_ids) for e in examples)
+    config = tiny(base, tmp_path / "run", max_length=lengths[8], max_steps=2)
+    assert train(config, examples).left_out == sum(n > lengths[8] for n in lengths)
+    with pytest.raises(UsageError, match="raise --max-length"):
+        train(tiny(base, tmp_path / "none", max_length=64), examples)
+
+
+def test_a_checkpoint_cut_off_by_a_kill_is_not_used(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "checkpoint-20", tmp_path / "checkpoint-40"
+    for folder in (whole, cut):
+        folder.mkdir()
+    (whole / "trainer_state.json").write_text('{"global_step": 20}')
+    (cut / "trainer_state.json").write_text('{"global_st')
+    assert last_checkpoint(tmp_path) == whole
+    assert not cut.exists()
+    assert last_checkpoint(tmp_path / "nothing") is None
+
+
+def test_weights_without_gradient_stop_the_run() -> None:
+    import torch
+
+    model = torch.nn.Linear(2, 2)
+    model.weight.grad = torch.ones(2, 2)
+    watch = Watch(model, None, None, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(TrainingError, match=r"1 of 2 trained weights .* \(first: bias\)"):
+        watch.check_gradients()
+    with pytest.raises(TrainingError, match="all gradients are zero"):
+        watch.record(1, 1.0, 0.0, 1e-3)
+    with pytest.raises(TrainingError, match="lower --learning-rate"):
+        watch.record(1, float("nan"), 1.0, 1e-3)
+
+
+def test_four_bit_weights_keep_their_gradients_on_a_cpu(
+    base: Path, examples: list[TrainingExample], tmp_path: Path
+) -> None:
+    pytest.importorskip("bitsandbytes")
+    config = tiny(base, tmp_path / "run", quantization="nf4", max_steps=3)
+    result = train(config, examples)
+    assert result.quantization == "nf4"
+    assert result.min_gradient_norm > 0
+
+
+def test_the_cpu_guard_reaches_every_four_bit_layer() -> None:
+    bnb = pytest.importorskip("bitsandbytes")
+    layer = bnb.nn.Linear4bit(64, 64)
+    layer.support_avx512bf16_for_cpu = True
+    keep_gradients_on_cpu(layer)
+    assert layer.support_avx512bf16_for_cpu is False
+
+
+# --- the script -----------------------------------------------------------------------------------
+
+
+def script(base: Path, folder: Path, *more: str) -> list[str]:
+    return [
+        sys.executable, str(ROOT / "run_sft_training.py"), "--base-model", str(base),
+        "--output-dir", str(folder), "--num-examples", "24", "--optimizer-examples", "4",
+        "--device", "cpu", "--lora-r", "8", "--save-every", "5", *more,
+    ]  # fmt: skip
+
+
+def environment() -> Mapping[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.system
+def test_after_a_sigkill_the_same_command_goes_on_from_the_checkpoint(
+    base: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    process = subprocess.Popen(
+        script(base, folder), env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 240
+    while not list(folder.glob("checkpoints/checkpoint-*/trainer_state.json")):
+        assert process.poll() is None, process.communicate()[1].decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    done = subprocess.run(
+        script(base, folder), env=environment(), capture_output=True, text=True, check=True
+    )
+    assert "sft_resumed" in done.stderr + done.stdout
+    result = json.loads(done.stdout[done.stdout.index("{") :])
+    assert result["steps"] == 28
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert {json.loads(line)["step"] for line in lines} == set(range(1, 29))
+    assert (folder / "generator" / "adapter_model.safetensors").exists()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--learning-rate", "-1"), "--learning-rate -1.0"),
+        (("--base-model", "nobody/nothing"), "HuggingFaceTB/SmolLM2-135M-Instruct"),
+        (("--no-such-flag",), "--no-such-flag"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_exit_2(
+    base: Path, tmp_path: Path, flags: tuple[str, ...], said: str
+) -> None:
+    done = subprocess.run(
+        script(base, tmp_path / "run", *flags),
+        env={**environment(), "HF_HUB_OFFLINE": "1", "CUDA_RL_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert said in done.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in done.stderr
