@@ -52,7 +52,7 @@ from coding_framework.evaluation.summary import (
     summarize,
 )
 from coding_framework.monitoring.jsonl import read_lines
-from coding_framework.monitoring.logs import configure_logging
+from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.monitoring.progress import Progress, duration
 from coding_framework.monitoring.stages import StageManifest, StageRecord
 from coding_framework.orchestration.turn import ConversationConfig
@@ -65,6 +65,8 @@ log = structlog.get_logger(__name__)
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 MAX_PROMPT_TOKENS = 1024
 """Of every turn, in training and evaluation; longer prompts are trimmed by rule."""
+CONCURRENCY = 48
+"""Conversations at once in an evaluation: a batch of this size decodes fastest."""
 GRACE_S = 2.0
 """Between asking a process of ours to end and killing it."""
 LABELS = ("base", "sft", "rl")
@@ -82,8 +84,9 @@ class Recipe(Record):
     rl_prompts_per_step: int
     rl_samples_per_prompt: int
     max_turns: int = 2
-    max_new_tokens: int = 384
-    """Of an answer; the longest kernel of the sets has fewer tokens."""
+    max_new_tokens: int = 512
+    """Of an answer: 97% of the optimizer's reference answers are shorter, and all of the
+    generator's."""
     task_max_ops: int = 3
     """Longest composition in training and evaluation."""
     expected_s: Mapping[str, float] = Field(default_factory=dict)
@@ -154,6 +157,7 @@ def run(options: QuickstartOptions) -> int:
     }
     with StageManifest(folder, config) as manifest, _no_process_left():
         configure_logging(folder / "log.jsonl")
+        quiet_libraries()
         job = Run(folder, recipe, base_model, options.seed, manifest)
         for number, stage in enumerate(STAGES, start=1):
             _run_stage(job, number, stage)
@@ -293,7 +297,7 @@ async def _evaluate_model(job: Run, label: str, model: Path) -> Evaluation:
     from coding_framework.agents.prompts import PromptBudget
 
     tasks = job.held_out()
-    config = EvaluationConfig(conversation=job.conversation())
+    config = EvaluationConfig(conversation=job.conversation(), concurrency=CONCURRENCY)
     sampling = SamplingParams(max_new_tokens=job.recipe.max_new_tokens, temperature=0.0)
     with contextlib.ExitStack() as stack:
         judge = make_judge()

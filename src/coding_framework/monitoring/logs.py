@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,6 +15,13 @@ from coding_framework.errors import InfrastructureError
 from coding_framework.paths import cannot_write
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+
+
+_QUIET = {
+    "TQDM_DISABLE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+}
 
 
 class _Tee:
@@ -69,6 +77,14 @@ def configure_logging(log_file: Path | None = None, *, stderr_level: int = loggi
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def quiet_libraries() -> None:
+    """Silence the progress bars and notices of libraries, in this process and its children: our own
+    progress says it. To be called before they are imported. Their errors still show."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("torch").setLevel(logging.ERROR)
 
 
 def _for_people(event: EventDict) -> str:

@@ -34,7 +34,7 @@ class StageRecord(Record):
     finished_at: str
     """UTC, ISO 8601."""
     wall_s: float
-    """Of the run that finished it; what killed runs did before is not in it."""
+    """Of all attempts, those apart that were killed without a chance to note their time."""
     peak_memory_gib: float
     """Of all processes of the run while the stage ran."""
     attempts: int = 1
@@ -45,6 +45,9 @@ class StageRecord(Record):
 class _File(Record):
     config: Mapping[str, Any]
     started: Mapping[str, int] = Field(default_factory=dict)
+    """Attempts by stage."""
+    spent_s: Mapping[str, float] = Field(default_factory=dict)
+    """Of attempts that failed or were interrupted, by stage."""
     stages: Mapping[str, StageRecord] = Field(default_factory=dict)
 
 
@@ -90,13 +93,19 @@ class StageManifest:
         """Runs a stage: what the body puts in the dict is the result, stored when it ends well."""
         attempts = self._file.started.get(name, 0) + 1
         self._store(started={**self._file.started, name: attempts})
+        before = self._file.spent_s.get(name, 0.0)
         result: dict[str, Any] = {}
         start = time.monotonic()
-        with PeakMemory() as memory:
-            yield result
+        try:
+            with PeakMemory() as memory:
+                yield result
+        except BaseException:
+            spent = round(before + time.monotonic() - start, 2)
+            self._store(spent_s={**self._file.spent_s, name: spent})
+            raise
         record = StageRecord(
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            wall_s=round(time.monotonic() - start, 2),
+            wall_s=round(before + time.monotonic() - start, 2),
             peak_memory_gib=round(memory.peak_gib, 3),
             attempts=attempts,
             result=result,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -12,6 +13,12 @@ from coding_framework.errors import UsageError
 from coding_framework.monitoring.stages import StageManifest
 
 pytestmark = pytest.mark.unit
+
+
+def fail_slowly():
+    time.sleep(0.2)
+    raise RuntimeError("stopped")
+
 
 CONFIG = {"seed": 0, "smoke": True}
 
@@ -28,14 +35,15 @@ def test_a_finished_stage_is_found_again_with_its_result(tmp_path):
     assert record.attempts == 1
 
 
-def test_a_stage_that_fails_is_not_finished_and_its_attempts_are_counted(tmp_path):
+def test_a_stage_that_fails_is_not_finished_and_its_attempts_and_time_are_counted(tmp_path):
     with StageManifest(tmp_path, CONFIG) as manifest:
         with pytest.raises(RuntimeError), manifest.stage("sft"):
-            raise RuntimeError("stopped")
+            fail_slowly()
         assert manifest.finished("sft") is None
         with manifest.stage("sft"):
             pass
         assert manifest.finished("sft").attempts == 2
+        assert manifest.finished("sft").wall_s >= 0.2
 
 
 def test_other_settings_in_the_same_folder_are_refused_and_named(tmp_path):
