@@ -196,7 +196,7 @@ class CUDACompiler:
             limits=Limits(
                 cpu_s=self.config.cpu_limit_s,
                 memory_bytes=self.config.memory_bytes,
-                wall_s=self.config.cpu_limit_s * 20.0,
+                wall_s=max(600.0, self.config.cpu_limit_s * 20.0),
             ),
             folder=work,
             environment={"PATH": "/usr/bin:/bin", "TMPDIR": path(work), "LC_ALL": "C.UTF-8"},
