@@ -32,6 +32,7 @@ from coding_framework.errors import InfrastructureError, PolicyError, UsageError
 from coding_framework.orchestration.turn import end_reason, run_turn
 from coding_framework.training.credit import conversation_returns, group_key
 from coding_framework.training.verl import estimator  # noqa: F401  (registers it with verl)
+from coding_framework.training.verl.overrides import AGENT_LOOP
 from coding_framework.training.verl.rollouts import Rollout, append_rollout
 from coding_framework.training.verl.spec import SPEC_VARIABLE, EpisodeSpec, build, read_spec
 from coding_framework.types import (
@@ -47,9 +48,7 @@ from coding_framework.types import (
 
 log = structlog.get_logger(__name__)
 
-AGENT_LOOP = "kernel_turns"
 GROUP_FIELD = "turn_group"
-MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
 
 
 class VerlPolicy:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
+from coding_framework.training.verl.overrides import AGENT_LOOP
 from coding_framework.types import Split, Task
 
 
@@ -47,7 +48,7 @@ def write_dataset(tasks: Sequence[Task], path: Path) -> None:
             "prompt": [{"role": "user", "content": task.name}],
             "ability": "code",
             "reward_model": {"style": "rule", "ground_truth": task.name},
-            "agent_name": "kernel_turns",
+            "agent_name": AGENT_LOOP,
             "extra_info": {"index": index, "task": task.model_dump_json()},
         }
         for index, task in enumerate(tasks)

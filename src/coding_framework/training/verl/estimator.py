@@ -9,8 +9,7 @@ import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from coding_framework.training.credit import group_advantages
-
-ESTIMATOR = "turn_grpo"
+from coding_framework.training.verl.overrides import ESTIMATOR
 
 
 @register_adv_est(ESTIMATOR)  # type: ignore[untyped-decorator]

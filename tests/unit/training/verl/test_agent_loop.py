@@ -1,0 +1,265 @@
+"""Episodes as rows, and the estimator on them: verl's classes, without Ray and without a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from coding_framework.errors import InfrastructureError, PolicyError
+from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.training.credit import group_advantages, group_key
+from coding_framework.training.verl.rollouts import read_rollouts
+from coding_framework.training.verl.spec import EpisodeSpec
+from coding_framework.types import (
+    Candidate,
+    Extraction,
+    JudgeFn,
+    Message,
+    RewardComponents,
+    RewardPart,
+    Role,
+    SamplingParams,
+    Status,
+    Task,
+    TensorSpec,
+    TestCase,
+    Verdict,
+)
+
+agent_loop = pytest.importorskip("coding_framework.training.verl.agent_loop")
+estimator = pytest.importorskip("coding_framework.training.verl.estimator")
+
+pytestmark = pytest.mark.unit
+
+TASK = Task(
+    name="t", tier=0, family="f", ops=("relu",), description="", reference="",
+    cases=(TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),)),),
+)  # fmt: skip
+
+
+class Tokenizer:
+    """One token a character."""
+
+    eos_token_id = 0
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
+        return "".join(m["content"] for m in messages)
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [ord(c) for c in text]}
+
+    def decode(self, ids: tuple[int, ...], **_: Any) -> str:
+        return "".join(chr(i) for i in ids)
+
+
+class Server:
+    """Answers from a script; an exception in it is raised."""
+
+    def __init__(self, answers: list[str | Exception]) -> None:
+        self.answers = answers
+        self.seeds: list[int] = []
+
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
+    ) -> Any:
+        self.seeds.append(sampling_params["seed"])
+        answer = self.answers[len(self.seeds) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        await asyncio.sleep(0.01)
+        return SimpleNamespace(
+            token_ids=[ord(c) for c in answer],
+            log_probs=[-1.0] * len(answer),
+            stop_reason="completed",
+            extra_fields={"global_steps": 3, "min_global_steps": 3, "max_global_steps": 3},
+        )
+
+
+def spec(folder: Path, **changes: Any) -> EpisodeSpec:
+    values: dict[str, Any] = {
+        "judge": f"{__name__}:make_judge",
+        "reward": f"{__name__}:make_reward",
+        "agents": f"{__name__}:make_agents",
+        "conversation": ConversationConfig(max_turns=2, stop_reward=None),
+        "discount": 0.5,
+        "sampling": SamplingParams(max_new_tokens=8, seed=1),
+        "max_prompt_tokens": 20,
+        "judge_timeout_s": 0.2,
+        "policy_timeout_s": 0.2,
+        "rollouts_dir": str(folder),
+        **changes,
+    }
+    return EpisodeSpec(**values)
+
+
+def make_judge() -> JudgeFn:
+    """ "slow" never gets a verdict, "broken" finds a fault of ours."""
+
+    async def judge(task: Task, code: str) -> Verdict:
+        if code == "slow":
+            await asyncio.sleep(5)
+        if code == "broken":
+            raise InfrastructureError("the sandbox is gone")
+        return Verdict(
+            status=Status.COMPILE_ERROR, reason="", task=task.name,
+            candidate_sha256=Candidate(code=code).sha256, backend="emulator",
+        )  # fmt: skip
+
+    return judge
+
+
+def make_reward() -> Any:
+    """A tenth a letter."""
+
+    def reward(state: Any) -> RewardComponents:
+        value = len(state.turns[-1].code) / 10
+        part = RewardPart(name="length", value=value, limit=1.0, why="")
+        return RewardComponents(preset="p", parts=(part,))
+
+    return reward
+
+
+def make_agents(policy: Any, sampling: SamplingParams, *, budget: Any) -> dict[Role, Any]:
+    class Agent:
+        async def answer(self, state: Any) -> Any:
+            messages = (Message(role="user", content="p" * (5 + 5 * len(state.turns))),)
+            generation = await policy.generate(messages, sampling)
+            extraction = Extraction(code=generation.text, note="")
+            return SimpleNamespace(messages=messages, generation=generation, extraction=extraction)
+
+    return {Role.GENERATOR: Agent(), Role.OPTIMIZER: Agent()}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[Any]:
+    agent_loop.Environment._current = agent_loop.Environment(spec(tmp_path))
+    yield agent_loop.Environment._current
+    agent_loop.Environment._current = None
+
+
+def episode(server: Server, session: int = 0) -> list[Any]:
+    loop = object.__new__(agent_loop.KernelTurnsLoop)
+    loop.server_manager, loop.tokenizer = server, Tokenizer()
+    row = {
+        "extra_info": {"task": TASK.model_dump_json()},
+        "global_steps": 4,
+        "session_id": session,
+        "uid": "u-1",
+    }
+    return asyncio.run(loop.run({"temperature": 1.0}, **row))
+
+
+def test_each_turn_is_a_row_with_its_own_return_and_group(environment: Any, tmp_path: Path) -> None:
+    rows = episode(Server(["ab", "abcd"]))
+    assert [r.reward_score for r in rows] == pytest.approx([0.2 + 0.5 * 0.4, 0.4])
+    assert [r.response_mask for r in rows] == [[1, 1], [1, 1, 1, 1]]
+    assert [len(r.prompt_ids) for r in rows] == [5, 10]
+    groups = [r.extra_fields[agent_loop.GROUP_FIELD] for r in rows]
+    assert groups == ["generator.0", "optimizer.1"]
+    assert rows[0].response_logprobs == [-1.0, -1.0]
+    (stored,) = read_rollouts(tmp_path, 4)
+    assert (stored.group, stored.session, stored.fault) == ("u-1", 0, None)
+    assert stored.returns == pytest.approx((0.4, 0.4))
+    assert stored.state.end_reason == "max_turns"
+
+
+@pytest.mark.parametrize("answer", ["slow", "broken"])
+def test_fault_of_the_judge_masks_and_never_scores_zero(environment: Any, answer: str) -> None:
+    rows = episode(Server(["ab", answer]))
+    assert [set(r.response_mask) for r in rows] == [{0}, {0}]
+    assert [r.extra_fields["reward_extra_info"]["known"] for r in rows] == [False, False]
+
+
+def test_server_that_fails_ends_the_conversation_with_what_there_is(
+    environment: Any, tmp_path: Path
+) -> None:
+    import ray
+
+    rows = episode(Server(["ab", ray.exceptions.RayError("the server died")]))
+    assert [r.response_mask for r in rows] == [[0, 0]]
+    (stored,) = read_rollouts(tmp_path, 4)
+    assert stored.state.end_reason == "error"
+    assert stored.fault is not None
+    assert "the server died" in stored.fault
+
+
+def test_prompt_that_is_too_long_is_never_cut(environment: Any, tmp_path: Path) -> None:
+    agent_loop.Environment._current = agent_loop.Environment(spec(tmp_path, max_prompt_tokens=7))
+    rows = episode(Server(["ab", "abcd"]))
+    assert len(rows) == 1
+    (stored,) = read_rollouts(tmp_path, 4)
+    assert "a prompt of 10 tokens exceeds max_prompt_tokens=7" in str(stored.fault)
+
+
+def test_samples_differ_between_sessions_and_repeat_in_a_rerun(environment: Any) -> None:
+    servers = [Server(["a", "b"]) for _ in range(3)]
+    for server, session in zip(servers, (0, 1, 0), strict=True):
+        episode(server, session)
+    assert servers[0].seeds == servers[2].seeds
+    assert len({*servers[0].seeds, *servers[1].seeds}) == 4
+
+
+def test_silent_server_is_a_policy_error(tmp_path: Path) -> None:
+    class Silent:
+        async def generate(self, **_: Any) -> Any:
+            await asyncio.sleep(5)
+
+    policy = agent_loop.VerlPolicy(Silent(), Tokenizer(), spec(tmp_path), "seed")
+    with pytest.raises(PolicyError, match="the rollout server gave no answer"):
+        asyncio.run(policy.generate((Message(role="user", content="p"),), SamplingParams()))
+
+
+def test_rows_are_handed_over_one_by_one_under_their_groups(
+    environment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """verl would copy the last row's reward onto the others of one hand-over."""
+    seen: list[tuple[str, int, float]] = []
+
+    async def record(self: Any, rows: list[Any], validate: bool, **kwargs: Any) -> None:
+        seen.append((kwargs["uid"], len(rows), rows[0].reward_score))
+
+    worker = agent_loop.TurnRowsWorker
+    monkeypatch.setattr(worker.__mro__[1], "_agent_loop_postprocess", record)
+    rows = episode(Server(["ab", "abcd"]))
+    instance = object.__new__(worker)
+    asyncio.run(instance._agent_loop_postprocess(rows, False, uid="u-1", session_id=0))
+    assert [(uid, count) for uid, count, _ in seen] == [
+        ("u-1_generator.0", 1),
+        ("u-1_optimizer.1", 1),
+    ]
+    assert [reward for *_, reward in seen] == pytest.approx([0.4, 0.4])
+    assert all(uid.split("_")[0] == "u-1" for uid, *_ in seen)
+
+
+def test_estimator_is_credits_arithmetic_on_verls_tensors() -> None:
+    # Rows 0-2: one group, row 2 masked; rows 3-4: another group; row 5: verl's padding.
+    returns = [1.0, 3.0, 0.0, 0.5, 0.9, 0.0]
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1], [0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0]])
+    rewards = torch.zeros(6, 3)
+    for row, length in enumerate([2, 3, 3, 1, 2, 1]):
+        rewards[row, length - 1] = returns[row]
+    first, second = (f"u_{group_key(Role.GENERATOR, 0)}", f"u_{group_key(Role.OPTIMIZER, 1)}")
+    index = [first, first, first, second, second, "pad"]
+    advantages, same = estimator.turn_grpo(rewards, mask, index, config={})
+    expected = group_advantages([1.0, 3.0, None, 0.5, 0.9, None], index)
+    assert torch.equal(advantages, same)
+    assert torch.allclose(advantages, torch.tensor(expected)[:, None] * mask)
+    unscaled, _ = estimator.turn_grpo(
+        rewards, mask, index, config={"norm_adv_by_std_in_grpo": False}
+    )
+    assert unscaled[0, 0] == pytest.approx(-1.0)
+    assert unscaled[4, 1] == pytest.approx(0.2)
+
+
+def test_verl_finds_the_estimator_and_the_loop_by_name() -> None:
+    from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+
+    assert get_adv_estimator_fn("turn_grpo") is estimator.turn_grpo
+    assert _agent_loop_registry["kernel_turns"]["_target_"].endswith("KernelTurnsLoop")
