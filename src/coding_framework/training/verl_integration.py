@@ -36,7 +36,7 @@ from coding_framework.training.verl.process import (
     ray_temp_folder,
     trainer_environment,
 )
-from coding_framework.training.verl.rollouts import count_rollouts, rollouts_file
+from coding_framework.training.verl.rollouts import RolloutCounter, rollouts_file
 from coding_framework.training.verl.spec import EpisodeSpec, write_spec
 from coding_framework.training.verl.steps import StepRecord, read_metrics, step_record
 from coding_framework.types import Record, SamplingParams, Task
@@ -45,7 +45,7 @@ __all__ = ["MultiAgentVERLTrainer", "MultiTurnRLConfig", "RLResult", "StepRecord
 
 log = structlog.get_logger(__name__)
 
-POLL_S = 0.5
+POLL_S = 1.0
 MEMORY_INTERVAL_S = 10.0
 """Reading the shares of all pages of a dozen processes costs them a quarter of a second."""
 FAULT_SAMPLE = 20
@@ -195,6 +195,7 @@ class MultiAgentVERLTrainer:
         """Follow the metrics until the trainer ends; keep the best policy's weights."""
         config = self._config
         seen: dict[int, StepRecord] = {}
+        counter = RolloutCounter(attempt.rollouts)
         stall = _Stall(config.stall_limit_s, attempt.log)
         with Progress("RL", config.num_episodes, "steps", done=done) as progress:
             code: int | None = None
@@ -207,8 +208,9 @@ class MultiAgentVERLTrainer:
                     self._note_step(seen[step])
                     _check_faults(list(seen.values()), config.max_fault_share, attempt.log)
                 last = max(seen, default=done)
-                stall.check((last, count_rollouts(attempt.rollouts, last + 1)))
-                progress.update(last, self._activity(attempt, last, seen.get(last)))
+                ended = counter.count(last + 1)
+                stall.check((last, ended))
+                progress.update(last, self._activity(last, ended, seen.get(last)))
         if last < config.num_episodes:
             raise TrainingError(
                 f"verl ended with code {code} after step {last} of {config.num_episodes}: "
@@ -217,10 +219,9 @@ class MultiAgentVERLTrainer:
         if code != 0:
             log.warning("verl_ended_late", code=code, log=str(attempt.log))
 
-    def _activity(self, attempt: _Attempt, last: int, record: StepRecord | None) -> str:
+    def _activity(self, last: int, ended: int, record: StepRecord | None) -> str:
         """What is going on, for the progress line."""
         said = [_note(record)] if record is not None else []
-        ended = count_rollouts(attempt.rollouts, last + 1)
         if ended:
             of = self._config.conversations_per_step
             doing = f"{ended}/{of} conversations" if ended < of else "updating the policy"

@@ -73,7 +73,24 @@ def run_rollouts(output_dir: Path) -> Iterator[Rollout]:
         yield from read_rollouts(latest[step], step)
 
 
-def count_rollouts(folder: Path, step: int) -> int:
-    """How many conversations of a step have ended by now."""
-    path = rollouts_file(folder, step)
-    return path.read_bytes().count(b"\n") if path.exists() else 0
+class RolloutCounter:
+    """How many conversations of a step have ended by now; reads only what is new."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._step = -1
+        self._offset = 0
+        self._count = 0
+
+    def count(self, step: int) -> int:
+        """Ended conversations of `step`. Steps are asked for in rising order."""
+        if step != self._step:
+            self._step, self._offset, self._count = step, 0, 0
+        path = rollouts_file(self._folder, step)
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(self._offset)
+                new = file.read()
+            self._offset += len(new)
+            self._count += new.count(b"\n")
+        return self._count

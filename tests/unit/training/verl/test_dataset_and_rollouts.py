@@ -11,6 +11,7 @@ from coding_framework.errors import TrainingError, UsageError
 from coding_framework.training.verl.dataset import prompt_order, write_dataset
 from coding_framework.training.verl.rollouts import (
     Rollout,
+    RolloutCounter,
     append_rollout,
     read_rollouts,
     rollouts_file,
@@ -102,6 +103,20 @@ def test_rollouts_come_back_and_a_cut_line_is_left_out(tmp_path: Path) -> None:
     assert [r.session for r in read_rollouts(tmp_path, 1)] == [0, 1]
     assert next(read_rollouts(tmp_path, 1)) == first
     assert list(read_rollouts(tmp_path, 2)) == []
+
+
+def test_counter_sees_conversations_as_they_end(tmp_path: Path) -> None:
+    counter = RolloutCounter(tmp_path)
+    assert counter.count(1) == 0
+    append_rollout(tmp_path, rollout(0, [turn(0, 0.5)], [0.5]))
+    assert counter.count(1) == 1
+    with rollouts_file(tmp_path, 1).open("a") as file:
+        file.write("half a")
+    assert counter.count(1) == 1
+    with rollouts_file(tmp_path, 1).open("a") as file:
+        file.write(" line\n")
+    assert counter.count(1) == 2
+    assert counter.count(2) == 0
 
 
 def test_step_record_counts_masked_turns_apart_and_never_as_zero(tmp_path: Path) -> None:
