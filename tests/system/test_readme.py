@@ -91,9 +91,10 @@ def test_files_that_a_document_names_are_there(document: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["README.md", "CONTRIBUTING.md", "Makefile", ".ci/run"])
-def test_documents_name_only_modules_that_are_there(path: str) -> None:
-    named = set(re.findall(r"src/coding_framework/[\w/]+\.py", (ROOT / path).read_text()))
-    assert all((ROOT / name).exists() for name in named), named
+def test_documents_name_only_files_that_are_there(path: str) -> None:
+    top = "src/coding_framework|tests|scripts|docs|examples"
+    named = set(re.findall(rf"\b(?:{top})/[\w/.]*\w", (ROOT / path).read_text()))
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_python_is_the_one_of_the_environment() -> None:
