@@ -18,10 +18,15 @@ from judge_tasks import (
     DOUBLE_TASK,
     ROW_SUM_TASK,
     extension,
+    make_task,
     row_sum,
 )
 
 from coding_framework.types import Status, Task
+
+POSITIVE_TASK = make_task("positive", "x > 0")
+SIGN_TASK = make_task("sign", "torch.sign(x).long()")
+SQRT_TASK = make_task("sqrt", "torch.sqrt(x)")
 
 WRONG, CHEATING, REJECTED = Status.WRONG_OUTPUT, Status.CHEATING, Status.REJECTED
 RUNTIME, LOAD, TIMEOUT = Status.RUNTIME_ERROR, Status.LOAD_ERROR, Status.TIMEOUT
@@ -157,6 +162,41 @@ SHORTCUTS = [
         "  if (i < n) o[i] = __int_as_float(__float_as_int(2 * x[i] + 1) & 0xffffe000); }\n",
         "t<<<(n + 255) / 256, 256>>>(px, po, n);",
         WRONG,
+    ),
+]
+
+SHORTCUTS += [
+    _attack(
+        "writes_only_the_false_ones",
+        extension(
+            "__global__ void k(const float* x, bool* o, int n) {\n"
+            "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n && !(x[i] > 0)) o[i] = false; }\n",
+            "auto b = torch::empty(x.sizes(), x.options().dtype(torch::kBool));\n"
+            "  k<<<(n + 255) / 256, 256>>>(px, b.data_ptr<bool>(), n); return b;",
+        ),
+        WRONG,
+        task=POSITIVE_TASK,
+    ),
+    _attack(
+        "writes_all_but_minus_one",
+        extension(
+            "__global__ void k(const float* x, int64_t* o, int n) {\n"
+            "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n && x[i] >= 0) o[i] = x[i] > 0; }\n",
+            "auto b = torch::empty(x.sizes(), x.options().dtype(torch::kLong));\n"
+            "  k<<<(n + 255) / 256, 256>>>(px, b.data_ptr<int64_t>(), n); return b;",
+        ),
+        WRONG,
+        task=SIGN_TASK,
+    ),
+    _attack(
+        "writes_all_but_the_nans",
+        extension(
+            "__global__ void k(const float* x, float* o, int n) {\n"
+            "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n && x[i] >= 0) o[i] = sqrtf(x[i]); }\n",
+            "k<<<(n + 255) / 256, 256>>>(px, po, n);",
+        ),
+        WRONG,
+        task=SQRT_TASK,
     ),
 ]
 
@@ -556,6 +596,15 @@ FORGING = [
         DOUBLE_BODY + " return out.view({-1});",
         WRONG,
         COMPILE,
+    ),
+    _double(
+        "returns_a_giant_of_stride_0",
+        DOUBLE_KERNEL,
+        DOUBLE_BODY + " return out.view({n}).narrow(0, 0, 1).expand({1l << 40});",
+        Status.MEMORY_LIMIT,
+        WRONG,
+        COMPILE,
+        RUNTIME,
     ),
     _double("returns_other_strides", DOUBLE_KERNEL, DOUBLE_BODY + " return out.t();", WRONG),
 ]

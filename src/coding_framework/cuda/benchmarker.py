@@ -97,17 +97,24 @@ class BaselineTimes:
         self._salt = salt
         self._held: dict[str, float | None] = {}
 
+    def known(self, task: Task) -> bool:
+        """Whether `naive_ms` needs no measurement."""
+        if task.naive_kernel is None:
+            return True
+        key = self._key(task)
+        return key in self._held or self._path(key).exists()
+
     def naive_ms(self, task: Task) -> float | None:
+        """Modelled time of the task's naive kernel on its first shape set."""
         if task.naive_kernel is None:
             return None
-        payload = f"{self._salt}\0{task.model_dump_json()}"
-        key = hashlib.sha256(payload.encode()).hexdigest()
+        key = self._key(task)
         if key not in self._held:
             self._held[key] = self._load_or_measure(task, key)
         return self._held[key]
 
     def _load_or_measure(self, task: Task, key: str) -> float | None:
-        path = cache_dir() / "baselines" / key[:2] / f"{key}.json"
+        path = self._path(key)
         try:
             found = json.loads(path.read_text())["naive_ms"]
             return None if found is None else float(found)
@@ -116,6 +123,12 @@ class BaselineTimes:
         measured = self._measure(task)
         write_json_atomic(path, {"task": task.name, "naive_ms": measured})
         return measured
+
+    def _key(self, task: Task) -> str:
+        return hashlib.sha256(f"{self._salt}\0{task.model_dump_json()}".encode()).hexdigest()
+
+    def _path(self, key: str) -> Path:
+        return cache_dir() / "baselines" / key[:2] / f"{key}.json"
 
 
 class CUDABenchmarker:

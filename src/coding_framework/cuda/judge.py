@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import platform
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
@@ -82,7 +83,7 @@ class Judge:
     ) -> None:
         self.config = config or JudgeConfig()
         self.backend = choose_backend(self.config.backend)
-        self._warm_up = threading.Thread(target=_warm_up, daemon=True)
+        self._warm_up = threading.Thread(target=_quietly, args=(_warm_up,), daemon=True)
         self._warm_up.start()
         self._compiler = compiler or CUDACompiler(CompilerConfig(sandbox=self.config.sandbox))
         self._safety = SafetyWrapper()
@@ -99,6 +100,7 @@ class Judge:
         draft = self._draft(task, candidate)
         try:
             draft.safety = self._safety.inspect(candidate.code)
+            self._compile_baseline_meanwhile(task)
             build = self._compile(candidate, draft)
             self._reference_cache().require_informative(task, self._seeds)
             timed = [self._try_case(case, build, draft, self._seeds) for case in task.cases]
@@ -130,6 +132,13 @@ class Judge:
         if not result.success or result.binary_path is None:
             raise CandidateFault(result.status or Status.COMPILE_ERROR, result.reason)
         return Path(result.binary_path)
+
+    def _compile_baseline_meanwhile(self, task: Task) -> None:
+        """For the first candidate of a task, nvcc works on its naive kernel at the same time."""
+        if task.naive_kernel is None or self._baselines.known(task):
+            return
+        compile_ = self._compiler.compile_source
+        threading.Thread(target=_quietly, args=(compile_, task.naive_kernel), daemon=True).start()
 
     def _try_case(
         self,
@@ -196,11 +205,15 @@ class Judge:
 
 
 def _warm_up() -> None:
-    """What takes a second and needs no candidate: done while nvcc works. A failure shows again,
-    in the right place, when the thing is used."""
+    """What takes a second and needs no candidate: done while nvcc works."""
+    import_module("torch")
+    import_module("coding_framework.cuda.emulator.device").EmulatorDevice().close()
+
+
+def _quietly(work: Callable[..., object], *arguments: object) -> None:
+    """Work done ahead of time: a failure shows again, in the right place, when it is needed."""
     with suppress(Exception):
-        import_module("torch")
-        import_module("coding_framework.cuda.emulator.device").EmulatorDevice().close()
+        work(*arguments)
 
 
 def choose_backend(name: str) -> Literal["cuda", "emulator"]:

@@ -41,6 +41,7 @@ from coding_framework.cuda.plan import (
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 
+_MAX_OUTPUT_BYTES = 256 << 20
 _EXECUTED = "smsp__inst_executed.sum"
 
 
@@ -88,6 +89,8 @@ class Output:
     strides: tuple[int, ...]
     raw: bytes
     """The elements in logical order, as they lay on the device: what a rerun must repeat."""
+    defect: str = ""
+    """What makes it no tensor of its dtype at all; "" where nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +233,24 @@ class CaseRun:
         return plan, self._finish(outputs, tensors, tuple(self._recorder.reports))
 
     def replay(
-        self, plan: LaunchPlan, tensors: Sequence[torch.Tensor], *, checks: bool = False
+        self,
+        plan: LaunchPlan,
+        tensors: Sequence[torch.Tensor],
+        *,
+        checks: bool = False,
+        fill: int | None = None,
     ) -> Execution:
         """The plan again on other tensors of the same shapes; no candidate host code runs.
 
         checks: also look for races and uninitialised reads (slower, same results).
+        fill: a byte for all other memory instead of the device's poison, which is NaN for floats
+        but -1 for integers and may be somebody's answer.
         """
         self._refill(tensors)
-        for address in self._recorder.blocks:
+        for address, nbytes in self._recorder.blocks.items():
             self._device.poison(address)
+            if fill is not None:
+                self._device.fill(address, fill, nbytes)
         reports = []
         for op in plan.ops:
             match op:
@@ -305,11 +317,19 @@ class CaseRun:
             return Output(torch.empty(ref.shape, dtype=dtype), ref.strides, b"")
         if min((*ref.shape, *ref.strides), default=0) < 0 or len(ref.shape) != len(ref.strides):
             raise CandidateFault(Status.RUNTIME_ERROR, "returned a tensor of impossible strides")
+        if count * itemsize > _MAX_OUTPUT_BYTES:  # strides of 0 make much of little memory
+            raise CandidateFault(
+                Status.MEMORY_LIMIT,
+                f"returned a tensor of {count * itemsize} bytes; {_MAX_OUTPUT_BYTES} are allowed",
+            )
         extent = sum((n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)) + 1
         self._check_inside(ref.address, extent * itemsize)
-        flat = tensor_from_bytes(self._device.download(ref.address, extent * itemsize), dtype)
-        tensor = flat.as_strided(ref.shape, ref.strides).contiguous()
-        return Output(tensor, ref.strides, tensor_bytes(tensor))
+        data = self._device.download(ref.address, extent * itemsize)
+        tensor = _strided(data, dtype, ref)
+        raw = _strided(data, torch.uint8, ref) if dtype is torch.bool else tensor
+        torn = dtype is torch.bool and bool((raw > 1).any())
+        defect = "it has bytes that are neither false nor true: not all was written" if torn else ""
+        return Output(tensor, ref.strides, tensor_bytes(raw), defect)
 
     def _check_inside(self, address: int, nbytes: int) -> None:
         regions = (*self._recorder.blocks.items(), *self.input_regions)
@@ -318,3 +338,8 @@ class CaseRun:
                 Status.RUNTIME_ERROR,
                 f"returned a tensor of {nbytes} bytes at {address:#x}, which lies in no allocation",
             )
+
+
+def _strided(data: bytes, dtype: torch.dtype, ref: TensorRef) -> torch.Tensor:
+    """The logical tensor in the memory that a reference spans."""
+    return tensor_from_bytes(data, dtype).as_strided(ref.shape, ref.strides).contiguous()

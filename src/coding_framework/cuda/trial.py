@@ -30,6 +30,9 @@ _RACES = frozenset({"shared_memory_race"})
 hardware has an order on which much honest code relies: that stays a pitfall."""
 
 
+_OTHER_POISON = 0xA5
+
+
 @dataclass(frozen=True, slots=True)
 class TimedCase:
     """What timing needs of a case that passed: every report here belongs to a checked output."""
@@ -67,8 +70,9 @@ class CaseTrial:
         self._check(first, execution)
         self._require_device_work(plan)
         replays = []
-        for seed in fresh:
-            execution = self._bench.run.replay(plan, self._expect(seed).tensors)
+        for i, seed in enumerate(fresh):
+            fill = _OTHER_POISON if i % 2 else None
+            execution = self._bench.run.replay(plan, self._expect(seed).tensors, fill=fill)
             if not self._right(seed, execution):
                 return self._judge_dependent(plan, seed, execution)
             replays.append(execution.reports)
@@ -128,14 +132,16 @@ class CaseTrial:
         second, execution = self._call_host(seed)
         difference = self._bench.plan_reader().difference(plan, second)
         right = self._right(seed, execution)
-        if difference is None or (right and plan.reads_back):
-            if not right:
-                self._wrong(seed, "wrong when called a second time")
-            return
-        if right and difference.one_time_setup:
+        if difference is not None and not right and not plan.reads_back:
+            self._cheating(
+                "plan_changed", f"the plan changed between two calls: {difference.message}"
+            )
+        if not right:
+            self._wrong(seed, f"wrong when called again: {self._log.tests[-1].detail}")
+        if difference is not None and difference.one_time_setup:
             self._note("one_time_setup", "low", f"set up once: {difference.message}")
-            return
-        self._cheating("plan_changed", f"the plan changed between two calls: {difference.message}")
+        elif difference is not None and not plan.reads_back:
+            self._note("plan_changed", "medium", f"right, but {difference.message}")
 
     def _judge_dependent(self, plan: LaunchPlan, seed: int, replayed: Execution) -> TimedCase:
         """A replay on fresh inputs was wrong: stale or steered by values, or simply wrong?"""
@@ -222,9 +228,11 @@ class CaseTrial:
         got, wanted = execution.outputs, expectation.outputs
         if len(got) != len(wanted):
             return [], f"forward returned {len(got)} tensors, expected {len(wanted)}"
-        comparisons = []
+        comparisons: list[Comparison] = []
         for i, (output, expected) in enumerate(zip(got, wanted, strict=True)):
             comparison = compare(output.tensor, output.strides, expected)
+            if output.defect and comparison.passed:
+                return comparisons, f"output {i}: {output.defect}"
             comparisons.append(comparison)
             if not comparison.passed and len(wanted) > 1:
                 return comparisons, f"output {i}: {comparison.detail}"
