@@ -84,23 +84,25 @@ class Recipe(Record):
     rl_prompts_per_step: int
     rl_samples_per_prompt: int
     max_turns: int = 2
-    max_new_tokens: int = 512
-    """Of an answer: 97% of the optimizer's reference answers are shorter, and all of the
-    generator's."""
+    generator_tokens: int = 448
+    """Most tokens of a generator's answer in evaluation; all reference answers are shorter."""
+    optimizer_tokens: int = 512
+    """Likewise of the optimizer; 97% of its reference answers are shorter. RL's limit for both."""
     task_max_ops: int = 3
     """Longest composition in training and evaluation."""
     expected_s: Mapping[str, float] = Field(default_factory=dict)
     """Measured seconds of each stage on 2 cores, for the time left that is shown."""
 
 
-FULL = Recipe(held_out_tasks=48, rl_steps=5, rl_prompts_per_step=4, rl_samples_per_prompt=4)
+FULL = Recipe(held_out_tasks=44, rl_steps=5, rl_prompts_per_step=4, rl_samples_per_prompt=4)
 SMOKE = Recipe(
     held_out_tasks=4,
     sft={"num_examples": 6, "optimizer_examples": 2, "max_steps": 3},
     rl_steps=1,
     rl_prompts_per_step=1,
     rl_samples_per_prompt=2,
-    max_new_tokens=64,
+    generator_tokens=64,
+    optimizer_tokens=64,
 )
 
 
@@ -136,7 +138,9 @@ class Run:
         return held_out_tasks(recipe.held_out_tasks, self.seed, max_steps=recipe.task_max_ops)
 
     def conversation(self) -> ConversationConfig:
-        return ConversationConfig(max_turns=self.recipe.max_turns, stop_reward=None)
+        return ConversationConfig(
+            max_turns=self.recipe.max_turns, stop_reward=None, stop_without_code=True
+        )
 
     def states_file(self, label: str) -> Path:
         return self.folder / "evaluations" / f"{label}.jsonl"
@@ -216,7 +220,7 @@ def train_rl(job: Run) -> dict[str, Any]:
         "prompts_per_step": recipe.rl_prompts_per_step,
         "samples_per_prompt": recipe.rl_samples_per_prompt,
         "max_prompt_tokens": MAX_PROMPT_TOKENS,
-        "max_response_tokens": recipe.max_new_tokens,
+        "max_response_tokens": recipe.optimizer_tokens,
         "stop_reward": None,
         "seed": job.seed,
         **recipe.rl,
@@ -298,7 +302,9 @@ async def _evaluate_model(job: Run, label: str, model: Path) -> Evaluation:
 
     tasks = job.held_out()
     config = EvaluationConfig(conversation=job.conversation(), concurrency=CONCURRENCY)
-    sampling = SamplingParams(max_new_tokens=job.recipe.max_new_tokens, temperature=0.0)
+    recipe = job.recipe
+    sampling = SamplingParams(max_new_tokens=recipe.generator_tokens, temperature=0.0)
+    longer = SamplingParams(max_new_tokens=recipe.optimizer_tokens, temperature=0.0)
     with contextlib.ExitStack() as stack:
         judge = make_judge()
         stack.callback(judge.close)
@@ -316,7 +322,7 @@ async def _evaluate_model(job: Run, label: str, model: Path) -> Evaluation:
         return await evaluate(
             label,
             tasks,
-            make_agents(policy, sampling, budget=budget),
+            make_agents(policy, sampling, optimizer_sampling=longer, budget=budget),
             judge,
             make_reward(),
             config,

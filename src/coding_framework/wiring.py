@@ -75,16 +75,19 @@ def make_agents(
     sampling: SamplingParams,
     *,
     optimizer: Policy | None = None,
+    optimizer_sampling: SamplingParams | None = None,
     budget: PromptBudget | None = None,
 ) -> dict[Role, Agent]:
-    """Generator and optimizer; one policy for both unless the optimizer has its own. Prompts over
-    the budget are trimmed by rule."""
+    """Generator and optimizer; one policy and sampling for both unless the optimizer has its own.
+    Prompts over the budget are trimmed by rule."""
     from coding_framework.agents.generator import GeneratorAgent
     from coding_framework.agents.optimizer import OptimizerAgent
 
     return {
         Role.GENERATOR: GeneratorAgent(generator, sampling, budget=budget),
-        Role.OPTIMIZER: OptimizerAgent(optimizer or generator, sampling, budget=budget),
+        Role.OPTIMIZER: OptimizerAgent(
+            optimizer or generator, optimizer_sampling or sampling, budget=budget
+        ),
     }
 
 

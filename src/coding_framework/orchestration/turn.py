@@ -82,6 +82,8 @@ class ConversationConfig(Record):
     """A correct turn whose total reward reaches this ends the conversation; None: never."""
     stop_after_repeats: int | None = Field(default=2, ge=1)
     """Answers in a row with code already given before "no_progress" ends it; None: never."""
+    stop_without_code: bool = False
+    """Whether an answer without code ends it ("no_kernel"): there is nothing to optimise."""
     max_response_tokens: int | None = Field(default=None, ge=1)
     """Response tokens of all turns together before "budget" ends it; None: no budget."""
     backend: Literal["cuda", "emulator"] = "emulator"
@@ -113,6 +115,8 @@ def end_reason(
         return "threshold"
     if len(state.turns) >= config.max_turns:
         return "max_turns"
+    if config.stop_without_code and last.code is None:
+        return "no_kernel"
     if config.stop_after_repeats is not None and repeats(state) >= config.stop_after_repeats:
         return "no_progress"
     if config.max_response_tokens is not None:

@@ -166,6 +166,11 @@ async def test_an_answer_without_code_is_a_compile_error_and_never_reaches_the_j
     assert judge.calls == []
 
 
+async def test_an_answer_without_code_can_end_the_conversation():
+    state = await converse(agents([None]), ScriptedJudge({}), stop_without_code=True)
+    assert (len(state.turns), state.end_reason) == (1, "no_kernel")
+
+
 async def test_a_fault_of_ours_is_retried_once():
     judge = ScriptedJudge({"a": [DeviceError("died"), Status.CORRECT]})
     state = await converse(agents(["a"]), judge)

@@ -1,0 +1,101 @@
+"""`cuda-rl quickstart --smoke`, for real: killed in the middle of RL, and gone on from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(600)]
+
+STAGES = ["model", "eval_base", "sft", "eval_sft", "rl", "eval_rl"]
+
+
+def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """The command of the README, in a session of its own."""
+    command = [sys.executable, "-m", "coding_framework.cli", "quickstart", "--smoke"]
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [*command, "--output-dir", str(folder)],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def finished(folder: Path) -> list[str]:
+    path = folder / "stages.json"
+    return list(json.loads(path.read_text())["stages"]) if path.exists() else []
+
+
+def started(folder: Path) -> list[str]:
+    path = folder / "stages.json"
+    return list(json.loads(path.read_text())["started"]) if path.exists() else []
+
+
+def wait_until(condition, run: subprocess.Popen[bytes], log: Path, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert run.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.2)
+
+
+def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path):
+    folder, log = tmp_path / "out", tmp_path / "log"
+    first = start(folder, log)
+    wait_until(lambda: "rl" in started(folder), first, log, 300)
+    time.sleep(8)  # Ray and verl are starting
+    descendants = psutil.Process(first.pid).children(recursive=True)
+    assert descendants
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert finished(folder) == STAGES[:4]
+    _, alive = psutil.wait_procs(descendants, timeout=30)
+    assert not alive, "children must end with a killed parent"
+
+    second = start(folder, log)
+    assert second.wait(timeout=400) == 0, log.read_text()
+    text = log.read_text()
+    assert "[3/6] supervised fine-tuning: done before" in text
+    assert "Traceback" not in text
+    check_output(folder)
+
+    third = start(folder, log)
+    assert third.wait(timeout=60) == 0, log.read_text()
+
+
+def check_output(folder: Path) -> None:
+    assert finished(folder) == STAGES
+    summary = json.loads((folder / "summary.json").read_text())
+    for label in ("base", "sft", "rl"):
+        stage = summary["stages"][label]
+        assert stage["n"] + stage["masked_conversations"] == 4
+        assert 0.0 <= stage["pass_rate"] <= stage["compile_rate"] <= 1.0
+        assert (stage["median_speedup"] is None) == (stage["passed"]["count"] == 0)
+    assert summary["rl"]["steps"] >= 1
+    assert summary["peak_memory_gib"] < 12
+    assert (folder / "sft_checkpoints" / "generator" / "adapter_config.json").exists()
+    assert (folder / "sft_checkpoints" / "optimizer" / "adapter_config.json").exists()
+    assert (folder / "sft_checkpoints" / "config.json").exists()
+    assert (folder / "rl_checkpoints" / "final_model" / "config.json").exists()
+    assert list((folder / "rl_checkpoints").glob("best_model_episode_*/config.json"))
+    check_report((folder / "report.html").read_text())
+
+
+def check_report(html: str) -> None:
+    tags: list[str] = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: tags.append(tag)  # type: ignore[method-assign]
+    parser.feed(html)
+    assert "svg" in tags
+    assert "details" in tags
+    assert "script" not in tags
