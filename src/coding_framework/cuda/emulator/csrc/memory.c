@@ -431,6 +431,29 @@ static void check_shared_store(Worker *k, Warp *w, const In *I, int l, u8 *p, vo
   }
 }
 
+// The checks of a whole warp's words at once, where each was last written before the last barrier:
+// nothing to report. 0: some lane needs the long way; then nothing was changed.
+static int check_words(Worker *k, Warp *w, const u32 *at, u32 count, int store) {
+  u32 now = k->blk->epoch, first = (u32)k->blk->first_epoch, odd = 0;
+  u64 *stamps = k->blk->stamps;
+  for (u32 j = 0; j < count; j++) EACH_LANE {
+    const u64 *pair = stamps + 2 * (u64)(at[l] + 4 * j);
+    u32 written = (u32)(pair[0] >> 32), read = (u32)(pair[1] >> 32);
+    odd |= (pair[0] & NARROW) != 0;
+    odd |= written == now;
+    odd |= store ? read == now : written < first;
+  }
+  if (odd) return 0;
+  for (u32 j = 0; j < count; j++) EACH_LANE {
+    u64 *pair = stamps + 2 * (u64)(at[l] + 4 * j), mine = STAMP(k, w, l, 0);
+    if (store) {
+      if (pair[0] >> 32 == now) return -1;      // two lanes store to one word
+      pair[0] = mine;
+    } else merge_read(w, &pair[1], mine);
+  }
+  return 1;
+}
+
 // Whether all lanes' accesses are aligned and inside; their offsets go to `at`.
 static inline int shared_inside(Worker *k, const u32 *a, u32 off, u32 width, u32 *at) {
   u32 highest = 0, bits = 0;
@@ -446,7 +469,8 @@ int shared_load(Worker *k, Warp *w, const In *I) {
   void *slots[8]; u8 *p[LANES];
   slots_of(w->R, I, slots);
   u32 at[LANES];
-  if (LIKELY(mask == FULL && size == 4 && !L->checks && shared_inside(k, a, off, width, at))) {
+  if (LIKELY(mask == FULL && size == 4 && shared_inside(k, a, off, width, at)) &&
+      (!L->checks || check_words(k, w, at, count, 0))) {
     const u8 *shared = k->blk->shared;
     for (u32 j = 0; j < count; j++) {
       u32 *d = slots[j];
@@ -474,7 +498,8 @@ int shared_store(Worker *k, Warp *w, const In *I) {
   slots_of(w->R, I, slots);
   if (L->count) count_banks(k, I, a, width, mask);
   u32 at[LANES];
-  if (LIKELY(mask == FULL && size == 4 && !L->checks && shared_inside(k, a, off, width, at))) {
+  if (LIKELY(mask == FULL && size == 4 && shared_inside(k, a, off, width, at)) &&
+      (!L->checks || check_words(k, w, at, count, 1) == 1)) {
     u8 *shared = k->blk->shared;
     for (u32 j = 0; j < count; j++) {
       const u32 *s = slots[j];
