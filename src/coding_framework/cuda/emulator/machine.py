@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from pathlib import Path
 
 from coding_framework.cuda.emulator import timing_model
@@ -35,6 +36,7 @@ from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 
 ASSUMED_REGISTERS = 32
+"""Registers a thread for the occupancy of a kernel that ptxas said nothing about."""
 _WORKSPACE_BYTES = 4096
 
 
@@ -55,7 +57,8 @@ class Machine:
     # --- loading --------------------------------------------------------------------------------
 
     def load(self, build: Path) -> ModuleInfo:
-        """Load `device.ptx` of a build folder."""
+        """Load `device.ptx` of a build folder; registers come from its `result.json`, if any."""
+        self.registers = _registers(build / "result.json")
         try:
             text = (build / "device.ptx").read_text(encoding="utf-8", errors="replace")
         except OSError as e:
@@ -165,13 +168,18 @@ class Machine:
             bad = (
                 f"{len(launch.params)} bytes of arguments, where {kernel.param_bytes} are expected"
             )
-        elif self.registers.get(launch.kernel, 0) * threads > self.gpu.registers:
-            bad = "more registers than a multiprocessor has"
+        elif (needed := self._registers_of(launch.kernel, threads)) > self.gpu.registers:
+            bad = f"{needed} registers a block, where a multiprocessor has {self.gpu.registers}"
         if bad:
             raise CandidateFault(
                 Status.RUNTIME_ERROR,
                 f"invalid launch of {name} with grid {launch.grid} and block {launch.block}: {bad}",
             )
+
+    def _registers_of(self, kernel: str, threads: int) -> int:
+        """Registers that a block takes, as they are given out: by warps in units of 256."""
+        a_warp = (self.registers.get(kernel, 0) * 32 + 255) // 256 * 256
+        return a_warp * ((threads + 31) // 32)
 
     def _report(self, call: _Call) -> LaunchReport:
         launch, record = call.launch, call.record
@@ -202,6 +210,15 @@ class Machine:
             self._workspace = self.memory.alloc(_WORKSPACE_BYTES)
         self.memory.fill(self._workspace, 0, _WORKSPACE_BYTES)
         return self._workspace
+
+
+def _registers(result: Path) -> dict[str, int]:
+    """Registers a thread by kernel, as the compiler stored what ptxas said; {} where it did not."""
+    try:
+        kernels = json.loads(result.read_text())["kernels"]
+        return {str(kernel["name"]): int(kernel["registers"]) for kernel in kernels}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 class _Call:

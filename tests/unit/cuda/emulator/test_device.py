@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import struct
@@ -72,6 +73,21 @@ def test_it_is_a_device_and_adds(build: Path) -> None:
         assert report.counters["launch__block_size"] == 256
         assert (device.backend, device.name) == ("emulator", "NVIDIA H200")
         assert device.check_guards() is None
+
+
+def test_registers_of_the_build_limit_occupancy_and_launches(build: Path) -> None:
+    kernels = [{"name": "add", "registers": 128}, {"name": "scan", "registers": 255}]
+    (build / "result.json").write_text(json.dumps({"kernels": kernels}))
+    with EmulatorDevice() as device:
+        assert device.load(build).kernels["add"].registers == 128
+        a = device.alloc(4000)
+        device.fill(a, 0, 4000)
+        counters = device.launch(add(a, a, a, 1000)).counters
+        assert counters["launch__registers_per_thread"] == 128
+        assert counters["sm__maximum_warps_per_active_cycle_pct"] == 25
+        too_many = Launch("scan", (1, 1, 1), (512, 1, 1), 0, struct.pack("<QQi", a, a, 4))
+        with pytest.raises(CandidateFault, match="registers a block"):
+            device.launch(too_many)
 
 
 def test_fresh_memory_is_poisoned_and_poison_restores_it(build: Path) -> None:
