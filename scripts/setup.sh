@@ -44,12 +44,12 @@ find_uv() {
     python3 -m pip --version >/dev/null 2>&1 ||
         die "uv and pip are both missing: install python3-pip (or uv: docs.astral.sh/uv), then run this again"
     say "installing uv with pip"
-    python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore uv \
-        >/dev/null 2>&1 || true
+    export PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
+    python3 -m pip install --quiet uv >/dev/null 2>&1 || true
     for candidate in uv "$HOME/.local/bin/uv"; do
         if "$candidate" --version >/dev/null 2>&1; then command -v "$candidate"; return; fi
     done
-    python3 -m pip install --quiet --disable-pip-version-check --target .tools --upgrade uv >&2 ||
+    python3 -m pip install --quiet --target .tools --upgrade uv >&2 ||
         die "pip could not install uv: is the package index reachable? (set PIP_INDEX_URL for a mirror)"
     command -v .tools/bin/uv
 }
