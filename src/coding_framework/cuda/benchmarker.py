@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _DRAM_BYTES_PER_S: Mapping[str, float] = {"NVIDIA H200": 4.8e12}
 """Peak bandwidth from the data sheets, for `roofline_fraction` and for modelled copies."""
 _DEFAULT_BANDWIDTH = 4.8e12
+_FLOP_COUNTER = re.compile(r"smsp__sass_thread_inst_executed_op_[fdh](add|mul|fma)_pred_on\.sum")
 _SUMMED = (".sum", "inst_executed", "bytes")
 
 
@@ -61,6 +63,7 @@ def modelled_result(
         naive_ms=naive_ms,
         speedup_vs_naive=naive_ms / kernel_ms if naive_ms is not None and kernel_ms > 0 else None,
         bytes_moved=timed.bytes_moved,
+        flops=_executed_flops(timed.replays[-1]),
         achieved_gbps=timed.bytes_moved / seconds / 1e9 if seconds > 0 else None,
         roofline_fraction=timed.bytes_moved / _bandwidth(device) / seconds if seconds > 0 else None,
         modelled=True,
@@ -153,6 +156,19 @@ class CUDABenchmarker:
         return await asyncio.to_thread(
             self._judge.benchmark, self._task, Path(binary_path), kernel_name
         )
+
+
+def _executed_flops(reports: Sequence[LaunchReport]) -> int | None:
+    """Floating-point operations of any precision that the launches executed; a fused multiply-add
+    is two. None where the device does not count them."""
+    total, counted = 0.0, False
+    for report in reports:
+        for name, value in report.counters.items():
+            match = _FLOP_COUNTER.fullmatch(name)
+            if match:
+                counted = True
+                total += value * (2 if match[1] == "fma" else 1)
+    return int(total) if counted else None
 
 
 def _bandwidth(device: str) -> float:

@@ -1,0 +1,106 @@
+"""Modelled times: sums over a plan, on reports only; nothing here runs a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coding_framework.cuda.benchmarker import (
+    BaselineTimes,
+    modelled_result,
+    modelled_time_ms,
+    summed_counters,
+)
+from coding_framework.cuda.plan import Copy, Launch, LaunchPlan, LaunchReport
+from coding_framework.types import Task, TensorSpec, TestCase
+
+pytestmark = pytest.mark.unit
+
+LAUNCH = Launch("k", (1, 1, 1), (32, 1, 1), 0, b"")
+PLAN = LaunchPlan((), (LAUNCH, Copy(1, 2, 2_400_000)), ())
+FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
+FADD = "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
+
+
+class _Timed:
+    """What `modelled_result` reads of a TimedCase (whose module imports torch)."""
+
+    plan = PLAN
+    bytes_moved = 4_800_000
+    replays = (
+        (LaunchReport("k", {FFMA: 10.0, FADD: 5.0}, 0.003),),
+        (LaunchReport("k", {FFMA: 10.0, FADD: 5.0}, 0.001),),
+        (LaunchReport("k", {FFMA: 10.0, FADD: 5.0}, 0.002),),
+    )
+
+
+def test_copies_count_at_the_speed_of_memory() -> None:
+    assert modelled_time_ms(PLAN, [LaunchReport("k", {}, 0.5)], "NVIDIA H200") == pytest.approx(
+        0.501
+    )
+
+
+def test_a_launch_without_a_time_gives_no_time() -> None:
+    assert modelled_time_ms(PLAN, [LaunchReport("k", {}, None)], "NVIDIA H200") is None
+    assert modelled_time_ms(PLAN, [], "NVIDIA H200") is None
+
+
+def test_the_median_is_reported_and_the_interval_spans_the_replays() -> None:
+    result = modelled_result(_Timed, "NVIDIA H200", 0.012)  # type: ignore[arg-type]
+    assert result is not None
+    assert result.kernel_ms == pytest.approx(0.003)
+    assert result.kernel_ms_ci95 == (pytest.approx(0.002), pytest.approx(0.004))
+    assert result.speedup_vs_naive == pytest.approx(4.0)
+    assert result.flops == 25
+    assert result.achieved_gbps == pytest.approx(1600.0)
+    assert result.roofline_fraction == pytest.approx(1 / 3)
+    assert result.modelled
+    assert result.speedup is None
+
+
+def test_sums_are_added_and_ratios_weighted_by_time() -> None:
+    reports = [
+        LaunchReport("a", {"x.sum": 1.0, "y.pct": 10.0}, 1.0),
+        LaunchReport("b", {"x.sum": 2.0, "y.pct": 40.0}, 3.0),
+    ]
+    assert summed_counters(reports) == {"x.sum": 3.0, "y.pct": pytest.approx(32.5)}
+
+
+def _task(naive: str | None) -> Task:
+    return Task(
+        name="t",
+        tier=0,
+        family="f",
+        ops=("x",),
+        description="",
+        reference="",
+        cases=(TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),)),),
+        naive_kernel=naive,
+    )
+
+
+def test_a_baseline_is_measured_once_for_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    measured: list[str] = []
+
+    def measure(task: Task) -> float:
+        measured.append(task.name)
+        return 0.5
+
+    for _ in range(2):  # two processes
+        baselines = BaselineTimes(measure, "salt")
+        assert [baselines.naive_ms(_task("code")) for _ in range(2)] == [0.5, 0.5]
+        assert baselines.known(_task("code"))
+    assert measured == ["t"]
+    assert BaselineTimes(measure, "other salt").naive_ms(_task("code")) == 0.5
+    assert len(measured) == 2
+
+
+def test_a_task_without_a_naive_kernel_has_no_baseline() -> None:
+    def never(task: Task) -> float:
+        raise AssertionError("nothing to measure")
+
+    assert BaselineTimes(never, "salt").naive_ms(_task(None)) is None
