@@ -51,6 +51,7 @@ from coding_framework.evaluation.summary import (
     stage_table,
     summarize,
 )
+from coding_framework.monitoring.child import run_in_child
 from coding_framework.monitoring.jsonl import read_lines
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.monitoring.progress import Progress, duration
@@ -69,6 +70,7 @@ CONCURRENCY = 48
 """Conversations at once in an evaluation: a batch of this size decodes fastest."""
 GRACE_S = 2.0
 """Between asking a process of ours to end and killing it."""
+LOG_NAME = "log.jsonl"
 LABELS = ("base", "sft", "rl")
 
 
@@ -160,7 +162,7 @@ def run(options: QuickstartOptions) -> int:
         "recipe": recipe.model_dump(mode="json", exclude={"expected_s"}),
     }
     with StageManifest(folder, config) as manifest, _no_process_left():
-        configure_logging(folder / "log.jsonl")
+        configure_logging(folder / LOG_NAME)
         quiet_libraries()
         job = Run(folder, recipe, base_model, options.seed, manifest)
         for number, stage in enumerate(STAGES, start=1):
@@ -185,18 +187,25 @@ def evaluate_base(job: Run) -> dict[str, Any]:
 
 
 def train_sft(job: Run) -> dict[str, Any]:
-    """Supervised fine-tuning of both roles on kernels that the judge found correct."""
-    from coding_framework.agents.models import resolve_model
-    from coding_framework.data.data_pipeline import training_examples
-    from coding_framework.training.sft import SFTConfig, load_examples, train_sft
-
-    changes: dict[str, Any] = {
+    """Supervised fine-tuning of both roles on kernels that the judge found correct; in a process
+    of its own, since torch keeps gigabytes of what training took."""
+    changes = {
         "base_model": job.result("model")["path"],
         "output_dir": str(job.folder / "sft_checkpoints"),
         "max_task_ops": job.recipe.task_max_ops,
         "seed": job.seed,
         **job.recipe.sft,
     }
+    return run_in_child(_fine_tune, changes, job.folder / LOG_NAME)
+
+
+def _fine_tune(changes: Mapping[str, Any], log_file: Path) -> dict[str, Any]:
+    configure_logging(log_file)
+    quiet_libraries()
+    from coding_framework.agents.models import resolve_model
+    from coding_framework.data.data_pipeline import training_examples
+    from coding_framework.training.sft import SFTConfig, load_examples, train_sft
+
     config = SFTConfig.cpu(**changes)
     result = train_sft(config, load_examples(config, training_examples), resolve=resolve_model)
     return result.model_dump(mode="json")

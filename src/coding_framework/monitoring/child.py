@@ -1,0 +1,86 @@
+"""A function in a process of its own, whose memory goes back to the system with it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, ParamSpec, TypeVar
+
+from coding_framework.errors import CodingFrameworkError, InfrastructureError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_GRACE_S = 5.0
+_PR_SET_PDEATHSIG = 1
+
+
+def run_in_child(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`function(*args, **kwargs)` in a fresh interpreter; function, arguments and result are
+    pickled.
+
+    The child ends with this process, however that ends, and at once where this call is
+    interrupted. An error of ours passes through; another is raised as InfrastructureError with its
+    sentence, and so is the child's death (out of memory, a signal).
+    """
+    context = get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(theirs, os.getpid(), function, args, kwargs))
+    process.start()
+    theirs.close()
+    try:
+        failed, value = ours.recv()
+        process.join()
+    except EOFError as e:
+        process.join()
+        raise InfrastructureError(
+            f"the process of {function.__name__} ended with {_how(process.exitcode)}: see that "
+            "there is memory enough, and run the same command again"
+        ) from e
+    finally:
+        _end(process)
+        ours.close()
+    if failed:
+        raise value
+    return value  # type: ignore[no-any-return]
+
+
+def _child(
+    theirs: Connection,
+    parent: int,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it ends us
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    try:
+        theirs.send((False, function(*args, **kwargs)))
+    except CodingFrameworkError as e:
+        theirs.send((True, type(e)(str(e))))
+    except Exception as e:  # the boundary of the process: whatever it was, the parent must hear
+        if os.environ.get("CUDA_RL_DEBUG"):
+            raise
+        text = " ".join(f"{type(e).__name__}: {e}".split())[:300]
+        theirs.send((True, InfrastructureError(f"{function.__name__} failed ({text})")))
+
+
+def _end(process: Any) -> None:
+    if process.is_alive():
+        process.terminate()
+        process.join(_GRACE_S)
+    if process.is_alive():
+        process.kill()
+        process.join()
+
+
+def _how(exitcode: int | None) -> str:
+    if exitcode is not None and exitcode < 0:
+        return f"signal {-exitcode}"
+    return f"status {exitcode}"
