@@ -248,8 +248,8 @@ def _download_wheel(package: str, folder: Path) -> None:
                     os.replace(wheel, folder / wheel.name)
                 return
             said = done.stderr.strip() or done.stdout.strip()
-            if "No space left" in said:
-                break
+            if "No module named pip" not in said:
+                break  # pip itself ran: another one would say the same
     raise InfrastructureError(_why(package, said))
 
 

@@ -80,8 +80,8 @@ class SFTConfig(Record):
         batch of 8 reproduces 34% of held-out kernels exactly, 4 two thirds, 1 four fifths)."""
         recipe: dict[str, Any] = {
             "base_model": "HuggingFaceTB/SmolLM2-135M-Instruct",
-            "num_examples": 420,
-            "optimizer_examples": 90,
+            "num_examples": 440,
+            "optimizer_examples": 80,
             "max_task_ops": 3,
             "epochs": 1.0,
             "batch_size": 1,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tiny_lm import make_tiny_lm
+from tiny_lm import make_tiny_lm
 
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import messages_for_example, render_answer

@@ -92,9 +92,9 @@ def test_code_beyond_the_limit_is_refused_not_cut() -> None:
 
 @pytest.mark.parametrize("piece", ["```", "```cuda\n", "`", "~~~\n", "__global__", "\n", "a```b\n"])
 def test_a_hundred_thousand_characters_take_no_time(piece: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     extract_kernel((piece * (100_000 // len(piece) + 1))[:100_000])
-    assert time.perf_counter() - start < 1.0
+    assert time.thread_time() - start < 1.0
 
 
 @settings(max_examples=300, deadline=None)
