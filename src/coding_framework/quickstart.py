@@ -96,7 +96,13 @@ class Recipe(Record):
     """Measured seconds of each stage on 2 cores, for the time left that is shown."""
 
 
-FULL = Recipe(held_out_tasks=44, rl_steps=5, rl_prompts_per_step=4, rl_samples_per_prompt=4)
+FULL = Recipe(
+    held_out_tasks=44,
+    sft={"num_examples": 300, "optimizer_examples": 50},
+    rl_steps=4,
+    rl_prompts_per_step=2,
+    rl_samples_per_prompt=4,
+)
 SMOKE = Recipe(
     held_out_tasks=4,
     sft={"num_examples": 6, "optimizer_examples": 2, "max_steps": 3},
