@@ -84,7 +84,8 @@ def quiet_libraries() -> None:
     progress says it. To be called before they are imported. Their errors still show."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    logging.getLogger("torch").setLevel(logging.ERROR)
+    for name in ("torch", "bitsandbytes"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _for_people(event: EventDict) -> str:
