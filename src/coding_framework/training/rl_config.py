@@ -89,6 +89,10 @@ class MultiTurnRLConfig(Record):
 
     save_every: int = Field(default=1, ge=1)
     """Steps between checkpoints."""
+    max_restarts: int = Field(default=2, ge=0)
+    """How often a trainer that ended after it had begun its work (a worker killed, memory short)
+    is started again from its last checkpoint. One that fails before its first conversation is
+    not: it would fail again."""
     max_fault_share: float = Field(default=0.2, ge=0.0, le=1.0)
     """A larger share of turns masked by faults of ours (counted from 20 turns on) ends the run."""
     overrides: tuple[str, ...] = ()

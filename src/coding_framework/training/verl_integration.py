@@ -77,6 +77,15 @@ class RLResult(Record):
     """Resident memory of all processes together, of the last attempt."""
 
 
+class _TrainerEndedError(TrainingError):
+    """verl's trainer ended before the last step."""
+
+    def __init__(self, message: str, *, had_begun: bool) -> None:
+        super().__init__(message)
+        self.had_begun = had_begun
+        """Whether a conversation or a step had ended by then."""
+
+
 class _Attempt:
     """Folders of one start of the trainer; a rerun makes a new one."""
 
@@ -136,8 +145,16 @@ class MultiAgentVERLTrainer:
                 message names the reason and the log.
         """
         self._output.mkdir(parents=True, exist_ok=True)
-        with _run_lock(self._output), ray_temp_folder() as ray_temp:
-            return await self._train(ray_temp)
+        with _run_lock(self._output):
+            for restart in range(self._config.max_restarts + 1):
+                try:
+                    with ray_temp_folder() as ray_temp:
+                        return await self._train(ray_temp)
+                except _TrainerEndedError as e:
+                    if not e.had_begun or restart == self._config.max_restarts:
+                        raise
+                    log.warning("rl_restarted", restart=restart + 1, reason=str(e))
+        raise AssertionError("unreachable: the last start returns or raises")
 
     async def _train(self, ray_temp: Path) -> RLResult:
         started = time.monotonic()
@@ -212,9 +229,10 @@ class MultiAgentVERLTrainer:
                 stall.check((last, ended))
                 progress.update(last, self._activity(last, ended, seen.get(last)))
         if last < config.num_episodes:
-            raise TrainingError(
+            raise _TrainerEndedError(
                 f"verl ended with code {code} after step {last} of {config.num_episodes}: "
-                f"{last_error(attempt.log)} (log: {attempt.log})"
+                f"{last_error(attempt.log)} (log: {attempt.log})",
+                had_begun=last > done or counter.count(last + 1) > 0,
             )
         if code != 0:
             log.warning("verl_ended_late", code=code, log=str(attempt.log))

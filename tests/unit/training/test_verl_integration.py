@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from coding_framework.training.verl.rollouts import Rollout, append_rollout, run
 from coding_framework.training.verl.steps import StepRecord
 from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
+    RLResult,
     _check_faults,
     _Stall,
+    _TrainerEndedError,
     last_error,
 )
 from coding_framework.types import CUDAConversationState, Task, TensorSpec, TestCase
@@ -85,6 +88,25 @@ def test_conversations_end_as_the_manager_says_but_have_the_runs_turns(
     assert made._conversation == ConversationConfig(
         max_turns=trainer._config.max_turns, stop_reward=None, stop_after_repeats=1
     )
+
+
+async def test_trainer_that_had_begun_is_started_again_and_one_that_had_not_is_not(
+    trainer: MultiAgentVERLTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[Path] = []
+
+    async def end(had_begun: bool, ray_temp: Path) -> RLResult:
+        starts.append(ray_temp)
+        raise _TrainerEndedError("a worker was killed", had_begun=had_begun)
+
+    for had_begun, expected in ((True, 1 + trainer._config.max_restarts), (False, 1)):
+        starts.clear()
+        monkeypatch.setattr(trainer, "_train", functools.partial(end, had_begun))
+        with pytest.raises(TrainingError, match="a worker was killed"):
+            await trainer.train()
+        assert len(starts) == expected
+        assert len(set(starts)) == expected
+        assert not any(folder.exists() for folder in starts)
 
 
 def test_many_faults_end_the_run_and_few_do_not(tmp_path: Path) -> None:
