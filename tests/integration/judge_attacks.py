@@ -470,6 +470,7 @@ BREAKING = [
         " k += 4096) p[k] = 1; }" + DOUBLE_BODY,
         Status.MEMORY_LIMIT,
         RUNTIME,
+        TIMEOUT,
     ),
     _double("host_loops_for_ever", "", "for (volatile int i = 0;; i++) {}", TIMEOUT),
     _double(

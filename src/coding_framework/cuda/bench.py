@@ -23,6 +23,9 @@ from coding_framework.cuda.run import (
 )
 from coding_framework.cuda.sandbox import Sandbox
 
+_HOST_MEMORY_BYTES = 4 << 30
+"""Address space of a host process: it holds handles, not tensors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bench:
@@ -64,7 +67,7 @@ def open_bench(
         module = device.load(build)
         recorder = PlanRecorder(device, limits)
         run = CaseRun(device, recorder, expectation.tensors)
-        host_limits = replace(HOST_LIMITS, cpu_s=host_cpu_s)
+        host_limits = replace(HOST_LIMITS, cpu_s=host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES)
         with HostSession(build, module, recorder, sandbox, host_limits) as host:
             ptx = (build / "device.ptx").read_text(errors="replace")
             yield Bench(
