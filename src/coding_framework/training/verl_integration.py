@@ -80,10 +80,10 @@ class RLResult(Record):
 class _TrainerEndedError(TrainingError):
     """verl's trainer ended before the last step."""
 
-    def __init__(self, message: str, *, had_begun: bool) -> None:
+    def __init__(self, message: str, *, may_pass: bool) -> None:
         super().__init__(message)
-        self.had_begun = had_begun
-        """Whether a conversation or a step had ended by then."""
+        self.may_pass = may_pass
+        """Whether another start may succeed: the work had begun, or the machine was overloaded."""
 
 
 class _Attempt:
@@ -151,7 +151,7 @@ class MultiAgentVERLTrainer:
                     with ray_temp_folder() as ray_temp:
                         return await self._train(ray_temp)
                 except _TrainerEndedError as e:
-                    if not e.had_begun or restart == self._config.max_restarts:
+                    if not e.may_pass or restart == self._config.max_restarts:
                         raise
                     log.warning("rl_restarted", restart=restart + 1, reason=str(e))
         raise AssertionError("unreachable: the last start returns or raises")
@@ -232,7 +232,7 @@ class MultiAgentVERLTrainer:
             raise _TrainerEndedError(
                 f"verl ended with code {code} after step {last} of {config.num_episodes}: "
                 f"{last_error(attempt.log)} (log: {attempt.log})",
-                had_begun=last > done or counter.count(last + 1) > 0,
+                may_pass=last > done or counter.count(last + 1) > 0 or slow_start(attempt.log),
             )
         if code != 0:
             log.warning("verl_ended_late", code=code, log=str(attempt.log))
@@ -361,6 +361,11 @@ def _check_faults(records: Sequence[StepRecord], limit: float, log_file: Path) -
             f"{faults} of {turns} turns were lost to faults of ours (limit {limit:.0%}): the judge "
             f"or the rollout server is broken, see the rollouts beside {log_file}"
         )
+
+
+def slow_start(log_file: Path) -> bool:
+    """Whether Ray gave up on its own start, for which it allows 30 s of wall time."""
+    return log_file.exists() and b"node timed out during startup" in log_file.read_bytes()
 
 
 def last_error(log_file: Path) -> str:

@@ -23,6 +23,7 @@ from coding_framework.training.verl_integration import (
     _Stall,
     _TrainerEndedError,
     last_error,
+    slow_start,
 )
 from coding_framework.types import CUDAConversationState, Task, TensorSpec, TestCase
 
@@ -90,18 +91,18 @@ def test_conversations_end_as_the_manager_says_but_have_the_runs_turns(
     )
 
 
-async def test_trainer_that_had_begun_is_started_again_and_one_that_had_not_is_not(
+async def test_trainer_is_started_again_only_where_that_may_help(
     trainer: MultiAgentVERLTrainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[Path] = []
 
-    async def end(had_begun: bool, ray_temp: Path) -> RLResult:
+    async def end(may_pass: bool, ray_temp: Path) -> RLResult:
         starts.append(ray_temp)
-        raise _TrainerEndedError("a worker was killed", had_begun=had_begun)
+        raise _TrainerEndedError("a worker was killed", may_pass=may_pass)
 
-    for had_begun, expected in ((True, 1 + trainer._config.max_restarts), (False, 1)):
+    for may_pass, expected in ((True, 1 + trainer._config.max_restarts), (False, 1)):
         starts.clear()
-        monkeypatch.setattr(trainer, "_train", functools.partial(end, had_begun))
+        monkeypatch.setattr(trainer, "_train", functools.partial(end, may_pass))
         with pytest.raises(TrainingError, match="a worker was killed"):
             await trainer.train()
         assert len(starts) == expected
@@ -135,6 +136,13 @@ def test_last_error_of_a_log_is_the_last_line_that_names_one(tmp_path: Path) -> 
     assert last_error(log) == "it wrote no log"
     log.write_text("ok\nValueError: first\nmore\nOSError: [Errno 28] No space left\nbye\n")
     assert last_error(log) == "OSError: [Errno 28] No space left"
+
+
+def test_rays_own_start_that_was_too_slow_is_recognised(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert not slow_start(log)
+    log.write_text("Exception: The current node timed out during startup. This could happen\n")
+    assert slow_start(log)
 
 
 def test_import_needs_neither_verl_nor_torch() -> None:

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 
 from coding_framework.errors import TrainingError
 from coding_framework.training.verl.overrides import CPU_ROLLOUT, PLUGIN
@@ -65,9 +66,28 @@ def main() -> None:
     except TrainingError as e:
         print(f"error: {e}", file=sys.stderr, flush=True)
         sys.exit(4)
+    _leave(_train())
+
+
+def _train() -> int:
     from verl.trainer import main_ppo
 
-    main_ppo.main()
+    try:
+        main_ppo.main()
+    except SystemExit as e:
+        return e.code if isinstance(e.code, int) else 1
+    except BaseException:  # the process ends here, with the reason in its log
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _leave(code: int) -> None:
+    """End at once: Ray's own teardown waits for ever where its start had failed. The kernel ends
+    Ray's processes with this one, and the parent ends what is left."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
