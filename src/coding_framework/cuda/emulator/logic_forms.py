@@ -217,6 +217,12 @@ def bit_forms() -> dict[str, Maker]:
             "b32": Form(u32, (u32,) * 4, "bfi_b32(A,B,C,E)"),
             "b64": Form(u64, (u64, u64, u32, u32), "bfi_b64(A,B,C,E)"),
         }),
+        "vabsdiff4": fixed(
+            {
+                "u32.u32.u32": Form(u32, (u32,) * 3, "vabsdiff4(A,B)"),
+                "u32.u32.u32.add": Form(u32, (u32,) * 3, "vabsdiff4_add(A,B,C)"),
+            }
+        ),
         "popc": fixed({
             "b32": Form(u32, (u32,), "(u32)__builtin_popcount(A)"),
             "b64": Form(u32, (u64,), "(u32)__builtin_popcountll(A)"),

@@ -38,6 +38,8 @@ from coding_framework.types import Status
 ASSUMED_REGISTERS = 32
 """Registers a thread for the occupancy of a kernel that ptxas said nothing about."""
 _WORKSPACE_BYTES = 4096
+_WARP_BYTES = 12 << 10
+"""A warp's stacks in the interpreter (rt.h: Warp)."""
 
 
 class Machine:
@@ -237,8 +239,9 @@ class _Call:
         self.table = memory.table(checked=checks)
         self._keep: list[object] = []
         threads = launch.block[0] * launch.block[1] * launch.block[2]
-        state = kernel.register_bytes * (threads // 32 + 1) + kernel.local_bytes * (threads + 31)
-        state += (kernel.shared_bytes + launch.shared_bytes) * (5 if checks else 1)
+        warps = (threads + 31) // 32
+        state = (kernel.register_bytes + 32 * kernel.local_bytes + _WARP_BYTES) * warps
+        state += (kernel.shared_bytes + launch.shared_bytes) * (17 if checks else 1)
         resident = max(1, min(4096, (1 << 30) // max(state, 1)))
         self.record = LaunchRecord(
             code=self._pointer(kernel.code),

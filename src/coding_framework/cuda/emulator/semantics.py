@@ -124,6 +124,7 @@ def _spellings() -> Iterable[str]:
             yield f"set.{name}{f}.{target}.{k}"
     for k, s, f in product(kinds, ("s32", "f32"), ("", ".ftz")):
         yield f"slct{f}.{k}.{s}"
+    yield from ("vabsdiff4.u32.u32.u32", "vabsdiff4.u32.u32.u32.add")
     for d, m in product("lr", ("wrap", "clamp")):
         yield f"shf.{d}.{m}.b32"
     for m in ("", ".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16"):

@@ -321,6 +321,17 @@ def test_dot_products_of_bytes() -> None:
     same(one_instruction("dp4a.s32.u32", np.uint32, a, b, c), expected)
 
 
+def test_differences_of_bytes() -> None:
+    a, b, c = (integers(np.uint32, seed) for seed in (0, 1, 2))
+    x, y = (v.view(np.uint8).reshape(-1, 4).astype(np.int64) for v in (a, b))
+    expected = np.abs(x - y).astype(np.uint8)
+    same(
+        one_instruction("vabsdiff4.u32.u32.u32", np.uint32, a, b, c), expected.view(np.uint32)[:, 0]
+    )
+    total = (expected.sum(1, dtype=np.uint64) + c).astype(np.uint32)
+    same(one_instruction("vabsdiff4.u32.u32.u32.add", np.uint32, a, b, c), total)
+
+
 def test_carries_chain_through_instructions() -> None:
     a, b = integers(np.uint32, 0), integers(np.uint32, 1)
     high = one_instruction("addc.u32", np.uint32, a, b, prologue="add.cc.u32 %r70, %r0, %r1;")

@@ -181,6 +181,15 @@ DOT4(dp4a_uu, u8, u8) DOT4(dp4a_us, u8, i8) DOT4(dp4a_su, i8, u8) DOT4(dp4a_ss, 
 #define DOT2(name, TA, TB) static inline u32 name(u32 a, u32 b, u32 c, int high) { \
   for (int i = 0; i < 2; i++) c += (u32)((i32)(TA)(a >> 16 * i) * (i32)(TB)(b >> (8 * i + 16 * high))); return c; }
 DOT2(dp2a_uu, u16, u8) DOT2(dp2a_us, u16, i8) DOT2(dp2a_su, i16, u8) DOT2(dp2a_ss, i16, i8)
+static inline u32 vabsdiff4(u32 a, u32 b) {
+  u32 r = 0;
+  for (int i = 0; i < 32; i += 8) { u32 x = a >> i & 255, y = b >> i & 255; r |= (x > y ? x - y : y - x) << i; }
+  return r;
+}
+static inline u32 vabsdiff4_add(u32 a, u32 b, u32 c) {
+  u32 r = vabsdiff4(a, b);
+  return c + (r & 255) + (r >> 8 & 255) + (r >> 16 & 255) + (r >> 24);
+}
 static inline u32 lop3_b32(u32 a, u32 b, u32 c, u32 t) {
   u32 r = 0;
   for (int i = 0; i < 8; i++) r |= -(t >> i & 1) & (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
