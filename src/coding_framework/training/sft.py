@@ -18,152 +18,33 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import structlog
-from pydantic import Field
 
-from coding_framework.agents.policies import fast_dtype, prompt_ids
-from coding_framework.agents.prompts import PROMPT_VERSION, messages_for_example, render_answer
-from coding_framework.errors import InfrastructureError, TrainingError, UsageError
+from coding_framework.agents.policies import fast_dtype
+from coding_framework.agents.prompts import PROMPT_VERSION
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.jsonl import JsonlSink
 from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cannot_write, write_json_atomic
-from coding_framework.types import Record, Role, TrainingExample
+from coding_framework.training.sft_config import (
+    ROLES,
+    SFTConfig,
+    SFTResult,
+    TokenizedExample,
+    load_examples,
+    tokenize_example,
+)
+from coding_framework.training.sft_watch import Watch, keep_records
+from coding_framework.types import TrainingExample
+
+__all__ = ["SFTConfig", "SFTResult", "load_examples", "train_sft"]
 
 log = structlog.get_logger(__name__)
-
-ROLES = (Role.GENERATOR, Role.OPTIMIZER)
-
-
-class SFTConfig(Record):
-    """How SFT runs. Defaults are the documents' recipe for a GPU; `cpu()` gives what a 135M model
-    learns from in minutes on 2 cores."""
-
-    base_model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
-    """A local Hugging Face folder, a hub's name, or a packaged model (`agents.models`)."""
-    output_dir: str = "sft_checkpoints"
-    num_examples: int = Field(default=500, ge=1)
-    """Examples of the generator."""
-    optimizer_examples: int | None = Field(default=None, ge=0)
-    """Examples of the optimizer; None: as many as of the generator."""
-    max_task_ops: int | None = Field(default=None, ge=1)
-    """Longest composition among the tasks; None: any."""
-    epochs: float = Field(default=3.0, gt=0.0)
-    max_steps: int | None = Field(default=None, ge=1)
-    """Optimizer steps at most; None: as many as the epochs have."""
-    batch_size: int = Field(default=4, ge=1)
-    gradient_accumulation_steps: int = Field(default=1, ge=1)
-    learning_rate: float = Field(default=2e-4, gt=0.0)
-    warmup_ratio: float = Field(default=0.05, ge=0.0, lt=1.0)
-    max_length: int = Field(default=2048, ge=64)
-    """Tokens of prompt and answer; longer examples are left out and counted."""
-    lora_r: int = Field(default=16, ge=1)
-    lora_alpha: int = Field(default=32, ge=1)
-    lora_dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
-    quantization: Literal["auto", "nf4", "none"] = "auto"
-    """nf4: QLoRA by bitsandbytes; auto: nf4 on a GPU, none on a CPU."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    save_every: int = Field(default=50, ge=1)
-    """Steps between checkpoints."""
-    wandb: bool = False
-    """Also report to the wandb project CUDA-SFT-Training."""
-    seed: int = 0
-
-    @classmethod
-    def cpu(cls, **changes: Any) -> SFTConfig:
-        """SmolLM2-135M on 2 cores. One example a step: on a CPU a batch computes no faster than its
-        rows, needs padding, and makes fewer steps of the same tokens (measured: at 190,000 tokens a
-        batch of 8 reproduces 34% of held-out kernels exactly, 4 two thirds, 1 four fifths)."""
-        recipe: dict[str, Any] = {
-            "base_model": "HuggingFaceTB/SmolLM2-135M-Instruct",
-            "num_examples": 440,
-            "optimizer_examples": 80,
-            "max_task_ops": 3,
-            "epochs": 1.0,
-            "batch_size": 1,
-            "learning_rate": 1e-3,
-            "lora_r": 64,
-            "lora_alpha": 128,
-            "lora_dropout": 0.0,
-            "save_every": 100,
-        }
-        return cls.model_validate({**recipe, **changes})
-
-
-class SFTResult(Record):
-    """What a run left. Maker: `train_sft`. Consumers: RL, evaluation, the report."""
-
-    model: str
-    """Folder of the merged model."""
-    adapters: Mapping[str, str]
-    """Folder of the adapter by role; the same weights under both names."""
-    examples: Mapping[str, int]
-    """Examples trained on, by role."""
-    left_out: int
-    """Examples longer than `max_length`."""
-    steps: int
-    trainable_parameters: int
-    tokens: int
-    """Tokens of prompts and answers that were trained on, over all epochs."""
-    tokens_per_s: float
-    """Of the last run, without loading and saving."""
-    first_loss: float
-    last_loss: float
-    """Mean over the first and the last tenth of the steps; nats per answer token."""
-    min_gradient_norm: float
-    seconds: float
-    """Wall time of training over all runs of the folder."""
-    quantization: str
-    dtype: str
-
-
-class TokenizedExample(Record):
-    """An example as the trainer takes it."""
-
-    role: Role
-    input_ids: tuple[int, ...]
-    prompt_length: int
-
-    @property
-    def labels(self) -> list[int]:
-        """-100 on the prompt: only the answer is learnt."""
-        return [-100] * self.prompt_length + list(self.input_ids[self.prompt_length :])
-
-
-def tokenize_example(tokenizer: Any, example: TrainingExample) -> TokenizedExample:
-    """Prompt and answer as sampling sees them; the answer ends with the token that stops it."""
-    prompt = prompt_ids(tokenizer, messages_for_example(example))
-    answer = tokenizer(render_answer(example), add_special_tokens=False)["input_ids"]
-    ids = (*prompt, *answer, tokenizer.eos_token_id)
-    return TokenizedExample(role=example.role, input_ids=ids, prompt_length=len(prompt))
-
-
-def load_examples(
-    config: SFTConfig, make: Callable[..., Sequence[TrainingExample]]
-) -> list[TrainingExample]:
-    """The examples of both roles from `make` (data_pipeline.training_examples).
-
-    Raises UsageError where fewer are there than were asked for.
-    """
-    wanted = {
-        Role.GENERATOR: config.num_examples,
-        Role.OPTIMIZER: config.num_examples
-        if config.optimizer_examples is None
-        else config.optimizer_examples,
-    }
-    examples: list[TrainingExample] = []
-    for role, count in wanted.items():
-        found = list(make(role, count, config.seed, max_steps=config.max_task_ops)) if count else []
-        if len(found) < count:
-            log.warning("fewer_examples", role=role, wanted=count, found=len(found))
-        examples += found
-    if not examples:
-        raise UsageError("there is no example to train on: ask for more, or for longer tasks")
-    return examples
 
 
 def train_sft(
@@ -375,6 +256,7 @@ class _Run:
         steps = math.ceil(len(rows) / config.batch_size) / config.gradient_accumulation_steps
         total = config.max_steps or math.ceil(math.ceil(steps) * config.epochs)
         start = last_checkpoint(checkpoints)
+        records = keep_records(self.folder / "metrics.jsonl", start)
         trainer = _make_trainer(self._arguments(total), model, tokenizer, Dataset.from_list(rows))
         mean_tokens = sum(len(e.input_ids) for e in examples) / len(examples)
         with (
@@ -385,7 +267,7 @@ class _Run:
             trainer.add_callback(watch.callback())
             if start is not None:
                 log.info("sft_resumed", checkpoint=start.name)
-            before = watch.restore(self.folder / "metrics.jsonl", start)
+            before = watch.restore(records)
             began = time.monotonic()
             trainer.train(resume_from_checkpoint=str(start) if start is not None else None)
         return watch, before + time.monotonic() - began
@@ -495,111 +377,3 @@ def _make_trainer(arguments: Any, model: Any, tokenizer: Any, dataset: Any) -> A
     )
     trainer.remove_callback(PrinterCallback)  # the progress line and metrics.jsonl say it
     return trainer
-
-
-class Watch:
-    """Follows a run: gradients, losses, rate. One line a step in `metrics.jsonl`."""
-
-    def __init__(
-        self, model: Any, sink: JsonlSink, progress: Progress, tokens_per_step: float
-    ) -> None:
-        self._trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        self._sink, self._progress = sink, progress
-        self._tokens_per_step = tokens_per_step
-        self.step = 0
-        self.losses: list[float] = []
-        self.gradient_norms: list[float] = []
-        self._began: float | None = None
-        self._ended: float | None = None
-        self._first_step = 0
-        self._seconds_before = 0.0
-
-    @property
-    def tokens(self) -> int:
-        return round(self.step * self._tokens_per_step)
-
-    @property
-    def rate(self) -> float:
-        """Tokens per second of this run."""
-        if self._began is None or self.step == self._first_step:
-            return 0.0
-        done = (self.step - self._first_step) * self._tokens_per_step
-        return done / max((self._ended or time.monotonic()) - self._began, 1e-9)
-
-    def restore(self, metrics: Path, checkpoint: Path | None) -> float:
-        """Take over the records up to the checkpoint; gives the seconds that they took."""
-        if checkpoint is None:
-            return 0.0
-        first = int(checkpoint.name.rsplit("-", 1)[1])
-        known: dict[int, dict[str, Any]] = {}
-        for line in metrics.read_text().splitlines():
-            entry = json.loads(line)
-            if entry["step"] <= first:
-                known[entry["step"]] = entry
-        entries = [known[step] for step in sorted(known)]
-        self.losses = [e["loss"] for e in entries]
-        self.gradient_norms = [e["gradient_norm"] for e in entries]
-        self.step = self._first_step = first
-        self._progress.update(first)
-        self._seconds_before = entries[-1]["seconds"] if entries else 0.0
-        return self._seconds_before
-
-    def check_gradients(self) -> None:
-        """Every trained weight has a finite gradient, and not all are zero."""
-        without = [name for name, p in self._trained if p.grad is None]
-        if without:
-            raise TrainingError(
-                f"SFT: {len(without)} of {len(self._trained)} trained weights have no gradient "
-                f"(first: {without[0]}): nothing would be learnt there; try --quantization none"
-            )
-
-    def record(self, step: int, loss: float, gradient_norm: float, learning_rate: float) -> None:
-        """One step is done."""
-        if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
-            raise TrainingError(
-                f"SFT: loss {loss} and gradient norm {gradient_norm} at step {step}: lower "
-                "--learning-rate"
-            )
-        if gradient_norm == 0.0:
-            raise TrainingError(f"SFT: all gradients are zero at step {step}: nothing is learnt")
-        self.step = step
-        self.losses.append(loss)
-        self.gradient_norms.append(gradient_norm)
-        self._sink.write(
-            {
-                "step": step,
-                "loss": loss,
-                "gradient_norm": gradient_norm,
-                "learning_rate": learning_rate,
-                "seconds": round(
-                    self._seconds_before + time.monotonic() - (self._began or time.monotonic()), 2
-                ),
-            }
-        )
-        recent = self.losses[-20:]
-        note = f"loss {sum(recent) / len(recent):.3f}, {self.rate:.0f} tokens/s"
-        self._progress.update(step, note)
-
-    def callback(self) -> Any:
-        """As a callback of transformers' Trainer."""
-        from transformers import TrainerCallback
-
-        watch = self
-
-        class WatchCallback(TrainerCallback):  # type: ignore[misc]
-            def on_train_begin(self, *_: Any, **__: Any) -> None:
-                watch._began = time.monotonic()
-
-            def on_train_end(self, *_: Any, **__: Any) -> None:
-                watch._ended = time.monotonic()
-
-            def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
-                watch.check_gradients()
-
-            def on_log(self, args: Any, state: Any, control: Any, **extra: Any) -> None:
-                logs = extra.get("logs") or {}
-                if "loss" in logs:
-                    norm = float(logs["grad_norm"])
-                    watch.record(state.global_step, logs["loss"], norm, logs["learning_rate"])
-
-        return WatchCallback()
