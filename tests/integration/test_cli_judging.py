@@ -1,0 +1,72 @@
+"""`cuda-rl judge` and `judge-many` with the real judge: the contract that scripts rely on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coding_framework.types import Verdict
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+RIGHT, WRONG = ROOT / "examples" / "relu.cu", ROOT / "examples" / "relu_wrong.cu"
+KEYS = {
+    "status", "reason", "task", "candidate_sha256", "backend", "compile", "tests", "timing",
+    "counters", "safety", "pitfalls", "cheats", "receipt",
+}  # fmt: skip
+
+
+def cuda_rl(*argv: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "coding_framework.cli", *argv]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=200, check=False)
+
+
+def test_a_right_kernel_on_stdin_gives_one_json_object_of_the_contract():
+    done = cuda_rl("judge", "--task", "relu", "--kernel", "-", "--json", stdin=RIGHT.read_bytes())
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    verdict = json.loads(line)
+    assert set(verdict) == KEYS
+    assert verdict["status"] == "correct"
+    assert all(test["passed"] for test in verdict["tests"])
+    assert verdict["timing"]["modelled"] is True
+    assert verdict["timing"]["eager_ms"] is None
+    assert verdict["timing"]["speedup_vs_naive"] == pytest.approx(1.0, rel=0.2)
+    assert verdict["receipt"]["sandbox"]
+    assert Verdict.model_validate_json(line).correct
+
+
+def test_bytes_that_are_no_kernel_are_judged_for_people():
+    done = cuda_rl("judge", "--task", "relu", "--kernel", "-", stdin=b"\xff\x00\x1b[2J")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"compile_error: ")
+    assert b"\x1b" not in done.stdout
+
+
+def test_pairs_are_judged_in_parallel_and_a_second_run_does_only_what_is_left(tmp_path):
+    pairs, output = tmp_path / "pairs.jsonl", tmp_path / "verdicts.jsonl"
+    lines = [
+        {"id": "right", "task": "relu", "kernel": str(RIGHT)},
+        {"id": "wrong", "task": "relu", "kernel": str(WRONG)},
+        {"id": "none", "task": "relu", "code": "int x"},
+    ]
+    pairs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = ("judge-many", "--tasks-and-kernels", str(pairs), "--output", str(output))
+    first = cuda_rl(*command)
+    assert first.returncode == 0, first.stderr
+    streamed = [json.loads(line) for line in first.stdout.splitlines()]
+    statuses = {entry["id"]: entry["status"] for entry in streamed}
+    assert statuses == {"right": "correct", "wrong": "wrong_output", "none": "compile_error"}
+    assert output.read_bytes() == first.stdout
+
+    kept = output.read_bytes().splitlines(keepends=True)[:2]
+    output.write_bytes(b"".join(kept) + b'{"id": "cut')
+    second = cuda_rl(*command)
+    assert second.returncode == 0, second.stderr
+    assert len(second.stdout.splitlines()) == 1
+    assert len(output.read_bytes().splitlines()) == 3
