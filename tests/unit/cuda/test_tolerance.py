@@ -149,7 +149,9 @@ def test_nan_and_infinity_must_be_in_place() -> None:
 
 
 def test_overflow_of_the_dtype_where_float64_is_finite_is_right() -> None:
-    expected = _exactly(torch.tensor([1e30], dtype=torch.float64) ** 2, torch.tensor([1e30]) ** 2, 0)
+    expected = _exactly(
+        torch.tensor([1e30], dtype=torch.float64) ** 2, torch.tensor([1e30]) ** 2, 0
+    )
     assert compare(torch.tensor([float("inf")]), (1,), expected).passed
 
 

@@ -3,7 +3,7 @@ The weakest sandbox, for machines (many containers) that allow no namespaces.
 
 Guaranteed: limits on CPU time, memory and file size; no secret in the environment; the process
 group is killed at the end; the first process of the job dies with the judge. With Landlock (Linux
-5.13; whole from 6.12) also: no file outside the job's own, no TCP, no signal to other processes. NOT
+5.13; whole from 6.12) also: no file outside the job's own, no TCP, no signal to others. NOT
 guaranteed: anything about UDP, or about a descendant that leaves its process group; the host
 runner's own system call filter covers both for candidates' host code.
 """
