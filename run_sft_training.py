@@ -66,7 +66,9 @@ def run(config: SFTConfig) -> SFTResult:
     from coding_framework.agents.models import resolve_model
     from coding_framework.data.data_pipeline import training_examples
 
-    return train_sft(config, load_examples(config, training_examples), resolve=resolve_model)
+    base = resolve_model(config.base_model)  # first: an unknown model is said at once
+    examples = load_examples(config, training_examples)
+    return train_sft(config, examples, resolve=lambda _: base)
 
 
 def main(arguments: list[str] | None = None) -> int:
