@@ -194,7 +194,7 @@ def check_sandbox() -> Finding:
     if sandbox.name == "native":
         return Finding(
             State.WEAK,
-            f"native: limits alone; what it lets through: {', '.join(got_out) or 'nothing tried'}",
+            f"native, without namespaces; let through: {', '.join(got_out) or 'nothing tried'}",
             "install bubblewrap (Debian: apt-get install bubblewrap) and allow user namespaces",
         )
     if got_out:

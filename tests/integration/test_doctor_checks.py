@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from coding_framework.cuda.sandbox import choose_sandbox
-from coding_framework.cuda.sandbox.native import NativeSandbox
+from coding_framework.cuda.sandbox.base import Job, Mount
 from coding_framework.doctor import run_check
 from coding_framework.doctor_checks import (
     Check,
@@ -78,8 +80,32 @@ def test_bubblewrap_lets_nothing_through() -> None:
     assert escapes_of(choose_sandbox("bubblewrap")) == []
 
 
-def test_native_lets_through_and_the_probe_sees_it() -> None:
-    assert {"files", "processes", "network", "writing"} <= set(escapes_of(NativeSandbox()))
+class NoSandbox:
+    """Runs a job as it is: what the probe must see through."""
+
+    name = "none"
+
+    def missing(self) -> str | None:
+        return None
+
+    def path(self, mount: Mount) -> str:
+        return str(mount.host)
+
+    def start(
+        self, job: Job, *, stdin: int | IO[bytes], output: int | IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            list(job.command),
+            cwd=job.folder.host,
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def test_where_nothing_isolates_the_probe_gets_out_in_every_way() -> None:
+    assert escapes_of(NoSandbox()) == ["files", "processes", "network", "writing"]
 
 
 def test_without_bubblewrap_the_sandbox_is_weaker_and_the_fix_says_what_to_install(
