@@ -31,7 +31,7 @@ GB = 1e9
 NEEDED_DISK_GB = 5.0
 """Weights, native parts, compiled kernels and the checkpoints of one run."""
 NEEDED_MEMORY_GB = 17.0
-"""Measured: RL of the quickstart holds 15.7 GiB at its peak (benchmarks/results/quickstart.json)."""
+"""Measured: RL of the quickstart held 15.7 GiB (benchmarks/results/quickstart.json)."""
 IMPORT_TIMEOUT_S = 300.0
 INDEX_TIMEOUT_S = 60.0
 
