@@ -21,8 +21,9 @@ def differences(
     (folder / "host.cpp").write_text(host_source(kernels))
     for command in (
         f"{find_toolkit().nvcc} -ptx -arch=sm_90 -fmad=false -w device.cu -o device.ptx",
-        "g++ -O0 -w -fwrapv -fno-strict-aliasing -ffp-contract=off -fPIC -shared host.cpp "
-        "-o host.so",
+        # -frounding-math: gcc 12 else folds 0.0f - (float)i into -(float)i, which is -0 for i = 0
+        "g++ -O0 -w -frounding-math -fwrapv -fno-strict-aliasing -ffp-contract=off -fPIC "
+        "-shared host.cpp -o host.so",
     ):
         done = subprocess.run(
             command.split(), cwd=folder, capture_output=True, text=True, check=False
