@@ -22,7 +22,13 @@ Verdicts = dict[str, "Future[tuple[Verdict, Verdict]]"]
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[JudgePool]:
+def before() -> set[psutil.Process]:
+    """Children of this process that other tests left running, before the pool is there."""
+    return set(psutil.Process(os.getpid()).children(recursive=True))
+
+
+@pytest.fixture(scope="module")
+def pool(before: set[psutil.Process]) -> Iterator[JudgePool]:
     with JudgePool(JudgeConfig(seed=11, host_cpu_s=2)) as pool:
         yield pool
 
@@ -67,11 +73,14 @@ def test_honest_verdicts_do_not_depend_on_what_came_before(verdicts: Verdicts) -
     assert len(honest) == 1
 
 
-def test_nothing_is_left_behind(verdicts: Verdicts, pool: JudgePool) -> None:
+def test_nothing_is_left_behind(
+    verdicts: Verdicts, pool: JudgePool, before: set[psutil.Process]
+) -> None:
     for future in verdicts.values():
         future.result()
     pool.close()
-    assert [p.cmdline() for p in psutil.Process(os.getpid()).children(recursive=True)] == []
+    left = set(psutil.Process(os.getpid()).children(recursive=True)) - before
+    assert [p.cmdline() for p in left] == []
 
 
 def _stable(verdict: Verdict) -> str:
