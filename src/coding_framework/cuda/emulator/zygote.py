@@ -26,8 +26,19 @@ _PARENT_CHECK_S = 1.0
 
 def main() -> None:
     """Serve fork requests on the control socket whose descriptor is the first argument."""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    parent = int(sys.argv[2])
+    children: dict[int, int | None] = {}
+    try:
+        # A broken pipe means that the process that started us is gone; nobody is left to be told.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            _serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), children)
+    finally:
+        for pid, status in children.items():
+            if status is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _serve(control: socket.socket, parent: int, children: dict[int, int | None]) -> None:
     try:
         load()
         timing_model.gpus()
@@ -35,17 +46,16 @@ def main() -> None:
         control.send(json.dumps({"error": str(e)}).encode())
         return
     control.send(b"{}")
-    children: dict[int, int | None] = {}
     while True:
         readable, _, _ = select.select([control], [], [], _PARENT_CHECK_S)
         _reap(children)
         if os.getppid() != parent:
-            break
+            return
         if not readable:
             continue
         message, descriptors, _, _ = socket.recv_fds(control, 65536, 1)
         if not message:
-            break
+            return
         request = json.loads(message)
         if request["operation"] == "fork":
             pid = _fork(control, descriptors[0], EmulatorSettings(**request["settings"]))
@@ -53,10 +63,6 @@ def main() -> None:
             control.send(json.dumps({"pid": pid}).encode())
         else:
             control.send(json.dumps(_end(children, request["pid"])).encode())
-    for pid, status in children.items():
-        if status is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
 
 def _fork(control: socket.socket, descriptor: int, settings: EmulatorSettings) -> int:
