@@ -45,10 +45,7 @@ def _serve(control: socket.socket, parent: int, children: dict[int, int | None])
     except Exception as e:  # told to the process that started us
         control.send(json.dumps({"error": str(e)}).encode())
         return
-    try:
-        control.send(b"{}")
-    except OSError:  # whoever asked for it ended meanwhile
-        return
+    control.send(b"{}")
     while True:
         readable, _, _ = select.select([control], [], [], _PARENT_CHECK_S)
         _reap(children)
