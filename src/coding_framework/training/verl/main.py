@@ -24,20 +24,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def _die_with_parent() -> None:
-    """Kill all of Ray with this process: its agents outlive a raylet that ends early.
-
-    Whoever started us is gone, so nobody else could; checkpoints are whole at any moment.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans come to us
+    """Whoever started us is gone; checkpoints are whole at any moment."""
     while os.read(0, 4096):
         pass
-    for _ in range(5):
-        left = psutil.Process().children(recursive=True)
-        for process in left:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(left, timeout=2)
-    os._exit(143)
+    _leave(143)
 
 
 def _exit_on_sigterm(*_: object) -> None:
@@ -75,6 +65,7 @@ def main() -> None:
     name, device, *overrides = sys.argv
     sys.argv = [name, *overrides]
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans come to us
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         check_registered(device)
@@ -98,8 +89,14 @@ def _train() -> int:
 
 
 def _leave(code: int) -> None:
-    """End at once: Ray's own teardown waits for ever where its start had failed. The kernel ends
-    Ray's processes with this one, and the parent ends what is left."""
+    """End at once, and all of Ray with us: its own teardown waits for ever where its start had
+    failed, and its agents outlive a raylet that ends early."""
+    for _ in range(5):
+        left = psutil.Process().children(recursive=True)
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=2)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
