@@ -7,7 +7,6 @@ gone, however it died. Ray's processes of this run share this process's fate.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import signal
@@ -19,6 +18,7 @@ import psutil
 
 from coding_framework.errors import TrainingError
 from coding_framework.training.verl.overrides import CPU_ROLLOUT, PLUGIN
+from coding_framework.training.verl.process import kill_all
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -91,12 +91,7 @@ def _train() -> int:
 def _leave(code: int) -> None:
     """End at once, and all of Ray with us: its own teardown waits for ever where its start had
     failed, and its agents outlive a raylet that ends early."""
-    for _ in range(5):
-        left = psutil.Process().children(recursive=True)
-        for process in left:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(left, timeout=2)
+    kill_all(lambda: psutil.Process().children(recursive=True))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
