@@ -6,7 +6,8 @@ code is taken from the compiler's own output, never from what the host process r
 
 Guaranteed: the compiler reads nothing but the toolkit, the system's headers and ours (in
 bubblewrap); its time limit is CPU time, so load on the machine cannot fail a candidate; queueing is
-not counted.
+not counted. A result is cached under everything that it depends on, and only where it would come
+again: what may be this machine's doing is tried again and never kept.
 """
 
 from __future__ import annotations
@@ -17,22 +18,42 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import structlog
+
+from coding_framework.cuda.architecture import detect_architecture
 from coding_framework.cuda.compilation_cache import KernelCompilationCache
+from coding_framework.cuda.compile_failure import Failure, explain_failure, killed_for_memory
+from coding_framework.cuda.compiler_headers import (
+    Headers,
+    HeadersName,
+    small_headers,
+    torch_headers,
+)
 from coding_framework.cuda.diagnostics import SOURCE_NAME, CompilerReport, parse_report
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox, wait
+from coding_framework.cuda.sandbox.base import limited
 from coding_framework.cuda.slots import available_cores, slot
 from coding_framework.cuda.source_features import feature_macros, uses_device_lambda, uses_torch
-from coding_framework.cuda.toolkit import Toolkit, find_host_compiler, find_toolkit
+from coding_framework.cuda.toolkit import (
+    Toolkit,
+    find_host_compiler,
+    find_toolkit,
+    host_compiler_fingerprint,
+)
 from coding_framework.errors import InfrastructureError, SandboxError
 from coding_framework.paths import cache_dir, cannot_write
 from coding_framework.types import CompilationResult, Diagnostic, Status
 
 __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
+
+log = structlog.get_logger(__name__)
 
 MAX_SOURCE_CHARS = 100_000
 MAX_LOG_BYTES = 1 << 20
@@ -40,7 +61,6 @@ MAX_PTX_BYTES = 16 << 20
 """A device has to read it all; the largest honest kernel seen has 0.3 MB."""
 MIN_FREE_BYTES = 64 << 20
 """What a compilation may need of the disk: a usual one writes 2 to 10 MiB."""
-INCLUDE_FOLDER = Path(__file__).parent / "include"
 
 _FLAGS = (
     "-std=c++17",
@@ -65,26 +85,23 @@ _TORCH_FLAGS = (  # what torch.utils.cpp_extension compiles with
 # The first command shows that the sandbox came up: a failure before it is ours. The last leaves the
 # CPU time of the compiler's processes: what a parent outside a PID namespace is told leaves it out.
 _SCRIPT = ': > started && "$@"; code=$?; times > usage; exit $code'
-_DIED = re.compile(r"'[^']+' died due to signal (\d+)")
-_OUT_OF_MEMORY = re.compile(
-    r"out of memory|virtual memory exhausted|std::bad_alloc|cannot allocate memory", re.IGNORECASE
-)
-# the front end and gcc report these signals in words of their own
-_OUT_OF_TIME = re.compile(r"^(?:gcc: i|I)nternal (?:compiler )?error: CPU time limit", re.MULTILINE)
-_TOO_LONG = re.compile(r"^gcc: internal compiler error: File size limit", re.MULTILINE)
-_SIGKILL, _SIGXCPU, _SIGXFSZ = 9, 24, 25
+_TRIES = 2
+"""For a failure that may be this machine's doing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerConfig:
-    """How candidates are compiled. Part of a build's content address, but for `sandbox`."""
+    """How candidates are compiled. All of it is part of a build's content address."""
 
-    architecture: int = 90
-    """Compute capability times ten: 80, 90, 100."""
+    architecture: int | None = None
+    """Compute capability times ten: 80, 90, 100. None: that of the GPU here, else 90."""
     cpu_limit_s: int = 30
     """CPU seconds of each compiler process."""
     memory_bytes: int = 8 << 30
     sandbox: str = "auto"
+    headers: HeadersName = "small"
+    """"torch" compiles against the real ones, for comparison: 45 s and 3 GB a kernel, and a host
+    part that only a process with the whole of torch could load."""
 
 
 class CUDACompiler:
@@ -102,6 +119,12 @@ class CUDACompiler:
         find_host_compiler()
         self.sandbox = sandbox or choose_sandbox(self.config.sandbox)
         self.cache = cache or KernelCompilationCache()
+        self.architecture = self.config.architecture or detect_architecture(self.toolkit)
+        self._limits = Limits(
+            cpu_s=self.config.cpu_limit_s,
+            memory_bytes=self.config.memory_bytes,
+            wall_s=max(600.0, self.config.cpu_limit_s * 20.0),
+        )
         self._threads = ThreadPoolExecutor(available_cores(), thread_name_prefix="compile")
 
     async def compile_kernel(self, code: str) -> CompilationResult:
@@ -127,77 +150,102 @@ class CUDACompiler:
                 return self._build(source, flags, digest)
 
     def _flags(self, source: str) -> tuple[str, ...]:
-        arch = self.config.architecture
+        arch = self.architecture
         flags = [*_FLAGS, f"-gencode=arch=compute_{arch},code=[compute_{arch},sm_{arch}]"]
         if uses_device_lambda(source):
             flags.append("--expt-extended-lambda")
         if uses_torch(source):
-            flags += [*_TORCH_FLAGS, *(f"-D{macro}" for macro in feature_macros(source))]
+            flags += _TORCH_FLAGS
+            if self.config.headers == "small":
+                flags += (f"-D{macro}" for macro in feature_macros(source))
         return tuple(flags)
 
     def _digest(self, source: str, flags: tuple[str, ...]) -> str:
+        """The content address: everything that a result depends on."""
         key = hashlib.sha256()
-        limits = f"{self.config.cpu_limit_s} {self.config.memory_bytes}"
-        for part in (self.toolkit.version, self._headers_digest, limits, *flags, source):
+        environment = (
+            self.toolkit.fingerprint,
+            host_compiler_fingerprint(),
+            self._headers.digest,
+            self.sandbox.name,  # which files a source can include
+            *limited(self._limits, ()),  # as they are in force here
+        )
+        for part in (*environment, *flags, source):
             key.update(part.encode() + b"\0")
         return key.hexdigest()
 
     @cached_property
-    def _headers_digest(self) -> str:
-        key = hashlib.sha256()
-        for path in sorted(p for p in INCLUDE_FOLDER.rglob("*") if p.is_file()):
-            key.update(str(path.relative_to(INCLUDE_FOLDER)).encode() + b"\0" + path.read_bytes())
-        host = subprocess.run(
-            [find_host_compiler(), "--version"], capture_output=True, check=False
-        ).stdout
-        return key.hexdigest() + hashlib.sha256(host).hexdigest()
+    def _headers(self) -> Headers:
+        if self.config.headers == "torch":
+            return torch_headers()
+        return small_headers(self.cache.folder / "headers")
 
     def _build(self, source: str, flags: tuple[str, ...], digest: str) -> CompilationResult:
+        """Compile, and keep what is certain: a failure that may be ours is tried again."""
+        for tries_left in reversed(range(_TRIES)):
+            with self._scratch_folder() as folder:
+                result, certain = self._build_in(folder, source, flags, digest)
+                if result.success:
+                    files = {
+                        "host.so": folder / "host.so",
+                        "device.ptx": folder / "kernel.ptx",
+                        "device.cubin": folder / f"kernel.sm_{self.architecture}.cubin",
+                    }
+                    return self.cache.put(digest, result, files)
+                if result.status is Status.COMPILE_ERROR and certain:
+                    self.cache.put(digest, result, {})
+                if certain or not tries_left:
+                    break
+                log.warning("compilation_tried_again", reason=result.reason, digest=digest[:16])
+        return result
+
+    @contextmanager
+    def _scratch_folder(self) -> Iterator[Path]:
+        """A fresh folder for one compilation. Raises InfrastructureError where it, or anything
+        that we write in it, cannot be written."""
+        parent = self.cache.folder / "partial"
         try:
-            folder = Path(tempfile.mkdtemp(prefix="compile-", dir=self.cache.folder / "partial"))
+            folder = Path(tempfile.mkdtemp(prefix="compile-", dir=parent))
         except OSError as e:
-            raise InfrastructureError(cannot_write(self.cache.folder / "partial", e)) from e
+            raise InfrastructureError(cannot_write(parent, e)) from e
         try:
-            _require_room(folder)
-            (folder / SOURCE_NAME).write_text(source, encoding="utf-8")
-            exit_, text, own = self._run(folder, flags)
-            if exit_.code != 0:
-                _require_room(folder)  # it may have failed of a disk that filled up meanwhile
-            report = parse_report(text, own)
-            result = self._result(exit_, text, report, folder, digest)
-            if result.success:
-                files = {
-                    "host.so": folder / "host.so",
-                    "device.ptx": folder / "kernel.ptx",
-                    "device.cubin": folder / f"kernel.sm_{self.config.architecture}.cubin",
-                }
-                return self.cache.put(digest, result, files)
-            if result.status is Status.COMPILE_ERROR:
-                self.cache.put(digest, result, {})
-            return result
+            yield folder
         except OSError as e:
             raise InfrastructureError(cannot_write(folder, e)) from e
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def _build_in(
+        self, folder: Path, source: str, flags: tuple[str, ...], digest: str
+    ) -> tuple[CompilationResult, bool]:
+        """One run of the compiler: its result, and whether that would come again."""
+        _require_room(folder)
+        (folder / SOURCE_NAME).write_text(source, encoding="utf-8")
+        killed = killed_for_memory()
+        exit_, text, own = self._run(folder, flags)
+        if exit_.code != 0:
+            _require_room(folder)  # it may have failed of a disk that filled up meanwhile
+        report = parse_report(text, own)
+        failure = explain_failure(exit_, text, report, self._limits, killed_for_memory() - killed)
+        if failure is not None:
+            return self._failed(failure, exit_, report, digest), failure.certain
+        return self._succeeded(exit_, report, folder, digest), True
+
     def _run(self, folder: Path, flags: tuple[str, ...]) -> tuple[Exit, str, tuple[str, ...]]:
         """nvcc in the sandbox: how it ended, what it said, and where trusted headers lie."""
         work = Mount(folder, "/work", writable=True)
         toolkit = Mount(self.toolkit.root, "/opt/cuda")
-        headers = Mount(INCLUDE_FOLDER, "/opt/include")
+        headers = self._headers.folders
         path = self.sandbox.path
         nvcc = f"{path(toolkit)}/bin/nvcc"
-        own = (path(toolkit), path(headers), "/usr/include", "/usr/lib")
+        own = (path(toolkit), *map(path, headers), "/usr/include", "/usr/lib")
         command = ["/bin/sh", "-c", _SCRIPT, "compile"]
-        command += [nvcc, *flags, f"-I{path(headers)}", SOURCE_NAME, "-o", "host.so"]
+        command += [nvcc, *flags, *(f"-I{path(folder)}" for folder in headers)]
+        command += [SOURCE_NAME, "-o", "host.so"]
         job = Job(
             command=command,
-            mounts=(toolkit, headers),
-            limits=Limits(
-                cpu_s=self.config.cpu_limit_s,
-                memory_bytes=self.config.memory_bytes,
-                wall_s=max(600.0, self.config.cpu_limit_s * 20.0),
-            ),
+            mounts=(toolkit, *headers),
+            limits=self._limits,
             folder=work,
             environment={"PATH": "/usr/bin:/bin", "TMPDIR": path(work), "LC_ALL": "C.UTF-8"},
         )
@@ -219,81 +267,45 @@ class CUDACompiler:
             )
         return exit_, text, own
 
-    def _result(
-        self, exit_: Exit, text: str, report: CompilerReport, folder: Path, digest: str
+    def _succeeded(
+        self, exit_: Exit, report: CompilerReport, folder: Path, digest: str
     ) -> CompilationResult:
-        kernels = report.kernels
-        failure = _failure(exit_, text, report, self.config)
-        if failure is None:
-            ptx = folder / "kernel.ptx"
-            if not (ptx.is_file() and (folder / "host.so").is_file()):
-                raise InfrastructureError(
-                    "nvcc reported success without an output: try again, or reinstall the toolkit"
-                )
-            if ptx.stat().st_size > MAX_PTX_BYTES:
-                reason = f"the device code has {ptx.stat().st_size >> 20} MiB of PTX"
-                return CompilationResult(
-                    success=False,
-                    status=Status.OUTPUT_LIMIT,
-                    reason=f"{reason}, more than the {MAX_PTX_BYTES >> 20} allowed",
-                    latency_s=exit_.cpu_s,
-                    digest=digest,
-                )
-            return CompilationResult(
-                success=True,
-                binary_path=str(folder),
-                kernel_name=_first_kernel(ptx),
-                kernels=kernels,
-                registers=max((k.registers for k in kernels), default=0),
-                spill_bytes=max((k.spill_bytes for k in kernels), default=0),
-                shared_bytes=max((k.shared_bytes for k in kernels), default=0),
-                warnings=report.warnings,
-                latency_s=exit_.cpu_s,
-                digest=digest,
+        kernels, ptx = report.kernels, folder / "kernel.ptx"
+        if not (ptx.is_file() and (folder / "host.so").is_file()):
+            raise InfrastructureError(
+                "nvcc reported success without an output: try again, or reinstall the toolkit"
             )
-        status, reason = failure
+        size_mib = ptx.stat().st_size >> 20
+        if ptx.stat().st_size > MAX_PTX_BYTES:
+            reason = f"the device code has {size_mib} MiB of PTX, more than the "
+            reason += f"{MAX_PTX_BYTES >> 20} allowed"
+            return self._failed(Failure(Status.OUTPUT_LIMIT, reason), exit_, report, digest)
         return CompilationResult(
-            success=False,
-            status=status,
-            reason=reason,
+            success=True,
+            binary_path=str(folder),
+            kernel_name=_first_kernel(ptx),
             kernels=kernels,
-            errors=report.errors,
+            registers=max((k.registers for k in kernels), default=0),
+            spill_bytes=max((k.spill_bytes for k in kernels), default=0),
+            shared_bytes=max((k.shared_bytes for k in kernels), default=0),
             warnings=report.warnings,
             latency_s=exit_.cpu_s,
             digest=digest,
         )
 
-
-def _failure(
-    exit_: Exit, text: str, report: CompilerReport, config: CompilerConfig
-) -> tuple[Status, str] | None:
-    """Why the compilation failed; None where it did not."""
-    if exit_.code == 0:
-        return None
-    died = _DIED.search(text)
-    signal = int(died.group(1)) if died else -exit_.code if exit_.code < 0 else 0
-    if signal == _SIGKILL and exit_.cpu_s < config.cpu_limit_s:
-        raise InfrastructureError(
-            "the compiler was killed from outside: is the machine out of memory? try again"
+    def _failed(
+        self, failure: Failure, exit_: Exit, report: CompilerReport, digest: str
+    ) -> CompilationResult:
+        return CompilationResult(
+            success=False,
+            status=failure.status,
+            reason=failure.reason,
+            kernels=report.kernels,
+            errors=report.errors,
+            warnings=report.warnings,
+            latency_s=exit_.cpu_s,
+            digest=digest,
         )
-    if signal in (_SIGXCPU, _SIGKILL) or _OUT_OF_TIME.search(text):
-        return (
-            Status.COMPILE_TIMEOUT,
-            f"the compilation took more than {config.cpu_limit_s} s of CPU time",
-        )
-    if signal == _SIGXFSZ or _TOO_LONG.search(text):
-        return Status.OUTPUT_LIMIT, "the compilation wrote more than it may"
-    if _OUT_OF_MEMORY.search(text):
-        limit_gib = config.memory_bytes / (1 << 30)
-        return Status.MEMORY_LIMIT, f"the compilation needed more than {limit_gib:.0f} GiB"
-    if report.errors:
-        first = report.errors[0]
-        where = f"line {first.line}: " if first.line is not None else ""
-        more = len(report.errors) - 1
-        rest = f" (and {more} more errors)" if more else ""
-        return Status.COMPILE_ERROR, f"nvcc: {where}{first.message}{rest}"
-    cause = f"a compiler process died of signal {signal}" if signal else "nvcc gave no reason"
-    return Status.COMPILE_ERROR, f"the source does not compile: {cause}"
 
 
 def _require_room(folder: Path) -> None:

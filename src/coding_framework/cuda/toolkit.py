@@ -7,7 +7,9 @@ the host compiler; the first compilation says so.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -48,6 +50,25 @@ class Toolkit:
     @property
     def ptxas(self) -> Path:
         return self.root / "bin" / "ptxas"
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this toolkit from any other, also from itself with other packages in it."""
+        return _fingerprint(self)
+
+
+@lru_cache(maxsize=8)
+def _fingerprint(toolkit: Toolkit) -> str:
+    """Version, the programs, and which headers there are, two folders deep."""
+    key = hashlib.sha256(toolkit.version.encode())
+    programs = [*toolkit.root.glob("bin/*"), *toolkit.root.glob("nvvm/bin/*")]
+    for path in sorted(programs):
+        stat = path.stat()
+        key.update(f"{path.relative_to(toolkit.root)} {stat.st_size} {stat.st_mtime_ns}\0".encode())
+    for pattern in ("*", "*/*", "*/*/*"):
+        for path in sorted(toolkit.include.glob(pattern)):
+            key.update(f"{path.relative_to(toolkit.include)}\0".encode())
+    return key.hexdigest()
 
 
 def find_toolkit() -> Toolkit:
@@ -140,3 +161,9 @@ def find_host_compiler() -> Path:
             "g++ is not installed, and nvcc needs it: install your system's g++ package"
         )
     return Path(found).resolve()
+
+
+@lru_cache(maxsize=1)
+def host_compiler_fingerprint() -> str:
+    """Versions of g++ and of the C library, whose headers every source includes."""
+    return " ".join((*platform.libc_ver(), _ask(find_host_compiler(), "--version")))

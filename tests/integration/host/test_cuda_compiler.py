@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from coding_framework.cuda import compiler as compiler_module
+from coding_framework.cuda import compiler_headers
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler, KernelCompilationCache
 from coding_framework.types import Status
 
@@ -117,3 +119,25 @@ def test_errors_name_their_lines(compiler: CUDACompiler) -> None:
     ]
     assert result.reason.startswith('nvcc: line 9: identifier "tyle" is undefined')
     assert compiler.compile_source(source).cache_hit
+
+
+def test_an_update_of_the_headers_under_a_running_compiler_changes_nothing_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the package is updated meanwhile: no result of the new headers under the old
+    address, and none of the old ones for the new."""
+    package = tmp_path / "include"
+    shutil.copytree(compiler_headers.INCLUDE_FOLDER, package)
+    monkeypatch.setattr(compiler_headers, "INCLUDE_FOLDER", package)
+    cache = KernelCompilationCache(tmp_path / "builds")
+    running = CUDACompiler(cache=cache)
+    first = running.compile_source(kernel(8))
+    header = package / "torch" / "extension.h"
+    whole = header.read_text()
+    header.write_text("#error half written\n")
+    assert running.compile_source(kernel(9)).success
+    later = CUDACompiler(cache=cache)
+    assert later.compile_source(kernel(9)).status is Status.COMPILE_ERROR
+    header.write_text(whole)
+    again = CUDACompiler(cache=cache).compile_source(kernel(8))
+    assert (first.success, again.cache_hit, again.digest) == (True, True, first.digest)

@@ -184,3 +184,12 @@ def test_an_honest_kernel_still_compiles_afterwards(
     left = list((compiler.cache.folder / "partial").iterdir())
     left += list((impatient.cache.folder / "partial").iterdir())
     assert left == []
+
+
+def test_a_source_cannot_have_its_failure_masked_as_ours(compiler: CUDACompiler) -> None:
+    """A line like gcc's own about a killed compiler: no exception, a verdict; and not kept."""
+    words = "gcc: fatal error: Killed signal terminated program cc1plus"
+    source = f'#pragma GCC error "a\\n{words}\\nb"\n__global__ void k() {{}}\n'
+    for _ in range(2):
+        result = compiler.compile_source(source)
+        assert (result.status, result.cache_hit) == (Status.COMPILE_ERROR, False)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from coding_framework.cuda.compiler import INCLUDE_FOLDER
+from coding_framework.cuda.compiler_headers import INCLUDE_FOLDER
 from coding_framework.cuda.source_features import (
     FEATURES,
     feature_macros,
