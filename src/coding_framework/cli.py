@@ -46,6 +46,8 @@ SHOWN_COUNTERS = (
     "sm__warps_active.avg.pct_of_peak_sustained_active",
 )
 """What people look at first, where it is not zero; --json has all of them."""
+SHOWN_LINES = 20
+"""Of what kernels print; --json has all that was kept."""
 SANDBOXES = ("auto", "bubblewrap", "native")
 
 
@@ -399,6 +401,7 @@ def verdict_text(verdict: Verdict) -> str:
     if verdict.timing is not None:
         rows.append(("time", _timing_text(verdict)))
     rows += [("counter", f"{k} = {v:g}") for k in SHOWN_COUNTERS if (v := verdict.counters.get(k))]
+    rows += [("printed", line) for line in verdict.output.splitlines()[:SHOWN_LINES]]
     findings = (*verdict.cheats, *verdict.pitfalls, *verdict.safety.findings)
     rows += [(f.severity, f"{f.rule}: {f.message}") for f in findings[:10]]
     rows.append(("sandbox", verdict.receipt.sandbox or "none"))

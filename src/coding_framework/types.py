@@ -390,6 +390,9 @@ class Verdict(Record):
     safety: SafetyReport = SafetyReport()
     pitfalls: tuple[Finding, ...] = ()
     cheats: tuple[Finding, ...] = ()
+    output: str = ""
+    """What its kernels printed with printf, bounded. For people: it can tell inputs that agents are
+    not to see, so no prompt has it."""
     receipt: Receipt = Receipt()
 
     @model_validator(mode="after")

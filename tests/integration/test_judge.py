@@ -21,6 +21,7 @@ from judge_tasks import (
     row_sum,
 )
 
+from coding_framework.agents.feedback import feedback
 from coding_framework.cuda.benchmarker import CUDABenchmarker
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.judge import Judge, JudgeConfig, choose_backend
@@ -70,6 +71,20 @@ def test_the_naive_kernel_has_a_speedup_of_one_over_itself(judge: Judge) -> None
     timing = _judge(judge, DOUBLE).timing
     assert timing is not None
     assert timing.speedup_vs_naive == pytest.approx(1.0, rel=1e-6)
+
+
+def test_what_kernels_print_is_kept_once_a_shape_set_and_kept_from_agents(judge: Judge) -> None:
+    printing = DOUBLE_KERNEL.replace(
+        "if (i < n)", 'if (i == 0) printf("n is %d\\n", n);\n  if (i < n)'
+    )
+    verdict = _judge(judge, extension(printing, DOUBLE_BODY, extra="#include <cstdio>"))
+    assert verdict.status is Status.CORRECT, verdict.reason
+    assert verdict.output == "n is 6144\nn is 1961\nn is 15\n"
+    broken = printing.replace("2.0f * x[i]", "3.0f * x[i]")
+    verdict = _judge(judge, extension(broken, DOUBLE_BODY, extra="#include <cstdio>"))
+    assert verdict.status is Status.WRONG_OUTPUT
+    assert "n is 6144" in verdict.output
+    assert "n is" not in feedback(verdict)
 
 
 def test_a_faster_kernel_has_a_larger_modelled_speedup(judge: Judge) -> None:

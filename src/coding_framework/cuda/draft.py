@@ -24,6 +24,7 @@ from coding_framework.types import (
 )
 
 _MAX_REASON_CHARS = 600
+_MAX_OUTPUT_CHARS = 8192
 
 
 @dataclass(slots=True)
@@ -34,6 +35,8 @@ class TrialLog:
     cheats: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+    """What the first call on each shape set printed, and a launch that failed."""
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class VerdictDraft:
                 *detector.detect(self.compilation, self.counters, self.log.faults),
             ),
             cheats=tuple(self.log.cheats),
+            output=_cut("".join(self.log.output)),
             receipt=self.receipt.model_copy(
                 update={
                     "device": self.device,
@@ -103,3 +107,8 @@ def _place(line: int | None) -> str:
 def _one_line(reason: str) -> str:
     text = " ".join(reason.split())
     return text if len(text) <= _MAX_REASON_CHARS else text[: _MAX_REASON_CHARS - 1] + "…"
+
+
+def _cut(output: str) -> str:
+    over = len(output) - _MAX_OUTPUT_CHARS
+    return output if over <= 0 else f"{output[:_MAX_OUTPUT_CHARS]}\n[{over} characters more]\n"

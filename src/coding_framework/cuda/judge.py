@@ -106,6 +106,7 @@ class Judge:
             timed = [self._try_case(case, build, draft, self._seeds) for case in task.cases]
             self._time(timed[0], draft)
         except CandidateFault as fault:
+            draft.log.output.append(fault.output)
             return draft.verdict(fault.status, fault.reason)
         return draft.verdict(Status.CORRECT, f"all {len(draft.log.tests)} comparisons passed")
 

@@ -16,10 +16,12 @@ from coding_framework.types import Status
 class CandidateFault(Exception):  # noqa: N818 - a fault of theirs, not an error of ours
     """The candidate's fault while it runs; the judge turns it into a verdict of this status."""
 
-    def __init__(self, status: Status, reason: str) -> None:
+    def __init__(self, status: Status, reason: str, *, output: str = "") -> None:
+        """output: what the launch printed before it failed."""
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.output = output
 
 
 Dim3 = tuple[int, int, int]
@@ -168,3 +170,5 @@ class LaunchReport:
     time_ms: float | None = None
     """Modelled on the emulator, measured on a GPU; None where timing was not asked for."""
     faults: tuple[Fault, ...] = ()
+    output: str = ""
+    """What it printed with printf, bounded."""

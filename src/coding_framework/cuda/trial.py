@@ -65,7 +65,10 @@ class CaseTrial:
     def judge(self) -> TimedCase:
         """All four steps. Raises CandidateFault with the status of the verdict."""
         first, *fresh = self._seeds
-        plan, execution = self._call_host(first)
+        try:
+            plan, execution = self._call_host(first)
+        finally:
+            self._log.output += [report.output for report in self._bench.recorder.reports]
         self._check(first, execution)
         self._require_device_work(plan)
         replays = []

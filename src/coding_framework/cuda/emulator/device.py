@@ -167,7 +167,7 @@ class EmulatorDevice:
             launch.cooperative, checks, payload=launch.params,
         )[0]  # fmt: skip
         faults = tuple(Fault(**fault) for fault in got["faults"])
-        return LaunchReport(got["kernel"], got["counters"], got["time_ms"], faults)
+        return LaunchReport(got["kernel"], got["counters"], got["time_ms"], faults, got["output"])
 
     def check_guards(self) -> str | None:
         found = self._ask("check_guards")[0]
@@ -195,7 +195,9 @@ class EmulatorDevice:
         except (OSError, EOFError) as e:
             raise self._died(operation) from e
         if "status" in answer:
-            raise CandidateFault(Status(answer["status"]), answer["reason"])
+            raise CandidateFault(
+                Status(answer["status"]), answer["reason"], output=answer.get("output", "")
+            )
         if "error" in answer:
             raise DeviceError(f"the emulator failed in {operation}: {answer['error']}")
         return answer["result"], data

@@ -59,7 +59,9 @@ def raise_for(
     where, _, opcode = _where(kernel, fault.pc)
     who = f"thread {_triple(fault.thread, block)} of block {_triple(fault.block, grid)}"
     space = _SPACES[fault.space] if fault.space < len(_SPACES) else "memory"
-    way = {"ld": "read", "st": "write", "cp": "copy"}.get(opcode.split(".")[0], "atomic access")
+    way = {"ld": "read", "st": "write", "cp": "copy", "call": "read"}.get(
+        opcode.split(".")[0], "atomic access"
+    )
     access = f"{space} {way} of {fault.size} bytes at {fault.address:#x} by {who} in {where}"
     runtime = Status.RUNTIME_ERROR
     if fault.kind == _BOUNDS:
@@ -75,7 +77,10 @@ def raise_for(
         )
     sentences = {
         _TRAP: (runtime, f"trap executed by {who} in {where}"),
-        _ASSERT: (runtime, f"an assertion failed for {who} in {where}"),
+        _ASSERT: (
+            runtime,
+            f"the assertion `{memory.text(fault.address)}` failed for {who} in {where}",
+        ),
         _BUDGET: (
             Status.TIMEOUT,
             f"{where} did not end within {record.executed} instructions of its warps",

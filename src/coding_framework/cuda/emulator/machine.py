@@ -37,6 +37,8 @@ from coding_framework.types import Status
 
 ASSUMED_REGISTERS = 32
 """Registers a thread for the occupancy of a kernel that ptxas said nothing about."""
+MAX_OUTPUT_BYTES = 4096
+"""Of printf, a launch; the rest is counted."""
 _WORKSPACE_BYTES = 4096
 _WARP_BYTES = 12 << 10
 """A warp's stacks in the interpreter (rt.h: Warp)."""
@@ -142,7 +144,11 @@ class Machine:
         if self.library.emulator_run(ctypes.addressof(call.record)) != 0:
             raise DeviceError("the emulator found no memory for its workers")
         self.memory.take_back(call.table, checked=checks)
-        raise_for(call.record, kernel, self.memory, launch.grid, launch.block)
+        try:
+            raise_for(call.record, kernel, self.memory, launch.grid, launch.block)
+        except CandidateFault as fault:
+            fault.output = call.printed()
+            raise
         return self._report(call)
 
     def _validate(self, launch: Launch, kernel: Kernel) -> None:
@@ -204,7 +210,7 @@ class Machine:
             found["gpu__time_duration.sum"] = terms["total"] * 1e6
             time_ms = terms["total"]
         faults = noted(call.kernel, call.noted_checks(), launch.grid, launch.block)
-        return LaunchReport(launch.kernel, found, time_ms, faults)
+        return LaunchReport(launch.kernel, found, time_ms, faults, call.printed())
 
     def workspace(self) -> int:
         """Zeroed memory for grid-wide barriers of cooperative launches."""
@@ -238,6 +244,7 @@ class _Call:
         self.check_buffer = self.checks if checks else (Check * (instructions * len(CHECK_KINDS)))()
         self.table = memory.table(checked=checks)
         self._keep: list[object] = []
+        self.output = (ctypes.c_char * MAX_OUTPUT_BYTES)()
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         warps = (threads + 31) // 32
         state = (kernel.register_bytes + 32 * kernel.local_bytes + _WARP_BYTES) * warps
@@ -278,6 +285,8 @@ class _Call:
             block_lanes=ctypes.addressof(self.block_lanes),
             mem=ctypes.addressof(self.mem),
             check=ctypes.addressof(self.check_buffer),
+            output=ctypes.addressof(self.output),
+            output_size=MAX_OUTPUT_BYTES,
         )
 
     def _pointer(self, data: bytes) -> int:
@@ -305,6 +314,13 @@ class _Call:
             entry.params = ctypes.addressof(words)
         self._keep.append(table)
         return ctypes.addressof(table)
+
+    def printed(self) -> str:
+        """The text of printf; where it was cut, it says so."""
+        count = int(self.record.output_bytes)
+        text = self.output.raw[: min(count, MAX_OUTPUT_BYTES)].decode("utf-8", "replace")
+        over = count - MAX_OUTPUT_BYTES
+        return f"{text}\n[{over} bytes more were printed]\n" if over > 0 else text
 
     def noted_checks(self) -> list[tuple[int, int, Check]]:
         kinds = len(CHECK_KINDS)

@@ -143,6 +143,15 @@ class DeviceMemory:
         at = address - BASE_GLOBAL
         return self._area[at : at + nbytes]
 
+    def text(self, address: int, room: int = 200) -> str:
+        """The NUL-terminated text at `address`, cut at `room` bytes; "" where there is none."""
+        record = self.find(address)
+        if record is None or address >= record.lo + record.size:
+            return ""
+        at = address - BASE_GLOBAL
+        data = self._area[at : at + min(room, record.lo + record.size - address)]
+        return data.split(b"\0", 1)[0].decode("utf-8", "replace")
+
     def fill(self, address: int, value: int, nbytes: int) -> None:
         record = self._range(address, nbytes, "a memset")
         self._set(address, value & 0xFF, nbytes)

@@ -32,7 +32,7 @@ def serve(connection: socket.socket, settings: EmulatorSettings) -> None:
                 machine = Machine(settings)
             answer["result"], data = _perform(machine, request, payload)
         except CandidateFault as fault:
-            answer = {"status": fault.status.value, "reason": fault.reason}
+            answer = {"status": fault.status.value, "reason": fault.reason, "output": fault.output}
         except RecursionError:
             gap = unsupported("code nested this deep")
             answer = {"status": gap.status.value, "reason": gap.reason}

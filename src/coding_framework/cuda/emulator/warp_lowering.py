@@ -145,7 +145,8 @@ def _runtime_call(asm: Assembler, instruction: Instruction, name: str) -> None:
         a, b = (asm.frame.parameters[v] for v in call.arguments)
         asm.emit("printf", d=asm.frame.parameters[call.results[0]], a=a, b=b)
     elif name == "__assertfail":
-        asm.emit("trap", fl=8)
+        text = asm.frame.parameters[call.arguments[0]] if call.arguments else 0
+        asm.emit("trap", fl=8, a=text)
     else:
         raise unsupported(f"a call of the device function {name!r}")
 

@@ -209,6 +209,7 @@ def slim_verdict(verdict: Verdict, *, shown: bool = True) -> Verdict:
             "tests": verdict.tests[:1] if verdict.correct else verdict.tests,
             "counters": counters,
             "safety": SafetyReport(),
+            "output": "",
             "receipt": Receipt(
                 protocol=verdict.receipt.protocol,
                 device=verdict.receipt.device,

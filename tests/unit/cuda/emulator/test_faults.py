@@ -114,7 +114,7 @@ def test_a_barrier_that_not_all_reach_is_a_deadlock(gpu: Gpu) -> None:
     assert got.reason.startswith("deadlock")
 
 
-@pytest.mark.parametrize(("kernel", "words"), [("traps", "trap"), ("asserts", "assertion failed")])
+@pytest.mark.parametrize(("kernel", "words"), [("traps", "trap"), ("asserts", "failed for thread")])
 def test_trap_and_assert(gpu: Gpu, kernel: str, words: str) -> None:
     gpu.run(kernel, 1, 32, gpu.put(np.zeros(32, np.int32)))
     got = fault(gpu, kernel, 1, 32, gpu.put(np.arange(32, dtype=np.int32)))

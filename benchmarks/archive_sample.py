@@ -1,0 +1,175 @@
+"""How much of the AI CUDA Engineer Archive compiles with the small torch header and runs.
+
+    uv run python benchmarks/archive_sample.py --archive FILE.jsonl [--workers N] [--again]
+
+Every row is judged for its own PyTorch module: compiled, recorded, replayed. A row counts as run
+when its outputs were compared, right or wrong. A row that calls a library (cuBLAS, at::linear) ends
+as `rejected` and is counted apart, by symbol. Resumable: verdicts are kept in the cache folder until
+the judge or the file changes; `--again` forgets them. Prints a table, writes
+benchmarks/results/archive_sample.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from coding_framework.cuda.judge import JudgeConfig
+from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.protocol import judge_digest
+from coding_framework.data.archive_rows import ArchiveRow
+from coding_framework.data.sakana_loader import SakanaDataLoader
+from coding_framework.errors import InfrastructureError
+from coding_framework.monitoring.jsonl import JsonlSink, read_lines
+from coding_framework.monitoring.progress import Progress
+from coding_framework.paths import cache_dir, write_json_atomic
+from coding_framework.types import Status
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = 0.95
+RAN = (Status.CORRECT, Status.WRONG_OUTPUT, Status.NONDETERMINISTIC, Status.CHEATING)
+_SYMBOL = re.compile(r"(?:calls|call of|library function|uses) `?((?:\w+::)*\w+)")
+
+
+def main() -> int:
+    """Judge all rows and report; 1 where the bar does not hold."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--archive", type=Path, required=True, help="rows of the archive")
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--again", action="store_true", help="forget what an earlier run found")
+    args = parser.parse_args()
+    key = hashlib.sha256(judge_digest().encode() + args.archive.read_bytes()).hexdigest()[:16]
+    kept = cache_dir() / "benchmarks" / f"archive_sample-{key}.jsonl"
+    if args.again:
+        kept.unlink(missing_ok=True)
+    started = time.monotonic()
+    asyncio.run(judge_rows(args.archive, kept, args.workers))
+    report = make_report(read_results(kept), args.archive, time.monotonic() - started)
+    target = ROOT / "benchmarks" / "results" / "archive_sample.json"
+    write_json_atomic(target, report)
+    print_table(report)
+    return 0 if all(bar["holds"] for bar in report["bars"]) else 1
+
+
+def read_results(kept: Path) -> dict[str, dict[str, Any]]:
+    """Row name -> what was found; a torn last line is left out."""
+    found = {}
+    for line in read_lines(kept):
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        found[entry["row"]] = entry
+    return found
+
+
+async def judge_rows(archive: Path, kept: Path, workers: int | None) -> None:
+    """A line for each row that `kept` does not have yet."""
+    loader = SakanaDataLoader(archive)
+    rows = {f"{i}:{row.op_name}/{row.kernel_name}": row for i, row in enumerate(loader.rows())}
+    done = read_results(kept)
+    with (
+        JsonlSink(kept) as sink,
+        JudgePool(JudgeConfig(seed=0), workers=workers) as pool,
+        Progress("judging", len(rows), "rows", done=len(done)) as progress,
+    ):
+
+        async def one(name: str, row: ArchiveRow) -> None:
+            task = loader.task(row)
+            entry: dict[str, Any] = {"row": name, "archive": row.outcome}
+            if task is None:
+                entry |= {"status": "no task", "reason": "its PyTorch module does not run"}
+            else:
+                try:
+                    verdict = await pool.judge(task, row.code)
+                except InfrastructureError as e:
+                    entry |= {"status": "our fault", "reason": str(e)}
+                else:
+                    entry |= {"status": verdict.status.value, "reason": verdict.reason}
+            sink.write_line(json.dumps(entry))
+            progress.advance()
+
+        async with asyncio.TaskGroup() as group:
+            for name, row in rows.items():
+                if name not in done:
+                    group.create_task(one(name, row))
+
+
+def make_report(found: dict[str, dict[str, Any]], archive: Path, wall_s: float) -> dict[str, Any]:
+    """Counts, the rows that did not run, and what they call."""
+    entries = list(found.values())
+    library = [e for e in entries if e["status"] == Status.REJECTED]
+    own = [e for e in entries if e["status"] != Status.REJECTED]
+    ran = [e for e in own if e["status"] in RAN]
+    ended = [e for e in own if e["status"] not in RAN]
+    share = len(ran) / len(own) if own else 0.0
+    nameless = [e["row"] for e in entries if not e["reason"].strip()]
+    symbols = Counter(symbol for e in library for symbol in set(_SYMBOL.findall(e["reason"])))
+    return {
+        "benchmark": "archive_sample",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": {n: version(n) for n in ("coding-framework", "torch")},
+        "command": "python " + " ".join(sys.argv),
+        "commit": subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+        ).stdout.strip(),
+        "bars": [
+            {
+                "bar": "rows without library calls that compile and run",
+                "target": TARGET,
+                "value": round(share, 4),
+                "holds": share >= TARGET,
+            },
+            {
+                "bar": "rows that end without a named reason",
+                "target": 0,
+                "value": len(nameless),
+                "holds": not nameless,
+            },
+        ],
+        "archive_file": archive.name,
+        "rows": len(entries),
+        "rejected_for_library_calls": len(library),
+        "without_library_calls": len(own),
+        "ran": len(ran),
+        "statuses": dict(Counter(e["status"] for e in entries).most_common()),
+        "library_symbols": dict(symbols.most_common()),
+        "did_not_run": ended,
+        "wrong_though_the_archive_says_correct": [
+            e for e in ran if e["archive"] == "correct" and e["status"] != Status.CORRECT
+        ],
+        "wall_s": round(wall_s, 1),
+    }
+
+
+def print_table(report: dict[str, Any]) -> None:
+    for status, count in report["statuses"].items():
+        print(f"{status:18}{count:>5}")
+    for symbol, count in report["library_symbols"].items():
+        print(f"calls {symbol:30}{count:>5} rows")
+    for entry in report["did_not_run"]:
+        print(f"{entry['status']}: {entry['row']} (archive: {entry['archive']})")
+        print(f"    {entry['reason'][:200]}")
+    for bar in report["bars"]:
+        verdict = "holds" if bar["holds"] else "FAILS"
+        print(f"{verdict:6} {bar['bar']}: {bar['value']} (target {bar['target']})")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
