@@ -3,9 +3,9 @@
     uv run python benchmarks/archive_sample.py --archive FILE.jsonl [--workers N] [--again]
 
 Every row is judged for its own PyTorch module: compiled, recorded, replayed. A row counts as run
-when its outputs were compared, right or wrong. A row that calls a library (cuBLAS, at::linear) ends
-as `rejected` and is counted apart, by symbol. Resumable: verdicts are kept in the cache folder until
-the judge or the file changes; `--again` forgets them. Prints a table, writes
+when its outputs were compared, right or wrong. A row that calls a library (cuBLAS, at::linear)
+ends as `rejected` and is counted apart, by symbol. Resumable: verdicts are kept in the cache folder
+until the judge or the file changes; `--again` forgets them. Prints a table, writes
 benchmarks/results/archive_sample.json.
 """
 

@@ -17,7 +17,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
-from coding_framework.cuda.toolkit import Toolkit
+from coding_framework.cuda.header_comparison import torch_compiler
 from coding_framework.data.synthesis import catalog
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,22 +80,15 @@ def compile_all(compiler: CUDACompiler, kernels: Sequence[tuple[str, str]]) -> l
     return timings
 
 
-def compile_with_torch(toolkit: Toolkit, code: str) -> float:
-    """Seconds of the same nvcc with the real torch headers. Raises where they do not compile."""
-    from torch.utils.cpp_extension import include_paths
-
-    packaged = Path(sysconfig.get_paths()["purelib"]) / "nvidia" / "cu13" / "include"
-    folders = [*include_paths(), sysconfig.get_paths()["include"], str(packaged)]
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "kernel.cu"
-        source.write_text(code)
-        command = [str(toolkit.nvcc), "-std=c++17", "--expt-relaxed-constexpr", "-lineinfo"]
-        command += ["-gencode=arch=compute_90,code=[compute_90,sm_90]", "-shared", "-cudart=none"]
-        command += ["-Xcompiler=-fPIC,-O1,-w", "-DTORCH_EXTENSION_NAME=kernel"]
-        command += [*(f"-I{f}" for f in folders), str(source), "-o", f"{folder}/host.so"]
-        started = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True)
-        return time.perf_counter() - started
+def compile_with_torch(code: str, folder: Path) -> float:
+    """Seconds of the same compilation against the real torch headers, nothing cached. Ends the
+    benchmark where they do not accept the kernel."""
+    compiler = torch_compiler(cache=KernelCompilationCache(folder))
+    started = time.perf_counter()
+    result = compiler.compile_source(code)
+    if not result.success:
+        sys.exit(f"the real torch headers do not compile it: {result.reason}")
+    return time.perf_counter() - started
 
 
 def bars(small: list[Timing], torch_s: list[float]) -> list[dict[str, object]]:
@@ -140,7 +132,12 @@ def main() -> None:
         started = time.perf_counter()
         hits = [compiler.compile_source(code).cache_hit for _, code in kernels]
         hit_s = (time.perf_counter() - started) / len(hits)
-    torch_s = [compile_with_torch(compiler.toolkit, code) for _, code in kernels[: args.torch]]
+    torch_s = []
+    for (name, code), timing in zip(kernels, timings, strict=True):
+        if len(torch_s) < args.torch and timing.success:
+            print(f"against the real torch headers: {name}", file=sys.stderr)
+            with tempfile.TemporaryDirectory() as folder:
+                torch_s.append(compile_with_torch(code, Path(folder)))
     good = [t for t in timings if t.success]
     report = {
         "benchmark": "compile_latency",

@@ -48,6 +48,7 @@ SHOWN_COUNTERS = (
 """What people look at first, where it is not zero; --json has all of them."""
 SHOWN_LINES = 20
 """Of what kernels print; --json has all that was kept."""
+HEADERS = ("small", "torch")
 SANDBOXES = ("auto", "bubblewrap", "native")
 
 
@@ -177,6 +178,12 @@ def _add_judge(commands: Any) -> None:
     p.add_argument("--task", required=True, metavar="TASK", help="a name or a task file")
     p.add_argument("--kernel", required=True, metavar="FILE", help="a .cu file; - reads stdin")
     _add_judging(p)
+    p.add_argument(
+        "--headers",
+        choices=HEADERS,
+        default="small",
+        help="torch: also compile against the real torch headers (45 s, 3 GB) and compare",
+    )
     p.add_argument("--json", action="store_true", help="print the verdict as one JSON object")
 
 
@@ -266,9 +273,20 @@ def run_judge(args: argparse.Namespace) -> int:
     from coding_framework.wiring import judge_one
 
     task = find_task(args.task)
-    verdict = judge_one(task, read_kernel(args.kernel), _judge_settings(args))
-    print(verdict.model_dump_json() if args.json else verdict_text(verdict))
+    code = read_kernel(args.kernel)
+    verdict = judge_one(task, code, _judge_settings(args))
+    print(verdict.model_dump_json() if args.json else verdict_text(verdict), flush=True)
+    if args.headers == "torch":
+        _print_header_comparison(code, args.sandbox)
     return EXIT_OK
+
+
+def _print_header_comparison(code: str, sandbox: str) -> None:
+    from coding_framework.cuda.header_comparison import compare_headers
+    from coding_framework.monitoring.text import one_line
+
+    print("compiling against the real torch headers, about 45 s ...", file=sys.stderr, flush=True)
+    print(f"headers: {one_line(str(compare_headers(code, sandbox)), 1000)}", file=sys.stderr)
 
 
 def run_judge_many(args: argparse.Namespace) -> int:
