@@ -214,6 +214,14 @@ class Extraction(Record):
     """What was done, in a sentence: "one block", "2 blocks: took the last with a forward", ..."""
 
 
+class AgentAnswer(Record):
+    """An agent's part of a turn. Maker: an agent. Consumer: orchestration/turn."""
+
+    messages: tuple[Message, ...]
+    generation: Generation
+    extraction: Extraction
+
+
 # --- the judge -----------------------------------------------------------------------------------
 
 
@@ -271,6 +279,10 @@ class CompilationResult(Record):
     cache_hit: bool = False
     digest: str = ""
     """Content address: source, flags, toolkit, headers."""
+    ptx_sha256: str = ""
+    """Digest of the device code with its names made equal; "" where there is none."""
+    techniques: tuple[str, ...] = ()
+    """What the device code does, from its instructions: "shared memory", "warp shuffle", ..."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -366,6 +378,11 @@ class CompileSummary(Record):
     shared_bytes: int = 0
     warnings: tuple[str, ...] = ()
     errors: tuple[Diagnostic, ...] = ()
+    ptx_sha256: str = ""
+    """Digest of the device code with its names made equal. Kernels of equal device code may still
+    differ in their host code: they share no verdict."""
+    techniques: tuple[str, ...] = ()
+    """What the device code does, from its instructions: "shared memory", "warp shuffle", ..."""
 
 
 class Verdict(Record):
@@ -432,6 +449,32 @@ class Verdict(Record):
 NOT_COMPILED = frozenset({Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT})
 
 
+# --- the tester ----------------------------------------------------------------------------------
+
+ProbeValues = Literal["normal", "zeros", "ones", "ends", "alternating", "outlier", "ramp"]
+"""Kinds of values that a probe may ask for; all lie in the task's declared domain."""
+
+
+class Probe(Record):
+    """Inputs that may break a kernel. Maker: the tester. Consumer: the judge, which draws them."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    """Extents of each input, in order, within what the task's shape sets span."""
+    values: ProbeValues = "normal"
+    why: str = ""
+    """What it is meant to find; one line."""
+
+
+class ProbeResult(Record):
+    """What came of a probe. Maker: the judge. Consumer: the next prompt, and nothing else."""
+
+    probe: Probe
+    passed: bool | None
+    """None: the task's own reference cannot take these inputs, so they say nothing."""
+    detail: str = ""
+    """On failure: the first wrong index with expected and got, or what else went wrong."""
+
+
 # --- reward ---------------------------------------------------------------------------------------
 
 
@@ -474,6 +517,13 @@ class ConversationTurn(Record):
     reward: RewardComponents | None = None
     masked: str | None = None
     """Reason, where the turn is masked: an infrastructure error, or `unsupported`."""
+    notes: tuple[str, ...] = ()
+    """What the turn loop noticed and tells the next agent: code or device code that was there
+    before, techniques that were tried. No verdict or reward depends on it."""
+    probes: tuple[ProbeResult, ...] = ()
+    """What the tester found: feedback for the next agent. No verdict or reward depends on it."""
+    alternatives: tuple[ConversationTurn, ...] = ()
+    """Other candidates of this turn that were judged and not chosen (best of n)."""
 
     @model_validator(mode="after")
     def _judged_or_masked(self) -> Self:
@@ -504,6 +554,31 @@ class CUDAConversationState(Record):
         )
 
     @property
+    def compilation_cache(self) -> Mapping[str, CompileSummary]:
+        """What the compiler said of each code of this conversation, by the code's SHA-256."""
+        return {
+            turn.verdict.candidate_sha256: turn.verdict.compile
+            for turn in self.turns
+            if turn.code is not None and turn.verdict is not None and turn.verdict.compile
+        }
+
+    @property
+    def optimization_strategies_tried(self) -> tuple[tuple[str, ...], ...]:
+        """The sets of techniques of the turns that compiled, each once, in the order tried."""
+        tried = [
+            turn.verdict.compile.techniques
+            for turn in self.turns
+            if turn.verdict is not None and turn.verdict.compile and turn.verdict.compiled
+        ]
+        return tuple(dict.fromkeys(tried))
+
+    @property
+    def best_speedup(self) -> float | None:
+        """The largest speedup of a correct turn so far; None where none is correct or timed."""
+        best = self.best_turn
+        return best.verdict.speedup if best is not None and best.verdict is not None else None
+
+    @property
     def performance_trajectory(self) -> tuple[float | None, ...]:
         """Speedup of each turn; None where it was not correct."""
         return tuple(t.verdict.speedup if t.verdict else None for t in self.turns)
@@ -529,6 +604,16 @@ class JudgeFn(Protocol):
 
     async def __call__(self, task: Task, code: str) -> Verdict:
         """Judge `code` for `task`. Raises InfrastructureError on a fault of ours."""
+        ...
+
+
+class ProbeFn(Protocol):
+    """The judge's answer to a tester: runs probes, gives no verdict."""
+
+    async def __call__(
+        self, task: Task, code: str, probes: tuple[Probe, ...]
+    ) -> tuple[ProbeResult, ...]:
+        """Results in the order of `probes`. Raises InfrastructureError on a fault of ours."""
         ...
 
 

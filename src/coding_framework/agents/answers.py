@@ -7,23 +7,15 @@ from typing import ClassVar
 from coding_framework.agents.extraction import extract_kernel
 from coding_framework.agents.prompts import PromptBudget, build_messages
 from coding_framework.types import (
+    AgentAnswer,
     CUDAConversationState,
-    Extraction,
-    Generation,
-    Message,
     Policy,
-    Record,
     Role,
     SamplingParams,
 )
 
-
-class AgentAnswer(Record):
-    """An agent's part of a turn. Maker: an agent. Consumer: orchestration/turn."""
-
-    messages: tuple[Message, ...]
-    generation: Generation
-    extraction: Extraction
+SAMPLE_STRIDE = 1_000_003
+"""Between the seeds of the candidates of a turn; a prime, so that no two runs' seeds line up."""
 
 
 class RoleAgent:
@@ -42,11 +34,15 @@ class RoleAgent:
         self.sampling = sampling or SamplingParams()
         self.budget = budget
 
-    async def answer(self, state: CUDAConversationState) -> AgentAnswer:
-        """Prompt, generate, extract. Raises PolicyError where the model fails, UsageError where the
-        task alone exceeds the budget."""
+    async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> AgentAnswer:
+        """Prompt, generate, extract. Candidates of one turn differ by `sample`, also where sampling
+        has a seed. Raises PolicyError where the model fails, UsageError where the task alone
+        exceeds the budget."""
         messages = build_messages(state, self.role, budget=self.budget)
-        generation = await self.policy.generate(messages, self.sampling)
+        sampling = self.sampling
+        if sample and sampling.seed is not None:
+            sampling = sampling.model_copy(update={"seed": sampling.seed + SAMPLE_STRIDE * sample})
+        generation = await self.policy.generate(messages, sampling)
         return AgentAnswer(
             messages=messages, generation=generation, extraction=extract_kernel(generation.text)
         )

@@ -37,6 +37,7 @@ from coding_framework.cuda.compiler_headers import (
     torch_headers,
 )
 from coding_framework.cuda.diagnostics import SOURCE_NAME, CompilerReport, parse_report
+from coding_framework.cuda.ptx_summary import first_kernel, ptx_digest, techniques
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox, wait
 from coding_framework.cuda.sandbox.base import limited
 from coding_framework.cuda.slots import available_cores, slot
@@ -280,10 +281,11 @@ class CUDACompiler:
             reason = f"the device code has {size_mib} MiB of PTX, more than the "
             reason += f"{MAX_PTX_BYTES >> 20} allowed"
             return self._failed(Failure(Status.OUTPUT_LIMIT, reason), exit_, report, digest)
+        device_code = ptx.read_text(encoding="utf-8", errors="replace")
         return CompilationResult(
             success=True,
             binary_path=str(folder),
-            kernel_name=_first_kernel(ptx),
+            kernel_name=first_kernel(device_code),
             kernels=kernels,
             registers=max((k.registers for k in kernels), default=0),
             spill_bytes=max((k.spill_bytes for k in kernels), default=0),
@@ -291,6 +293,8 @@ class CUDACompiler:
             warnings=report.warnings,
             latency_s=exit_.cpu_s,
             digest=digest,
+            ptx_sha256=ptx_digest(device_code),
+            techniques=techniques(device_code),
         )
 
     def _failed(
@@ -355,11 +359,3 @@ def _normalised(code: str) -> str:
     """Line ends and trailing blanks do not make another kernel; line numbers stay."""
     lines = code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
-
-
-def _first_kernel(ptx: Path) -> str | None:
-    with ptx.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if match := re.search(r"\.entry\s+([\w$]+)", line):
-                return match.group(1)
-    return None

@@ -97,6 +97,8 @@ def _summary(compilation: CompilationResult | None) -> CompileSummary | None:
         shared_bytes=compilation.shared_bytes,
         warnings=tuple(_place(w.line) + w.message for w in compilation.warnings),
         errors=compilation.errors,
+        ptx_sha256=compilation.ptx_sha256,
+        techniques=compilation.techniques,
     )
 
 

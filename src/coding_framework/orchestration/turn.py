@@ -10,7 +10,8 @@ to the driver, which knows whether to retry the conversation, drop its group or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from coding_framework.types import (
     Generation,
     JudgeFn,
     Message,
+    ProbeResult,
     Record,
     RewardComponents,
     Role,
@@ -41,10 +43,13 @@ UNSUPPORTED_REASON = "unsupported"
 """Prefix of `ConversationTurn.masked` where our judge has a gap."""
 JUDGE_ATTEMPTS = 2
 """One retry: a second fault in a row is seldom the sample's bad luck."""
+MIN_GAIN = 1e-3
+"""Rise of the best reward below which a turn counts as without gain: timing noise makes as much."""
+MIN_SPEEDUP_GAIN = 0.01
 
 
 class Answer(Protocol):
-    """What an agent hands over (agents: `AgentAnswer`)."""
+    """What an agent hands over (`types.AgentAnswer`)."""
 
     @property
     def messages(self) -> tuple[Message, ...]: ...
@@ -57,8 +62,18 @@ class Answer(Protocol):
 class Agent(Protocol):
     """A speaker of the conversation (agents: `GeneratorAgent`, `OptimizerAgent`)."""
 
-    async def answer(self, state: CUDAConversationState) -> Answer:
-        """Answer to the state so far. Raises PolicyError where the model fails."""
+    async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> Answer:
+        """Answer to the state so far; `sample` tells candidates of one turn apart. Raises
+        PolicyError where the model fails."""
+        ...
+
+
+class Tester(Protocol):
+    """Looks for inputs that break the last kernel (agents: `TesterAgent`)."""
+
+    async def probe(self, state: CUDAConversationState) -> tuple[ProbeResult, ...]:
+        """What came of its probes of the last turn; empty where it has nothing to say. Raises
+        nothing that would end the conversation."""
         ...
 
 
@@ -81,7 +96,11 @@ class ConversationConfig(Record):
     stop_reward: float | None = 0.8
     """A correct turn whose total reward reaches this ends the conversation; None: never."""
     stop_after_repeats: int | None = Field(default=2, ge=1)
-    """Answers in a row with code already given before "no_progress" ends it; None: never."""
+    """Answers in a row with code or device code that was there before, until "no_progress" ends
+    it; None: never."""
+    stop_without_gain: int | None = Field(default=None, ge=1)
+    """Turns in a row that raised the best reward by nothing worth the name, until "no_progress"
+    ends it; None: never."""
     stop_without_code: bool = False
     """Whether an answer without code ends it ("no_kernel"): there is nothing to optimise."""
     max_response_tokens: int | None = Field(default=None, ge=1)
@@ -117,7 +136,7 @@ def end_reason(
         return "max_turns"
     if config.stop_without_code and last.code is None:
         return "no_kernel"
-    if config.stop_after_repeats is not None and repeats(state) >= config.stop_after_repeats:
+    if _without_progress(state, config):
         return "no_progress"
     if config.max_response_tokens is not None:
         used = sum(len(t.generation.response_ids) for t in state.turns)
@@ -133,14 +152,78 @@ def earlier_turn_with(code: str | None, turns: tuple[ConversationTurn, ...]) -> 
     return next((turn.index for turn in turns if turn.code == code), None)
 
 
+def earlier_turn_like(turn: ConversationTurn, turns: tuple[ConversationTurn, ...]) -> int | None:
+    """Index of the first of `turns` with this turn's code or device code; None where none has."""
+    same = earlier_turn_with(turn.code, turns)
+    digest = _ptx(turn)
+    if same is not None or not digest:
+        return same
+    return next((other.index for other in turns if _ptx(other) == digest), None)
+
+
 def repeats(state: CUDAConversationState) -> int:
-    """How many of the last turns in a row gave code that was already there before them."""
+    """How many of the last turns in a row gave code, or device code, that was already there."""
     count = 0
     for turn in reversed(state.turns):
-        if earlier_turn_with(turn.code, state.turns[: turn.index]) is None:
+        if earlier_turn_like(turn, state.turns[: turn.index]) is None:
             break
         count += 1
     return count
+
+
+def turns_without_gain(state: CUDAConversationState) -> int:
+    """How many turns have passed since the best reward was raised by more than MIN_GAIN."""
+    best, since = -math.inf, 0
+    for turn in state.turns:
+        reward = turn.reward.total if turn.reward is not None else -math.inf
+        since = 0 if reward > best + MIN_GAIN else since + 1
+        best = max(best, reward)
+    return since
+
+
+def _without_progress(state: CUDAConversationState, config: ConversationConfig) -> bool:
+    repeated, idle = config.stop_after_repeats, config.stop_without_gain
+    if repeated is not None and repeats(state) >= repeated:
+        return True
+    return idle is not None and turns_without_gain(state) >= idle
+
+
+def _ptx(turn: ConversationTurn) -> str:
+    compiled = turn.verdict.compile if turn.verdict is not None else None
+    return compiled.ptx_sha256 if compiled is not None else ""
+
+
+def progress_notes(turn: ConversationTurn, turns: tuple[ConversationTurn, ...]) -> tuple[str, ...]:
+    """What an agent is told of a turn that brings nothing new compared with the `turns` before."""
+    same = earlier_turn_with(turn.code, turns)
+    if same is not None:
+        return (f"It is the same code as in turn {same + 1}.",)
+    alike = earlier_turn_like(turn, turns)
+    if alike is not None:
+        return (
+            f"nvcc makes the same device code of it as in turn {alike + 1}: the change does "
+            "nothing on the GPU.",
+        )
+    verdict = turn.verdict
+    tried = verdict.compile.techniques if verdict is not None and verdict.compile else ()
+    for other in turns:
+        before = other.verdict
+        if not tried or before is None or before.compile is None:
+            continue
+        if before.compile.techniques == tried and not _gained(verdict, before):
+            return (
+                f"Its techniques ({', '.join(tried)}) are those of turn {other.index + 1}, without "
+                "gain: try another idea.",
+            )
+    return ()
+
+
+def _gained(verdict: Verdict | None, before: Verdict) -> bool:
+    if verdict is None or not verdict.correct:
+        return False
+    if not before.correct:
+        return True
+    return (verdict.speedup or 0.0) > (1.0 + MIN_SPEEDUP_GAIN) * (before.speedup or 0.0)
 
 
 def no_code_verdict(task: Task, extraction: Extraction, config: ConversationConfig) -> Verdict:
@@ -179,22 +262,23 @@ async def judge_or_reason(
     return None, reason
 
 
-async def run_turn(
+async def ask(state: CUDAConversationState, agents: Agents, *, sample: int = 0) -> Answer:
+    """The answer of whoever speaks next. Raises PolicyError where the model fails."""
+    return await agents[next_role(state)].answer(state, sample=sample)
+
+
+async def judge_answer(
     state: CUDAConversationState,
-    agents: Agents,
+    answer: Answer,
     judge: JudgeFn,
-    reward: RewardFn,
     config: ConversationConfig = DEFAULT_CONFIG,
-) -> CUDAConversationState:
-    """One turn: the state with the next answer, its verdict and its reward appended.
+) -> ConversationTurn:
+    """The next turn with its verdict, or the reason why it is masked; not yet rewarded.
 
     Code equal to an earlier turn's of this conversation gets that turn's verdict again (the same
     source, task, shapes and protocol); the extraction's note says so.
     """
-    role = next_role(state)
-    answer = await agents[role].answer(state)
     extraction = answer.extraction
-    index = len(state.turns)
     verdict: Verdict | None
     masked: str | None = None
     same = earlier_turn_with(extraction.code, state.turns)
@@ -211,15 +295,69 @@ async def run_turn(
     if verdict is not None and verdict.status is Status.UNSUPPORTED:
         masked = f"{UNSUPPORTED_REASON}: {verdict.reason}"
     turn = ConversationTurn(
-        index=index,
-        role=role,
+        index=len(state.turns),
+        role=next_role(state),
         prompt=answer.messages,
         generation=answer.generation,
         extraction=extraction,
         verdict=verdict,
         masked=masked,
     )
-    return _rewarded(state, turn, reward)
+    return turn.model_copy(update={"notes": progress_notes(turn, state.turns)})
+
+
+def rewarded(
+    state: CUDAConversationState, turn: ConversationTurn, reward: RewardFn
+) -> ConversationTurn:
+    """The turn with what the reward says of it after `state`; None where it is masked."""
+    grown = extended(state, turn)
+    components = reward(grown) if turn.masked is None else None
+    return turn.model_copy(update={"reward": components})
+
+
+def extended(state: CUDAConversationState, turn: ConversationTurn) -> CUDAConversationState:
+    """The state with one more turn."""
+    return state.model_copy(update={"turns": (*state.turns, turn)})
+
+
+def best_candidate(candidates: Sequence[ConversationTurn]) -> ConversationTurn:
+    """The candidate that goes on as the turn: the largest reward, of equals the first; a masked
+    one only where all are. The others stay with it as its `alternatives`."""
+    chosen = max(candidates, key=lambda t: t.reward.total if t.reward is not None else -math.inf)
+    others = tuple(c for c in candidates if c is not chosen)
+    return chosen.model_copy(update={"alternatives": others})
+
+
+async def tested(
+    state: CUDAConversationState, tester: Tester | None, config: ConversationConfig
+) -> CUDAConversationState:
+    """The state with the tester's findings on its last turn, where somebody will read them.
+
+    The turn's verdict and reward stand as they are: what a tester proposes is no evidence.
+    """
+    if tester is None or end_reason(state, config) is not None:
+        return state
+    results = await tester.probe(state)
+    if not results:
+        return state
+    last = state.turns[-1].model_copy(update={"probes": results})
+    return state.model_copy(update={"turns": (*state.turns[:-1], last)})
+
+
+async def run_turn(
+    state: CUDAConversationState,
+    agents: Agents,
+    judge: JudgeFn,
+    reward: RewardFn,
+    config: ConversationConfig = DEFAULT_CONFIG,
+    *,
+    tester: Tester | None = None,
+) -> CUDAConversationState:
+    """One turn: the state with the next answer, its verdict and its reward appended."""
+    answer = await ask(state, agents)
+    turn = await judge_answer(state, answer, judge, config)
+    grown = extended(state, rewarded(state, turn, reward))
+    return await tested(grown, tester, config)
 
 
 async def run_conversation(
@@ -229,6 +367,7 @@ async def run_conversation(
     reward: RewardFn,
     config: ConversationConfig = DEFAULT_CONFIG,
     *,
+    tester: Tester | None = None,
     conversation_id: str | None = None,
     state: CUDAConversationState | None = None,
 ) -> CUDAConversationState:
@@ -239,14 +378,5 @@ async def run_conversation(
         reason = end_reason(state, config)
         if reason is not None:
             return state.model_copy(update={"end_reason": reason})
-        state = await run_turn(state, agents, judge, reward, config)
+        state = await run_turn(state, agents, judge, reward, config, tester=tester)
     return state
-
-
-def _rewarded(
-    state: CUDAConversationState, turn: ConversationTurn, reward: RewardFn
-) -> CUDAConversationState:
-    grown = state.model_copy(update={"turns": (*state.turns, turn)})
-    components = reward(grown) if turn.masked is None else None
-    paid = turn.model_copy(update={"reward": components})
-    return state.model_copy(update={"turns": (*state.turns, paid)})

@@ -71,7 +71,7 @@ class TextAgent:
         self._policy = policy
         self._sampling = sampling
 
-    async def answer(self, state: CUDAConversationState) -> _Answer:
+    async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> _Answer:
         lengths = [len(turn.generation.text) for turn in state.turns]
         content = f"{state.task.description} {lengths}"
         messages = (Message(role="user", content=content),)

@@ -10,6 +10,7 @@ from coding_framework.errors import DeviceError, PolicyError
 from coding_framework.orchestration.turn import (
     NO_CODE_REASON,
     ConversationConfig,
+    best_candidate,
     end_reason,
     next_role,
     run_conversation,
@@ -17,11 +18,15 @@ from coding_framework.orchestration.turn import (
 )
 from coding_framework.training.multi_turn_conversation import MultiTurnConversationManager
 from coding_framework.types import (
+    BenchmarkResult,
     CompileSummary,
+    ConversationTurn,
     CUDAConversationState,
     Extraction,
     Generation,
     Message,
+    Probe,
+    ProbeResult,
     RewardComponents,
     RewardPart,
     Role,
@@ -60,7 +65,7 @@ class ScriptedAgent:
     codes: list[str | None]
     seen: list[CUDAConversationState] = field(default_factory=list)
 
-    async def answer(self, state: CUDAConversationState) -> ScriptedAnswer:
+    async def answer(self, state, *, sample=0) -> ScriptedAnswer:
         self.seen.append(state)
         code = self.codes.pop(0)
         return ScriptedAnswer(
@@ -71,7 +76,7 @@ class ScriptedAgent:
 
 
 class FailingAgent:
-    async def answer(self, state: CUDAConversationState) -> ScriptedAnswer:
+    async def answer(self, state, *, sample=0) -> ScriptedAnswer:
         raise PolicyError("the server is gone: start it again")
 
 
@@ -88,26 +93,30 @@ class ScriptedJudge:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return Verdict(
-            status=answer,
-            reason="r",
-            task=task.name,
-            candidate_sha256="0" * 64,
-            backend="emulator",
-            compile=CompileSummary(),
-            tests=(
-                TestResult(
-                    case="main",
-                    seed=1,
-                    shapes=((4,),),
-                    dtype="float32",
-                    max_abs_error=0.0,
-                    max_rel_error=0.0,
-                    tolerance=1e-6,
-                    passed=answer is not Status.WRONG_OUTPUT,
-                ),
+        return verdict_of(answer, task.name)
+
+
+def verdict_of(status: Status, task: str = "relu") -> Verdict:
+    return Verdict(
+        status=status,
+        reason="r",
+        task=task,
+        candidate_sha256="0" * 64,
+        backend="emulator",
+        compile=CompileSummary(),
+        tests=(
+            TestResult(
+                case="main",
+                seed=1,
+                shapes=((4,),),
+                dtype="float32",
+                max_abs_error=0.0,
+                max_rel_error=0.0,
+                tolerance=1e-6,
+                passed=status is not Status.WRONG_OUTPUT,
             ),
-        )
+        ),
+    )
 
 
 def one_for_correct(state: CUDAConversationState) -> RewardComponents:
@@ -269,3 +278,123 @@ async def test_the_manager_runs_many_conversations_and_loses_none():
     states = [state async for state in manager.run_many(tasks, concurrency=50)]
     assert sorted(s.task.name for s in states) == sorted(names)
     assert {len(s.turns) for s in states} == {2}
+
+
+# --- what the loop notices ------------------------------------------------------------------------
+
+
+def compiled(
+    status: Status, ptx: str, techniques: tuple[str, ...], speedup: float = 1.0
+) -> Verdict:
+    timing = BenchmarkResult(
+        kernel_ms=1.0, kernel_ms_ci95=(1.0, 1.0), speedup_vs_naive=speedup, modelled=True
+    )
+    return verdict_of(status).model_copy(
+        update={
+            "compile": CompileSummary(ptx_sha256=ptx, techniques=techniques),
+            "timing": timing if status is Status.CORRECT else None,
+        }
+    )
+
+
+def judge_giving(*verdicts: Verdict):
+    left = list(verdicts)
+
+    async def judge(task: Task, code: str) -> Verdict:
+        return left.pop(0)
+
+    return judge
+
+
+async def test_equal_device_code_is_judged_again_and_told():
+    same = compiled(Status.WRONG_OUTPUT, "p", ())
+    right = compiled(Status.CORRECT, "p", ())
+    state = await converse(agents(["a"], ["b"]), judge_giving(same, right), max_turns=2)
+    assert [t.verdict.status for t in state.turns] == [Status.WRONG_OUTPUT, Status.CORRECT]
+    assert state.turns[1].notes == (
+        "nvcc makes the same device code of it as in turn 1: the change does nothing on the GPU.",
+    )
+
+
+async def test_kernels_of_equal_device_code_count_as_repeats():
+    verdicts = [compiled(Status.WRONG_OUTPUT, "p", ()) for _ in range(3)]
+    cast = agents(["a"], ["b", "c"])
+    state = await converse(cast, judge_giving(*verdicts), max_turns=5, stop_after_repeats=2)
+    assert (len(state.turns), state.end_reason) == (3, "no_progress")
+
+
+async def test_a_strategy_without_gain_is_told_and_one_with_gain_is_not():
+    kind = ("shared memory",)
+    verdicts = [
+        compiled(Status.CORRECT, str(i), kind, speedup) for i, speedup in enumerate((1.0, 1.5, 1.5))
+    ]
+    cast = agents(["a"], ["b", "c"])
+    state = await converse(cast, judge_giving(*verdicts), max_turns=3, stop_reward=None)
+    assert [bool(t.notes) for t in state.turns] == [False, False, True]
+    assert "shared memory" in state.turns[2].notes[0]
+    assert state.optimization_strategies_tried == (kind,)
+    assert state.best_speedup == 1.5
+
+
+async def test_turns_without_gain_end_the_conversation():
+    verdicts = [compiled(Status.WRONG_OUTPUT, str(i), ()) for i in range(4)]
+    cast = agents(["a"], ["b", "c", "d"])
+    state = await converse(cast, judge_giving(*verdicts), max_turns=5, stop_without_gain=2)
+    assert (len(state.turns), state.end_reason) == (3, "no_progress")
+
+
+async def test_the_compilation_cache_is_what_the_compiler_said_of_each_code():
+    verdicts = [
+        compiled(Status.CORRECT, name, ()).model_copy(update={"candidate_sha256": name})
+        for name in ("x", "y")
+    ]
+    state = await converse(
+        agents(["a"], ["b"]), judge_giving(*verdicts), max_turns=2, stop_reward=None
+    )
+    assert {k: v.ptx_sha256 for k, v in state.compilation_cache.items()} == {"x": "x", "y": "y"}
+
+
+class NosyTester:
+    """Says that everything is broken."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    async def probe(self, state: CUDAConversationState) -> tuple[ProbeResult, ...]:
+        self.asked.append(len(state.turns))
+        return (ProbeResult(probe=Probe(shapes=((1,),)), passed=False, detail="broken"),)
+
+
+async def test_the_tester_uses_no_turn_and_changes_no_verdict_and_no_reward():
+    def play(tester):
+        judge = ScriptedJudge({"a": [Status.WRONG_OUTPUT], "b": [Status.CORRECT]})
+        return run_conversation(
+            TASK, agents(["a"], ["b"]), judge, one_for_correct, tester=tester, conversation_id="c"
+        )
+
+    tester = NosyTester()
+    told, untold = await play(tester), await play(None)
+    assert [len(t.probes) for t in told.turns] == [1, 0]
+    assert tester.asked == [1]  # not after the last turn: nobody would read it
+    silent = tuple(t.model_copy(update={"probes": ()}) for t in told.turns)
+    assert told.model_copy(update={"turns": silent}) == untold
+
+
+def test_the_best_candidate_is_the_turn_and_keeps_the_others():
+    def candidate(code: str, value: float | None) -> ConversationTurn:
+        part = RewardPart(name="p", value=value or 0.0, limit=1.0, why="w")
+        return ConversationTurn(
+            index=0,
+            role=Role.GENERATOR,
+            prompt=(),
+            generation=Generation(text=code),
+            extraction=Extraction(code=code, note=""),
+            verdict=verdict_of(Status.WRONG_OUTPUT),
+            reward=None if value is None else RewardComponents(preset="t", parts=(part,)),
+        )
+
+    chosen = best_candidate(
+        [candidate("masked", None), candidate("a", 0.1), candidate("b", 0.3), candidate("c", 0.3)]
+    )
+    assert chosen.code == "b"
+    assert [t.code for t in chosen.alternatives] == ["masked", "a", "c"]

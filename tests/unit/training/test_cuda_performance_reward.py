@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_framework.errors import UsageError
+from coding_framework.training.credit import discounted_returns
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
     hardware_ratios,
+    rescored,
     saturating,
 )
-from coding_framework.training.reward_functions.presets import PRESETS
+from coding_framework.training.reward_functions.presets import PRESETS, RewardPreset
 from coding_framework.types import (
     BenchmarkResult,
     CompileSummary,
@@ -23,6 +25,8 @@ from coding_framework.types import (
     Extraction,
     Finding,
     Generation,
+    Probe,
+    ProbeResult,
     Role,
     Status,
     Task,
@@ -127,13 +131,13 @@ def total(preset: str, of: Verdict, **kwargs: object) -> float:
 
 @given(presets, wrong_statuses, speedups, summaries, summaries, counters, st.booleans())
 def test_no_wrong_kernel_outranks_a_correct_one(
-    preset, status, speedup, wrong_build, right_build, counts, repeated
+    preset, status, speedup, wrong_build, right_build, counts, credited
 ):
     wrong = total(preset, verdict(status, compile=wrong_build, counters=counts))
     right = total(
         preset,
         verdict(Status.CORRECT, speedup, compile=right_build, counters=counts),
-        repeated=repeated,
+        credited=credited,
     )
     assert wrong < right
 
@@ -182,7 +186,7 @@ def test_timing_noise_of_three_percent_moves_the_weighted_reward_by_less_than_on
 def test_the_weights_of_the_weighted_preset_are_those_of_the_documents():
     reward = CUDAPerformanceReward().score(verdict(Status.CORRECT, 3.0))
     limits = {part.name: part.limit for part in reward.parts}
-    bonus = limits.pop("improvement")
+    bonuses = limits.pop("improvement"), limits.pop("speedup_bonus")
     assert limits == {
         "compilation": 0.30,
         "correctness": 0.30,
@@ -190,7 +194,7 @@ def test_the_weights_of_the_weighted_preset_are_those_of_the_documents():
         "efficiency": 0.10,
         "quality": 0.05,
     }
-    assert bonus == 0.05
+    assert bonuses == (0.05, 0.05)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +213,92 @@ def test_partial_credit_is_paid_for_compiling_only(status, expected):
     assert total("weighted", verdict(status)) == pytest.approx(expected)
 
 
-def test_a_failing_kernel_given_again_earns_nothing():
-    assert total("weighted", verdict(Status.WRONG_OUTPUT), repeated=True) == 0.0
+def conversation(*verdicts: Verdict | None) -> CUDAConversationState:
+    """A conversation in which every turn gives other code."""
+    turns = tuple(
+        turn(i, of, f"kernel {i}", None if of is not None else "DeviceError: died")
+        for i, of in enumerate(verdicts)
+    )
+    return CUDAConversationState(conversation_id="1", task=TASK, turns=turns)
+
+
+@given(presets, st.lists(wrong_statuses, min_size=1, max_size=8), speedups, st.floats(0.0, 1.0))
+def test_partial_credit_cannot_be_farmed_by_turns(preset, statuses, speedup, discount):
+    failing = rescored(conversation(*map(verdict, statuses)), preset)
+    farmed = discounted_returns([t.reward.total for t in failing.turns], discount)
+    worst_build = CompileSummary(
+        registers=255, spill_bytes=4096, shared_bytes=232_448, warnings=("w",) * 6
+    )
+    one_correct = verdict(Status.CORRECT, speedup, compile=worst_build)
+    assert max(farmed) < total(preset, one_correct)
+
+
+@given(presets, speedups, speedups, st.floats(0.0, 1.0))
+def test_holding_back_speed_for_a_later_turn_never_pays(preset, one, other, discount):
+    slow, fast = (verdict(Status.CORRECT, s) for s in sorted((one, other)))
+    at_once = rescored(conversation(fast, fast), preset)
+    held_back = rescored(conversation(slow, fast), preset)
+    returns = [
+        discounted_returns([t.reward.total for t in state.turns], discount)[0]
+        for state in (at_once, held_back)
+    ]
+    assert returns[0] >= returns[1] - 1e-12
+
+
+@given(presets, st.sampled_from([Status.CHEATING]), st.booleans(), summaries, counters)
+def test_no_cheat_earns_anything(preset, status, credited, build, counts):
+    cheat = verdict(status, compile=build, counters=counts)
+    assert total(preset, cheat, credited=credited) == PRESETS[preset].cheating_penalty <= 0.0
+
+
+@given(
+    st.sampled_from(["weighted", "gated"]),
+    st.floats(min_value=0.01, max_value=1e4),
+    st.floats(min_value=-0.03, max_value=0.03),
+    st.none() | speedups,
+)
+def test_timing_noise_moves_the_reward_by_less_than_a_hundredth_of_it(
+    preset, speedup, noise, best_before
+):
+    rewards = [
+        total(preset, verdict(Status.CORRECT, s), best_before=best_before)
+        for s in (speedup, speedup * (1 + noise))
+    ]
+    assert abs(rewards[1] - rewards[0]) < 0.01 * rewards[0]
+
+
+def test_a_turn_that_breaks_a_correct_kernel_earns_nothing():
+    state = rescored(
+        conversation(verdict(Status.CORRECT, 1.0), verdict(Status.WRONG_OUTPUT)), "weighted"
+    )
+    assert state.turns[1].reward.total == 0.0
+
+
+def test_rescoring_leaves_verdicts_and_masks_as_they_are():
+    state = conversation(verdict(Status.CORRECT, 2.0), None)
+    weighted, kevin = rescored(state, "weighted"), rescored(state, "kevin")
+    assert kevin.turns[0].reward.total == pytest.approx(2.3)
+    assert [t.verdict for t in kevin.turns] == [t.verdict for t in weighted.turns]
+    assert kevin.turns[1].reward is None
+
+
+def test_a_preset_in_which_a_wrong_kernel_could_be_worth_as_much_is_refused():
+    with pytest.raises(ValueError, match="must exceed"):
+        RewardPreset(name="p", scheme="gated", correctness=0.1, quality=0.05)
+
+
+def test_what_the_tester_found_never_enters_the_reward():
+    probe = Probe(shapes=((1,),), why="a single element")
+    found = ProbeResult(probe=probe, passed=False, detail="index (0,): expected 1, got 0")
+    state = conversation(verdict(Status.CORRECT, 2.0))
+    told = state.turns[0].model_copy(update={"probes": (found,), "notes": ("n",)})
+    with_findings = state.model_copy(update={"turns": (told,)})
+    assert CUDAPerformanceReward()(with_findings) == CUDAPerformanceReward()(state)
 
 
 def test_a_correct_kernel_given_again_keeps_its_reward():
     again = verdict(Status.CORRECT, 2.0)
-    assert total("weighted", again, repeated=True) == total("weighted", again)
+    assert total("weighted", again, credited=True) == total("weighted", again)
 
 
 def test_the_emulators_speedup_is_labelled_modelled():

@@ -1,9 +1,10 @@
 """What a verdict is worth, in named parts that say why.
 
 Guaranteed, and property-tested: no turn that is not correct outranks a correct one; a higher
-speedup never lowers the total; a cheat earns nothing; a masked turn has no reward at all. Pure: no
+speedup never lowers the total; a cheat earns nothing; a masked turn has no reward at all; partial
+credit is paid once a conversation, so that turns of it never add up to a correct one's. Pure: no
 clock, no process, no state of its own, so a stored conversation can be scored again under another
-preset.
+preset (`rescored`).
 
 Only `correct` is paid for performance, efficiency, quality and bonuses: a fast wrong kernel is a
 wrong kernel. On the emulator the speedup is modelled, over the task's naive kernel, and the part's
@@ -73,16 +74,16 @@ class CUDAPerformanceReward:
         return self.score(
             turn.verdict,
             best_before=max(speedups, default=None),
-            repeated=turn.code is not None and any(t.code == turn.code for t in earlier),
+            credited=any(t.verdict and _earned_compilation(t.verdict) for t in earlier),
         )
 
     def score(
-        self, verdict: Verdict, *, best_before: float | None = None, repeated: bool = False
+        self, verdict: Verdict, *, best_before: float | None = None, credited: bool = False
     ) -> RewardComponents | None:
         """Reward of one verdict; None for `unsupported`, which is a gap of ours.
 
         best_before: largest speedup of the earlier correct turns, None where there is none.
-        repeated: the same code was there before in this conversation.
+        credited: an earlier turn of this conversation was paid for compilation.
         """
         if verdict.status is Status.UNSUPPORTED:
             return None
@@ -90,7 +91,7 @@ class CUDAPerformanceReward:
         if verdict.status is Status.CHEATING:
             parts = (_cheating(verdict, self.preset),)
         elif self.preset.scheme == "weighted":
-            parts = _weighted(verdict, self.preset, best_before, repeated)
+            parts = _weighted(verdict, self.preset, best_before, credited)
         elif self.preset.scheme == "gated":
             parts = _gated(verdict, self.preset)
         else:
@@ -98,13 +99,24 @@ class CUDAPerformanceReward:
         return RewardComponents(preset=self.preset.name, parts=parts)
 
 
+def rescored(state: CUDAConversationState, preset: str | RewardPreset) -> CUDAConversationState:
+    """The same conversation with the rewards of another preset; nothing is judged again."""
+    reward = CUDAPerformanceReward(preset)
+    again = state.model_copy(update={"turns": ()})
+    for turn in state.turns:
+        grown = again.model_copy(update={"turns": (*again.turns, turn)})
+        paid = turn.model_copy(update={"reward": reward(grown)})
+        again = again.model_copy(update={"turns": (*again.turns, paid)})
+    return again
+
+
 # --- schemes --------------------------------------------------------------------------------------
 
 
 def _weighted(
-    verdict: Verdict, preset: RewardPreset, best_before: float | None, repeated: bool
+    verdict: Verdict, preset: RewardPreset, best_before: float | None, credited: bool
 ) -> tuple[RewardPart, ...]:
-    compiled = verdict.compiled and verdict.status in PAYS_COMPILATION
+    compiled = _earned_compilation(verdict)
     compilation = RewardPart(
         name="compilation",
         value=preset.compilation if compiled else 0.0,
@@ -114,13 +126,14 @@ def _weighted(
     correctness = _correctness(verdict, preset)
     if not verdict.correct:
         parts: tuple[RewardPart, ...] = (compilation, correctness)
-        if repeated:
-            parts += (_repeat(compilation.value, preset),)
+        if compiled and credited:
+            parts += (_paid_before(compilation.value, preset),)
         return parts
     return (
         compilation,
         correctness,
         _performance(verdict, preset),
+        _bonus(verdict, preset),
         _efficiency(verdict, preset),
         _quality(verdict, preset),
         _improvement(verdict, preset, best_before),
@@ -128,6 +141,8 @@ def _weighted(
 
 
 def _gated(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...]:
+    """0 unless correct. The documents' formula also subtracts 0.1 for a timeout, which this gate
+    leaves without a case: a kernel that ran out of time is not correct."""
     correctness = _correctness(verdict, preset)
     if not verdict.correct:
         return (correctness,)
@@ -186,9 +201,13 @@ def _correctness(verdict: Verdict, preset: RewardPreset) -> RewardPart:
     return RewardPart(name="correctness", value=value, limit=preset.correctness, why=why)
 
 
-def _repeat(partial: float, preset: RewardPreset) -> RewardPart:
-    why = "the same failing code again: its partial credit was paid once"
-    return RewardPart(name="repeat", value=-partial, limit=-preset.compilation, why=why)
+def _earned_compilation(verdict: Verdict) -> bool:
+    return verdict.compiled and verdict.status in PAYS_COMPILATION
+
+
+def _paid_before(partial: float, preset: RewardPreset) -> RewardPart:
+    why = "an earlier turn compiled already: partial credit is paid once a conversation"
+    return RewardPart(name="paid_before", value=-partial, limit=-preset.compilation, why=why)
 
 
 def _performance(verdict: Verdict, preset: RewardPreset) -> RewardPart:
@@ -196,6 +215,13 @@ def _performance(verdict: Verdict, preset: RewardPreset) -> RewardPart:
     value = preset.performance * saturating(speedup, preset.speedup_midpoint)
     why = f"{speedup:.2f}x {label}" if label else "no time was taken"
     return RewardPart(name="performance", value=value, limit=preset.performance, why=why)
+
+
+def _bonus(verdict: Verdict, preset: RewardPreset) -> RewardPart:
+    speedup, _ = _speedup(verdict.timing)
+    value = preset.speedup_bonus * saturating(speedup, preset.bonus_midpoint)
+    why = f"for large speedups; half of it at {preset.bonus_midpoint:g}x"
+    return RewardPart(name="speedup_bonus", value=value, limit=preset.speedup_bonus, why=why)
 
 
 def _efficiency(verdict: Verdict, preset: RewardPreset) -> RewardPart:

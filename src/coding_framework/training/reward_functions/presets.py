@@ -5,9 +5,9 @@ The totals of the presets are not on one scale; a threshold or an advantage neve
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from coding_framework.errors import UsageError
 from coding_framework.types import Record
@@ -20,7 +20,8 @@ class RewardPreset(Record):
     scheme: Literal["weighted", "gated", "kevin"]
     """Which function of cuda_performance_reward.py reads the numbers below."""
     compilation: float = 0.0
-    """Paid where nvcc accepted the code and it did no harm (limits, rules, cheats pay nothing)."""
+    """Paid where nvcc accepted the code and it did no harm (limits, rules, cheats pay nothing); to
+    failing turns once a conversation, and only before a correct one."""
     correctness: float = 0.0
     """Paid on `correct` alone: there is no share of it for a part of the tests."""
     performance: float = 0.0
@@ -31,13 +32,27 @@ class RewardPreset(Record):
     """The most that code without warnings, spills, register and shared-memory pressure adds."""
     improvement_bonus: float = 0.0
     """The most that a gain over the best earlier turn adds, on `correct` alone."""
+    speedup_bonus: float = 0.0
+    """The most that a large speedup adds beyond `performance`, on a curve that rises later."""
     speedup_midpoint: float = Field(default=2.0, gt=0.0)
     """Speedup at which the saturating curve s / (s + midpoint) is one half. Timing noise of 3%
     moves it by 0.0075 at most (at the midpoint), times the weight of the part."""
+    bonus_midpoint: float = Field(default=10.0, gt=0.0)
+    """Likewise of `speedup_bonus`."""
     speedup_cap: float = Field(default=10.0, gt=0.0)
     """Largest speedup that `kevin` pays; the saturating curves need no cap."""
     cheating_penalty: float = Field(default=-0.5, le=0.0)
     """The total of a turn with evidence of cheating, instead of anything else."""
+
+    @model_validator(mode="after")
+    def _correct_is_worth_more(self) -> Self:
+        pressure = 2 * self.quality if self.scheme == "gated" else 0.0
+        if not self.correctness > pressure:
+            raise ValueError(
+                f"correctness={self.correctness} of preset {self.name!r} must exceed {pressure}: "
+                "else a wrong kernel could be worth as much as a correct one"
+            )
+        return self
 
 
 WEIGHTED = RewardPreset(
@@ -49,6 +64,7 @@ WEIGHTED = RewardPreset(
     efficiency=0.10,
     quality=0.05,
     improvement_bonus=0.05,
+    speedup_bonus=0.05,
 )
 GATED = RewardPreset(
     name="gated", scheme="gated", correctness=0.5, performance=0.4, efficiency=0.05, quality=0.05

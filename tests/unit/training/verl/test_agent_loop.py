@@ -127,7 +127,7 @@ def make_reward() -> Any:
 
 def make_agents(policy: Any, sampling: SamplingParams, *, budget: Any) -> dict[Role, Any]:
     class Agent:
-        async def answer(self, state: Any) -> Any:
+        async def answer(self, state: Any, *, sample: int = 0) -> Any:
             messages = (Message(role="user", content="p" * (5 + 5 * len(state.turns))),)
             generation = await policy.generate(messages, sampling)
             extraction = Extraction(code=generation.text, note="")
