@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING
 from coding_framework.cuda.evidence import moved_bytes
 from coding_framework.cuda.plan import LaunchPlan, LaunchReport
 from coding_framework.paths import cache_dir, write_json_atomic
-from coding_framework.types import BenchmarkResult, Task
+from coding_framework.errors import UsageError
+from coding_framework.types import BenchmarkResult, Candidate, JudgeFn, Task, Verdict
 
 if TYPE_CHECKING:
+    from coding_framework.cuda.compiler import CUDACompiler
     from coding_framework.cuda.judge import Judge
     from coding_framework.cuda.trial import TimedCase
 
@@ -137,11 +139,8 @@ class BaselineTimes:
 class CUDABenchmarker:
     """Times builds for one task, on the judge's path: what is not correct gets no time."""
 
-    def __init__(self, task: Task, judge: Judge | None = None) -> None:
-        if judge is None:
-            from coding_framework.cuda.judge import Judge  # imports this module
-
-            judge = Judge()
+    def __init__(self, task: Task | None = None, judge: Judge | None = None) -> None:
+        """task: what `benchmark_kernel` times builds for. judge: None: one of its own."""
         self._task = task
         self._judge = judge
 
@@ -151,11 +150,32 @@ class CUDABenchmarker:
         """Time a successful build (`CompilationResult.binary_path`) on the task's main shape set.
 
         kernel_name: where given, one of the build's kernels that must be among the launches.
-        Raises CandidateFault (with the status) for a build that is not correct there.
+        Raises CandidateFault (with the status) for a build that is not correct there, UsageError
+        where the benchmarker was made without a task.
         """
-        return await asyncio.to_thread(
-            self._judge.benchmark, self._task, Path(binary_path), kernel_name
-        )
+        if self._task is None:
+            raise UsageError("a build is timed for a task: make it as CUDABenchmarker(task)")
+        judge = self._own_judge(None)
+        return await asyncio.to_thread(judge.benchmark, self._task, Path(binary_path), kernel_name)
+
+    def judging(self, compiler: CUDACompiler | None = None) -> JudgeFn:
+        """This benchmarker as a judge of any task, one candidate at a time, compiling with
+        `compiler`. A time belongs to a correct kernel, so who times also judges."""
+        judge = self._own_judge(compiler)
+        one_at_a_time = asyncio.Lock()
+
+        async def verdict(task: Task, code: str) -> Verdict:
+            async with one_at_a_time:
+                return await asyncio.to_thread(judge.judge, task, Candidate(code=code))
+
+        return verdict
+
+    def _own_judge(self, compiler: CUDACompiler | None) -> Judge:
+        if self._judge is None:
+            from coding_framework.cuda.judge import Judge  # imports this module
+
+            self._judge = Judge(compiler=compiler)
+        return self._judge
 
 
 def _executed_flops(reports: Sequence[LaunchReport]) -> int | None:

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from typing import Any, Protocol
 
+from coding_framework.errors import UsageError
 from coding_framework.orchestration.turn import (
     Agent,
     ConversationConfig,
     RewardFn,
+    Tester,
     run_conversation,
+)
+from coding_framework.training.reward_functions.cuda_performance_reward import (
+    CUDAPerformanceReward,
 )
 from coding_framework.types import (
     ConversationTurn,
@@ -25,26 +31,52 @@ from coding_framework.types import (
 
 __all__ = ["CUDAConversationState", "ConversationTurn", "MultiTurnConversationManager"]
 
+DEFAULT_CONFIG = ConversationConfig(max_turns=5, stop_without_gain=3)
+"""Generation, then up to four turns of optimisation; three turns without gain are enough."""
+
+
+class JudgingBenchmarker(Protocol):
+    """A benchmarker that judges what it times (cuda: `CUDABenchmarker`)."""
+
+    def judging(self, compiler: Any = None) -> JudgeFn:
+        """The judge that compiles with `compiler` and times with this benchmarker."""
+        ...
+
 
 class MultiTurnConversationManager:
-    """Runs conversations of a generator and an optimizer about tasks.
+    """Runs conversations of a generator and an optimizer about tasks; the tester, where there is
+    one, helps the optimizer with what it finds.
 
-    Stateless between conversations, so one manager may run many at once.
+    Verdicts come from `judge` (a `JudgePool` for many at once) or, one at a time, from `compiler`
+    and `benchmarker`. Stateless between conversations, so one manager may run many at once.
     """
 
     def __init__(
         self,
         generator_agent: Agent,
         optimizer_agent: Agent,
+        tester_agent: Tester | None = None,
+        compiler: Any = None,
+        benchmarker: JudgingBenchmarker | None = None,
         *,
-        judge: JudgeFn,
-        reward: RewardFn,
+        judge: JudgeFn | None = None,
+        reward: RewardFn | None = None,
         config: ConversationConfig | None = None,
     ) -> None:
+        """reward: default the preset "weighted". config: default DEFAULT_CONFIG. Raises UsageError
+        where there is nothing to judge with."""
+        if judge is None:
+            if benchmarker is None:
+                raise UsageError(
+                    "a conversation needs a judge: give judge=..., or compiler=CUDACompiler() and "
+                    "benchmarker=CUDABenchmarker()"
+                )
+            judge = benchmarker.judging(compiler)
         self.agents = {Role.GENERATOR: generator_agent, Role.OPTIMIZER: optimizer_agent}
+        self.tester = tester_agent
         self.judge = judge
-        self.reward = reward
-        self.config = config if config is not None else ConversationConfig()
+        self.reward: RewardFn = reward if reward is not None else CUDAPerformanceReward()
+        self.config = config if config is not None else DEFAULT_CONFIG
 
     async def run(
         self,
@@ -63,6 +95,7 @@ class MultiTurnConversationManager:
             self.judge,
             self.reward,
             self.config,
+            tester=self.tester,
             conversation_id=conversation_id,
             state=state,
         )

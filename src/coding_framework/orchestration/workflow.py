@@ -1,0 +1,254 @@
+"""The turn functions wired by LangGraph: resumable, with several candidates a turn, and watchable.
+
+    START ─► ask (one task a candidate) ─► judge (likewise) ─► settle ─► ask ... or END
+
+What happens in a node is `turn.py`'s business; this module decides only what runs after what and
+what is kept. Guaranteed with a checkpoint file: after a SIGKILL the conversation goes on at the
+node it was in; an answer or a verdict that was reached is in the file before anything follows from
+it, and is not asked for or judged again. Not guaranteed: the candidate that was being judged when
+the process died starts over.
+
+Conversations travel through the graph as JSON, so that a checkpoint needs no code to be read.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Literal, Self, TypedDict
+from uuid import uuid4
+
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.config import get_stream_writer
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, Overwrite, Send
+
+from coding_framework.errors import UsageError
+from coding_framework.orchestration.turn import (
+    DEFAULT_CONFIG,
+    Agents,
+    ConversationConfig,
+    RewardFn,
+    Tester,
+    ask,
+    best_candidate,
+    end_reason,
+    extended,
+    judge_answer,
+    next_role,
+    rewarded,
+    tested,
+)
+from coding_framework.types import (
+    AgentAnswer,
+    ConversationTurn,
+    CUDAConversationState,
+    JudgeFn,
+    Record,
+    Role,
+    Task,
+)
+
+_STEPS_A_TURN = 3
+
+
+class WorkflowEvent(Record):
+    """Something to show. Maker: the workflow. Consumer: a user interface."""
+
+    kind: Literal["asking", "answered", "judged", "turn", "ended"]
+    """"turn": the chosen candidate, which is now part of the conversation."""
+    index: int
+    """Of the turn, from 0."""
+    role: Role
+    sample: int = 0
+    """Which candidate of the turn."""
+    answer: AgentAnswer | None = None
+    turn: ConversationTurn | None = None
+    state: CUDAConversationState | None = None
+    """The finished conversation, with "ended" only."""
+
+
+class _State(TypedDict):
+    conversation: str
+    candidates: Annotated[dict[str, str], operator.or_]
+    """Judged candidates of the turn, by sample."""
+
+
+class _Job(TypedDict):
+    """What a task of one candidate is handed."""
+
+    conversation: str
+    sample: int
+    answer: str
+
+
+class CUDAKernelWorkflow:
+    """Conversations of the agents about tasks, as a graph.
+
+    With `checkpoint` (a SQLite file) it is an async context manager, and the same conversation id
+    goes on where it was. Any number of conversations may run at once. `candidates`: answers judged
+    a turn, the best of which goes on.
+    """
+
+    def __init__(
+        self,
+        agents: Agents,
+        judge: JudgeFn,
+        reward: RewardFn,
+        config: ConversationConfig = DEFAULT_CONFIG,
+        *,
+        tester: Tester | None = None,
+        candidates: int = 1,
+        checkpoint: Path | None = None,
+    ) -> None:
+        """Raises UsageError for fewer than one candidate."""
+        if candidates < 1:
+            raise UsageError(f"{candidates} candidates a turn: give at least 1")
+        self._agents = agents
+        self._judge_fn = judge
+        self._reward = reward
+        self._config = config
+        self._tester = tester
+        self._candidates = candidates
+        self._checkpoint = checkpoint
+        self._open = AsyncExitStack()
+        self._graph: Any = self._compiled(None) if checkpoint is None else None
+
+    async def __aenter__(self) -> Self:
+        if self._checkpoint is not None:
+            self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            saver = await self._open.enter_async_context(
+                AsyncSqliteSaver.from_conn_string(str(self._checkpoint))
+            )
+            await saver.setup()
+            # In WAL mode a killed process loses nothing without a sync; only a power cut would.
+            await saver.conn.execute("PRAGMA synchronous=NORMAL")
+            self._graph = self._compiled(saver)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+        self._graph = None if self._checkpoint is not None else self._graph
+
+    async def run(self, task: Task, *, conversation_id: str | None = None) -> CUDAConversationState:
+        """One conversation to its end, or what is left of the one with this id.
+
+        Raises PolicyError where a model fails; the same call then goes on from there.
+        """
+        state = None
+        async for event in self.stream(task, conversation_id=conversation_id):
+            state = event.state or state
+        assert state is not None, "a stream ends with `ended`"
+        return state
+
+    async def stream(
+        self, task: Task, *, conversation_id: str | None = None
+    ) -> AsyncIterator[WorkflowEvent]:
+        """As `run`, event by event; turns of an earlier run come first, as "turn" events."""
+        if self._graph is None:
+            raise UsageError("a workflow with a checkpoint is entered first: `async with workflow`")
+        name = conversation_id or uuid4().hex
+        thread = {
+            "configurable": {"thread_id": name},
+            "recursion_limit": _STEPS_A_TURN * (self._config.max_turns + 1),
+        }
+        before = await self._stored(thread, task)
+        for turn in before.turns if before is not None else ():
+            yield WorkflowEvent(kind="turn", index=turn.index, role=turn.role, turn=turn)
+        new = CUDAConversationState(conversation_id=name, task=task)
+        given = _State(conversation=new.model_dump_json(), candidates={}) if before is None else None
+        last = before
+        if before is None or before.end_reason is None:
+            durability = "sync" if self._checkpoint is not None else None
+            async for mode, chunk in self._graph.astream(
+                given, thread, stream_mode=["custom", "values"], durability=durability
+            ):
+                if mode == "custom":
+                    yield chunk
+                else:
+                    last = chunk["conversation"]
+        ended = _state(last) if isinstance(last, str) else last
+        assert ended is not None, "a graph gives its values"
+        index = max(0, len(ended.turns) - 1)
+        role = ended.turns[-1].role if ended.turns else next_role(ended)
+        yield WorkflowEvent(kind="ended", index=index, role=role, state=ended)
+
+    async def _stored(self, thread: Mapping[str, Any], task: Task) -> CUDAConversationState | None:
+        """The conversation as the checkpoint has it; None where it is new."""
+        if self._checkpoint is None:
+            return None
+        snapshot = await self._graph.aget_state(thread)
+        if "conversation" not in snapshot.values:
+            return None
+        state = _state(snapshot.values["conversation"])
+        if state.task != task:
+            raise UsageError(
+                f"{self._checkpoint} holds a conversation {state.conversation_id!r} about another "
+                f"task ({state.task.name}): choose another file or id"
+            )
+        return state
+
+    # --- the graph --------------------------------------------------------------------------------
+
+    def _compiled(self, saver: Any) -> Any:
+        graph: Any = StateGraph(_State)
+        graph.add_node("ask", self._ask)
+        graph.add_node("judge", self._judge)
+        graph.add_node("settle", self._settle)
+        graph.add_conditional_edges(START, self._next, ["ask", END])
+        graph.add_edge("judge", "settle")
+        graph.add_conditional_edges("settle", self._next, ["ask", END])
+        return graph.compile(checkpointer=saver)
+
+    def _next(self, state: _State) -> list[Send] | str:
+        """Ask for the candidates of the next turn, unless the conversation has ended."""
+        if _state(state["conversation"]).end_reason is not None:
+            return END
+        return [
+            Send("ask", _Job(conversation=state["conversation"], sample=i, answer=""))
+            for i in range(self._candidates)
+        ]
+
+    async def _ask(self, job: _Job) -> Command[Any]:
+        state, sample = _state(job["conversation"]), job["sample"]
+        _tell("asking", state, sample)
+        given = await ask(state, self._agents, sample=sample)
+        answer = AgentAnswer(
+            messages=given.messages, generation=given.generation, extraction=given.extraction
+        )
+        _tell("answered", state, sample, answer=answer)
+        return Command(goto=Send("judge", {**job, "answer": answer.model_dump_json()}))
+
+    async def _judge(self, job: _Job) -> dict[str, Any]:
+        state, sample = _state(job["conversation"]), job["sample"]
+        answer = AgentAnswer.model_validate_json(job["answer"])
+        turn = await judge_answer(state, answer, self._judge_fn, self._config)
+        turn = rewarded(state, turn, self._reward)
+        _tell("judged", state, sample, turn=turn)
+        return {"candidates": {str(sample): turn.model_dump_json()}}
+
+    async def _settle(self, values: _State) -> dict[str, Any]:
+        state = _state(values["conversation"])
+        candidates = [
+            ConversationTurn.model_validate_json(values["candidates"][str(sample)])
+            for sample in range(self._candidates)
+        ]
+        grown = extended(state, best_candidate(candidates))
+        grown = await tested(grown, self._tester, self._config)
+        grown = grown.model_copy(update={"end_reason": end_reason(grown, self._config)})
+        _tell("turn", state, 0, turn=grown.turns[-1])
+        return {"conversation": grown.model_dump_json(), "candidates": Overwrite({})}
+
+
+def _state(text: str) -> CUDAConversationState:
+    return CUDAConversationState.model_validate_json(text)
+
+
+def _tell(kind: str, state: CUDAConversationState, sample: int, **what: Any) -> None:
+    event = {"kind": kind, "index": len(state.turns), "role": next_role(state), "sample": sample}
+    get_stream_writer()(WorkflowEvent.model_validate({**event, **what}))

@@ -1,0 +1,254 @@
+"""One group of conversations, the same through every driver: manager, workflow and verl's loop.
+
+golden_group.json is what the group is worth; a change of it is a change of what training learns.
+To write it anew: UPDATE_GOLDEN=1 pytest tests/unit/training/test_golden_group.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from made_conversations import make_task, make_verdict
+
+from coding_framework.agents.generator import GeneratorAgent
+from coding_framework.agents.optimizer import OptimizerAgent
+from coding_framework.errors import DeviceError
+from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.orchestration.workflow import CUDAKernelWorkflow
+from coding_framework.training.credit import conversation_returns, group_advantages, group_key
+from coding_framework.training.multi_turn_conversation import MultiTurnConversationManager
+from coding_framework.training.reward_functions.cuda_performance_reward import (
+    CUDAPerformanceReward,
+)
+from coding_framework.training.verl.rollouts import read_rollouts
+from coding_framework.training.verl.spec import EpisodeSpec
+from coding_framework.types import (
+    CUDAConversationState,
+    JudgeFn,
+    Role,
+    SamplingParams,
+    Status,
+    Task,
+    Verdict,
+)
+
+agent_loop = pytest.importorskip("coding_framework.training.verl.agent_loop")
+estimator = pytest.importorskip("coding_framework.training.verl.estimator")
+
+pytestmark = pytest.mark.unit
+
+GOLDEN = Path(__file__).parent / "golden_group.json"
+TASK = make_task("relu")
+DISCOUNT = 0.9
+CONFIG = ConversationConfig(max_turns=3, stop_reward=0.8)
+SAMPLING = SamplingParams(max_new_tokens=400, seed=1)
+
+
+def answer(name: str) -> str:
+    return f"Because.\n```cuda\n__global__ void {name}() {{}} // forward\n```"
+
+
+GROUP: tuple[tuple[str, ...], ...] = (
+    (answer("wrong"), answer("slow"), answer("fast")),  # repaired, then made faster
+    (answer("fast"),),  # ends at the threshold: a very fast kernel at once
+    ("I cannot.", answer("wrong"), answer("wrong")),  # no code, then the same code twice
+    (answer("slow"), answer("broken_judge"), answer("cheat")),  # a fault of ours, then a cheat
+)
+VERDICTS: Mapping[str, tuple[Status, float | None]] = {
+    "wrong": (Status.WRONG_OUTPUT, None),
+    "slow": (Status.CORRECT, 0.5),
+    "fast": (Status.CORRECT, 30.0),
+}
+
+
+def make_judge() -> JudgeFn:
+    async def judge(task: Task, code: str) -> Verdict:
+        await asyncio.sleep(0)
+        if "broken_judge" in code:
+            raise DeviceError("the device is gone")
+        if "cheat" in code:
+            return make_verdict(Status.COMPILE_ERROR, task=task.name)
+        name = next(name for name in VERDICTS if name in code)
+        return make_verdict(*VERDICTS[name], task=task.name)
+
+    return judge
+
+
+def make_agents(policy: Any, sampling: SamplingParams, *, budget: Any) -> dict[Role, Any]:
+    return {
+        Role.GENERATOR: GeneratorAgent(policy, sampling, budget=budget),
+        Role.OPTIMIZER: OptimizerAgent(policy, sampling, budget=budget),
+    }
+
+
+class Tokenizer:
+    """One token a character."""
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
+        return "\n".join(m["content"] for m in messages)
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [ord(c) for c in text]}
+
+    def decode(self, ids: tuple[int, ...], **_: Any) -> str:
+        return "".join(chr(i) for i in ids)
+
+
+class Server:
+    """The answers of one conversation, in turn, as verl's server gives them."""
+
+    def __init__(self, answers: tuple[str, ...]) -> None:
+        self.left = list(answers)
+
+    async def generate(self, **_: Any) -> Any:
+        await asyncio.sleep(0)
+        ids = [ord(c) for c in self.left.pop(0)]
+        return SimpleNamespace(
+            token_ids=ids,
+            log_probs=[-0.5] * len(ids),
+            stop_reason="completed",
+            extra_fields={"global_steps": 1},
+        )
+
+
+def spec(folder: Path) -> EpisodeSpec:
+    return EpisodeSpec(
+        judge=f"{__name__}:make_judge",
+        reward="coding_framework.wiring:make_reward",
+        reward_args={"preset": "weighted"},
+        agents=f"{__name__}:make_agents",
+        conversation=CONFIG,
+        discount=DISCOUNT,
+        sampling=SAMPLING,
+        max_prompt_tokens=4096,
+        judge_timeout_s=60.0,
+        policy_timeout_s=60.0,
+        rollouts_dir=str(folder),
+    )
+
+
+def cast(session: int, folder: Path) -> dict[Role, Any]:
+    """The agents of one conversation, over the policy that verl's loop uses."""
+    policy = agent_loop.VerlPolicy(Server(GROUP[session]), Tokenizer(), spec(folder), "seed")
+    return make_agents(policy, SAMPLING, budget=None)
+
+
+@pytest.fixture
+def verl_environment(tmp_path: Path) -> Iterator[None]:
+    agent_loop.Environment._current = agent_loop.Environment(spec(tmp_path))
+    yield
+    agent_loop.Environment._current = None
+
+
+async def by_manager(folder: Path) -> list[CUDAConversationState]:
+    return [
+        await MultiTurnConversationManager(
+            agents[Role.GENERATOR],
+            agents[Role.OPTIMIZER],
+            judge=make_judge(),
+            reward=CUDAPerformanceReward(),
+            config=CONFIG,
+        ).run(TASK, conversation_id=f"u-{session}")
+        for session in range(len(GROUP))
+        if (agents := cast(session, folder))
+    ]
+
+
+async def by_workflow(folder: Path) -> list[CUDAConversationState]:
+    states = []
+    for session in range(len(GROUP)):
+        async with CUDAKernelWorkflow(
+            cast(session, folder),
+            make_judge(),
+            CUDAPerformanceReward(),
+            CONFIG,
+            checkpoint=folder / "checkpoint.sqlite",
+        ) as workflow:
+            states.append(await workflow.run(TASK, conversation_id=f"u-{session}"))
+    return states
+
+
+async def by_verl(folder: Path) -> tuple[list[CUDAConversationState], list[tuple[str, Any]]]:
+    """The stored conversations, and (group, row) of every training row."""
+    rows = []
+    for session in range(len(GROUP)):
+        loop = object.__new__(agent_loop.KernelTurnsLoop)
+        loop.server_manager, loop.tokenizer = Server(GROUP[session]), Tokenizer()
+        row = {
+            "extra_info": {"task": TASK.model_dump_json()},
+            "global_steps": 1,
+            "session_id": session,
+            "uid": "u",
+        }
+        for out in await loop.run({"temperature": 1.0}, **row):
+            rows.append((f"u_{out.extra_fields[agent_loop.GROUP_FIELD]}", out))
+    return [r.state for r in read_rollouts(folder, 1)], rows
+
+
+def worth(states: list[CUDAConversationState]) -> list[dict[str, Any]]:
+    """Returns and advantages of the group's turns, and what they come from."""
+    keys = [group_key(t.role, t.index) for s in states for t in s.turns]
+    returns = [r for s in states for r in conversation_returns(s, DISCOUNT, CONFIG.max_turns)]
+    advantages = iter(group_advantages(returns, keys))
+    each_return = iter(returns)
+    return [
+        {
+            "end_reason": state.end_reason,
+            "turns": [
+                {
+                    "role": turn.role.value,
+                    "status": turn.verdict.status.value if turn.verdict else None,
+                    "masked": turn.masked,
+                    "extraction": turn.extraction.note,
+                    "notes": list(turn.notes),
+                    "reward": _rounded(turn.reward.total if turn.reward else None),
+                    "return": _rounded(next(each_return)),
+                    "advantage": _rounded(next(advantages)),
+                }
+                for turn in state.turns
+            ],
+        }
+        for state in states
+    ]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 9)
+
+
+def test_a_group_is_identical_through_manager_workflow_and_verl(
+    verl_environment: None, tmp_path: Path
+) -> None:
+    async def all_three() -> Any:
+        return await by_manager(tmp_path), await by_workflow(tmp_path), await by_verl(tmp_path)
+
+    managed, graphed, (rolled, rows) = asyncio.run(all_three())
+    assert graphed == managed
+    assert rolled == managed
+
+    found = worth(managed)
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
+    assert found == json.loads(GOLDEN.read_text())
+
+    expected = [turn["advantage"] for state in found for turn in state["turns"]]
+    assert _verl_advantages(rows) == pytest.approx(expected, abs=1e-6)
+
+
+def _verl_advantages(rows: list[tuple[str, Any]]) -> list[float]:
+    """What verl's trainer computes of the rows: the return lies on the last token of each."""
+    width = max(len(row.response_ids) for _, row in rows)
+    mask, rewards = torch.zeros(len(rows), width), torch.zeros(len(rows), width)
+    for i, (_, row) in enumerate(rows):
+        mask[i, : len(row.response_ids)] = torch.tensor(row.response_mask, dtype=torch.float32)
+        rewards[i, len(row.response_ids) - 1] = row.reward_score
+    advantages, _ = estimator.turn_grpo(rewards, mask, [group for group, _ in rows], config={})
+    return [float(x) for x in advantages[:, 0]]
