@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from coding_framework.cuda.evidence import moved_bytes
 from coding_framework.cuda.plan import LaunchPlan, LaunchReport
-from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.errors import UsageError
+from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.types import BenchmarkResult, Candidate, JudgeFn, Task, Verdict
 
 if TYPE_CHECKING:

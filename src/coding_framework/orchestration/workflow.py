@@ -161,7 +161,9 @@ class CUDAKernelWorkflow:
         for turn in before.turns if before is not None else ():
             yield WorkflowEvent(kind="turn", index=turn.index, role=turn.role, turn=turn)
         new = CUDAConversationState(conversation_id=name, task=task)
-        given = _State(conversation=new.model_dump_json(), candidates={}) if before is None else None
+        given = (
+            _State(conversation=new.model_dump_json(), candidates={}) if before is None else None
+        )
         last = before
         if before is None or before.end_reason is None:
             durability = "sync" if self._checkpoint is not None else None

@@ -1,0 +1,154 @@
+"""The LangGraph workflow: same turns, several candidates, events, and going on after a stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_conversations import make_task, make_verdict
+
+from coding_framework.agents.generator import GeneratorAgent
+from coding_framework.agents.optimizer import OptimizerAgent
+from coding_framework.errors import PolicyError, UsageError
+from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.orchestration.workflow import CUDAKernelWorkflow
+from coding_framework.training.reward_functions.cuda_performance_reward import (
+    CUDAPerformanceReward,
+)
+from coding_framework.types import (
+    CUDAConversationState,
+    Generation,
+    Probe,
+    ProbeResult,
+    Role,
+    SamplingParams,
+    Status,
+)
+
+pytestmark = pytest.mark.unit
+
+TASK = make_task()
+CONFIG = ConversationConfig(max_turns=3, stop_reward=None)
+
+
+class Policy:
+    """The next kernel of a script; an exception in it is raised once."""
+
+    def __init__(self, *names: Any) -> None:
+        self.names = list(names)
+        self.seeds: list[int | None] = []
+
+    async def generate(self, messages: Any, sampling: SamplingParams) -> Generation:
+        self.seeds.append(sampling.seed)
+        name = self.names.pop(0)
+        if isinstance(name, Exception):
+            raise name
+        return Generation(text=f"```cuda\n__global__ void {name}() {{}} // forward\n```")
+
+
+class Judge:
+    """slow: correct at 0.5x; fast: at 3x; anything else is wrong."""
+
+    def __init__(self) -> None:
+        self.judged: list[str] = []
+
+    async def __call__(self, task: Any, code: str) -> Any:
+        name = code.split("void ")[1].split("(")[0]
+        self.judged.append(name)
+        speedup = {"slow": 0.5, "fast": 3.0}.get(name)
+        return make_verdict(Status.CORRECT if speedup else Status.WRONG_OUTPUT, speedup)
+
+
+def workflow(policy: Policy, judge: Judge, **how: Any) -> CUDAKernelWorkflow:
+    sampling = SamplingParams(seed=7)
+    agents = {
+        Role.GENERATOR: GeneratorAgent(policy, sampling),
+        Role.OPTIMIZER: OptimizerAgent(policy, sampling),
+    }
+    return CUDAKernelWorkflow(agents, judge, CUDAPerformanceReward(), CONFIG, **how)
+
+
+async def test_the_best_of_the_candidates_goes_on_and_the_others_stay_with_it():
+    policy, judge = Policy("bad", "slow", "fast", "worse", "a", "b"), Judge()
+    state = await workflow(policy, judge, candidates=2).run(TASK)
+    assert [Status.CORRECT if t.verdict.correct else t.verdict.status for t in state.turns] == [
+        Status.CORRECT,
+        Status.CORRECT,
+        Status.WRONG_OUTPUT,
+    ]
+    assert ["slow" in state.turns[0].code, "fast" in state.turns[1].code] == [True, True]
+    assert [len(t.alternatives) for t in state.turns] == [1, 1, 1]
+    assert state.end_reason == "max_turns"
+    assert sorted(judge.judged) == ["a", "b", "bad", "fast", "slow", "worse"]
+
+
+async def test_candidates_of_a_turn_are_sampled_with_seeds_of_their_own():
+    policy = Policy("bad", "slow", "fast", "worse", "a", "b")
+    await workflow(policy, Judge(), candidates=2).run(TASK)
+    assert policy.seeds[:2] == policy.seeds[2:4]
+    assert policy.seeds[0] != policy.seeds[1]
+
+
+async def test_every_step_is_an_event_and_the_last_one_has_the_conversation():
+    events = [e async for e in workflow(Policy("bad", "slow", "fast"), Judge()).stream(TASK)]
+    kinds = [e.kind for e in events]
+    assert kinds == ["asking", "answered", "judged", "turn"] * 3 + ["ended"]
+    assert [e.index for e in events if e.kind == "turn"] == [0, 1, 2]
+    assert events[1].answer is not None
+    assert events[2].turn is not None
+    assert isinstance(events[-1].state, CUDAConversationState)
+
+
+async def test_after_a_failed_policy_the_same_call_goes_on_without_judging_again(tmp_path: Path):
+    judge = Judge()
+    first = workflow(
+        Policy("bad", PolicyError("the server is gone")), judge, checkpoint=tmp_path / "c.sqlite"
+    )
+    async with first:
+        with pytest.raises(PolicyError, match="gone"):
+            await first.run(TASK, conversation_id="c")
+    second = workflow(Policy("slow", "fast"), judge, checkpoint=tmp_path / "c.sqlite")
+    async with second:
+        events = [e async for e in second.stream(TASK, conversation_id="c")]
+    assert judge.judged == ["bad", "slow", "fast"]
+    assert [e.index for e in events if e.kind == "turn"] == [0, 1, 2]
+    assert events[-1].state.end_reason == "max_turns"
+
+
+async def test_a_finished_conversation_is_given_again_without_any_call(tmp_path: Path):
+    judge = Judge()
+    states = []
+    for names in (("bad", "slow", "fast"), ()):
+        async with workflow(Policy(*names), judge, checkpoint=tmp_path / "c.sqlite") as graph:
+            states.append(await graph.run(TASK, conversation_id="c"))
+    assert states[0] == states[1]
+    assert len(judge.judged) == 3
+
+
+async def test_a_file_with_another_tasks_conversation_is_refused(tmp_path: Path):
+    for task, refused in ((TASK, False), (make_task("gelu"), True)):
+        async with workflow(Policy("a", "b", "c"), Judge(), checkpoint=tmp_path / "c") as graph:
+            if refused:
+                with pytest.raises(UsageError, match="another task"):
+                    await graph.run(task, conversation_id="c")
+            else:
+                await graph.run(task, conversation_id="c")
+
+
+async def test_the_tester_helps_in_the_workflow_too():
+    found = ProbeResult(probe=Probe(shapes=((1,),)), passed=False, detail="index (0,)")
+
+    class Tester:
+        async def probe(self, state: CUDAConversationState) -> tuple[ProbeResult, ...]:
+            return (found,)
+
+    state = await workflow(Policy("a", "b", "c"), Judge(), tester=Tester()).run(TASK)
+    assert [t.probes for t in state.turns] == [(found,), (found,), ()]
+
+
+async def test_wrong_use_says_what_to_do(tmp_path: Path):
+    with pytest.raises(UsageError, match="give at least 1"):
+        workflow(Policy(), Judge(), candidates=0)
+    with pytest.raises(UsageError, match="async with"):
+        await workflow(Policy(), Judge(), checkpoint=tmp_path / "c").run(TASK)
