@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from coding_framework import __version__
 from coding_framework.errors import CodingFrameworkError, UsageError
-from coding_framework.types import Split
+from coding_framework.types import PRINTED, Split
 
 if TYPE_CHECKING:
     from coding_framework.types import Verdict
@@ -419,8 +419,12 @@ def verdict_text(verdict: Verdict) -> str:
     if verdict.timing is not None:
         rows.append(("time", _timing_text(verdict)))
     rows += [("counter", f"{k} = {v:g}") for k in SHOWN_COUNTERS if (v := verdict.counters.get(k))]
-    rows += [("printed", line) for line in verdict.output.splitlines()[:SHOWN_LINES]]
-    findings = (*verdict.cheats, *verdict.pitfalls, *verdict.safety.findings)
+    printed = [
+        line for f in verdict.pitfalls if f.rule == PRINTED for line in f.message.split("\n")
+    ]
+    rows += [(PRINTED, line) for line in printed[:SHOWN_LINES]]
+    observed = [f for f in verdict.pitfalls if f.rule != PRINTED]
+    findings = (*verdict.cheats, *observed, *verdict.safety.findings)
     rows += [(f.severity, f"{f.rule}: {f.message}") for f in findings[:10]]
     rows.append(("sandbox", verdict.receipt.sandbox or "none"))
     body = "\n".join(f"  {name:<8}  {one_line(text)}" for name, text in rows)

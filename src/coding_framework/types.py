@@ -345,6 +345,11 @@ class Finding(Record):
     """Where the claim comes from."""
 
 
+PRINTED = "printed"
+"""Rule of the finding that holds what kernels printed with printf, bounded. For people: it can tell
+inputs that agents are not to see, so no prompt has it."""
+
+
 class SafetyReport(Record):
     """Maker: SafetyWrapper. risk_score in [0, 1] is advice; no verdict depends on it."""
 
@@ -407,9 +412,6 @@ class Verdict(Record):
     safety: SafetyReport = SafetyReport()
     pitfalls: tuple[Finding, ...] = ()
     cheats: tuple[Finding, ...] = ()
-    output: str = ""
-    """What its kernels printed with printf, bounded. For people: it can tell inputs that agents are
-    not to see, so no prompt has it."""
     receipt: Receipt = Receipt()
 
     @model_validator(mode="after")

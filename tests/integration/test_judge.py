@@ -27,7 +27,15 @@ from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.judge import Judge, JudgeConfig, choose_backend
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.errors import UsageError
-from coding_framework.types import Candidate, Status, Task, TensorSpec, TestCase, Verdict
+from coding_framework.types import (
+    PRINTED,
+    Candidate,
+    Status,
+    Task,
+    TensorSpec,
+    TestCase,
+    Verdict,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -79,11 +87,12 @@ def test_what_kernels_print_is_kept_once_a_shape_set_and_kept_from_agents(judge:
     )
     verdict = _judge(judge, extension(printing, DOUBLE_BODY, extra="#include <cstdio>"))
     assert verdict.status is Status.CORRECT, verdict.reason
-    assert verdict.output == "n is 6144\nn is 1961\nn is 15\n"
+    (printed,) = [f.message for f in verdict.pitfalls if f.rule == PRINTED]
+    assert printed == "n is 6144\nn is 1961\nn is 15"
     broken = printing.replace("2.0f * x[i]", "3.0f * x[i]")
     verdict = _judge(judge, extension(broken, DOUBLE_BODY, extra="#include <cstdio>"))
     assert verdict.status is Status.WRONG_OUTPUT
-    assert "n is 6144" in verdict.output
+    assert any(f.rule == PRINTED and "n is 6144" in f.message for f in verdict.pitfalls)
     assert "n is" not in feedback(verdict)
 
 

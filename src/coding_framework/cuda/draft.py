@@ -10,6 +10,7 @@ from typing import Literal
 from coding_framework.cuda.pitfalls import CUDAPitfallDetector
 from coding_framework.cuda.plan import Fault
 from coding_framework.types import (
+    PRINTED,
     BenchmarkResult,
     Candidate,
     CompilationResult,
@@ -72,10 +73,10 @@ class VerdictDraft:
             safety=self.safety,
             pitfalls=(
                 *self.log.notes,
+                *_printed("".join(self.log.output)),
                 *detector.detect(self.compilation, self.counters, self.log.faults),
             ),
             cheats=tuple(self.log.cheats),
-            output=_cut("".join(self.log.output)),
             receipt=self.receipt.model_copy(
                 update={
                     "device": self.device,
@@ -111,6 +112,12 @@ def _one_line(reason: str) -> str:
     return text if len(text) <= _MAX_REASON_CHARS else text[: _MAX_REASON_CHARS - 1] + "…"
 
 
-def _cut(output: str) -> str:
+def _printed(output: str) -> tuple[Finding, ...]:
+    """What the kernels printed, as a finding; none where they printed nothing."""
+    if not output:
+        return ()
     over = len(output) - _MAX_OUTPUT_CHARS
-    return output if over <= 0 else f"{output[:_MAX_OUTPUT_CHARS]}\n[{over} characters more]\n"
+    text = output if over <= 0 else f"{output[:_MAX_OUTPUT_CHARS]}\n[{over} characters more]"
+    return (
+        Finding(rule=PRINTED, severity="info", line=None, message=text.rstrip("\n"), basis="run"),
+    )

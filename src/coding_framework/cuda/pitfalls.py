@@ -76,6 +76,8 @@ def _of_counters(counters: Mapping[str, float]) -> list[Finding]:
     if conflicts:
         found.append(_counted("bank_conflicts", f"{conflicts:.0f} shared-memory bank conflicts"))
     occupancy = counters.get("sm__warps_active.avg.pct_of_peak_sustained_active")
+    if occupancy is None:  # not measured: what registers and shared memory leave room for
+        occupancy = counters.get("sm__maximum_warps_per_active_cycle_pct")
     if occupancy is not None and occupancy < _LOW_OCCUPANCY_PCT:
         found.append(_counted("low_occupancy", f"only {occupancy:.0f}% of the warp slots are used"))
     return found

@@ -145,10 +145,12 @@ def _memory(out: dict[str, float], kernel: Kernel, mem: list[MemCount]) -> None:
         into = sums[f"{space}_op_{way}"]
         for name in names:
             into[name] += getattr(count, name)
+    clashes = 0
     for key, got in sums.items():
         out[f"smsp__inst_executed_op_{key.replace('_op', '')}.sum"] = got["requests"]
         if key.startswith("shared"):
             conflicts = got["wavefronts"] - got["ideal"]
+            clashes += conflicts
             out[f"l1tex__data_bank_conflicts_pipe_lsu_mem_{key}.sum"] = conflicts
             out[f"l1tex__data_pipe_lsu_wavefronts_mem_{key}.sum"] = got["wavefronts"]
             out[f"smsp__sass_data_bytes_mem_{key}.sum"] = got["bytes"]
@@ -159,6 +161,8 @@ def _memory(out: dict[str, float], kernel: Kernel, mem: list[MemCount]) -> None:
         out[f"smsp__sass_data_bytes_mem_{key}.sum"] = got["bytes"]
         ratio = got["sectors"] / got["requests"] if got["requests"] else 0.0
         out[f"l1tex__average_t_sectors_per_request_pipe_lsu_mem_{key}.ratio"] = ratio
+    out["l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"] = clashes
+    out["l1tex__data_bank_conflicts_pipe_lsu.sum"] = clashes
     loads = sums["global_op_ld"]
     hits = loads["sectors"] - loads["l1_misses"]
     out["l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum"] = hits

@@ -3,7 +3,9 @@
 Not a simulator. Each resource (issue, arithmetic pipes, L1, shared memory, L2, DRAM, latency) gives
 a lower bound; they are joined by a 4-norm, so that the largest rules and the others still count,
 and a launch costs a fixed overhead. Numbers are always labelled `modelled`: only their order is
-used. Not modelled: clocks under load, tails inside a wave, L2 misses by capacity in a launch.
+used. All figures are data (gpus.yaml), so that measurements on a GPU can set them.
+
+Not modelled: clocks under load, tails inside a wave, L2 misses by capacity in a launch.
 """
 
 from __future__ import annotations
@@ -21,13 +23,6 @@ from coding_framework.errors import UsageError
 
 _SHORT = {"h200": "NVIDIA H200", "h100": "NVIDIA H100", "a100": "NVIDIA A100",
           "rtx 4090": "NVIDIA GeForce RTX 4090", "rtx4090": "NVIDIA GeForce RTX 4090"}  # fmt: skip
-_DRAM_EFFICIENCY = 0.92
-_REQUESTS_IN_FLIGHT = 4.0
-"""Memory requests that one warp keeps in flight: unrolled loads before the first use."""
-_DEPENDENT_ISSUE_CYCLES = 4.0
-"""Cycles between two dependent arithmetic instructions of a warp."""
-_INDEPENDENT = 1.6
-"""Independent instructions of a warp at a time, on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +135,12 @@ def _outside(device: Gpu, counters: Mapping[str, float]) -> dict[str, float]:
     """L2 and DRAM, shared by all multiprocessors."""
     sectors = sum(counters.get(f"lts__t_sectors_op_{w}.sum", 0.0) for w in ("read", "write"))
     atomics = counters.get("lts__t_sectors_op_atom.sum", 0.0)
+    model = device.model
     return {
-        "l2": (sectors + 4 * atomics) * 32 / device.model["l2_gbps"] / 1e6,
-        "dram": counters.get("dram__bytes.sum", 0.0) / (device.dram_gbps * _DRAM_EFFICIENCY) / 1e6,
+        "l2": (sectors + 4 * atomics) * 32 / model["l2_gbps"] / 1e6,
+        "dram": counters.get("dram__bytes.sum", 0.0)
+        / (device.dram_gbps * model["dram_efficiency"])
+        / 1e6,
     }
 
 
@@ -160,10 +158,11 @@ def _latency(
         near_ns, far_ns = device.model["l2_latency_ns"], device.model["dram_latency_ns"]
         wait_ns = 20.0 + missed * near_ns + far * (far_ns - near_ns)
         wait_ns += 2.0 * (tags / reads - 1.0) / device.clock_ghz
-        rounds = reads / (max(resident, 1) * _REQUESTS_IN_FLIGHT)
+        rounds = reads / (max(resident, 1) * device.model["requests_in_flight"])
         memory = max(rounds * wait_ns, wait_ns) / 1e6
     issued = counters.get("emulator__issue_slots.sum", 0.0)
-    chain = issued * _DEPENDENT_ISSUE_CYCLES / _INDEPENDENT / max(resident, 1)
+    cycles = device.model["dependent_issue_cycles"] / device.model["independent_instructions"]
+    chain = issued * cycles / max(resident, 1)
     return {
         "memory_latency": memory,
         "dependency": chain / (device.clock_ghz * 1e6),

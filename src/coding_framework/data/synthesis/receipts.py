@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from coding_framework.errors import InfrastructureError
 from coding_framework.paths import write_atomic
 from coding_framework.types import (
+    PRINTED,
     Candidate,
     CompileSummary,
     JudgeFn,
@@ -209,7 +210,7 @@ def slim_verdict(verdict: Verdict, *, shown: bool = True) -> Verdict:
             "tests": verdict.tests[:1] if verdict.correct else verdict.tests,
             "counters": counters,
             "safety": SafetyReport(),
-            "output": "",
+            "pitfalls": tuple(f for f in verdict.pitfalls if f.rule != PRINTED),
             "receipt": Receipt(
                 protocol=verdict.receipt.protocol,
                 device=verdict.receipt.device,

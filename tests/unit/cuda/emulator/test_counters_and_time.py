@@ -8,6 +8,7 @@ from emulator_harness import Gpu, compile_ptx, ptx_of
 
 from coding_framework.cuda.emulator.timing_model import gpu as named
 from coding_framework.cuda.emulator.timing_model import gpus, occupancy
+from coding_framework.cuda.pitfalls import CUDAPitfallDetector
 from coding_framework.cuda.plan import LaunchReport
 from coding_framework.errors import UsageError
 
@@ -62,6 +63,17 @@ def test_bank_conflicts_of_a_transpose_with_and_without_padding(gpu: Gpu) -> Non
     assert conflict[CONFLICTS.format("ld")] == 31 * requests
     assert conflict[CONFLICTS.format("st")] == 0
     assert padded[CONFLICTS.format("ld")] == 0
+
+
+def test_bank_conflicts_and_low_occupancy_become_findings(gpu: Gpu) -> None:
+    """The names that findings read are among those that a launch fills."""
+    a, c = array(gpu, 64, 64), gpu.empty(64 * 64 * 4)
+    counters = gpu.run("transpose_conflict", (2, 2), (32, 8), a, c, 64, 64).counters
+    both = sum(counters[CONFLICTS.format(op)] for op in ("ld", "st", "atom"))
+    assert counters["l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"] == both > 0
+    crowded = {**counters, "sm__maximum_warps_per_active_cycle_pct": 12.5}
+    rules = {f.rule for f in CUDAPitfallDetector().detect(None, crowded, ())}
+    assert {"bank_conflicts", "low_occupancy"} <= rules
 
 
 def test_divergence_shows_in_threads_per_instruction() -> None:
