@@ -1,12 +1,14 @@
 """Speed of the PTX emulator, and how often it is wrong.
 
-    uv run python benchmarks/emulator.py [--generated 5000] [--repeats 7] [--seed 0]
+    uv run python benchmarks/emulator.py [--generated 5000] [--honest 240] [--repeats 7] [--seed 0]
 
 Speed: processor time of whole launches (host side included) with sector and bank counters on, best
 of `--repeats`; the bar with two cores is wall time and wants an idle machine. Right or wrong:
 `--generated` random kernels (tests/unit/cuda/emulator/random_kernels.py) against the same functions
-compiled by gcc, all with the run-time checks on, which must stay silent; and seeded faults, each of
-which must be found. Prints tables, writes benchmarks/results/emulator.json.
+compiled by gcc, `--honest` synthesised kernels and the honest halves of the fault corpus
+(fault_corpus.py), all with the run-time checks on, which must stay silent; and the seeded faults of
+that corpus, each of which must be found. The long parts show progress and go on where an earlier
+run of the same code was stopped. Prints tables, writes benchmarks/results/emulator.json.
 """
 
 from __future__ import annotations
@@ -15,10 +17,8 @@ import argparse
 import json
 import os
 import platform
-import random
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,15 +32,13 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "unit" / "cuda" / "emulator"))
 from emulator_harness import Gpu, ptx_of  # noqa: E402
-from random_differential import differences  # noqa: E402
-from random_kernels import make_kernel  # noqa: E402
+from emulator_truth import generated_kernels, honest_kernels, seeded_faults  # noqa: E402
 
 from coding_framework.cuda.emulator.device import EmulatorDevice  # noqa: E402
 
 FAST = {"add": 3000, "row_sum": 3000, "softmax": 3000, "layernorm": 3000, "matmul": 900,
         "matmul_tiled": 900}  # fmt: skip
 """Bars in million lane-instructions a second, one core, counters on."""
-BATCH = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +58,22 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--generated", type=int, default=5000, help="random kernels against gcc")
+    parser.add_argument("--honest", type=int, default=240, help="synthesised kernels, checks on")
     parser.add_argument("--repeats", type=int, default=7, help="launches a timing is the best of")
     parser.add_argument("--seed", type=int, default=0, help="of the random kernels")
     arguments = parser.parse_args()
     commit = _output("git rev-parse HEAD").strip()
+    machine = _machine()  # its load, before ours
     speeds = measure_speed(arguments.repeats)
     start_ms = device_start_ms()
     faults = seeded_faults()
-    wrong, alarms, done = generated_kernels(arguments.generated, arguments.seed)
-    bars = _bars(speeds, faults, wrong, alarms, done)
+    honest = honest_kernels(arguments.honest)
+    generated = generated_kernels(arguments.generated, arguments.seed)
+    bars = [*_speed_bars(speeds), *_truth_bars(faults, honest, generated)]
     result = {
         "benchmark": "emulator",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": _machine(),
+        "machine": machine,
         "versions": {"python": platform.python_version(), "numpy": version("numpy"),
                      "nvcc": _output("nvcc --version").strip().splitlines()[-1]},
         "command": "python " + " ".join(["benchmarks/emulator.py", *sys.argv[1:]]),
@@ -81,8 +82,8 @@ def main() -> int:
         "speeds": [vars_of(s) for s in speeds],
         "device_start_ms": start_ms,
         "seeded_faults": faults,
-        "generated": {"kernels": done, "seed": arguments.seed, "wrong": wrong,
-                      "false_alarms": alarms},
+        "honest": honest,
+        "generated": generated,
     }  # fmt: skip
     target = ROOT / "benchmarks" / "results" / "emulator.json"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -171,101 +172,47 @@ def device_start_ms() -> float:
     return median
 
 
-# --- right or wrong -------------------------------------------------------------------------------
-
-
-def seeded_faults() -> dict[str, bool]:
-    """Whether each seeded fault of faulty.cu was found, by count where it has one."""
-    from coding_framework.cuda.plan import CandidateFault
-
-    gpu = Gpu(ptx_of("faulty.cu"), instruction_budget=2_000_000)
-    found: dict[str, bool] = {}
-
-    def raises(name: str, *arguments: Any) -> None:
-        try:
-            gpu.run(name, *arguments)
-            found[name] = False
-        except CandidateFault:
-            found[name] = True
-
-    def counts(name: str, kind: str, expected: int, *arguments: Any) -> None:
-        report = gpu.run(name, *arguments, checks=True)
-        found[name] = sum(f.count for f in report.faults if f.kind == kind) == expected
-
-    data = gpu.put(np.arange(512, dtype=np.float32) + 1)
-    numbers = gpu.put(np.arange(32, dtype=np.int32))
-    zeros = gpu.put(np.zeros(32, np.int32))
-    out = gpu.empty(2048)
-    raises("out_of_bounds", 3, 256, data, out, 768)
-    raises("misaligned", 1, 1, data, out)
-    raises("misaligned_vector", 1, 1, data, out)
-    raises("shared_overflow", 1, 64, out, 1)
-    raises("null_pointer", 1, 32, 0)
-    raises("endless", 1, 32, zeros)
-    raises("traps", 1, 32, numbers)
-    raises("asserts", 1, 32, numbers)
-    raises("deep_recursion", 1, 32, zeros, 1 << 30)
-    raises("constant_overflow", 1, 1, out, 4)
-    raises("partial_barrier", 1, 32, out)
-    raises("unsupported_instruction", 1, 1, out)
-    counts("uninitialized_shared", "uninitialized_shared_read", 128, 1, 256, out)
-    counts("race", "shared_memory_race", 256, 1, 256, data, out)
-    counts("warp_race", "warp_race", 32, 1, 32, data, out)
-    counts("reads_uninitialized", "uninitialized_read", 100, 1, 128, gpu.empty(400), out, 100)
-    print(f"seeded faults found: {sum(found.values())} of {len(found)}")
-    return found
-
-
-def generated_kernels(total: int, seed: int) -> tuple[list[str], list[str], int]:
-    """(wrong results, false alarms, kernels compared)."""
-    wrong: list[str] = []
-    alarms: list[str] = []
-    start, done = time.monotonic(), 0
-    while done < total:
-        batch = min(BATCH, total - done)
-        rng = random.Random(f"{seed}-{done}")
-        kernels = [make_kernel(rng, number) for number in range(batch)]
-        with tempfile.TemporaryDirectory(prefix="generated-") as folder:
-            for line in differences(kernels, Path(folder), seed + done):
-                (alarms if "false alarm" in line else wrong).append(f"batch {done}: {line}")
-        done += batch
-        rate = done / (time.monotonic() - start)
-        print(
-            f"\r{done}/{total} generated kernels, {len(wrong)} wrong, {len(alarms)} false alarms, "
-            f"{rate:.1f}/s, {(total - done) / rate:.0f} s left ",
-            end="", file=sys.stderr, flush=True,
-        )  # fmt: skip
-    print(file=sys.stderr)
-    return wrong, alarms, done
-
-
 # --- bars and the machine -------------------------------------------------------------------------
 
 
-def _bars(speeds: list[Speed], faults: dict[str, bool], wrong: list[str], alarms: list[str],
-          done: int) -> list[dict[str, Any]]:  # fmt: skip
+def _bar(bar: str, target: float, value: float, holds: bool) -> dict[str, Any]:
+    return {"bar": bar, "target": target, "value": round(value, 3), "holds": holds}
+
+
+def _speed_bars(speeds: list[Speed]) -> list[dict[str, Any]]:
     rates = {(s.kernel, s.setting): s for s in speeds}
-    bars: list[dict[str, Any]] = []
-
-    def add(bar: str, target: float, value: float, holds: bool) -> None:
-        bars.append({"bar": bar, "target": target, "value": round(value, 3), "holds": holds})
-
+    bars = []
     for name, target in FAST.items():
         value = rates[name, "counters"].mega_lanes_per_s
-        add(
-            f"{name}, counters on, one core (M lane-instructions/s)", target, value, value >= target
-        )
+        text = f"{name}, counters on, one core (M lane-instructions/s)"
+        bars.append(_bar(text, target, value, value >= target))
     gains = [
         rates[n, "counters"].wall_ms / rates[n, "counters, 2 threads"].wall_ms
         for n in ("matmul", "matmul_tiled", "softmax")
     ]
     gain = float(np.median(gains))
-    add("two cores over one, wall time (median of 3 kernels)", 1.7, gain, gain >= 1.7)
-    add("generated kernels compared with gcc", 5000, done, done >= 5000)
-    add("wrong results in generated kernels", 0, len(wrong), not wrong)
-    add("false alarms in generated kernels", 0, len(alarms), not alarms)
-    add("seeded faults found", len(faults), sum(faults.values()), all(faults.values()))
+    bars.append(_bar("two cores over one, wall time (median of 3 kernels)", 1.7, gain, gain >= 1.7))
     return bars
+
+
+def _truth_bars(
+    faults: dict[str, Any], honest: dict[str, Any], generated: dict[str, Any]
+) -> list[dict[str, Any]]:
+    found = faults["seeded"] - len(faults["missed"])
+    innocent = faults["seeded"] + honest["kernels"]
+    alarms = [*faults["false_alarms"], *honest["false_alarms"]]
+    done, wrong = generated["kernels"], generated["wrong"]
+    return [
+        _bar("generated kernels compared with gcc", 5000, done, done >= 5000),
+        _bar("wrong results in generated kernels", 0, len(wrong), not wrong),
+        _bar("false alarms in generated kernels", 0, len(generated["false_alarms"]),
+             not generated["false_alarms"]),
+        _bar("seeded faults found", faults["seeded"], found, not faults["missed"]),
+        _bar("honest kernels checked", 200, innocent, innocent >= 200),
+        _bar("false alarms on honest kernels", 0, len(alarms), not alarms),
+        _bar("honest kernels that are not correct", 0, len(honest["not_correct"]),
+             not honest["not_correct"]),
+    ]  # fmt: skip
 
 
 def _machine() -> dict[str, Any]:
