@@ -44,6 +44,7 @@ SHOWN_COUNTERS = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
     "smsp__sass_branch_targets_threads_divergent.sum",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "sm__maximum_warps_per_active_cycle_pct",
 )
 """What people look at first, where it is not zero; --json has all of them."""
 SHOWN_LINES = 20

@@ -1,20 +1,23 @@
 """The kernel in a model's answer. Never raises, whatever the text, in time linear in its length.
 
 Order of preference: fenced blocks that hold device or host code, the last of them that looks whole
-(a model that corrects itself does so later in its answer); a fence that was never closed; an answer
-that is source without any fence. What was done is said in the note.
+(a model that corrects itself does so later in its answer); a diff against the kernel that the
+prompt showed; a fence that was never closed; an answer that is source without any fence. What was
+done is said in the note.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coding_framework.agents.diffs import apply_diff, looks_like_diff
 from coding_framework.types import Extraction
 
 MAX_CODE_CHARS = 200_000
 """Longer code is no kernel: it is refused, not cut."""
 
 _CODE_TAGS = frozenset({"", "cuda", "cu", "cpp", "c++", "c", "cc", "cxx", "cuda-cpp", "cuda_cpp"})
+_DIFF_TAGS = frozenset({"diff", "patch"})
 _SOURCE_MARKS = ("__global__", "#include", "PYBIND11_MODULE", "torch::Tensor")
 
 
@@ -33,14 +36,20 @@ class _Block:
         return self.closed and "__global__" in self.code and "forward" in self.code
 
 
-def extract_kernel(answer: str) -> Extraction:
-    """The kernel of an answer, or None, and in a sentence what was found."""
+def extract_kernel(answer: str, previous: str | None = None) -> Extraction:
+    """The kernel of an answer, or None, and in a sentence what was found.
+
+    previous: the kernel that a diff in the answer changes, which is the one its prompt showed.
+    """
     blocks = _blocks(answer)
+    diffs = [b for b in blocks if _is_diff(b)]
     usable = [b for b in blocks if b.tag in _CODE_TAGS and (b.is_source or b.tag)]
-    usable = [b for b in usable if b.code.strip()]
+    usable = [b for b in usable if b.code.strip() and b not in diffs]
+    whole = [b for b in usable if b.is_whole]
+    if diffs and not whole:
+        return _patched(previous, diffs[-1])
     if not usable:
         return _without_block(answer, blocks)
-    whole = [b for b in usable if b.is_whole]
     chosen = (whole or [b for b in usable if b.is_source] or usable)[-1]
     note = "one block" if len(usable) == 1 else f"{len(usable)} blocks: took number "
     if len(usable) > 1:
@@ -48,6 +57,19 @@ def extract_kernel(answer: str) -> Extraction:
     if not chosen.closed:
         note += "; its fence was never closed"
     return _checked(chosen.code, note)
+
+
+def _is_diff(block: _Block) -> bool:
+    return block.tag in _DIFF_TAGS or (block.tag in _CODE_TAGS and looks_like_diff(block.code))
+
+
+def _patched(previous: str | None, diff: _Block) -> Extraction:
+    if previous is None:
+        return Extraction(code=None, note="a diff, and no earlier kernel to change")
+    patched = apply_diff(previous, diff.code)
+    if patched.code is None:
+        return Extraction(code=None, note=patched.note)
+    return _checked(patched.code, f"{patched.note}, applied to the kernel shown")
 
 
 def _without_block(answer: str, blocks: list[_Block]) -> Extraction:

@@ -6,25 +6,39 @@ choose (compiler messages quote its source) stays one line and cannot close a co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from coding_framework.types import CompileSummary, Status, TestResult, Verdict
+from coding_framework.types import CompileSummary, ProbeResult, Status, TestResult, Verdict
 
 MAX_DETAIL_CHARS = 240
 _SHOWN_ERRORS = 2
+_SHOWN_HINTS = 3
+_SHOWN_FINDINGS = 2
+_SECTOR_BYTES = 32
 
 _UNCOALESCED_SECTORS = 8.0
 """Sectors a request above which loads are called scattered: 4 is ideal for 4-byte elements."""
+_NEAR_ROOFLINE = 0.8
+_LOW_OCCUPANCY_PCT = 25.0
+_DIVERGENT_SHARE = 0.1
 
 
-def feedback(verdict: Verdict) -> str:
-    """One to three sentences on a verdict, for the next prompt."""
+def feedback(verdict: Verdict, *, code: str | None = None, full: bool = False) -> str:
+    """A few sentences on a verdict, for the next prompt.
+
+    full: for larger models. The time against the roofline, the counters that matter and all that
+    usually helps; with `code`, compiler errors quote their line of it.
+    """
     if verdict.correct:
-        hint = _hint(verdict)
-        return _speed(verdict) + (f" {hint}" if hint else "")
+        told = [_speed(verdict)]
+        told += [_roofline(verdict), _measures(verdict)] if full else []
+        told += _hints(verdict)[: _SHOWN_HINTS if full else 1]
+        return " ".join(text for text in told if text)
     match verdict.status:
         case Status.COMPILE_ERROR:
-            return f"It does not compile: {_compiler_errors(verdict.compile, verdict.reason)}"
+            lines = code.split("\n") if full and code else []
+            errors = _compiler_errors(verdict.compile, verdict.reason, lines)
+            return f"It does not compile: {errors}"
         case Status.WRONG_OUTPUT | Status.NONDETERMINISTIC:
             wrong = verdict.status is Status.WRONG_OUTPUT
             what = "is wrong" if wrong else "differs between two runs"
@@ -33,6 +47,27 @@ def feedback(verdict: Verdict) -> str:
             return f"It took too long: {_line(verdict.reason)}"
         case _:
             return f"It failed ({verdict.status.replace('_', ' ')}): {_line(verdict.reason)}"
+
+
+def outcome(verdict: Verdict) -> str:
+    """A verdict in a few words, for the history of a conversation."""
+    if verdict.correct:
+        speedup = verdict.speedup
+        return "correct" if speedup is None else f"correct, {speedup:.2f}x"
+    return f"{verdict.status.replace('_', ' ')}: {_line(verdict.reason, 80)}"
+
+
+def findings(probes: Sequence[ProbeResult]) -> str:
+    """What a tester's probes showed, for the next prompt; "" where none failed."""
+    failed = [p for p in probes if p.passed is False]
+    told = []
+    for found in failed[:_SHOWN_FINDINGS]:
+        shapes = ", ".join(str(list(s)) for s in found.probe.shapes)
+        told.append(
+            f"A tester found that it fails for inputs of shape {shapes} with {found.probe.values} "
+            f"values: {_line(found.detail)}."
+        )
+    return " ".join(told)
 
 
 def no_kernel(note: str) -> str:
@@ -63,14 +98,48 @@ def _speed_sentence(speedup: float, baseline: str, *, modelled: bool) -> str:
     return f"It is correct, {speedup:.2f}x the speed of {baseline}{said}."
 
 
-def _compiler_errors(summary: CompileSummary | None, reason: str) -> str:
+def _roofline(verdict: Verdict) -> str:
+    timing = verdict.timing
+    if timing is None or timing.roofline_fraction is None:
+        return ""
+    said = " (modelled)" if timing.modelled else ""
+    return (
+        f"Its {timing.kernel_ms * 1e3:.2f} us{said} reach {timing.roofline_fraction:.0%} of the "
+        "memory roofline."
+    )
+
+
+def _measures(verdict: Verdict) -> str:
+    """The counters that say where time goes, each only where it is known."""
+    told = []
+    for op, what in (("ld", "loads"), ("st", "stores")):
+        used = _used_share(verdict, op)
+        if used is not None:
+            told.append(f"{what} use {used:.0%} of the bytes moved")
+    conflicts = _bank_conflicts(verdict)
+    if conflicts:
+        told.append(f"{conflicts:.0f} bank conflicts")
+    occupancy = _occupancy_pct(verdict)
+    if occupancy is not None:
+        told.append(f"occupancy {occupancy:.0f}%")
+    if verdict.compile is not None:
+        told.append(f"{verdict.compile.registers} registers")
+        if verdict.compile.spill_bytes:
+            told.append(f"{verdict.compile.spill_bytes} B spilled")
+    return f"Counters: {', '.join(told)}." if told else ""
+
+
+def _compiler_errors(summary: CompileSummary | None, reason: str, source: Sequence[str]) -> str:
     errors = [d for d in (summary.errors if summary else ()) if d.severity == "error"]
     if not errors:
         return _line(reason)
-    said = [
-        (f"line {d.line}: " if d.line is not None else "") + _line(d.message)
-        for d in errors[:_SHOWN_ERRORS]
-    ]
+    said = []
+    for error in errors[:_SHOWN_ERRORS]:
+        place = f"line {error.line}: " if error.line is not None else ""
+        quoted = ""
+        if error.line is not None and 0 < error.line <= len(source):
+            quoted = f" (`{_line(source[error.line - 1].replace('`', chr(39)), 100)}`)"
+        said.append(place + _line(error.message) + quoted)
     more = len(errors) - len(said)
     return "; ".join(said) + (f"; and {more} more" if more else "")
 
@@ -85,13 +154,9 @@ def _mismatch(tests: tuple[TestResult, ...], reason: str) -> str:
     return f" for inputs of shape {shapes} ({passed} of {len(tests)} tests passed): {detail}"
 
 
-def _hint(verdict: Verdict) -> str:
-    """The first counter that is out of order, and what usually helps; "" where none is known."""
-    return next((text for wrong, text in _HINTS if wrong(verdict)), "")
-
-
-def _above(name: str, limit: float) -> Callable[[Verdict], bool]:
-    return lambda verdict: (verdict.counters.get(name) or 0.0) > limit
+def _hints(verdict: Verdict) -> list[str]:
+    """What usually helps against each counter that is out of order, the costliest first."""
+    return [text for wrong, text in _HINTS if wrong(verdict)]
 
 
 _HINTS: tuple[tuple[Callable[[Verdict], bool], str], ...] = (
@@ -108,8 +173,20 @@ _HINTS: tuple[tuple[Callable[[Verdict], bool], str], ...] = (
         "Stores are scattered: let neighbouring threads write neighbouring addresses.",
     ),
     (
-        _above("l1tex__data_bank_conflicts_pipe_lsu.sum", 0.0),
+        lambda v: _bank_conflicts(v) > 0,
         "Shared memory has bank conflicts: pad the rows of the tile by one element.",
+    ),
+    (
+        lambda v: 0.0 < (_occupancy_pct(v) or 0.0) < _LOW_OCCUPANCY_PCT,
+        "Few warps are resident: use larger blocks, fewer registers or less shared memory.",
+    ),
+    (
+        lambda v: _divergent_share(v) > _DIVERGENT_SHARE,
+        "Threads of a warp take different branches: let whole warps take the same one.",
+    ),
+    (
+        lambda v: v.timing is not None and (v.timing.roofline_fraction or 0.0) > _NEAR_ROOFLINE,
+        "It is close to the memory roofline: only fewer bytes moved would help.",
     ),
 )  # fmt: skip
 
@@ -122,7 +199,33 @@ def _sectors_per_request(verdict: Verdict, op: str) -> float:
     return sectors / requests if sectors and requests else 0.0
 
 
-def _line(text: str) -> str:
-    """One line, without fences, at most MAX_DETAIL_CHARS; a cut is shown."""
+def _used_share(verdict: Verdict, op: str) -> float | None:
+    """Bytes that threads asked for over bytes of the sectors moved for them; None: unknown."""
+    moved = verdict.counters.get(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum", 0.0)
+    asked = verdict.counters.get(f"smsp__sass_data_bytes_mem_global_op_{op}.sum", 0.0)
+    return min(asked / (moved * _SECTOR_BYTES), 1.0) if moved else None
+
+
+def _bank_conflicts(verdict: Verdict) -> float:
+    name = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
+    return sum(verdict.counters.get(name.format(op), 0.0) for op in ("ld", "st"))
+
+
+def _occupancy_pct(verdict: Verdict) -> float | None:
+    """Measured where the device measures it, else what registers and shared memory allow."""
+    measured = verdict.counters.get("sm__warps_active.avg.pct_of_peak_sustained_active")
+    if measured is not None:
+        return measured
+    return verdict.counters.get("sm__maximum_warps_per_active_cycle_pct")
+
+
+def _divergent_share(verdict: Verdict) -> float:
+    branches = verdict.counters.get("smsp__sass_branch_targets.sum", 0.0)
+    divergent = verdict.counters.get("smsp__sass_branch_targets_threads_divergent.sum", 0.0)
+    return divergent / branches if branches else 0.0
+
+
+def _line(text: str, limit: int = MAX_DETAIL_CHARS) -> str:
+    """One line, without fences, at most `limit` characters; a cut is shown."""
     one = " ".join(text.replace("```", "'''").split())
-    return one if len(one) <= MAX_DETAIL_CHARS else one[: MAX_DETAIL_CHARS - 4] + " ..."
+    return one if len(one) <= limit else one[: limit - 4] + " ..."

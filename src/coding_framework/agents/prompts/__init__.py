@@ -3,20 +3,33 @@
 A prompt holds the task, and for the optimizer one earlier kernel with the judge's feedback: the
 best correct one, else the last. It is built from a conversation's state in training, evaluation and
 serving, and from a `TrainingExample` for SFT, by the same code, so SFT sees exactly what RL sees.
-Guaranteed: nothing is cut silently. Over budget, the note on a later failure goes first, then the
-old kernel (the prompt says so); the verdict stays; a task that does not fit is an error.
+
+v1 is short, for the small models that are trained here. v2 is for larger ones as they come: the
+contract with an example, facts of the device, all counters, a bounded history, diffs as answers.
+
+Guaranteed: nothing is cut silently. Over budget, the history goes first, oldest attempts ahead,
+then the tester's findings, the note on a later failure, and last the old kernel (the prompt says
+so); the verdict stays; a task that does not fit is an error.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Literal, get_args
 
 import jinja2
 
-from coding_framework.agents.feedback import feedback, naive_baseline, no_kernel
+from coding_framework.agents.devices import DEFAULT_DEVICE, device_line
+from coding_framework.agents.feedback import (
+    feedback,
+    findings,
+    naive_baseline,
+    no_kernel,
+    outcome,
+)
 from coding_framework.errors import UsageError
 from coding_framework.types import (
     ConversationTurn,
@@ -27,8 +40,12 @@ from coding_framework.types import (
     TrainingExample,
 )
 
-PROMPT_VERSION = "v1"
-"""Version of the template files in use; recorded with a trained adapter."""
+PromptVersion = Literal["v1", "v2"]
+PROMPT_VERSION: PromptVersion = "v1"
+"""Version of the template files that SFT and RL use; recorded with a trained adapter."""
+PROMPT_VERSIONS: tuple[PromptVersion, ...] = get_args(PromptVersion)
+MAX_HISTORY = 4
+"""Attempts that a v2 prompt tells of at most, the latest."""
 
 _IMPORTS = re.compile(
     r"^(import torch|import torch\.nn as nn|import torch\.nn\.functional as F|from torch import nn)"
@@ -49,39 +66,56 @@ class PromptBudget:
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """The kernel that an optimizer prompt starts from."""
+    """What an optimizer prompt starts from."""
 
-    code: str
+    code: str | None
     correct: bool
     feedback: str
     later_failure: str = ""
+    findings: str = ""
+    history: tuple[str, ...] = ()
 
 
 def build_messages(
-    state: CUDAConversationState, role: Role, *, budget: PromptBudget | None = None
+    state: CUDAConversationState,
+    role: Role,
+    *,
+    budget: PromptBudget | None = None,
+    version: PromptVersion = PROMPT_VERSION,
+    device: str = DEFAULT_DEVICE,
 ) -> tuple[Message, ...]:
     """The prompt of the next turn. An optimizer without an earlier kernel gets the generator's.
 
-    Raises UsageError where even the task alone exceeds the budget.
+    device: the GPU that a v2 prompt tells of. Raises UsageError where even the task alone exceeds
+    the budget.
     """
-    earlier = _earlier(state) if role is Role.OPTIMIZER else None
+    earlier = _earlier(state, version) if role is Role.OPTIMIZER else None
     note = ""
     if earlier is None and state.turns and state.turns[-1].code is None:
         note = no_kernel(state.turns[-1].extraction.note)
-    return _fitted(state.task, earlier, note, budget)
+    return _fitted(_Page(state.task, version, device), earlier, note, budget)
+
+
+def shown_turn(state: CUDAConversationState) -> ConversationTurn | None:
+    """The turn whose kernel an optimizer's prompt shows: the best correct one, else the last with
+    code; None where no turn has code. A diff in the answer changes this kernel."""
+    if state.best_turn is not None:
+        return state.best_turn
+    return next((t for t in reversed(state.turns) if t.code is not None), None)
 
 
 def messages_for_example(example: TrainingExample) -> tuple[Message, ...]:
     """The prompt that `example.code` answers."""
+    page = _Page(example.task, PROMPT_VERSION, DEFAULT_DEVICE)
     if example.previous_code is None:
-        return _fitted(example.task, None, "", None)
+        return _fitted(page, None, "", None)
     verdict = example.previous_verdict
     earlier = _Earlier(
         code=example.previous_code,
         correct=verdict.correct if verdict is not None else example.kind == "optimize",
         feedback=feedback(verdict) if verdict is not None else naive_baseline(),
     )
-    return _fitted(example.task, earlier, "", None)
+    return _fitted(page, earlier, "", None)
 
 
 def render_answer(example: TrainingExample) -> str:
@@ -90,73 +124,122 @@ def render_answer(example: TrainingExample) -> str:
     return f"{reason}```cuda\n{example.code.strip()}\n```"
 
 
-def _earlier(state: CUDAConversationState) -> _Earlier | None:
-    with_code = [t for t in state.turns if t.code is not None]
-    if not with_code:
+def _earlier(state: CUDAConversationState, version: PromptVersion) -> _Earlier | None:
+    shown = shown_turn(state)
+    if shown is None:
         return None
-    shown = state.best_turn or with_code[-1]
     last = state.turns[-1]
-    later = _turn_feedback(last) if last is not shown and not _correct(last) else ""
-    return _Earlier(shown.code or "", _correct(shown), _turn_feedback(shown), later)
+    later = _turn_feedback(last, version) if last is not shown and not _correct(last) else ""
+    return _Earlier(
+        code=shown.code,
+        correct=_correct(shown),
+        feedback=_turn_feedback(shown, version),
+        later_failure=later,
+        findings=findings(shown.probes),
+        history=_history(state) if version != "v1" else (),
+    )
 
 
 def _correct(turn: ConversationTurn) -> bool:
     return turn.verdict is not None and turn.verdict.correct
 
 
-def _turn_feedback(turn: ConversationTurn) -> str:
+def _turn_feedback(turn: ConversationTurn, version: PromptVersion) -> str:
     if turn.code is None:
         return no_kernel(turn.extraction.note)
     if turn.verdict is None:
         return "It could not be judged."
-    return feedback(turn.verdict)
+    told = feedback(turn.verdict, code=turn.code, full=version != "v1")
+    return " ".join((told, *turn.notes))
+
+
+def _history(state: CUDAConversationState) -> tuple[str, ...]:
+    """A line for each of the latest attempts: what came of it, and by which techniques."""
+    lines = []
+    for turn in state.turns[-MAX_HISTORY:]:
+        verdict = turn.verdict
+        came = outcome(verdict) if verdict is not None else "not judged"
+        used = verdict.compile.techniques if verdict is not None and verdict.compile else ()
+        by = f" ({', '.join(used)})" if used else ""
+        lines.append(f"{turn.index + 1}. {came}{by}")
+    return tuple(lines) if len(lines) > 1 else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What every variant of a prompt has in common."""
+
+    task: Task
+    version: PromptVersion
+    device: str
+
+    def messages(self, name: str, **values: object) -> tuple[Message, ...]:
+        """The rendered template, below the system's message."""
+        reference = _IMPORTS.sub("", self.task.reference).strip()
+        shown = values.get("previous", values.get("code"))
+        fence = _fence(reference, shown if isinstance(shown, str) else "")
+        facts = device_line(self.device) if self.version != "v1" else ""
+        user = _template(name, self.version).render(
+            inputs=_inputs(self.task), reference=reference, fence=fence, device=facts, **values
+        )
+        system = _template("system", self.version).render()
+        return (
+            Message(role="system", content=system.strip()),
+            Message(role="user", content=user.strip()),
+        )
 
 
 def _fitted(
-    task: Task, earlier: _Earlier | None, note: str, budget: PromptBudget | None
+    page: _Page, earlier: _Earlier | None, note: str, budget: PromptBudget | None
 ) -> tuple[Message, ...]:
     """The fullest prompt within the budget."""
-    variants: list[Callable[[], str]]
+    variants: Iterator[Callable[[], tuple[Message, ...]]]
     if earlier is None:
-        variants = [partial(_render, "generator", task, note=said) for said in (note, "")]
+        variants = (partial(page.messages, "generator", note=said) for said in (note, ""))
     else:
-        whole, later = earlier.code, earlier.later_failure
-        variants = [
-            partial(_optimizer, task, earlier, previous=code, later=said)
-            for code, said in ((whole, later), (whole, ""), (None, ""))
-        ]
+        variants = (partial(_optimizer, page, less) for less in _shorter(earlier))
+    return fit(variants, budget, page.task.name)
+
+
+def _shorter(earlier: _Earlier) -> Iterator[_Earlier]:
+    """The content of a prompt, then with ever less of it, by the rule of this module."""
+    yield earlier
+    while earlier.history:
+        yield (earlier := replace(earlier, history=earlier.history[1:]))
+    yield (earlier := replace(earlier, findings=""))
+    yield (earlier := replace(earlier, later_failure=""))
+    yield replace(earlier, code=None)
+
+
+def fit(
+    variants: Iterator[Callable[[], tuple[Message, ...]]],
+    budget: PromptBudget | None,
+    task: str,
+) -> tuple[Message, ...]:
+    """The first of ever shorter prompts that the budget allows. Raises UsageError where none is."""
     tokens = 0
     for variant in variants:
-        messages = (
-            Message(role="system", content=_template("system").render().strip()),
-            Message(role="user", content=variant()),
-        )
+        messages = variant()
         if budget is None:
             return messages
         tokens = budget.count(messages)
         if tokens <= budget.max_tokens:
             return messages
     raise UsageError(
-        f"the prompt of task {task.name} has {tokens} tokens at its shortest and "
+        f"the prompt of task {task} has {tokens} tokens at its shortest and "
         f"{budget.max_tokens if budget else 0} are allowed: raise the prompt length"
     )
 
 
-def _optimizer(task: Task, earlier: _Earlier, *, previous: str | None, later: str) -> str:
-    return _render(
-        "optimizer", task, previous=previous.strip() if previous is not None else None,
-        correct=earlier.correct, feedback=earlier.feedback, later=later,
-    )  # fmt: skip
-
-
-def _render(name: str, task: Task, **values: object) -> str:
-    reference = _IMPORTS.sub("", task.reference).strip()
-    previous = values.get("previous")
-    fence = _fence(reference, previous if isinstance(previous, str) else "")
-    return (
-        _template(name)
-        .render(inputs=_inputs(task), reference=reference, fence=fence, **values)
-        .strip()
+def _optimizer(page: _Page, earlier: _Earlier) -> tuple[Message, ...]:
+    return page.messages(
+        "optimizer",
+        previous=earlier.code.strip() if earlier.code is not None else None,
+        correct=earlier.correct,
+        feedback=earlier.feedback,
+        later=earlier.later_failure,
+        findings=earlier.findings,
+        history=earlier.history,
     )
 
 
@@ -175,11 +258,11 @@ def _fence(*texts: str) -> str:
 
 
 @cache
-def _template(name: str) -> jinja2.Template:
+def _template(name: str, version: PromptVersion) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("coding_framework.agents", "prompts"),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
         keep_trailing_newline=False,
     )
-    return environment.get_template(f"{name}.{PROMPT_VERSION}.j2")
+    return environment.get_template(f"{name}.{version}.j2")

@@ -303,9 +303,13 @@ def hardware_ratios(counters: Counters) -> dict[str, float]:
     if wavefronts:
         conflicts = _shared(counters, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum")
         ratios["free of bank conflicts"] = _unit(1.0 - conflicts / wavefronts)
-    occupancy = counters.get("sm__warps_active.avg.pct_of_peak_sustained_active")
-    if occupancy is not None:
-        ratios["occupancy"] = _unit(occupancy / 100.0)
+    for label, name in (
+        ("occupancy", "sm__warps_active.avg.pct_of_peak_sustained_active"),
+        ("theoretical occupancy", "sm__maximum_warps_per_active_cycle_pct"),
+    ):
+        if name in counters:  # the measured one where there is one
+            ratios[label] = _unit(counters[name] / 100.0)
+            break
     return ratios
 
 
