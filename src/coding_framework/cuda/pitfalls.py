@@ -13,6 +13,9 @@ from coding_framework.types import CompilationResult, Finding
 
 _MANY_SECTORS = 8.0  # 4 serve a warp's 32 consecutive 4-byte words
 _LOW_OCCUPANCY_PCT = 25.0
+_BANK_CONFLICTS = tuple(
+    f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st")
+)
 
 
 class CUDAPitfallDetector:
@@ -72,7 +75,7 @@ def _of_counters(counters: Mapping[str, float]) -> list[Finding]:
                     "words): neighbouring threads should use neighbouring addresses",
                 )
             )
-    conflicts = counters.get("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", 0.0)
+    conflicts = sum(counters.get(name, 0.0) for name in _BANK_CONFLICTS)
     if conflicts:
         found.append(_counted("bank_conflicts", f"{conflicts:.0f} shared-memory bank conflicts"))
     occupancy = counters.get("sm__warps_active.avg.pct_of_peak_sustained_active")
