@@ -11,6 +11,7 @@ compilation, a turn that is both judged and masked) cannot be built.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal, Protocol, Self
@@ -120,6 +121,9 @@ class Task(Record):
     """Shape sets of real size, for a GPU."""
     naive_kernel: str | None = None
     """A correct simple kernel: the baseline of `speedup_vs_naive`."""
+    scalar_positions: tuple[int, ...] = ()
+    """Where the problem's own `forward` takes numbers, whose values end `init_args`: a KernelBench
+    answer may take them there."""
     atomic_order: bool = False
     """True where a correct kernel may add in an order that varies (rerun compared in tolerance)."""
     split: Split = Split.TRAIN
@@ -234,6 +238,19 @@ class Candidate(Record):
     def sha256(self) -> str:
         """Hex digest of the code as it was given."""
         return hashlib.sha256(self.code.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is a KernelBench answer: Python with a `ModelNew`, not CUDA source."""
+        return defines_model_new(self.code)
+
+
+_MODEL_NEW = re.compile(r"^class[ \t]+ModelNew[ \t]*(?:\([^)]{0,200}\)[ \t]*)?:", re.MULTILINE)
+
+
+def defines_model_new(code: str) -> bool:
+    """Whether a text is Python that defines the class `ModelNew`, which C++ cannot be."""
+    return _MODEL_NEW.search(code) is not None
 
 
 class Diagnostic(Record):

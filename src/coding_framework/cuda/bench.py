@@ -11,7 +11,10 @@ from coding_framework.cuda.device import Device
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.evidence import PlanReader, adds_atomically
+from coding_framework.cuda.host.program import is_answer
 from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
+from coding_framework.cuda.model_new.build import want_extension
+from coding_framework.cuda.model_new.session import AnswerSession
 from coding_framework.cuda.plan import ModuleInfo
 from coding_framework.cuda.reference import Expectation
 from coding_framework.cuda.run import (
@@ -52,7 +55,8 @@ def open_bench(
     build: Path, expectation: Expectation, sandbox: Sandbox, host_cpu_s: int
 ) -> Iterator[Bench]:
     """Load a build and start its host code, with room for tensors like those of `expectation`.
-    Raises CandidateFault where the candidate cannot be loaded."""
+    Raises CandidateFault where the candidate cannot be loaded, ExtensionWanted where an answer asks
+    for more kernels than its build has."""
     limits = RunLimits(instructions=instruction_budget(expectation.elements))
     settings = EmulatorSettings(
         instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
@@ -68,7 +72,10 @@ def open_bench(
         recorder = PlanRecorder(device, limits)
         run = CaseRun(device, recorder, expectation.tensors)
         host_limits = replace(HOST_LIMITS, cpu_s=host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES)
-        with HostSession(build, module, recorder, sandbox, host_limits) as host:
+        with HostSession(
+            build, module, recorder, sandbox, host_limits, on_extension=want_extension
+        ) as session:
+            host = AnswerSession(session, expectation.signature) if is_answer(build) else session
             ptx = (build / "device.ptx").read_text(errors="replace")
             yield Bench(
                 run, host, recorder, module, device.name, adds_atomically(ptx), open_reversed

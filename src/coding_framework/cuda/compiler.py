@@ -36,7 +36,12 @@ from coding_framework.cuda.compiler_headers import (
     small_headers,
     torch_headers,
 )
-from coding_framework.cuda.diagnostics import SOURCE_NAME, CompilerReport, parse_report
+from coding_framework.cuda.diagnostics import (
+    MAX_SOURCE_CHARS,
+    SOURCE_NAME,
+    CompilerReport,
+    parse_report,
+)
 from coding_framework.cuda.ptx_summary import first_kernel, ptx_digest, techniques
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox, wait
 from coding_framework.cuda.sandbox.base import limited
@@ -50,13 +55,12 @@ from coding_framework.cuda.toolkit import (
 )
 from coding_framework.errors import InfrastructureError, SandboxError
 from coding_framework.paths import cache_dir, cannot_write
-from coding_framework.types import CompilationResult, Diagnostic, Status
+from coding_framework.types import Candidate, CompilationResult, Diagnostic, Status
 
 __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
 
 log = structlog.get_logger(__name__)
 
-MAX_SOURCE_CHARS = 100_000
 MAX_LOG_BYTES = 1 << 20
 MAX_PTX_BYTES = 16 << 20
 """A device has to read it all; the largest honest kernel seen has 0.3 MB."""
@@ -136,8 +140,17 @@ class CUDACompiler:
 
     def compile_source(self, code: str) -> CompilationResult:
         """As `compile_kernel`, blocking."""
-        refused = _refuse(code)
-        if refused is not None:
+        if (refused := _refuse(code)) is not None:
+            return refused
+        if Candidate(code=code).is_model:
+            from coding_framework.cuda.model_new.build import compile_answer
+
+            return compile_answer(self, code)
+        return self.compile_cuda(code)
+
+    def compile_cuda(self, code: str) -> CompilationResult:
+        """As `compile_source`, for what is CUDA source whatever it looks like."""
+        if (refused := _refuse(code)) is not None:
             return refused
         source = _normalised(code)
         flags = self._flags(source)
@@ -149,6 +162,10 @@ class CUDACompiler:
                 return hit
             with slot(cache_dir() / "slots", available_cores()):
                 return self._build(source, flags, digest)
+
+    def address(self, code: str) -> str:
+        """Content address of a text: of it and of everything else that its build depends on."""
+        return self._digest(code, self._flags(code))
 
     def _flags(self, source: str) -> tuple[str, ...]:
         arch = self.architecture

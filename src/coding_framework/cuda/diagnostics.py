@@ -14,6 +14,7 @@ from typing import Literal
 from coding_framework.types import Diagnostic, KernelResources
 
 SOURCE_NAME = "kernel.cu"
+MAX_SOURCE_CHARS = 100_000
 MAX_DIAGNOSTICS = 20
 MAX_MESSAGE_CHARS = 400
 

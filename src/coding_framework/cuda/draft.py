@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from coding_framework.cuda.model_new.extensions import ExtensionRequest
 from coding_framework.cuda.pitfalls import CUDAPitfallDetector
 from coding_framework.cuda.plan import Fault
 from coding_framework.types import (
@@ -51,6 +52,8 @@ class VerdictDraft:
     started: float = field(default_factory=time.monotonic)
     safety: SafetyReport = field(default_factory=SafetyReport)
     compilation: CompilationResult | None = None
+    late_requests: list[ExtensionRequest] = field(default_factory=list)
+    """What an answer asked `load_inline` for while it ran; () for other candidates."""
     log: TrialLog = field(default_factory=TrialLog)
     device: str = ""
     timing: BenchmarkResult | None = None

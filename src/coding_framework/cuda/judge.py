@@ -35,6 +35,8 @@ from coding_framework.cuda.benchmarker import (
 )
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.draft import VerdictDraft
+from coding_framework.cuda.model_new.build import ExtensionWanted, answer_of, compile_answer
+from coding_framework.cuda.model_new.extensions import MAX_REQUESTS, ExtensionRequest
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
@@ -42,6 +44,7 @@ from coding_framework.errors import UsageError
 from coding_framework.types import (
     BenchmarkResult,
     Candidate,
+    CompilationResult,
     Receipt,
     Record,
     Status,
@@ -128,11 +131,16 @@ class Judge:
     # --- the steps --------------------------------------------------------------------------------
 
     def _compile(self, candidate: Candidate, draft: VerdictDraft) -> Path:
-        result = self._compiler.compile_source(candidate.code)
-        draft.compilation = result
-        if not result.success or result.binary_path is None:
-            raise CandidateFault(result.status or Status.COMPILE_ERROR, result.reason)
-        return Path(result.binary_path)
+        return _built(self._compiler.compile_source(candidate.code), draft)
+
+    def _compile_also(self, build: Path, request: ExtensionRequest, draft: VerdictDraft) -> Path:
+        """An answer's build with one extension more, for which it asked while it ran."""
+        draft.late_requests.append(request)
+        if len(draft.late_requests) > MAX_REQUESTS:
+            raise CandidateFault(
+                Status.REJECTED, "load_inline is given other sources whenever the answer is run"
+            )
+        return _built(compile_answer(self._compiler, answer_of(build), draft.late_requests), draft)
 
     def _compile_baseline_meanwhile(self, task: Task) -> None:
         """For the first candidate of a task, nvcc works on its naive kernel at the same time."""
@@ -156,9 +164,15 @@ class Judge:
 
         expectation = references.get(draft.task, case, seeds[0])
         sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
-        with open_bench(build, expectation, sandbox, host_cpu_s) as bench:
-            draft.device = bench.device_name
-            return CaseTrial(draft.task, case, bench, references, seeds, draft.log).judge()
+        tested = len(draft.log.tests)
+        try:
+            with open_bench(build, expectation, sandbox, host_cpu_s) as bench:
+                draft.device = bench.device_name
+                return CaseTrial(draft.task, case, bench, references, seeds, draft.log).judge()
+        except ExtensionWanted as wanted:
+            del draft.log.tests[tested:]
+            larger = self._compile_also(build, wanted.request, draft)
+        return self._try_case(case, larger, draft, seeds, secret)
 
     def _time(self, timed: TimedCase, draft: VerdictDraft) -> None:
         draft.counters = summed_counters(timed.replays[-1])
@@ -203,6 +217,14 @@ class Judge:
             tolerance_formula=TOLERANCE_FORMULA,
         )
         return VerdictDraft(task, candidate, self.backend, receipt)
+
+
+def _built(result: CompilationResult, draft: VerdictDraft) -> Path:
+    """Where the build lies. Raises CandidateFault where the compilation failed."""
+    draft.compilation = result
+    if not result.success or result.binary_path is None:
+        raise CandidateFault(result.status or Status.COMPILE_ERROR, result.reason)
+    return Path(result.binary_path)
 
 
 def _warm_up() -> None:

@@ -27,11 +27,11 @@ class Definitions:
             self._alive.append(module)
         self._names.setdefault(id(module), {})[name] = None
 
-    def parameters(self, model: nn.Module) -> tuple[torch.Tensor, ...]:
+    def parameters(self, model: nn.Module) -> dict[str, torch.Tensor]:
         """The tensors of `model.state_dict()`, in the order of their definition."""
         state = model.state_dict()
         ordered = [name for name in self._ordered(model, "") if name in state]
-        return tuple(state[name] for name in dict.fromkeys((*ordered, *state)))
+        return {name: state[name] for name in dict.fromkeys((*ordered, *state))}
 
     def _ordered(self, module: nn.Module, prefix: str) -> Iterator[str]:
         members = {**module._parameters, **module._buffers, **module._modules}

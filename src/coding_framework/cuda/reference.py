@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from coding_framework.cuda.inputs import derive_seed, draw_inputs
+from coding_framework.cuda.model_new.signature import ModelSignature
 from coding_framework.cuda.parameter_order import recorded_definitions
 from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance
 from coding_framework.errors import InfrastructureError, UsageError
@@ -38,8 +39,13 @@ class Expectation:
     parameters: tuple[torch.Tensor, ...]
     """The model's parameters and buffers in the order of their definition; drawn anew for each
     seed, so that a kernel that keeps transformed weights from one call to the next is wrong."""
-    scalars: tuple[Scalar, ...]
+    signature: ModelSignature
     outputs: tuple[ExpectedOutput, ...]
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The numbers among the model's arguments."""
+        return tuple(a for a in self.signature.init_args if isinstance(a, (bool, int, float)))
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -121,10 +127,11 @@ def expect(task: Task, digest: str, case: TestCase, secret: bytes, seed: int) ->
     with _isolated(weights_seed), _task_faults(task, case):
         with recorded_definitions() as definitions:
             model = _make_model(task, init_args, inputs)
-        parameters = tuple(t.detach().clone().contiguous() for t in definitions.parameters(model))
+        state = definitions.parameters(model)
+        parameters = tuple(t.detach().clone().contiguous() for t in state.values())
         outputs = _expected_outputs(model, inputs, case.reduction_length)
-    scalars = tuple(a for a in init_args if isinstance(a, (bool, int, float)))
-    return Expectation(seed, inputs, parameters, scalars, outputs)
+    signature = ModelSignature(init_args, tuple(state), task.scalar_positions)
+    return Expectation(seed, inputs, parameters, signature, outputs)
 
 
 def a_constant_passes(draws: Sequence[Expectation]) -> bool:

@@ -26,6 +26,7 @@ enum class Kind : uint32_t {  // the numbers are those of session.py
   Rejected = 14,
   Unsupported = 15,
   Crashed = 16,
+  Extension = 17,
 };
 
 class Writer {

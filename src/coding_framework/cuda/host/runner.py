@@ -1,4 +1,8 @@
-"""Builds the host runner (the C++ sources beside this file), once for a toolkit and compiler."""
+"""Builds the host runner (the C++ sources beside this file), once for a toolkit and compiler.
+
+Two forms of the same sources: an executable that loads a candidate's `host.so`, and a library that
+does the same for the Python host of a KernelBench answer.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,24 @@ from coding_framework.cuda.toolkit import find_toolkit
 _HERE = Path(__file__).parent
 _INCLUDE = _HERE.parent / "include"
 _WANTED = ("VECTOR", "STRING", "OPTIONAL", "TUPLE", "MAP")
+_EXECUTABLE = ("-fPIE", "-pie", "-Wl,--dynamic-list=exports.list")
+_LIBRARY = ("-fPIC", "-shared", "-Wl,--version-script=exports.map")
 
 
 def build_runner() -> Path:
     """Path of the runner's executable; the first call on a machine compiles it (about 3 s)."""
     toolkit = find_toolkit()
-    return _build(str(toolkit.include), toolkit.version)
+    return _build("host_runner", _EXECUTABLE, str(toolkit.include), toolkit.version)
+
+
+def build_host_library() -> Path:
+    """Path of the runner as a library; compiled like the executable."""
+    toolkit = find_toolkit()
+    return _build("libhost.so", _LIBRARY, str(toolkit.include), toolkit.version)
 
 
 @lru_cache(maxsize=4)
-def _build(toolkit_include: str, toolkit_version: str) -> Path:
+def _build(name: str, form: tuple[str, ...], toolkit_include: str, toolkit_version: str) -> Path:
     headers = hashlib.sha256()
     for path in sorted(p for p in _INCLUDE.rglob("*") if p.is_file()):
         headers.update(path.read_bytes())
@@ -30,18 +42,18 @@ def _build(toolkit_include: str, toolkit_version: str) -> Path:
         for pattern in ("*.cpp", "*.hpp", "exports.list")
         for path in sorted(_HERE.glob(pattern))
     }
+    listed = sources["exports.list"].strip().removeprefix("{").removesuffix("};")
+    sources["exports.map"] = f"{{ global: {listed} local: *; }};"
     arguments = [
         "-std=c++17",
         "-O2",
         "-w",
-        "-fPIE",
-        "-pie",
-        *(f"-DCF_WANT_{name}" for name in _WANTED),
+        *form,
+        *(f"-DCF_WANT_{part}" for part in _WANTED),
         f'-DCF_BUILT_WITH="{toolkit_version} {headers.hexdigest()[:16]}"',
         f"-I{_INCLUDE}",
         f"-I{toolkit_include}",
-        *(name for name in sorted(sources) if name.endswith(".cpp")),
-        "-Wl,--dynamic-list=exports.list",
+        *(source for source in sorted(sources) if source.endswith(".cpp")),
         "-ldl",
     ]
-    return build_once("host_runner", sources, arguments)
+    return build_once(name, sources, arguments)

@@ -23,8 +23,8 @@ from typing import Self, TypeVar
 
 import psutil
 
+from coding_framework.cuda.host.program import program_of
 from coding_framework.cuda.host.properties import H200, DeviceProperties
-from coding_framework.cuda.host.runner import build_runner
 from coding_framework.cuda.host.wire import (
     MAX_MESSAGE_BYTES,
     CudaCallError,
@@ -40,7 +40,7 @@ from coding_framework.cuda.host.wire import (
     encode_setup,
 )
 from coding_framework.cuda.plan import CandidateFault, ModuleInfo, TensorRef
-from coding_framework.cuda.sandbox import Job, Limits, Mount, Sandbox, stop, wait
+from coding_framework.cuda.sandbox import Job, Limits, Sandbox, stop, wait
 from coding_framework.errors import InfrastructureError, SandboxError
 from coding_framework.paths import cannot_write
 from coding_framework.types import Status
@@ -78,10 +78,15 @@ class HostSession:
         limits: Limits = HOST_LIMITS,
         *,
         properties: DeviceProperties = H200,
+        on_extension: Callable[[memoryview], None] | None = None,
     ) -> None:
-        """Start the process and load `build`/host.so. Raises CandidateFault(load_error, rejected,
-        unsupported, ...) where the candidate cannot be loaded."""
+        """Start the process and load `build`. Raises CandidateFault(load_error, rejected,
+        unsupported, ...) where the candidate cannot be loaded.
+
+        on_extension: hears what an answer asks `load_inline` for and is not in its build.
+        """
         self._module = module
+        self._on_extension = on_extension
         self._handler = handler
         self._limits = limits
         self._calls = 0
@@ -93,21 +98,13 @@ class HostSession:
         except OSError as e:
             raise InfrastructureError(cannot_write(Path(tempfile.gettempdir()) / "log", e)) from e
         self._channel, theirs = socket.socketpair()
-        runner = build_runner()
-        self._mounts = (
-            Mount(runner.parent, "/opt/runner"),
-            Mount(Path(build), "/opt/candidate"),
-        )
-        command = [
-            f"{sandbox.path(self._mounts[0])}/{runner.name}",
-            f"{sandbox.path(self._mounts[1])}/host.so",
-        ]
+        program = program_of(Path(build), sandbox)
         job = Job(
-            command=command,
-            mounts=self._mounts[:1],
+            command=program.command,
+            mounts=program.mounts,
             limits=limits,
-            folder=self._mounts[1],
-            environment={"LC_ALL": "C.UTF-8"},
+            folder=program.folder,
+            environment={"LC_ALL": "C.UTF-8", **program.environment},
         )
         with theirs:
             self._process = sandbox.start(job, stdin=theirs.fileno(), output=self._log)
@@ -235,6 +232,8 @@ class HostSession:
                 handler.launch(decode_launch(reader.data, self._module))
             case Kind.SYNCHRONIZE:
                 handler.synchronize()
+            case Kind.EXTENSION if self._on_extension is not None:
+                self._on_extension(reader.data)
             case _:
                 raise Malformed(f"message kind {kind}")
         return b""

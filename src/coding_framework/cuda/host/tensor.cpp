@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "functions.hpp"
 #include "runtime.hpp"
 
 struct cf_storage {

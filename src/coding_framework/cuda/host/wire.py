@@ -7,6 +7,7 @@ it is used, and what does not fit raises Malformed.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -14,7 +15,7 @@ from typing import Protocol
 from coding_framework.cuda.host.properties import DeviceProperties
 from coding_framework.cuda.plan import Launch, ModuleInfo, TensorRef
 
-HostArg = TensorRef | bool | int | float | None | tuple["HostArg", ...] | list["HostArg"]
+HostArg = TensorRef | bool | int | float | str | None | tuple["HostArg", ...] | list["HostArg"]
 """An argument of `forward`. None: an absent optional (an undefined Tensor)."""
 
 MAX_MESSAGE_BYTES = 64 << 20
@@ -43,6 +44,7 @@ class Kind(IntEnum):
     REJECTED = 14
     UNSUPPORTED = 15
     CRASHED = 16
+    EXTENSION = 17
 
 
 class Malformed(Exception):  # noqa: N818 - the candidate's doing, never leaves the session
@@ -63,7 +65,7 @@ DTYPE_CODES = {
 }
 """c10::ScalarType's numbers."""
 _DTYPE_NAMES = {code: name for name, code in DTYPE_CODES.items()}
-_NONE, _TENSOR, _INT, _FLOAT, _BOOL, _LIST = range(6)
+_NONE, _TENSOR, _INT, _FLOAT, _BOOL, _LIST, _STRING = range(7)
 
 
 class RuntimeHandler(Protocol):
@@ -162,7 +164,7 @@ def encode_setup(properties: DeviceProperties, module: ModuleInfo) -> bytes:
     return b"".join(parts)
 
 
-def encode_call(function: str, arguments: list[HostArg] | tuple[HostArg, ...]) -> bytes:
+def encode_call(function: str, arguments: Sequence[HostArg]) -> bytes:
     """A call of one of the module's functions."""
     head = _text(function) + struct.pack("<I", len(arguments))
     return head + b"".join(_value(a) for a in arguments)
@@ -183,6 +185,8 @@ def _value(value: HostArg) -> bytes:
             return struct.pack("<Iq", _INT, value)
         case float():
             return struct.pack("<Id", _FLOAT, value)
+        case str():
+            return struct.pack("<I", _STRING) + _text(value)
         case tuple() | list():
             return struct.pack("<2I", _LIST, len(value)) + b"".join(_value(v) for v in value)
         case TensorRef():

@@ -75,7 +75,7 @@ def problem_task(source: str, name: str, *, level: int | None = None) -> Task:
 
 
 def _make_task(source: str, name: str, level: int | None) -> Task:
-    source = _with_scalars_as_arguments(source)
+    source, scalar_positions = _with_scalars_as_arguments(source)
     tree = parse(source)
     original = measure(tree, {})
     main = shrink(tree, {}, original, MAIN_BUDGET)
@@ -96,6 +96,7 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
         description=f"KernelBench problem {name.replace('_', ' ').strip()}",
         reference=source,
         init_args=original.init_args,
+        scalar_positions=scalar_positions,
         cases=tuple(cases),
         gpu_cases=(_case("main", original, bounds, terms),),
         split=Split.OUTSIDE,
@@ -160,9 +161,9 @@ def get_init_inputs():
 '''
 
 
-def _with_scalars_as_arguments(source: str) -> str:
+def _with_scalars_as_arguments(source: str) -> tuple[str, tuple[int, ...]]:
     """The source itself, or, where `get_inputs` returns numbers too, one in which `Model` takes
-    them as arguments."""
+    them as arguments; and where among the inputs they stood."""
     import torch
 
     with torch.device("meta"):
@@ -171,10 +172,11 @@ def _with_scalars_as_arguments(source: str) -> str:
         arguments = list(namespace["get_init_inputs"]())
     positions = [i for i, value in enumerate(inputs) if not isinstance(value, torch.Tensor)]
     if not positions:
-        return source
-    return re.sub(r"\bModel\b", "ProblemModel", source) + _SCALARS_TEMPLATE.format(
+        return source, ()
+    changed = re.sub(r"\bModel\b", "ProblemModel", source) + _SCALARS_TEMPLATE.format(
         arguments=len(arguments),
         positions=positions,
         total=len(inputs),
         scalars=ast.unparse(ast.parse(repr([inputs[i] for i in positions]))),
     )
+    return changed, tuple(positions)

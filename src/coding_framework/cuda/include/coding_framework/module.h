@@ -19,6 +19,8 @@ typedef void (*cf_call)(void* function, const cf_value* arguments);
 void cf_define(const char* name, cf_call call, void* function, int n_parameters,
                const cf_value* defaults, int n_defaults);
 void cf_return(cf_tensor* tensor);  // borrowed; called once for each tensor of the result
+// A number, a string, or (CF_LIST) that the next `count` results are a list; 1 in `integer`: a tuple.
+void cf_return_value(const cf_value* value);
 [[noreturn]] void cf_return_unsupported();
 [[noreturn]] void cf_bad_argument(const char* expected);
 }
@@ -133,31 +135,6 @@ struct from_value<std::array<T, N>> {
 };
 #endif
 
-// Results: tensors, in order; anything else a kernel returns is not for the judge.
-template <class T>
-void give(const T&) { cf_return_unsupported(); }
-inline void give(const at::Tensor& t) { cf_return(t.impl()); }
-#ifdef CF_WANT_OPTIONAL
-template <class T>
-void give(const std::optional<T>& t) { if (t) give(*t); }
-#endif
-#ifdef CF_WANT_VECTOR
-template <class T>
-void give(const std::vector<T>& list) { for (const T& t : list) give(t); }
-#endif
-#ifdef CF_WANT_ARRAY
-template <class T, size_t N>
-void give(const std::array<T, N>& list) { for (const T& t : list) give(t); }
-#endif
-#ifdef CF_WANT_TUPLE
-template <class... T>
-void give(const std::tuple<T...>& t) { std::apply([](const T&... x) { (give(x), ...); }, t); }
-#endif
-#ifdef CF_WANT_UTILITY
-template <class A, class B>
-void give(const std::pair<A, B>& p) { give(p.first); give(p.second); }
-#endif
-
 // Default values, to the wire's form.
 inline cf_value to_value(none) { return {CF_NONE, 0, 0, 0, nullptr, nullptr, nullptr}; }
 inline cf_value to_value(const at::Tensor&) { return to_value(none()); }
@@ -186,6 +163,69 @@ cf_value to_value(const std::vector<T>& list) {  // kept until the end of the pr
   cf_value* items = new cf_value[list.size() + 1];
   for (size_t i = 0; i < list.size(); i++) items[i] = to_value(list[i]);
   return {CF_LIST, static_cast<int64_t>(list.size()), 0, 0, nullptr, items, nullptr};
+}
+#endif
+
+// Results: tensors in order, numbers, and lists of them; anything else is not for the judge.
+template <class T>
+void give(const T& v) {
+  if constexpr (std::is_arithmetic<T>::value) {
+    cf_value value = to_value(v);
+    cf_return_value(&value);
+  } else {
+    cf_return_unsupported();
+  }
+}
+inline void give(const at::Tensor& t) { cf_return(t.impl()); }
+inline void give(const at::Scalar& s) {
+  if (s.isFloatingPoint()) give(s.toDouble());
+  else give(s.toLong());
+}
+inline void give_group(size_t count, bool tuple) {
+  cf_value value{CF_LIST, static_cast<int64_t>(count), tuple, 0, nullptr, nullptr, nullptr};
+  cf_return_value(&value);
+}
+#ifdef CF_WANT_STRING
+inline void give(const std::string& s) {
+  cf_value value = to_value(s);
+  cf_return_value(&value);
+}
+#endif
+#ifdef CF_WANT_OPTIONAL
+template <class T>
+void give(const std::optional<T>& t) {
+  if (t) return give(*t);
+  cf_value value = to_value(none());
+  cf_return_value(&value);
+}
+#endif
+#ifdef CF_WANT_VECTOR
+template <class T>
+void give(const std::vector<T>& list) {
+  give_group(list.size(), false);
+  for (const T& t : list) give(t);
+}
+#endif
+#ifdef CF_WANT_ARRAY
+template <class T, size_t N>
+void give(const std::array<T, N>& list) {
+  give_group(N, false);
+  for (const T& t : list) give(t);
+}
+#endif
+#ifdef CF_WANT_TUPLE
+template <class... T>
+void give(const std::tuple<T...>& t) {
+  give_group(sizeof...(T), true);
+  std::apply([](const T&... x) { (give(x), ...); }, t);
+}
+#endif
+#ifdef CF_WANT_UTILITY
+template <class A, class B>
+void give(const std::pair<A, B>& p) {
+  give_group(2, true);
+  give(p.first);
+  give(p.second);
 }
 #endif
 
@@ -240,9 +280,12 @@ namespace py = pybind11;
 #ifndef TORCH_EXTENSION_NAME
 #define TORCH_EXTENSION_NAME kernel
 #endif
+#ifndef CF_MODULE_INIT  // the entry point; a source made of several modules names it for each
+#define CF_MODULE_INIT cf_module_init
+#endif
 #define PYBIND11_MODULE(NAME, MODULE)                                                     \
   static void cf_module_body(::pybind11::module_&);                                       \
-  extern "C" __attribute__((visibility("default"))) void cf_module_init() {               \
+  extern "C" __attribute__((visibility("default"))) void CF_MODULE_INIT() {               \
     ::pybind11::module_ m;                                                                \
     cf_module_body(m);                                                                    \
   }                                                                                       \

@@ -1,0 +1,123 @@
+"""Writes the names of torch that the handle-only torch knows of, from the installed torch.
+
+    uv run python scripts/build_torch_names.py
+
+Run it after torch's version changed; a test says when.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+TARGET = (
+    Path(__file__).resolve().parents[1]
+    / "src/coding_framework/cuda/model_new/handle_torch/torch_names.txt"
+)
+_OPERATOR_MODULES = ("linalg", "fft", "special", "sparse", "nested", "masked")
+_NO_OPERATORS = frozenset(
+    [
+        "is_tensor",
+        "is_storage",
+        "is_complex",
+        "is_conj",
+        "is_floating_point",
+        "is_grad_enabled",
+        "is_inference",
+        "is_neg",
+        "is_nonzero",
+        "is_same_size",
+        "is_signed",
+        "is_vulkan_available",
+        "get_device",
+        "promote_types",
+        "result_type",
+        "can_cast",
+        "numel",
+        "set_printoptions",
+        "backward",
+        "compile",
+        "save",
+        "load",
+    ]
+)
+
+
+def public(names: list[str]) -> list[str]:
+    return sorted(n for n in names if not n.startswith("_"))
+
+
+def named() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """(operators, others) of each namespace."""
+    operators = {
+        "torch": {n for n in dir(torch._C._VariableFunctions) if n not in _NO_OPERATORS}
+        | set(_OPERATOR_MODULES)
+        | set(torch.functional.__all__),
+        "torch.nn.functional": {
+            n for n in dir(functional) if inspect.isroutine(getattr(functional, n))
+        },
+        "torch.Tensor": {
+            n
+            for n in dir(torch.Tensor)
+            if callable(getattr(torch.Tensor, n)) and n not in _NO_OPERATORS
+        },
+        "torch.nn.init": set(),
+        "torch.cuda": set(),
+    }
+    spaces: dict[str, Any] = {
+        "torch": torch,
+        "torch.nn.functional": functional,
+        "torch.Tensor": torch.Tensor,
+        "torch.nn.init": nn.init,
+        "torch.cuda": torch.cuda,
+    }
+    ours = {k: public(sorted(v)) for k, v in operators.items() if v}
+    others = {
+        k: public([n for n in dir(space) if n not in operators[k]]) for k, space in spaces.items()
+    }
+    others["torch"] = [
+        n for n in others["torch"] if not isinstance(getattr(torch, n), types.ModuleType)
+    ]
+    return ours, others
+
+
+def layers() -> dict[str, list[list[Any]]]:
+    """[argument, default] of the constructors in torch.nn; no default: []."""
+    found = {}
+    for name in public(dir(nn)):
+        kind = getattr(nn, name)
+        if not (inspect.isclass(kind) and issubclass(kind, nn.Module)):
+            continue
+        arguments = []
+        for p in list(inspect.signature(kind.__init__).parameters.values())[1:]:
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or p.name in ("device", "dtype"):
+                continue
+            if p.default is p.empty:
+                arguments.append([p.name])
+            elif isinstance(p.default, (bool, int, float, str, type(None))):
+                arguments.append([p.name, p.default])
+            else:
+                arguments.append([p.name, None])
+        found[name] = arguments
+    return found
+
+
+def text() -> str:
+    """Lines of (kind, where, names), separated by tabs."""
+    operators, others = named()
+    rows = [("operators", where, " ".join(names)) for where, names in operators.items()]
+    rows += [("others", where, " ".join(names)) for where, names in others.items()]
+    rows += [("layer", name, json.dumps(arguments)) for name, arguments in layers().items()]
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text())
+    print(f"wrote {TARGET}")

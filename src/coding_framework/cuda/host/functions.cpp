@@ -1,0 +1,132 @@
+#include "functions.hpp"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "runtime.hpp"
+
+namespace host {
+
+std::map<std::string, Function> defined;
+std::vector<Result> results;
+static std::string prefix;
+static void* module = nullptr;
+
+struct BadArgument {
+  const char* expected;
+};
+
+void name_functions_with(const std::string& text) { prefix = text; }
+
+bool is_tensor(const Result& result) { return result.value.kind == CF_TENSOR; }
+
+static std::optional<Failure> run(const Function& f, const std::string& name,
+                                  const std::vector<cf_value>& values) {
+  try {
+    f.call(f.function, values.data());
+  } catch (const BadArgument& e) {
+    return Failure{WrongArguments, name +
+                                       "(): incompatible function arguments: one should be " +
+                                       e.expected};
+  } catch (const std::bad_alloc&) {
+    return Failure{OutOfMemory, "std::bad_alloc"};
+  } catch (const std::exception& e) {
+    return Failure{Exception, e.what()};
+  } catch (...) {
+    return Failure{Exception, "an exception that is no std::exception"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Failure> invoke(const std::string& name, std::vector<cf_value> values) {
+  auto found = defined.find(name);
+  if (found == defined.end()) return Failure{NoSuchFunction, name};
+  auto& f = found->second;
+  auto given = static_cast<int>(values.size());
+  int required = f.parameters - static_cast<int>(f.defaults.size());
+  if (given < required || given > f.parameters)
+    return Failure{WrongArguments, name + "() takes " + std::to_string(f.parameters) +
+                                       " arguments, but " + std::to_string(given) + " were given"};
+  for (int i = given; i < f.parameters; i++)
+    values.push_back(f.defaults[static_cast<size_t>(i - required)]);
+  results.clear();
+  return run(f, name, values);
+}
+
+// --- loading --------------------------------------------------------------------------------------
+
+static std::string demangled(const char* name) {
+  int status = 0;
+  char* text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  std::string r = status == 0 && text ? text : name;
+  std::free(text);
+  return r;
+}
+
+std::optional<std::string> load_module(const char* path) {
+  module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (module != nullptr) return std::nullopt;
+  std::string text = dlerror();
+  const std::string mark = "undefined symbol: ";
+  if (auto at = text.find(mark); at != std::string::npos)
+    text = mark + demangled(text.c_str() + at + mark.size());
+  return text;
+}
+
+bool initialise_module(const char* entry_point) {
+  auto init = reinterpret_cast<void (*)()>(dlsym(module, entry_point));
+  if (init != nullptr) init();
+  return init != nullptr;
+}
+
+static void crashed(int number, siginfo_t* info, void*) {
+  Writer w;
+  w.put<uint32_t>(static_cast<uint32_t>(number)).put(reinterpret_cast<uint64_t>(info->si_addr));
+  w.put<uint32_t>(is_device(info->si_addr));
+  post(Kind::Crashed, w.bytes);
+  _exit(1);
+}
+
+void watch_signals() {
+  static char stack[64 * 1024];
+  stack_t alternative{};
+  alternative.ss_sp = stack;
+  alternative.ss_size = sizeof stack;
+  sigaltstack(&alternative, nullptr);
+  struct sigaction action {};
+  action.sa_sigaction = crashed;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
+  for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
+}
+
+}  // namespace host
+
+extern "C" {
+
+void cf_define(const char* name, cf_call call, void* function, int n_parameters,
+               const cf_value* defaults, int n_defaults) {
+  host::defined[host::prefix + name] = {call, function, n_parameters,
+                                        {defaults, defaults + n_defaults}};
+}
+void cf_return(cf_tensor* t) {
+  host::Result result;
+  result.value.kind = CF_TENSOR;
+  t->references++;
+  result.tensor = at::Tensor(t);
+  host::results.push_back(result);
+}
+void cf_return_value(const cf_value* value) {
+  host::Result result;
+  result.value = *value;
+  host::results.push_back(result);
+}
+void cf_return_unsupported() {
+  host::finish(host::Kind::Unsupported, "a result that is not a Tensor (nor a list of them)");
+}
+void cf_bad_argument(const char* expected) { throw host::BadArgument{expected}; }
+
+}  // extern "C"

@@ -1,0 +1,1 @@
+"""KernelBench answers: Python with a `ModelNew` whose kernels come from `load_inline`."""

@@ -1,0 +1,159 @@
+"""From an answer to a build: hear what it asks `load_inline` for, and compile that.
+
+The answer is imported once in the sandbox, without a device. Its requests become one source for the
+compiler that `.cu` candidates go through too; the result and the answer together are the build. A
+request that comes later (`load_inline` inside `__init__` or `forward`) is added when it is met.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coding_framework.cuda.host.program import ANSWER_NAME
+from coding_framework.cuda.host.session import HostSession
+from coding_framework.cuda.host.wire import CudaCallError
+from coding_framework.cuda.model_new.extensions import (
+    MAX_REQUESTS,
+    ExtensionRequest,
+    cuda_source,
+    decode_request,
+)
+from coding_framework.cuda.model_new.runtime import python_runtime
+from coding_framework.cuda.plan import CandidateFault, Launch, ModuleInfo
+from coding_framework.cuda.sandbox import Sandbox
+from coding_framework.errors import InfrastructureError
+from coding_framework.paths import cannot_write
+from coding_framework.types import CompilationResult, Diagnostic, Status
+
+if TYPE_CHECKING:
+    from coding_framework.cuda.compiler import CUDACompiler
+
+EXTENSIONS_NAME = "extensions.txt"
+"""File of a build: one digest of a request a line, in the order of its modules."""
+_COMPILED = ("host.so", "device.ptx", "device.cubin")
+
+
+class _NoDevice:
+    """`RuntimeHandler` while an answer is imported: there is no device to ask anything of."""
+
+    def malloc(self, nbytes: int) -> int:
+        raise CudaCallError
+
+    def free(self, address: int) -> None:
+        raise CudaCallError
+
+    def upload(self, address: int, data: bytes) -> None:
+        raise CudaCallError
+
+    def download(self, address: int, nbytes: int) -> bytes:
+        raise CudaCallError
+
+    def copy(self, destination: int, source: int, nbytes: int) -> None:
+        raise CudaCallError
+
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        raise CudaCallError
+
+    def launch(self, launch: Launch) -> None:
+        raise CudaCallError
+
+    def synchronize(self) -> None:
+        raise CudaCallError
+
+
+def compile_answer(
+    compiler: CUDACompiler, answer: str, later: Sequence[ExtensionRequest] = ()
+) -> CompilationResult:
+    """The build of an answer, from the compiler's cache where it is there. A fault of the answer is
+    in the result, also one that shows when it is imported; ours is raised.
+
+    later: requests that came up while it ran.
+    """
+    digest = _address(compiler, answer, later)
+    if (hit := compiler.cache.get(digest)) is not None:
+        return hit
+    try:
+        requests = requests_of(answer, compiler.sandbox)
+    except CandidateFault as fault:
+        return _refused(fault)
+    known = {request.digest: request for request in (*requests, *later)}
+    result = compiler.compile_cuda(cuda_source(list(known.values()), answer))
+    if not result.success or result.binary_path is None:
+        return result
+    with _folder(compiler) as folder:
+        (folder / ANSWER_NAME).write_text(answer, encoding="utf-8", newline="")
+        (folder / EXTENSIONS_NAME).write_text("".join(f"{d}\n" for d in known))
+        built = Path(result.binary_path)
+        files = {name: built / name for name in _COMPILED}
+        files |= {name: folder / name for name in (ANSWER_NAME, EXTENSIONS_NAME)}
+        return compiler.cache.put(digest, result, files)
+
+
+def answer_of(build: Path) -> str:
+    """The answer that a build was made from."""
+    return (build / ANSWER_NAME).read_text(encoding="utf-8")
+
+
+class ExtensionWanted(Exception):  # noqa: N818 - a wish of theirs, not an error of ours
+    """An answer asked, while it ran, for an extension that is not in its build."""
+
+    def __init__(self, request: ExtensionRequest) -> None:
+        super().__init__(request.name)
+        self.request = request
+
+
+def want_extension(payload: memoryview) -> None:
+    """`on_extension` of a host process that runs a build. Raises ExtensionWanted."""
+    raise ExtensionWanted(decode_request(payload))
+
+
+def requests_of(answer: str, sandbox: Sandbox) -> tuple[ExtensionRequest, ...]:
+    """What the answer asks for when it is imported. Raises CandidateFault (load_error, rejected,
+    unsupported, timeout, ...) where it cannot be."""
+    requests: list[ExtensionRequest] = []
+
+    def note(payload: memoryview) -> None:
+        requests.append(decode_request(payload))
+        if len(requests) > MAX_REQUESTS:
+            raise CandidateFault(
+                Status.OUTPUT_LIMIT, f"more than {MAX_REQUESTS} calls of load_inline"
+            )
+
+    with tempfile.TemporaryDirectory() as name:
+        build = Path(name)
+        try:
+            build.chmod(0o755)
+            (build / ANSWER_NAME).write_text(answer, encoding="utf-8", newline="")
+        except OSError as e:
+            raise InfrastructureError(cannot_write(build, e)) from e
+        with HostSession(build, ModuleInfo({}, {}), _NoDevice(), sandbox, on_extension=note):
+            pass
+    return tuple({request.digest: request for request in requests}.values())
+
+
+def _address(compiler: CUDACompiler, answer: str, later: Sequence[ExtensionRequest]) -> str:
+    parts = (compiler.address(answer), python_runtime().name, *(r.digest for r in later))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _refused(fault: CandidateFault) -> CompilationResult:
+    return CompilationResult(
+        success=False,
+        status=fault.status,
+        reason=fault.reason,
+        errors=(Diagnostic(severity="error", line=None, message=fault.reason),),
+    )
+
+
+@contextmanager
+def _folder(compiler: CUDACompiler) -> Iterator[Path]:
+    try:
+        with tempfile.TemporaryDirectory(dir=compiler.cache.folder / "partial") as name:
+            yield Path(name)
+    except OSError as e:
+        raise InfrastructureError(cannot_write(compiler.cache.folder, e)) from e

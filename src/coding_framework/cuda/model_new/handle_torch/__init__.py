@@ -1,0 +1,106 @@
+"""A torch without arithmetic, for KernelBench answers in the sandbox (imported there as `torch`).
+
+Tensors are handles: shapes, strides and dtypes here, bytes on the judge's device. `load_inline`
+gives the functions that the judge's own compiler made; memory operations and launches go to the
+judge by messages. Whatever else would compute ends the run as `rejected`, by name, in a way that no
+`try` can catch. Nothing here guards anything: the sandbox and the judge do.
+"""
+
+# ruff: noqa: F401, F403 - a namespace: what is imported here is what answers find in torch
+from __future__ import annotations
+
+from typing import Any
+
+from . import _types, autograd, cuda, jit, nn, utils
+from ._create import *
+from ._names import look_up
+from ._tensor import Tensor
+from ._types import ALIASES, BY_NAME, DTYPES, Namespace, Size, Token, finfo, iinfo
+from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+
+device, dtype = _types.Device, _types.DType
+
+__version__ = "2.11.0"
+for _dtype in DTYPES:
+    globals()[_dtype.name] = _dtype
+for _alias, _name in ALIASES.items():
+    globals()[_alias] = BY_NAME[_name]
+for _token in [
+    "contiguous_format",
+    "preserve_format",
+    "channels_last",
+    "channels_last_3d",
+    "strided",
+    "sparse_coo",
+]:
+    globals()[_token] = Token(f"torch.{_token}")
+
+FloatTensor = HalfTensor = LongTensor = IntTensor = Tensor
+backends = Namespace(
+    cudnn=Namespace(benchmark=False, deterministic=False, enabled=True, allow_tf32=True),
+    cuda=Namespace(matmul=Namespace(allow_tf32=False)),
+)
+version = Namespace(cuda="13.0")
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    return input.is_floating_point()
+
+
+def numel(input: Tensor) -> int:
+    return input.numel()
+
+
+def is_grad_enabled() -> bool:
+    return False
+
+
+def compile(model: Any = None, **_: Any) -> Any:
+    """The function itself: there is nothing to compile."""
+    return model if model is not None else lambda function: function
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """No product of torch's is ever taken."""
+
+
+def use_deterministic_algorithms(mode: bool, **_: Any) -> None:
+    """No algorithm of torch's is ever run."""
+
+
+def _view(name: str) -> Any:
+    return lambda input, *arguments, **options: getattr(input, name)(*arguments, **options)
+
+
+for _name in [
+    "reshape",
+    "flatten",
+    "ravel",
+    "unflatten",
+    "transpose",
+    "swapaxes",
+    "t",
+    "permute",
+    "movedim",
+    "squeeze",
+    "unsqueeze",
+    "select",
+    "narrow",
+    "split",
+    "chunk",
+    "unbind",
+    "as_strided",
+    "broadcast_to",
+    "clone",
+    "detach",
+    "view_as",
+]:
+    globals()[_name] = _view(_name)
+
+
+def __getattr__(name: str) -> Any:
+    return look_up("torch", name, "module 'torch'")

@@ -1,0 +1,71 @@
+"""What torch has and this torch has not: named when it is used.
+
+An operator of torch ends the run as `rejected`, anything else that torch has as `unsupported`; what
+torch has not either is an AttributeError, as it is there.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NoReturn
+
+from . import _host
+
+_FILE = "torch_names.txt"
+"""Lines of (kind, where, names): written by scripts/build_torch_names.py."""
+
+
+def _read() -> dict[tuple[str, str], str]:
+    path = os.path.join(os.path.dirname(__file__), _FILE)
+    data: bytes = __loader__.get_data(path)  # type: ignore[name-defined] # from the archive too
+    rows = (line.split("\t") for line in data.decode().splitlines())
+    return {(kind, where): names for kind, where, names in rows}
+
+
+_ROWS = _read()
+_SETS: dict[tuple[str, str], frozenset[str]] = {}
+
+
+def _has(kind: str, where: str, name: str) -> bool:
+    key = (kind, where)
+    if key not in _SETS:
+        _SETS[key] = frozenset(_ROWS.get(key, "").split())
+    return name in _SETS[key]
+
+
+def layer_arguments(name: str) -> list[list[Any]] | None:
+    """[argument, default] of a constructor in torch.nn, without a default where there is none;
+    None where torch has no such layer."""
+    import json
+
+    row = _ROWS.get(("layer", name))
+    found: list[list[Any]] | None = None if row is None else json.loads(row)
+    return found
+
+
+class Operator:
+    """A function of torch that computes. It may be named, stored and passed on; calling it ends
+    the run."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        _host.reject(self._name)
+
+    def __getattr__(self, name: str) -> Operator:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Operator(f"{self._name}.{name}")
+
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
+
+
+def look_up(where: str, name: str, what: str) -> Any:
+    """The stand-in for `where`.`name`. `what` has no such attribute: AttributeError."""
+    if _has("operators", where, name):
+        return Operator(f"{where}.{name}")
+    if _has("others", where, name):
+        _host.unsupported(f"{where}.{name}")
+    raise AttributeError(f"{what} has no attribute {name!r}")

@@ -1,0 +1,106 @@
+"""torch.cuda: one device, one order of work, so that waiting and streams are nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._names import look_up
+from ._types import Device
+
+
+class Stream:
+    """A stream. The judge runs what is asked for in the order in which it is asked."""
+
+    cuda_stream = 0
+    device_index = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        return None
+
+    wait_stream = wait_event = record_event = lambda self, *_: None
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def stream(stream: Stream | None) -> Stream:
+    return stream or Stream()
+
+
+def current_stream(device: Any = None) -> Stream:
+    return Stream()
+
+
+default_stream = current_stream
+
+
+class Event:
+    """An event without a clock."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def record(self, *_: Any) -> None:
+        return None
+
+    wait = synchronize = record
+
+    def query(self) -> bool:
+        return True
+
+
+class device(Device):  # noqa: N801 - torch's name
+    pass
+
+
+def is_available() -> bool:
+    return True
+
+
+def device_count() -> int:
+    return 1
+
+
+def current_device() -> int:
+    return 0
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    return (9, 0)
+
+
+def get_device_name(device: Any = None) -> str:
+    return "NVIDIA H200"
+
+
+def synchronize(device: Any = None) -> None:
+    """Each launch has ended when it returns."""
+
+
+def empty_cache() -> None:
+    """There is no cache."""
+
+
+def set_device(device: Any) -> None:
+    """There is one."""
+
+
+def init() -> None:
+    """Done."""
+
+
+def manual_seed(seed: int) -> None:
+    """Nothing is drawn here."""
+
+
+manual_seed_all = manual_seed
+
+
+def __getattr__(name: str) -> Any:
+    return look_up("torch.cuda", name, "module 'torch.cuda'")
