@@ -110,7 +110,7 @@ typedef struct {
   u64 branches, divergent, dram_read, dram_write, barriers;
   Block *parked, *parked_last, *pool; u64 nparked;
   u64 started_ns; u32 epoch, block_number, victim;
-} Worker;
+} __attribute__((aligned(128))) Worker;   // no cache line of two: each counts at every instruction
 
 // Record the first fault of a launch and stop all workers. Always returns FAULTED.
 int raise_fault(Worker *k, Warp *w, u32 kind, i32 pc, int lane, u64 address, u32 size, u32 space);

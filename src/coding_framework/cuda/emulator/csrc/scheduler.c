@@ -263,7 +263,7 @@ int emulator_run(Launch *L) {
       memset(L->touched + (L->arena_bytes >> 8) + from, 0, bytes);
     }
   u64 n = L->threads < 1 ? 1 : L->threads > 64 ? 64 : L->threads;
-  Worker *workers = aligned_alloc(64, round_up(sizeof(Worker) * n, 64));
+  Worker *workers = aligned_alloc(128, sizeof(Worker) * n);
   if (!workers) return -1;
   int failed = 0;
   for (u64 i = 0; i < n; i++) failed |= open_worker(&workers[i], L);
