@@ -222,9 +222,8 @@ def fma(modifiers: list[str]) -> Form | None:
 def div(modifiers: list[str]) -> Form | None:
     kind = modifiers.pop()
     if kind in ("f32", "f64"):
-        if kind == "f32":
-            take(modifiers, "approx", "full")
-        return _float(modifiers, kind, 2, "A/B")
+        how = take(modifiers, "approx", "full") if kind == "f32" else ""
+        return _float(modifiers, kind, 2, "fast_div(A,B)" if how == "approx" else "A/B")
     if modifiers or kind not in INTEGERS:
         return None
     c_type = C_TYPE[kind]

@@ -339,25 +339,3 @@ def test_carries_chain_through_instructions() -> None:
     same(high, (a + b + carry.astype(np.uint32)).astype(np.uint32))
     low = one_instruction("subc.u32", np.uint32, a, b, prologue="sub.cc.u32 %r70, %r0, %r1;")
     same(low, (a - b - (a < b)).astype(np.uint32))
-
-
-@pytest.mark.parametrize(
-    ("opcode", "function", "bound"),
-    [
-        ("ex2.approx.ftz.f32", np.exp2, 2**-22), ("lg2.approx.f32", np.log2, 2**-22),
-        ("rsqrt.approx.f32", lambda x: 1 / np.sqrt(x), 2**-22.9),
-        ("rcp.approx.f32", lambda x: 1 / x, 2**-23), ("sqrt.approx.f32", np.sqrt, 2**-23),
-        ("tanh.approx.f32", np.tanh, 2**-11), ("sin.approx.f32", np.sin, 2**-20.5),
-        ("cos.approx.f32", np.cos, 2**-20.5),
-    ],
-)  # fmt: skip
-def test_approximations_keep_the_manuals_error(
-    opcode: str, function: Callable[[np.ndarray], np.ndarray], bound: float
-) -> None:
-    rng = np.random.default_rng(0)
-    x = np.concatenate([rng.uniform(0.01, 3, 2000), 10 ** rng.uniform(-3, 0.4, 2000)])
-    x = x.astype(np.float32)
-    exact = function(x.astype(np.float64))
-    got = one_instruction(opcode, np.float32, x).astype(np.float64)
-    scale = np.ones_like(exact) if opcode[:3] in ("sin", "cos") else np.maximum(np.abs(exact), 1e-3)
-    assert (np.abs(got - exact) <= (bound + 2**-24) * scale).all()

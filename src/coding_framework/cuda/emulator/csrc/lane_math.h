@@ -62,6 +62,11 @@ static inline f32 lg2_approx(f32 x) {
   out = x < 0 ? __builtin_nanf("") : out;
   return x != x || x == __builtin_inff() ? x : out;
 }
+// Exact but where the reciprocal of the divisor would be subnormal: there it is flushed to zero.
+static inline f32 fast_div(f32 a, f32 b) {
+  f32 size = fabsf(b);
+  return size > 0x1p126f && size < INFINITY ? a * copysignf(0.0f, b) : a / b;
+}
 static inline f32 sin_approx(f32 x) { return (f32)sin((f64)x); }
 static inline f32 cos_approx(f32 x) { return (f32)cos((f64)x); }
 static inline f32 tanh_approx(f32 x) { return (f32)tanh((f64)x); }
