@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import math
-import os
 import platform
 import signal
 import sys
@@ -51,7 +49,7 @@ from coding_framework.evaluation.summary import (
     stage_table,
     summarize,
 )
-from coding_framework.monitoring.child import run_in_child
+from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all, run_in_child
 from coding_framework.monitoring.jsonl import read_lines
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.monitoring.progress import Progress, duration
@@ -64,8 +62,9 @@ from coding_framework.wiring import cores, make_agents, make_judge, make_reward
 log = structlog.get_logger(__name__)
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
-MAX_PROMPT_TOKENS = 1024
-"""Of every turn, in training and evaluation; longer prompts are trimmed by rule."""
+MAX_PROMPT_TOKENS = 768
+"""Of every turn, in training and evaluation; the longest seen had 548. Longer ones are trimmed by
+rule. RL's memory grows with it: a micro-batch holds one longest row."""
 CONCURRENCY = 48
 """Conversations at once in an evaluation: a batch of this size decodes fastest."""
 GRACE_S = 2.0
@@ -124,20 +123,13 @@ class QuickstartOptions(Record):
 
 
 @dataclass(frozen=True)
-class Run:
-    """What every stage is handed."""
+class Job:
+    """What a run is about; plain values, so that a stage's own process can be handed them."""
 
     folder: Path
     recipe: Recipe
     base_model: str
     seed: int
-    manifest: StageManifest
-
-    def result(self, stage: str) -> Mapping[str, Any]:
-        """Result of a finished stage."""
-        record = self.manifest.finished(stage)
-        assert record is not None, f"the stage {stage} comes before"
-        return record.result
 
     def held_out(self) -> list[Task]:
         from coding_framework.data.data_pipeline import held_out_tasks
@@ -153,6 +145,25 @@ class Run:
     def states_file(self, label: str) -> Path:
         return self.folder / "evaluations" / f"{label}.jsonl"
 
+    def configure_logging(self) -> None:
+        """In every process of the run."""
+        configure_logging(self.folder / LOG_NAME)
+        quiet_libraries()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every stage is handed."""
+
+    job: Job
+    manifest: StageManifest
+
+    def result(self, stage: str) -> Mapping[str, Any]:
+        """Result of a finished stage."""
+        record = self.manifest.finished(stage)
+        assert record is not None, f"the stage {stage} comes before"
+        return record.result
+
 
 def run(options: QuickstartOptions) -> int:
     """All stages, from the first that is not finished; returns the exit status."""
@@ -167,13 +178,12 @@ def run(options: QuickstartOptions) -> int:
         "version": version("coding-framework"),
         "recipe": recipe.model_dump(mode="json", exclude={"expected_s"}),
     }
+    job = Job(folder, recipe, base_model, options.seed)
     with StageManifest(folder, config) as manifest, _no_process_left():
-        configure_logging(folder / LOG_NAME)
-        quiet_libraries()
-        job = Run(folder, recipe, base_model, options.seed, manifest)
+        job.configure_logging()
         for number, stage in enumerate(STAGES, start=1):
-            _run_stage(job, number, stage)
-        summary = _finish(job, config)
+            _run_stage(Run(job, manifest), number, stage)
+        summary = _finish(Run(job, manifest), config)
     _print_end(summary, folder)
     return 0
 
@@ -181,33 +191,31 @@ def run(options: QuickstartOptions) -> int:
 # --- stages ---------------------------------------------------------------------------------------
 
 
-def get_model(job: Run) -> dict[str, Any]:
+def get_model(run: Run) -> dict[str, Any]:
     """The base model as a local folder."""
     from coding_framework.agents.models import resolve_model
 
-    return {"path": str(resolve_model(job.base_model))}
+    return {"path": str(resolve_model(run.job.base_model))}
 
 
-def evaluate_base(job: Run) -> dict[str, Any]:
-    return _evaluate(job, "base", Path(job.result("model")["path"]))
+def evaluate_base(run: Run) -> dict[str, Any]:
+    return _evaluate(run, "base", Path(run.result("model")["path"]))
 
 
-def train_sft(job: Run) -> dict[str, Any]:
-    """Supervised fine-tuning of both roles on kernels that the judge found correct; in a process
-    of its own, since torch keeps gigabytes of what training took."""
+def train_sft(run: Run) -> dict[str, Any]:
+    """Supervised fine-tuning of both roles on kernels that the judge found correct."""
     changes = {
-        "base_model": job.result("model")["path"],
-        "output_dir": str(job.folder / "sft_checkpoints"),
-        "max_task_ops": job.recipe.task_max_ops,
-        "seed": job.seed,
-        **job.recipe.sft,
+        "base_model": run.result("model")["path"],
+        "output_dir": str(run.job.folder / "sft_checkpoints"),
+        "max_task_ops": run.job.recipe.task_max_ops,
+        "seed": run.job.seed,
+        **run.job.recipe.sft,
     }
-    return run_in_child(_fine_tune, changes, job.folder / LOG_NAME)
+    return run_in_child(_fine_tune, run.job, changes)
 
 
-def _fine_tune(changes: Mapping[str, Any], log_file: Path) -> dict[str, Any]:
-    configure_logging(log_file)
-    quiet_libraries()
+def _fine_tune(job: Job, changes: Mapping[str, Any]) -> dict[str, Any]:
+    job.configure_logging()
     from coding_framework.agents.models import resolve_model
     from coding_framework.data.data_pipeline import training_examples
     from coding_framework.training.sft import SFTConfig, load_examples, train_sft
@@ -217,18 +225,18 @@ def _fine_tune(changes: Mapping[str, Any], log_file: Path) -> dict[str, Any]:
     return result.model_dump(mode="json")
 
 
-def evaluate_sft(job: Run) -> dict[str, Any]:
-    return _evaluate(job, "sft", Path(job.result("sft")["model"]))
+def evaluate_sft(run: Run) -> dict[str, Any]:
+    return _evaluate(run, "sft", Path(run.result("sft")["model"]))
 
 
-def train_rl(job: Run) -> dict[str, Any]:
+def train_rl(run: Run) -> dict[str, Any]:
     """Multi-turn RL by verl's trainer, from the SFT model."""
     from coding_framework.data.data_pipeline import training_tasks
     from coding_framework.training.verl_integration import MultiAgentVERLTrainer, MultiTurnRLConfig
 
-    recipe = job.recipe
+    job, recipe = run.job, run.job.recipe
     changes: dict[str, Any] = {
-        "model_path": job.result("sft")["model"],
+        "model_path": run.result("sft")["model"],
         "output_dir": str(job.folder / "rl_checkpoints"),
         "num_episodes": recipe.rl_steps,
         "max_turns": recipe.max_turns,
@@ -247,8 +255,8 @@ def train_rl(job: Run) -> dict[str, Any]:
     return result.model_dump(mode="json")
 
 
-def evaluate_rl(job: Run) -> dict[str, Any]:
-    return _evaluate(job, "rl", Path(job.result("rl")["final_model"]))
+def evaluate_rl(run: Run) -> dict[str, Any]:
+    return _evaluate(run, "rl", Path(run.result("rl")["final_model"]))
 
 
 @dataclass(frozen=True)
@@ -270,26 +278,30 @@ STAGES = (
 )
 
 
-def _run_stage(job: Run, number: int, stage: Stage) -> None:
+def _run_stage(run: Run, number: int, stage: Stage) -> None:
     head = f"[{number}/{len(STAGES)}] {stage.title}"
-    if job.manifest.finished(stage.name) is not None:
+    if run.manifest.finished(stage.name) is not None:
         _tell(f"{head}: done before")
         return
-    left = [s for s in STAGES[number - 1 :] if s.name in job.recipe.expected_s]
-    seconds = sum(job.recipe.expected_s[s.name] for s in left)
+    expected = run.job.recipe.expected_s
+    seconds = sum(expected.get(s.name, 0.0) for s in STAGES[number - 1 :])
     _tell(f"{head}{f' (about {duration(seconds)} left in all)' if seconds else ''}")
     log.info("stage_started", stage=stage.name)
-    with job.manifest.stage(stage.name) as result:
-        result.update(stage.run(job))
-    gc.collect()
-    record = job.manifest.finished(stage.name)
+    with run.manifest.stage(stage.name) as result:
+        result.update(stage.run(run))
+    record = run.manifest.finished(stage.name)
     assert record is not None
     log.info("stage_finished", stage=stage.name, wall_s=record.wall_s)
     _tell(f"{head}: {duration(record.wall_s)}, {record.peak_memory_gib:.1f} GiB at most")
 
 
-def _evaluate(job: Run, label: str, model: Path) -> dict[str, Any]:
+def _evaluate(run: Run, label: str, model: Path) -> dict[str, Any]:
     """Conversations of the model in `model` on the held-out tasks."""
+    return run_in_child(_evaluate_folder, run.job, label, model)
+
+
+def _evaluate_folder(job: Job, label: str, model: Path) -> dict[str, Any]:
+    job.configure_logging()
     result = asyncio.run(_evaluate_model(job, label, model))
     return {"metrics": result.metrics.model_dump(mode="json"), "judge": _judged_by(result.states)}
 
@@ -311,7 +323,7 @@ def _told(receipt: Receipt) -> int:
     return sum(map(bool, (receipt.device, receipt.sandbox, receipt.toolkit)))
 
 
-async def _evaluate_model(job: Run, label: str, model: Path) -> Evaluation:
+async def _evaluate_model(job: Job, label: str, model: Path) -> Evaluation:
     from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.agents.prompts import PromptBudget
 
@@ -349,22 +361,22 @@ async def _evaluate_model(job: Run, label: str, model: Path) -> Evaluation:
 # --- the end --------------------------------------------------------------------------------------
 
 
-def _finish(job: Run, config: Mapping[str, Any]) -> Summary:
+def _finish(run: Run, config: Mapping[str, Any]) -> Summary:
     """Write summary.json and report.html from what the stages left."""
     stages = {
-        label: StageMetrics.model_validate(job.result(f"eval_{label}")["metrics"])
+        label: StageMetrics.model_validate(run.result(f"eval_{label}")["metrics"])
         for label in LABELS
     }
-    steps = list(job.result("rl")["steps"])
+    steps = list(run.result("rl")["steps"])
     summary = summarize(
         list(stages.values()),
         _rl_numbers(steps),
-        {name: _cost(record) for name, record in job.manifest.stages.items()},
+        {name: _cost(record) for name, record in run.manifest.stages.items()},
         config,
-        {**_environment(), **job.result("eval_rl")["judge"]},
+        {**_environment(), **run.result("eval_rl")["judge"]},
     )
-    write_json_atomic(job.folder / "summary.json", summary.model_dump(mode="json"))
-    write_report(_report(job, summary, steps), job.folder / "report.html")
+    write_json_atomic(run.job.folder / "summary.json", summary.model_dump(mode="json"))
+    write_report(_report(run, summary, steps), run.job.folder / "report.html")
     return summary
 
 
@@ -378,7 +390,8 @@ def _rl_numbers(steps: list[Mapping[str, Any]]) -> RLNumbers:
     )
 
 
-def _report(job: Run, summary: Summary, steps: list[Mapping[str, Any]]) -> ReportData:
+def _report(run: Run, summary: Summary, steps: list[Mapping[str, Any]]) -> ReportData:
+    job = run.job
     wanted = {
         label: {f"{label}/{task.name}/0": task for task in job.held_out()} for label in LABELS
     }
@@ -403,15 +416,15 @@ def _report(job: Run, summary: Summary, steps: list[Mapping[str, Any]]) -> Repor
         lead=" ".join(closing_lines(summary)[:2]),
         facts=facts,
         stages=tuple(summary.stages.values()),
-        curves=_curves(job, steps),
+        curves=_curves(run.job.folder, steps),
         conversations=conversations,
     )
 
 
-def _curves(job: Run, steps: list[Mapping[str, Any]]) -> tuple[TrainingCurve, ...]:
+def _curves(folder: Path, steps: list[Mapping[str, Any]]) -> tuple[TrainingCurve, ...]:
     shares = ("correct_rate", "compile_rate")
     rl = tuple(_training_step(step, ("reward_mean", *shares)) for step in steps)
-    metrics = read_lines(job.folder / "sft_checkpoints" / "metrics.jsonl")
+    metrics = read_lines(folder / "sft_checkpoints" / "metrics.jsonl")
     sft = tuple(_training_step(json.loads(line), ("loss",)) for line in metrics)
     return (
         TrainingCurve(
@@ -477,15 +490,14 @@ def _no_process_left() -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)
+    adopt_orphans()
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-        children = psutil.Process(os.getpid()).children(recursive=True)
+        children = descendants()
         for child in children:
             with contextlib.suppress(psutil.Error):
                 child.terminate()
-        _, alive = psutil.wait_procs(children, timeout=GRACE_S)
-        for child in alive:
-            with contextlib.suppress(psutil.Error):
-                child.kill()
+        psutil.wait_procs(children, timeout=GRACE_S)
+        kill_all(descendants)

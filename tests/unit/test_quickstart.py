@@ -45,7 +45,7 @@ def fake_stages(calls: list[str], broken: str | None = None) -> tuple[Stage, ...
 @pytest.fixture
 def start(monkeypatch, tmp_path):
     """Runs `cuda-rl quickstart` in this process with replaced stages; gives status and calls."""
-    monkeypatch.setattr(quickstart.Run, "held_out", lambda self: [])
+    monkeypatch.setattr(quickstart.Job, "held_out", lambda self: [])
 
     def run(*argv: str, broken: str | None = None) -> tuple[int, list[str]]:
         calls: list[str] = []

@@ -1,7 +1,9 @@
-"""A function in a process of its own, whose memory goes back to the system with it."""
+"""Processes of ours: a function in one of its own, whose memory goes back to the system with it;
+and an end of all of them that leaves none behind."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -10,6 +12,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
+import psutil
+
 from coding_framework.errors import CodingFrameworkError, InfrastructureError
 
 P = ParamSpec("P")
@@ -17,6 +21,7 @@ T = TypeVar("T")
 
 _GRACE_S = 5.0
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def run_in_child(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -84,3 +89,26 @@ def _how(exitcode: int | None) -> str:
     if exitcode is not None and exitcode < 0:
         return f"signal {-exitcode}"
     return f"status {exitcode}"
+
+
+def adopt_orphans() -> None:
+    """From now on a descendant whose parent ended becomes a child of this process, so that
+    `descendants` finds it."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants() -> list[psutil.Process]:
+    """All processes below this one, parents first."""
+    return psutil.Process().children(recursive=True)
+
+
+def kill_all(find: Callable[[], list[psutil.Process]]) -> None:
+    """Kill what `find` finds and wait for it, until nothing is found (five times at most)."""
+    for _ in range(5):  # a process that is just being started shows up in the next round
+        left = find()
+        if not left:
+            return
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=5)

@@ -7,20 +7,15 @@ gone, however it died. Ray's processes of this run share this process's fate.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
 import threading
 import traceback
 
-import psutil
-
 from coding_framework.errors import TrainingError
+from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all
 from coding_framework.training.verl.overrides import CPU_ROLLOUT, PLUGIN
-from coding_framework.training.verl.process import kill_all
-
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def _die_with_parent() -> None:
@@ -65,7 +60,7 @@ def main() -> None:
     name, device, *overrides = sys.argv
     sys.argv = [name, *overrides]
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans come to us
+    adopt_orphans()
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         check_registered(device)
@@ -91,7 +86,7 @@ def _train() -> int:
 def _leave(code: int) -> None:
     """End at once, and all of Ray with us: its own teardown waits for ever where its start had
     failed, and its agents outlive a raylet that ends early."""
-    kill_all(lambda: psutil.Process().children(recursive=True))
+    kill_all(descendants)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

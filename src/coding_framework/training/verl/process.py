@@ -15,11 +15,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
 
+from coding_framework.monitoring.child import kill_all
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.overrides import (
     PLUGIN,
@@ -157,15 +158,3 @@ def run_processes(run: str) -> list[psutil.Process]:
 def end_processes(run: str) -> None:
     """Kill what is left of a run's processes and wait for them."""
     kill_all(lambda: run_processes(run))
-
-
-def kill_all(find: Callable[[], list[psutil.Process]]) -> None:
-    """Kill what `find` finds and wait for it, until nothing is found (five times at most)."""
-    for _ in range(5):  # a process that is just being started shows up in the next round
-        left = find()
-        if not left:
-            return
-        for process in left:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(left, timeout=5)
