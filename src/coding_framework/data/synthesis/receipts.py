@@ -198,6 +198,7 @@ def slim_verdict(verdict: Verdict, *, shown: bool = True) -> Verdict:
         spill_bytes=verdict.compile.spill_bytes,
         shared_bytes=verdict.compile.shared_bytes,
         errors=verdict.compile.errors[:3],
+        ptx_sha256=verdict.compile.ptx_sha256,
     )
     counters = {
         name: float(f"{value:.4g}")
