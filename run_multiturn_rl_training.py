@@ -114,7 +114,7 @@ def make_config(given: dict[str, object], model: Path) -> MultiTurnRLConfig:
         if sandbox == "docker":
             raise UsageError("--no-docker and --sandbox docker exclude each other: choose one")
         if sandbox == "auto":
-            sandbox = "bubblewrap" if shutil.which("bwrap") else "native"
+            sandbox = "no-docker"
     judge = {"sandbox": sandbox}
     values = {**given, "model_path": str(model), "judge_args": judge}
     try:

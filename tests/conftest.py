@@ -9,6 +9,8 @@ import subprocess
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["docker_engine"]
+
 # A loaded machine is slow, not wrong: no deadline on an example.
 settings.register_profile(
     "project", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True

@@ -50,7 +50,7 @@ SHOWN_COUNTERS = (
 SHOWN_LINES = 20
 """Of what kernels print; --json has all that was kept."""
 HEADERS = ("small", "torch")
-SANDBOXES = ("auto", "bubblewrap", "native")
+SANDBOXES = ("auto", "no-docker", "bubblewrap", "docker", "native")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from coding_framework.cuda.sandbox.base import Job, Limits, Mount, Sandbox, wait
+from coding_framework.cuda.sandbox.base import Job, Limits, Mount, Sandbox
 from coding_framework.errors import SandboxError
 from coding_framework.paths import cache_dir
 from coding_framework.types import Status
@@ -225,8 +225,7 @@ def escapes_of(sandbox: Sandbox) -> list[str]:
         limits = Limits(cpu_s=10, wall_s=60.0)
         job = Job(command=["/bin/bash", "-c", script], mounts=(), limits=limits, folder=folder)
         with tempfile.TemporaryFile() as output:
-            process = sandbox.start(job, stdin=subprocess.DEVNULL, output=output)
-            wait(process, limits.wall_s)
+            sandbox.start(job, stdin=subprocess.DEVNULL, output=output).wait(limits.wall_s)
             output.seek(0)
             lines = output.read().decode("utf-8", "replace").split()
     if "tried" not in lines:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
 
 Backend = Literal["auto", "cuda", "emulator"]
-SandboxName = Literal["auto", "bubblewrap", "native"]
+SandboxName = Literal["auto", "no-docker", "bubblewrap", "docker", "native"]
 
 
 class JudgeSettings(Record):

@@ -37,7 +37,10 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         (["train"], "choose one of quickstart, judge"),
         (["judge", "--task", "relu"], "required: --kernel"),
         (["judge", "--task", "relu", "--kernel", "k", "--backend", "tpu"], "auto, cuda, emulator"),
-        (["judge", "--task", "relu", "--kernel", "k", "--sandbox", "vm"], "bubblewrap, native"),
+        (
+            ["judge", "--task", "relu", "--kernel", "k", "--sandbox", "vm"],
+            "bubblewrap, docker, native",
+        ),
         (["judge", "--task", "relu", "--kernel", "k", "--sed", "1"], "did you mean --seed?"),
         (
             ["judge", "--task", "relu", "--kernel", "k", "--seed", "x"],

@@ -49,6 +49,12 @@ def explain_failure(
     for memory meanwhile. Raises InfrastructureError for what is certainly this machine's doing."""
     if exit_.code == 0:
         return None
+    limit_gib = limits.memory_bytes / (1 << 30)
+    too_large = Failure(
+        Status.MEMORY_LIMIT, f"the compilation needed more than {limit_gib:.0f} GiB"
+    )
+    if exit_.out_of_memory:
+        return too_large
     died = _DIED.search(text)
     signal = -exit_.code if exit_.code < 0 else int(died.group(1)) if died else 0
     by_kill = signal == _SIGKILL and exit_.cpu_s < limits.cpu_s
@@ -63,8 +69,7 @@ def explain_failure(
     if signal == _SIGXFSZ or _TOO_LONG.search(text):
         return Failure(Status.OUTPUT_LIMIT, "the compilation wrote more than it may")
     if _OUT_OF_MEMORY.search(text):
-        limit_gib = limits.memory_bytes / (1 << 30)
-        return Failure(Status.MEMORY_LIMIT, f"the compilation needed more than {limit_gib:.0f} GiB")
+        return too_large
     doubtful = by_kill or _SHORTAGE.search(text) is not None
     if report.errors:
         first = report.errors[0]

@@ -43,7 +43,7 @@ from coding_framework.cuda.diagnostics import (
     parse_report,
 )
 from coding_framework.cuda.ptx_summary import first_kernel, ptx_digest, techniques
-from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox, wait
+from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.base import limited
 from coding_framework.cuda.slots import available_cores, slot
 from coding_framework.cuda.source_features import feature_macros, uses_device_lambda, uses_torch
@@ -186,6 +186,7 @@ class CUDACompiler:
             host_compiler_fingerprint(),
             self._headers.digest,
             self.sandbox.name,  # which files a source can include
+            self.sandbox.system,
             *limited(self._limits, ()),  # as they are in force here
         )
         for part in (*environment, *flags, source):
@@ -268,8 +269,8 @@ class CUDACompiler:
             environment={"PATH": "/usr/bin:/bin", "TMPDIR": path(work), "LC_ALL": "C.UTF-8"},
         )
         with tempfile.TemporaryFile(dir=folder) as output:
-            process = self.sandbox.start(job, stdin=subprocess.DEVNULL, output=output)
-            exit_ = wait(process, job.limits.wall_s)
+            running = self.sandbox.start(job, stdin=subprocess.DEVNULL, output=output)
+            exit_ = running.wait(job.limits.wall_s)
             exit_.cpu_s = _cpu_seconds(folder / "usage") or exit_.cpu_s
             output.seek(0)
             text = output.read(MAX_LOG_BYTES).decode("utf-8", "replace")

@@ -67,7 +67,7 @@ class JudgeConfig(Record):
 
     backend: Literal["auto", "cuda", "emulator"] = "auto"
     sandbox: str = "auto"
-    """Where compilations and host code run: auto, bubblewrap, docker or native."""
+    """Where compilations and host code run: auto, no-docker, bubblewrap, docker or native."""
     seeds: int = Field(default=5, ge=5)
     """Draws for each shape set."""
     host_cpu_s: int = Field(default=10, ge=1)

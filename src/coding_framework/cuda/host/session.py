@@ -40,7 +40,7 @@ from coding_framework.cuda.host.wire import (
     encode_setup,
 )
 from coding_framework.cuda.plan import CandidateFault, ModuleInfo, TensorRef
-from coding_framework.cuda.sandbox import Job, Limits, Sandbox, stop, wait
+from coding_framework.cuda.sandbox import Job, Limits, Sandbox
 from coding_framework.errors import InfrastructureError, SandboxError
 from coding_framework.paths import cannot_write
 from coding_framework.types import Status
@@ -107,7 +107,7 @@ class HostSession:
             environment={"LC_ALL": "C.UTF-8", **program.environment},
         )
         with theirs:
-            self._process = sandbox.start(job, stdin=theirs.fileno(), output=self._log)
+            self._running = sandbox.start(job, stdin=theirs.fileno(), output=self._log)
         try:
             self._greet(sandbox.name)
             self._send(0, encode_setup(properties, module))
@@ -136,7 +136,7 @@ class HostSession:
 
     def close(self) -> None:
         """End the process with all its descendants."""
-        stop(self._process)
+        self._running.stop()
         self._channel.close()
         self._log.close()
 
@@ -287,12 +287,10 @@ class HostSession:
         now = time.monotonic()
         states = []
         try:
-            root = psutil.Process(self._process.pid)
-            for process in (root, *root.children(recursive=True)):
-                if process.name() != "bwrap":
-                    states.append(process.status())
-                    times = process.cpu_times()
-                    self._cpu_seen_s = max(self._cpu_seen_s, times.user + times.system)
+            for process in self._running.processes():
+                states.append(process.status())
+                times = process.cpu_times()
+                self._cpu_seen_s = max(self._cpu_seen_s, times.user + times.system)
         except psutil.Error:
             return silent_since  # it is ending: the channel says so next
         if any(s != psutil.STATUS_SLEEPING for s in states):
@@ -307,7 +305,8 @@ class HostSession:
 
     def _died(self) -> CandidateFault | InfrastructureError:
         """What the end of the process says about the candidate."""
-        code = wait(self._process, 10.0).code
+        end = self._running.wait(10.0)
+        code = end.code
         said = clean_text(self._log_tail())[-300:]
         tail = f": {said}" if said else ""
         when = "while it was loaded" if self._loading else "before forward returned"
@@ -315,14 +314,14 @@ class HostSession:
             return CandidateFault(
                 Status.TIMEOUT, f"the host code used more than {self._limits.cpu_s} s of CPU time"
             )
+        if end.out_of_memory or "bad_alloc" in said:
+            return CandidateFault(Status.MEMORY_LIMIT, "the host code ran out of memory")
         if code == -_SIGXFSZ:
             return CandidateFault(Status.OUTPUT_LIMIT, "the host code printed too much")
         if code == -_SIGKILL:
             return InfrastructureError(
                 "a host process was killed from outside: look for memory pressure, and try again"
             )
-        if "bad_alloc" in said:
-            return CandidateFault(Status.MEMORY_LIMIT, "the host code ran out of memory")
         status = Status.LOAD_ERROR if self._loading else Status.RUNTIME_ERROR
         if code < 0:
             name = _SIGNALS.get(-code, f"signal {-code}")

@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
+import psutil
+
 GIB = 1 << 30
+SYSTEM_FOLDERS = ("/bin", "/lib", "/lib32", "/lib64", "/sbin")
+"""Beside /usr, where compilers and their libraries lie; links into it on most systems."""
+SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
+LOCAL_FOLDERS = ("/usr/local", "/usr/src", "/usr/share")
+"""Below /usr, and hidden: local software may lie here, none of it the compiler's business."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,10 @@ class Limits:
     wall_s: float = 600.0
     """Far above cpu_s: a machine under load must not turn into a candidate's time-out."""
     memory_bytes: int = 8 * GIB
-    """Address space of each process."""
+    """Address space of each process; in Docker also the memory of all of them together."""
+    processes: int = 256
+    """At once, threads included. Counted by Docker alone: elsewhere the kernel counts what a user
+    runs on the whole machine, or for root nothing. Host code can start none in any sandbox."""
     file_bytes: int = 256 << 20
     """Largest file that may be written, the log included."""
     open_files: int = 256
@@ -65,12 +75,36 @@ class Exit:
     """CPU time of all its processes that were waited for."""
     timed_out: bool = False
     """The wall backstop was reached: our fault, not the candidate's."""
+    out_of_memory: bool = False
+    """Killed for the memory of all its processes together, where the sandbox limits that."""
+
+
+class Running(Protocol):
+    """A job that was started. Maker: `Sandbox.start`. For one thread at a time."""
+
+    def wait(self, wall_s: float) -> Exit:
+        """Wait for the end, leave no descendant; at `wall_s` everything is killed."""
+        ...
+
+    def stop(self) -> None:
+        """Kill the job with all its descendants, and reap it. Once is enough, twice no error."""
+        ...
+
+    def processes(self) -> list[psutil.Process]:
+        """The job's own processes, without those that make up the sandbox. Raises psutil.Error
+        while they end."""
+        ...
 
 
 class Sandbox(Protocol):
     """One way to isolate a job."""
 
     name: str
+
+    @property
+    def system(self) -> str:
+        """Names the compilers and libraries that a job finds; "" for those of this machine."""
+        ...
 
     def missing(self) -> str | None:
         """None where it works on this machine, else a sentence: why not, and what to install."""
@@ -80,9 +114,7 @@ class Sandbox(Protocol):
         """Where a job sees the mount."""
         ...
 
-    def start(
-        self, job: Job, *, stdin: int | IO[bytes], output: int | IO[bytes]
-    ) -> subprocess.Popen[bytes]:
+    def start(self, job: Job, *, stdin: int | IO[bytes], output: int | IO[bytes]) -> Running:
         """Start the job; stdout and stderr go to `output`. Raises SandboxError."""
         ...
 
@@ -111,26 +143,37 @@ def _at_most(kind: int, wanted: int) -> int:
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """Kill the job with all its descendants, and reap it."""
-    if process.returncode is None:
-        try:
+class LocalJob:
+    """`Running` for a job that is a child of this process and leads its own process group."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def wait(self, wall_s: float) -> Exit:
+        """See Running.wait. Gives the CPU time of the whole tree."""
+        process = self._process
+        timed_out = not _ended_within(process.pid, wall_s)
+        if timed_out:
             os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            process.kill()
-        process.wait()
+        _, status, usage = os.wait4(process.pid, 0)
+        code = process.returncode = os.waitstatus_to_exitcode(status)
+        if code > 128:  # what bubblewrap and shells make of a signal
+            code = 128 - code
+        return Exit(code=code, cpu_s=usage.ru_utime + usage.ru_stime, timed_out=timed_out)
 
+    def stop(self) -> None:
+        """See Running.stop."""
+        if self._process.returncode is None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                self._process.kill()
+            self._process.wait()
 
-def wait(process: subprocess.Popen[bytes], wall_s: float) -> Exit:
-    """Wait for the end; at `wall_s` everything is killed. Gives the CPU time of the whole tree."""
-    timed_out = not _ended_within(process.pid, wall_s)
-    if timed_out:
-        os.killpg(process.pid, signal.SIGKILL)
-    _, status, usage = os.wait4(process.pid, 0)
-    code = process.returncode = os.waitstatus_to_exitcode(status)
-    if code > 128:  # what bubblewrap and shells make of a signal
-        code = 128 - code
-    return Exit(code=code, cpu_s=usage.ru_utime + usage.ru_stime, timed_out=timed_out)
+    def processes(self) -> list[psutil.Process]:
+        """See Running.processes."""
+        root = psutil.Process(self._process.pid)
+        return [p for p in (root, *root.children(recursive=True)) if p.name() != "bwrap"]
 
 
 def _ended_within(pid: int, wall_s: float) -> bool:

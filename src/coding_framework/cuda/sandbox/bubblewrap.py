@@ -14,17 +14,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
-from coding_framework.cuda.sandbox.base import LIMITER, Job, Mount, limited
+from coding_framework.cuda.sandbox.base import (
+    LIMITER,
+    LOCAL_FOLDERS,
+    SYSTEM_FILES,
+    SYSTEM_FOLDERS,
+    Job,
+    LocalJob,
+    Mount,
+    limited,
+)
 from coding_framework.errors import SandboxError
 
 INSTALL = "install your system's bubblewrap package (Debian: apt-get install bubblewrap)"
-_SYSTEM_FOLDERS = ("/bin", "/lib", "/lib32", "/lib64", "/sbin")
 
 
 class BubblewrapSandbox:
     """`Sandbox` by bwrap."""
 
     name = "bubblewrap"
+    system = ""
 
     @cached_property
     def _tool(self) -> str | None:
@@ -54,20 +63,18 @@ class BubblewrapSandbox:
         """See Sandbox.path: mounts are moved, so no host path reaches the job."""
         return mount.inside
 
-    def start(
-        self, job: Job, *, stdin: int | IO[bytes], output: int | IO[bytes]
-    ) -> subprocess.Popen[bytes]:
+    def start(self, job: Job, *, stdin: int | IO[bytes], output: int | IO[bytes]) -> LocalJob:
         """See Sandbox.start."""
         command = self._prefix()
         for mount in (*job.mounts, job.folder):
             command += ["--bind" if mount.writable else "--ro-bind", str(mount.host), mount.inside]
         for name, value in job.environment.items():
             command += ["--setenv", name, value]
-        for folder in ("/usr/local", "/usr/src", "/usr/share", "/"):
+        for folder in (*LOCAL_FOLDERS, "/"):
             command += ["--remount-ro", folder]
         command += ["--chdir", job.folder.inside, "--", *job.command]
         try:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 limited(job.limits, command),
                 stdin=stdin,
                 stdout=output,
@@ -77,18 +84,19 @@ class BubblewrapSandbox:
             )
         except OSError as e:
             raise SandboxError(f"bubblewrap could not be started ({e}): {INSTALL}") from e
+        return LocalJob(process)
 
     def _prefix(self) -> list[str]:
         command = [self._tool or "bwrap", "--unshare-all", "--unshare-user", "--die-with-parent"]
         command += ["--new-session", "--cap-drop", "ALL", "--uid", "65534", "--gid", "65534"]
         command += ["--hostname", "sandbox", "--clearenv", "--ro-bind", "/usr", "/usr"]
-        # local software may lie here, none of it the compiler's business
-        command += ["--tmpfs", "/usr/local", "--tmpfs", "/usr/src", "--tmpfs", "/usr/share"]
-        for folder in map(Path, _SYSTEM_FOLDERS):
+        for hidden in LOCAL_FOLDERS:
+            command += ["--tmpfs", hidden]
+        for folder in map(Path, SYSTEM_FOLDERS):
             if folder.is_symlink():
                 command += ["--symlink", os.readlink(folder), str(folder)]
             elif folder.is_dir():
                 command += ["--ro-bind", str(folder), str(folder)]
-        for file in ("/etc/ld.so.cache", "/etc/alternatives"):
+        for file in SYSTEM_FILES:
             command += ["--ro-bind-try", file, file]
         return [*command, "--dev-bind", "/dev/null", "/dev/null"]

@@ -13,25 +13,24 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from functools import cached_property
-from pathlib import Path
 from typing import IO
 
-from coding_framework.cuda.native import build_once
-from coding_framework.cuda.sandbox.base import LIMITER, Job, Mount, limited
-from coding_framework.errors import SandboxError
-
-_SOURCE = Path(__file__).parent / "confine_exec.c"
-_READABLE = (
-    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"),
-    *("/etc/ld.so.cache", "/etc/alternatives"),
+from coding_framework.cuda.sandbox.base import (
+    LIMITER,
+    Job,
+    LocalJob,
+    Mount,
+    limited,
 )
+from coding_framework.cuda.sandbox.landlock import confined, hides_files, launcher
+from coding_framework.errors import SandboxError
 
 
 class NativeSandbox:
     """`Sandbox` without namespaces."""
 
     name = "native"
+    system = ""
 
     def missing(self) -> str | None:
         """See Sandbox.missing."""
@@ -39,19 +38,16 @@ class NativeSandbox:
             return f"{LIMITER} is not installed: install your system's util-linux package"
         return None
 
-    @cached_property
+    @property
     def hides_files(self) -> bool:
         """Whether this kernel has Landlock."""
-        probe = subprocess.run([self._launcher, "--probe"], capture_output=True, text=True)
-        return probe.stdout.strip() not in ("", "0")
+        return hides_files()
 
     def path(self, mount: Mount) -> str:
         """See Sandbox.path: paths cannot be moved."""
         return str(mount.host)
 
-    def start(
-        self, job: Job, *, stdin: int | IO[bytes], output: int | IO[bytes]
-    ) -> subprocess.Popen[bytes]:
+    def start(self, job: Job, *, stdin: int | IO[bytes], output: int | IO[bytes]) -> LocalJob:
         """See Sandbox.start."""
         environment = {
             "PATH": os.defpath,
@@ -59,14 +55,13 @@ class NativeSandbox:
             "HOME": str(job.folder.host),
             "TMPDIR": str(job.folder.host),
         }
-        command = [str(self._launcher), "--rw", "/dev/null"]
-        for path in _READABLE:
-            command += ["--ro", path]
-        for mount in (*job.mounts, job.folder):
-            command += ["--rw" if mount.writable else "--ro", str(mount.host)]
+        mounts = (*job.mounts, job.folder)
+        readable = [str(mount.host) for mount in mounts if not mount.writable]
+        writable = [str(mount.host) for mount in mounts if mount.writable]
+        command = confined(str(launcher()), readable, writable, job.command)
         try:
-            return subprocess.Popen(
-                limited(job.limits, [*command, "--", *job.command]),
+            process = subprocess.Popen(
+                limited(job.limits, command),
                 stdin=stdin,
                 stdout=output,
                 stderr=output,
@@ -76,10 +71,4 @@ class NativeSandbox:
             )
         except OSError as e:
             raise SandboxError(f"the native sandbox could not start a process ({e})") from e
-
-    @cached_property
-    def _launcher(self) -> Path:
-        arguments = ["-O2", "-Wall", _SOURCE.name]
-        return build_once(
-            "confine_exec", {_SOURCE.name: _SOURCE.read_text()}, arguments, compiler="gcc"
-        )
+        return LocalJob(process)
