@@ -93,7 +93,8 @@ class Judge:
         self._seeds = tuple((self.config.seed or 0) + i for i in range(self.config.seeds))
         self._secret = secret_of(self.config)
         self._references: dict[bytes, ReferenceCache] = {}
-        salt = f"{judge_digest()} {self.backend} {self._compiler.toolkit.version}"
+        built_with = f"{self._compiler.toolkit.fingerprint} sm_{self._compiler.architecture}"
+        salt = f"{judge_digest()} {self.backend} {built_with}"
         self._baselines = BaselineTimes(self._measure_naive, salt)
 
     def judge(self, task: Task, candidate: Candidate) -> Verdict:

@@ -17,6 +17,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -27,6 +28,7 @@ from coding_framework import errors
 from coding_framework.cuda.frames import read_frame, write_frame
 from coding_framework.cuda.judge import JudgeConfig, choose_backend, secret_of
 from coding_framework.cuda.slots import available_cores
+from coding_framework.cuda.toolkit import find_toolkit
 from coding_framework.cuda.verdict_cache import VerdictCache
 from coding_framework.errors import InfrastructureError
 from coding_framework.types import Candidate, Status, Task, Verdict
@@ -35,8 +37,8 @@ log = structlog.get_logger(__name__)
 
 _START_S = 120.0
 _RETRIES = 1
-_BY_THE_CLOCK = frozenset({Status.TIMEOUT, Status.COMPILE_TIMEOUT})
-"""Verdicts by CPU time, which another machine may give otherwise: never kept on disk."""
+_BY_THE_MACHINE = frozenset({Status.TIMEOUT, Status.COMPILE_TIMEOUT, Status.MEMORY_LIMIT})
+"""Verdicts by CPU time or memory, which another machine may give otherwise: never kept on disk."""
 
 
 class JudgePool:
@@ -55,7 +57,7 @@ class JudgePool:
         self.config = config or JudgeConfig()
         self._backend = choose_backend(self.config.backend)
         self._job_wall_s = job_wall_s
-        self._cache = VerdictCache(cache_folder) if cache_folder is not None else None
+        self._cache_folder = cache_folder
         self._setup = _setup_frame(self.config)
         self.workers = workers or available_cores()
         self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="judge")
@@ -83,14 +85,21 @@ class JudgePool:
     def _judge_here(self, task: Task, code: str) -> Verdict:
         """In one of the pool's threads, each of which has a worker of its own."""
         candidate = Candidate.model_construct(code=code)
-        if self._cache is not None:
+        if self._cache is not None:  # raises where there is no toolkit, as judging would
             found = self._cache.get(task, candidate, self._backend)
             if found is not None:
                 return found
         verdict = self._judge_retrying(task, code)
-        if self._cache is not None and verdict.status not in _BY_THE_CLOCK:
+        if self._cache is not None and _comes_again(verdict):
             self._cache.put(task, candidate, verdict)
         return verdict
+
+    @cached_property
+    def _cache(self) -> VerdictCache | None:
+        if self._cache_folder is None:
+            return None
+        settings = self.config.model_dump_json(exclude={"secret"})
+        return VerdictCache(self._cache_folder, f"{settings} {find_toolkit().fingerprint}")
 
     def close(self) -> None:
         """End every worker now. Jobs in flight raise InfrastructureError."""
@@ -207,6 +216,14 @@ def _read_within(stream: IO[bytes], wall_s: float) -> dict[str, Any] | None:
         if time.monotonic() >= deadline:
             raise _WorkerDiedError(f"no answer within {wall_s:.0f} s")
     return read_frame(stream)
+
+
+def _comes_again(verdict: Verdict) -> bool:
+    """Whether any machine would give this verdict. A compilation that failed without an error of
+    the compiler's may have failed of the machine."""
+    if verdict.status is Status.COMPILE_ERROR:
+        return verdict.compile is not None and bool(verdict.compile.errors)
+    return verdict.status not in _BY_THE_MACHINE
 
 
 def _result(answer: dict[str, Any]) -> Verdict:

@@ -1,8 +1,8 @@
 """Verdicts on disk, shared only where nothing that a verdict rests on differs.
 
 Key: the full source with line ends and trailing blanks normalised, the task, its shape sets, the
-backend, and the judge itself (protocol, emulator, headers). Equal PTX shares nothing: the host code
-may differ.
+backend, the judge itself (protocol, emulator, headers), its settings and the toolkit. Equal PTX
+shares nothing: the host code may differ.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from coding_framework.types import Candidate, Task, Verdict
 class VerdictCache:
     """A folder of verdicts; any number of processes may use it at once."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, salt: str = "") -> None:
+        """salt: what else verdicts rest on: the judge's settings, the toolkit."""
         self._folder = folder
+        self._salt = salt
 
     def get(self, task: Task, candidate: Candidate, backend: str) -> Verdict | None:
         """The verdict on an equal candidate, under this candidate's own digest."""
@@ -39,7 +41,13 @@ class VerdictCache:
         lines = candidate.code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         source = "\n".join(line.rstrip() for line in lines)
         key = hashlib.sha256()
-        for part in (judge_digest(), backend, task.model_dump_json(exclude={"split"}), source):
+        for part in (
+            judge_digest(),
+            self._salt,
+            backend,
+            task.model_dump_json(exclude={"split"}),
+            source,
+        ):
             key.update(part.encode("utf-8", "surrogatepass") + b"\0")
         digest = key.hexdigest()
         return self._folder / digest[:2] / f"{digest}.json"

@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_framework.cuda.frames import read_frame, write_frame
+from coding_framework.cuda.pool import _comes_again
 from coding_framework.cuda.verdict_cache import VerdictCache
-from coding_framework.types import Candidate, Status, Task, TensorSpec, TestCase, Verdict
+from coding_framework.types import (
+    Candidate,
+    CompileSummary,
+    Diagnostic,
+    Status,
+    Task,
+    TensorSpec,
+    TestCase,
+    Verdict,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -63,6 +73,32 @@ def test_another_source_task_or_backend_shares_nothing(tmp_path: Path) -> None:
     assert cache.get(TASK, Candidate(code="int  x;"), "emulator") is None
     assert cache.get(TASK, candidate, "cuda") is None
     assert cache.get(TASK.model_copy(update={"reference": "b"}), candidate, "emulator") is None
+
+
+def test_other_settings_or_another_toolkit_share_nothing(tmp_path: Path) -> None:
+    candidate, verdict = _verdict("int x;")
+    VerdictCache(tmp_path, "seed 1, nvcc 13").put(TASK, candidate, verdict)
+    assert VerdictCache(tmp_path, "seed 1, nvcc 13").get(TASK, candidate, "emulator") == verdict
+    assert VerdictCache(tmp_path, "seed 2, nvcc 13").get(TASK, candidate, "emulator") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "errors", "kept"),
+    [
+        (Status.COMPILE_ERROR, 1, True),
+        (Status.COMPILE_ERROR, 0, False),  # the compiler gave no reason: perhaps the machine's
+        (Status.COMPILE_TIMEOUT, 0, False),
+        (Status.TIMEOUT, 0, False),
+        (Status.MEMORY_LIMIT, 0, False),
+        (Status.RUNTIME_ERROR, 0, True),
+        (Status.REJECTED, 0, True),
+    ],
+)
+def test_only_what_any_machine_would_say_is_kept(status: Status, errors: int, kept: bool) -> None:
+    found = (Diagnostic(severity="error", line=1, message="no"),) * errors
+    _, verdict = _verdict("int x;")
+    verdict = verdict.model_copy(update={"status": status, "compile": CompileSummary(errors=found)})
+    assert _comes_again(verdict) is kept
 
 
 def test_a_damaged_entry_is_judged_again(tmp_path: Path) -> None:

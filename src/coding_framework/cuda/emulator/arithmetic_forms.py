@@ -12,6 +12,7 @@ from coding_framework.cuda.emulator.forms import (
     Form,
     Maker,
     half_part,
+    half_value,
     joined,
     take,
 )
@@ -326,13 +327,13 @@ def min_max(name: str) -> Maker:
             else:
                 expr = f"{function}({a},{b})"
             return None if kind == "f64" and (ftz or swap) else Form(kind, (kind,) * 2, expr)
-        if kind not in HALVES or swap:
+        if kind not in HALVES or swap or (ftz and kind.startswith("bf16")):
             return None
         base = kind.removesuffix("x2")
         function = f"{name}{'_nan' if nan else ''}_f"
 
         def one(s: str) -> str:
-            a, b = (f"{base}_f({half_part(kind, x, s)})" for x in "AB")
+            a, b = (half_value(base, half_part(kind, x, s), ftz) for x in "AB")
             return f"{base}_r({function}({a},{b}))"
 
         return Form(kind, (kind,) * 2, joined(kind, one))
@@ -340,16 +341,30 @@ def min_max(name: str) -> Maker:
     return make
 
 
+def _flushed_sign(name: str, kind: str) -> Form | None:
+    """neg.ftz and abs.ftz of halves; bfloat16 has none."""
+    if kind.startswith("bf16"):
+        return None
+    function = "-" if name == "neg" else "fabsf"
+
+    def one(s: str) -> str:
+        return f"f16_r({function}({half_value('f16', half_part(kind, 'A', s), 'ftz')}))"
+
+    return Form(kind, (kind,), joined(kind, one))
+
+
 def neg_abs(name: str) -> Maker:
     def make(modifiers: list[str]) -> Form | None:
         kind = modifiers.pop()
         ftz = take(modifiers, "ftz")
-        if modifiers:
+        if modifiers or (ftz and kind != "f32" and kind not in HALVES):
             return None
         if kind in ("f32", "f64"):
             function = "fabsf" if kind == "f32" else "fabs"
             value = "FTZ(A)" if ftz else "A"
             return Form(kind, (kind,), f"-{value}" if name == "neg" else f"{function}({value})")
+        if kind in HALVES and ftz:
+            return _flushed_sign(name, kind)
         if kind in HALVES:
             mask = "0x80008000u" if kind.endswith("x2") else "0x8000u"
             return Form(kind, (kind,), f"A^{mask}" if name == "neg" else f"A&~{mask}")

@@ -55,6 +55,12 @@ def half_part(kind: str, name: str, suffix: str) -> str:
     return f"({name}&65535)" if suffix == "lo" else f"({name}>>16)"
 
 
+def half_value(base: str, bits: str, ftz: str | bool) -> str:
+    """A half as a C float, subnormals as zeros where asked for."""
+    value = f"{base}_f({bits})"
+    return f"ftz_half({value})" if ftz else value
+
+
 def joined(kind: str, one: Callable[[str], str]) -> str:
     if not kind.endswith("x2"):
         return one("lo")

@@ -13,6 +13,7 @@ from coding_framework.cuda.emulator.forms import (
     Maker,
     fixed,
     half_part,
+    half_value,
     joined,
     storage_type,
     take,
@@ -49,7 +50,7 @@ def comparison(name: str, kind: str, a: str = "A", b: str = "B") -> str | None:
 def _compare_values(kind: str, ftz: bool) -> tuple[str, str, str]:
     """C type of the operands, and the two operands as comparable values."""
     if kind in ("f16", "bf16"):
-        return kind, f"{kind}_f(A)", f"{kind}_f(B)"
+        return kind, half_value(kind, "A", ftz), half_value(kind, "B", ftz)
     if ftz:
         return C_TYPE[kind], "FTZ(A)", "FTZ(B)"
     return C_TYPE[kind], "A", "B"
@@ -61,7 +62,7 @@ def setp(modifiers: list[str]) -> Form | None:
     ftz = bool(take(modifiers, "ftz"))
     if len(modifiers) != 1 or kind not in C_TYPE or (ftz and kind not in ("f32", "f16")):
         return None
-    c_type, a, b = _compare_values(kind, ftz and kind == "f32")
+    c_type, a, b = _compare_values(kind, ftz)
     test = comparison(modifiers[0], kind, a, b)
     return Form("u32", (c_type, c_type), f"-(u32){test}") if test else None
 
@@ -73,9 +74,11 @@ def set(modifiers: list[str]) -> Form | None:
     ftz = bool(take(modifiers, "ftz"))
     if len(modifiers) != 1 or kind not in C_TYPE:
         return None
+    if ftz and kind not in ("f32", "f16", "f16x2"):
+        return None
     if kind in ("f16x2", "bf16x2"):
-        return _set_packed(modifiers[0], kind, target)
-    c_type, a, b = _compare_values(kind, ftz and kind == "f32")
+        return _set_packed(modifiers[0], kind, target, ftz)
+    c_type, a, b = _compare_values(kind, ftz)
     test = comparison(modifiers[0], kind, a, b)
     true, dst = {
         "u32": ("0xffffffffu", "u32"), "s32": ("0xffffffffu", "u32"), "f32": ("1.0f", "f32"),
@@ -85,14 +88,15 @@ def set(modifiers: list[str]) -> Form | None:
     return Form(dst, (c_type, c_type), f"({test}?{true}:0)") if test and dst else None
 
 
-def _set_packed(name: str, kind: str, target: str) -> Form | None:
+def _set_packed(name: str, kind: str, target: str, ftz: bool) -> Form | None:
     base = kind.removesuffix("x2")
     if target not in (kind, "u32", "s32"):
         return None
     true = "0xffff" if target != kind else ("0x3c00" if base == "f16" else "0x3f80")
 
     def one(s: str) -> str:
-        test = comparison(name, base, *(f"{base}_f({half_part(kind, x, s)})" for x in "AB"))
+        values = (half_value(base, half_part(kind, x, s), ftz) for x in "AB")
+        test = comparison(name, base, *values)
         return f"({test}?{true}:0)"
 
     if comparison(name, base) is None:

@@ -86,7 +86,8 @@ static inline f32 odd_f(f64 x) {
   f64 back = (f64)f;
   u32 away = fabs(back) > fabs(x);
   u32 odd = ((u - away) | 1u);
-  return back == x || x != x || fabsf(f) == __builtin_inff() ? f : f_bits(odd);
+  if (fabsf(f) == __builtin_inff() && fabs(x) != __builtin_inf()) return f_bits(u - 1);   // too large
+  return back == x || x != x ? f : f_bits(odd);
 }
 static inline f64 odd_sum(f64 a, f64 b) {   // a + b rounded to odd
   f64 s = a + b, t = s - a, e = (a - (s - t)) + (b - t);
