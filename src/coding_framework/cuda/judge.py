@@ -211,6 +211,7 @@ class Judge:
                 "coding_framework": version("coding-framework"),
                 "torch": version("torch"),
                 "python": platform.python_version(),
+                "architecture": f"sm_{self._compiler.architecture}",
             },
             seeds=self._seeds,
             sandbox=self._compiler.sandbox.name,
