@@ -62,7 +62,7 @@ from coding_framework.wiring import cores, make_agents, make_judge, make_reward
 log = structlog.get_logger(__name__)
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
-MAX_PROMPT_TOKENS = 768
+MAX_PROMPT_TOKENS = 640
 """Of every turn, in training and evaluation; the longest seen had 548. Longer ones are trimmed by
 rule. RL's memory grows with it: a micro-batch holds one longest row."""
 CONCURRENCY = 48
@@ -84,6 +84,9 @@ class Recipe(Record):
     rl_steps: int
     rl_prompts_per_step: int
     rl_samples_per_prompt: int
+    rl_task_min_ops: int = 2
+    """What SFT has taught in full has no mixed outcomes left, and a group of equal returns teaches
+    nothing: RL is given compositions."""
     max_turns: int = 2
     generator_tokens: int = 448
     """Most tokens of a generator's answer in evaluation; all reference answers are shorter."""
@@ -99,7 +102,7 @@ FULL = Recipe(
     held_out_tasks=44,
     sft={"num_examples": 300, "optimizer_examples": 50},
     rl_steps=4,
-    rl_prompts_per_step=2,
+    rl_prompts_per_step=3,
     rl_samples_per_prompt=4,
 )
 SMOKE = Recipe(
@@ -250,7 +253,9 @@ def train_rl(run: Run) -> dict[str, Any]:
     }
     config = MultiTurnRLConfig.cpu(**changes)
     prompts = recipe.rl_steps * recipe.rl_prompts_per_step
-    tasks = training_tasks(prompts, job.seed, max_steps=recipe.task_max_ops)
+    tasks = training_tasks(
+        prompts, job.seed, min_steps=recipe.rl_task_min_ops, max_steps=recipe.task_max_ops
+    )
     result = asyncio.run(MultiAgentVERLTrainer(config, tasks=tasks).train())
     return result.model_dump(mode="json")
 

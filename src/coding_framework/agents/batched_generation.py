@@ -11,6 +11,8 @@ waiting caller as PolicyError. Not guaranteed: equal bits between batch sizes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import math
 import random
 import threading
@@ -29,6 +31,9 @@ from coding_framework.types import SamplingParams
 FinishReason = Literal["stop", "length"]
 _GATHER_S = 0.01
 """How long an idle generator waits for more requests before it starts: they come in groups."""
+_IDLE_S = 2.0
+"""After so long without a request the memory of keys and values goes back to the system: while RL
+updates the policy, the trainer needs it."""
 _PREFILL_TOKENS = 4096
 """Most tokens of one prefill forward, padding included: bounds its memory."""
 _TOP = 256
@@ -182,7 +187,8 @@ class BatchedGenerator:
     def _wait_for_work(self) -> bool:
         with self._wake:
             while not (self._closed or self._running or self._waiting or self._swaps):
-                self._wake.wait()
+                if not self._wake.wait(_IDLE_S if self._cache.capacity else None):
+                    self._release()
             if self._closed:
                 return False
             idle = not self._running and not self._swaps
@@ -191,6 +197,11 @@ class BatchedGenerator:
         if self._swaps and not self._running:
             self._swap_weights()
         return True
+
+    def _release(self) -> None:
+        self._cache.release()
+        with contextlib.suppress(AttributeError):  # glibc alone has it, and keeps what was freed
+            ctypes.CDLL(None).malloc_trim(0)
 
     def _gather(self) -> None:
         """Requests of one group arrive within milliseconds: start when none came for a while."""

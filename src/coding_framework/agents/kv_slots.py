@@ -57,6 +57,12 @@ class KVSlots:
                 store.append(grown)
         self.capacity = capacity
 
+    def release(self) -> None:
+        """Give the memory back; nothing that was stored stays."""
+        self.keys.clear()
+        self.values.clear()
+        self.capacity = 0
+
     def begin_prefill(self, slots: list[int], lengths: list[int]) -> None:
         """The next forward holds these slots' prompts, right-padded to the longest."""
         self._prefill_slots = torch.tensor(slots, device=self.lengths.device)

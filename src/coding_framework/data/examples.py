@@ -83,10 +83,16 @@ def training_examples(
 
 
 def training_tasks(
-    n: int, seed: int = 0, *, max_steps: int | None = None, receipts: Receipts | None = None
+    n: int,
+    seed: int = 0,
+    *,
+    min_steps: int = 0,
+    max_steps: int | None = None,
+    receipts: Receipts | None = None,
 ) -> list[Task]:
-    """`n` training tasks, e.g. for RL; as `held_out_tasks`."""
-    return _tasks(Split.TRAIN, n, seed, max_steps, receipts)
+    """`n` training tasks, e.g. for RL, of compositions at least `min_steps` long; else as
+    `held_out_tasks`."""
+    return _tasks(Split.TRAIN, n, seed, max_steps, receipts, min_steps)
 
 
 def held_out_tasks(
@@ -122,12 +128,20 @@ def jobs_for(
 
 
 def _tasks(
-    split: Split, n: int, seed: int, max_steps: int | None, receipts: Receipts | None
+    split: Split,
+    n: int,
+    seed: int,
+    max_steps: int | None,
+    receipts: Receipts | None,
+    min_steps: int = 0,
 ) -> list[Task]:
     known = packaged_receipts() if receipts is None else receipts
     drawn = _round_robin(
         (m.task for m in (_Material(p, COMPACT, known) for p in members) if m.has_baseline)
-        for members in _families(split, seed, max_steps)
+        for members in (
+            [p for p in family if len(p.ops) >= min_steps]
+            for family in _families(split, seed, max_steps)
+        )
     )
     tasks = list(islice(drawn, n))
     if len(tasks) < n:

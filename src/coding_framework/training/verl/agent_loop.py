@@ -31,7 +31,10 @@ from coding_framework.agents.prompts import PromptBudget
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
 from coding_framework.orchestration.turn import end_reason, run_turn
 from coding_framework.training.credit import conversation_returns, group_key
-from coding_framework.training.verl import estimator  # noqa: F401  (registers it with verl)
+from coding_framework.training.verl import (  # noqa: F401  (bound into verl by their import)
+    estimator,
+    update,
+)
 from coding_framework.training.verl.overrides import AGENT_LOOP
 from coding_framework.training.verl.rollouts import Rollout, append_rollout
 from coding_framework.training.verl.spec import SPEC_VARIABLE, EpisodeSpec, build, read_spec

@@ -67,7 +67,9 @@ def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
     mini_batch = config.prompts_per_step * config.max_turns
     pairs = {
         f"{root}.model.path": config.model_path,
-        f"{root}.model.use_remove_padding": False,
+        # A micro-batch is one packed row: no time and no memory goes to padding. Without flash
+        # attention transformers masks the rows from each other, by their position ids.
+        f"{root}.model.use_remove_padding": True,
         f"+{root}.model.override_config.attn_implementation": "sdpa",
         f"{root}.model.enable_gradient_checkpointing": config.gradient_checkpointing,
         f"{root}.actor.strategy": "fsdp2",

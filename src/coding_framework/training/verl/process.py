@@ -58,6 +58,7 @@ def trainer_environment(
         "VERL_FILE_LOGGER_PATH": str(metrics),
         "OMP_NUM_THREADS": threads,
         "TOKENIZERS_PARALLELISM": "false",
+        "MALLOC_ARENA_MAX": "2",  # glibc keeps freed memory per arena, and Ray has many threads
         "HYDRA_FULL_ERROR": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",  # Ray would run the whole training at 15
