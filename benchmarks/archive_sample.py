@@ -127,7 +127,7 @@ def make_report(found: dict[str, dict[str, Any]], archive: Path, wall_s: float) 
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {n: version(n) for n in ("coding-framework", "torch")},
-        "command": "python " + " ".join(sys.argv),
+        "command": command_line(),
         "commit": subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
         ).stdout.strip(),
@@ -160,6 +160,11 @@ def make_report(found: dict[str, dict[str, Any]], archive: Path, wall_s: float) 
         ],
         "wall_s": round(wall_s, 1),
     }
+
+
+def command_line() -> str:
+    """The command without the folder that the archive lies in."""
+    return " ".join(["python", *(Path(a).name if a.endswith(".jsonl") else a for a in sys.argv)])
 
 
 def print_table(report: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ from pathlib import Path
 from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
 from coding_framework.cuda.header_comparison import torch_compiler
 from coding_framework.data.synthesis import catalog
+from coding_framework.paths import write_json_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
 MEDIAN_TARGET_S = 1.5
@@ -115,8 +116,8 @@ def bars(small: list[Timing], torch_s: list[float]) -> list[dict[str, object]]:
     return rows
 
 
-def main() -> None:
-    """Parse, measure, print, write."""
+def main() -> int:
+    """Parse, measure, print, write; 1 where a bar does not hold."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -153,7 +154,7 @@ def main() -> None:
             "python": platform.python_version(),
             "torch": version("torch"),
         },
-        "command": "python " + " ".join(sys.argv),
+        "command": command_line(),
         "commit": subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
         ).stdout.strip(),
@@ -173,8 +174,13 @@ def main() -> None:
         verdict = "holds" if bar["holds"] else "FAILS"
         print(f"{verdict:6} {bar['bar']}: {bar['value']} (target {bar['target']})")
     target = ROOT / "benchmarks" / "results" / "compile_latency.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(report, indent=1) + "\n")
+    write_json_atomic(target, report)
+    return 0 if all(bar["holds"] for bar in report["bars"]) else 1
+
+
+def command_line() -> str:
+    """The command without the folder that the archive lies in."""
+    return " ".join(["python", *(Path(a).name if a.endswith(".jsonl") else a for a in sys.argv)])
 
 
 def cpu_model() -> str:
@@ -191,4 +197,4 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
