@@ -51,6 +51,10 @@ def _update_teaching_rows(trainer: Any, batch: KVBatchMeta, metrics: dict[str, A
     work = calculate_workload(torch.tensor([lengths[row] for row in rows]))
     parts = get_seqlen_balanced_partitions(work, k_partitions=ranks, equal_size=True)
     part.reorder([row for rank in parts for row in rank])
+    if trainer.config.trainer.device == "cpu":
+        # No larger micro-batch is faster there, and each token held costs a megabyte.
+        limit = actor.ppo_max_token_len_per_gpu
+        batch.extra_info["max_token_len_per_gpu"] = min(limit, max(lengths[row] for row in rows))
     part.extra_info = {
         **batch.extra_info,
         "calculate_entropy": bool(actor.calculate_entropy),
