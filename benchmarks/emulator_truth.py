@@ -89,7 +89,7 @@ def honest_kernels(count: int) -> dict[str, Any]:
     """Synthesised kernels of all levels, judged on all their shapes with the checks on."""
     programs = catalog.catalog()
     tasks = [catalog.build_task(programs[i * len(programs) // count]) for i in range(count)]
-    with JudgePool(JudgeConfig(seed=0)) as pool, ThreadPoolExecutor(pool.workers) as threads:
+    with JudgePool(JudgeConfig(seed=0)) as pool, ThreadPoolExecutor(pool.capacity) as threads:
 
         def judge(number: int) -> dict[str, Any]:
             task = tasks[number]

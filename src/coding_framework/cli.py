@@ -153,6 +153,12 @@ def _whole_number(text: str) -> int:
     return int(text)
 
 
+def _at_least_one(text: str) -> int:
+    if _whole_number(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
 def _add_quickstart(commands: Any) -> None:
     p = _command(
         commands,
@@ -200,7 +206,10 @@ def _add_judge_many(commands: Any) -> None:
         help='JSON lines {"id", "task", "kernel"} or {"id", "task", "code"}',
     )
     p.add_argument("--output", type=Path, metavar="FILE", help="append here; skip ids already in")
-    p.add_argument("--workers", type=int, metavar="N", help="default: one a core")
+    p.add_argument(
+        "--workers", type=_at_least_one, metavar="N", help="default: one a core (of each node)"
+    )
+    p.add_argument("--ray", metavar="ADDRESS", help="judge on the nodes of this Ray cluster")
     _add_judging(p)
     p.add_argument("--json", action="store_true", help="always on; taken as `judge` takes it")
 
@@ -293,11 +302,9 @@ def _print_header_comparison(code: str, sandbox: str) -> None:
 def run_judge_many(args: argparse.Namespace) -> int:
     from coding_framework.wiring import judge_pairs
 
-    if args.workers is not None and args.workers < 1:
-        raise UsageError(f"--workers cannot be {args.workers}: give at least 1")
     pairs = read_pairs(args.tasks_and_kernels)
     settings = _judge_settings(args)
-    faults = asyncio.run(judge_pairs(pairs, settings, output=args.output, workers=args.workers))
+    faults = asyncio.run(judge_pairs(pairs, settings, output=args.output, ray=args.ray))
     return EXIT_OURS if faults else EXIT_OK
 
 
@@ -448,7 +455,12 @@ def _timing_text(verdict: Verdict) -> str:
 def _judge_settings(args: argparse.Namespace) -> JudgeSettings:
     from coding_framework.wiring import JudgeSettings
 
-    return JudgeSettings(backend=args.backend, sandbox=args.sandbox, seed=args.seed)
+    return JudgeSettings(
+        backend=args.backend,
+        sandbox=args.sandbox,
+        seed=args.seed,
+        workers=getattr(args, "workers", None),
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,11 @@
 Every message is one sentence that says what happened and what to do.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
 
 class CodingFrameworkError(Exception):
     """Base of all errors of this package."""
@@ -35,3 +40,21 @@ class PolicyError(InfrastructureError):
 
 class TrainingError(CodingFrameworkError):
     """A training stage failed; the message names the stage and the log."""
+
+
+def error_as_data(error: Exception) -> dict[str, str]:
+    """An error for another process, which raises it again with `raise_reported`. What is not ours
+    becomes an InfrastructureError: a judge that fails must not become a verdict."""
+    ours = isinstance(error, CodingFrameworkError)
+    return {
+        "error": type(error).__name__ if ours else InfrastructureError.__name__,
+        "message": str(error) if ours else f"it failed with {type(error).__name__}: {error}",
+    }
+
+
+def raise_reported(answer: Mapping[str, Any]) -> None:
+    """Raise the error that another process reported, as its own class; nothing where it did not."""
+    if "error" in answer:
+        kind = globals().get(answer["error"], InfrastructureError)
+        known = isinstance(kind, type) and issubclass(kind, CodingFrameworkError)
+        raise (kind if known else InfrastructureError)(answer["message"])

@@ -11,16 +11,18 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import Field, SecretBytes
 
 from coding_framework.errors import InfrastructureError
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
+from coding_framework.paths import cannot_write
 from coding_framework.types import Candidate, Policy, Record, Role, SamplingParams, Task, Verdict
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from coding_framework.training.reward_functions.cuda_performance_reward import (
         CUDAPerformanceReward,
     )
+    from coding_framework.training.verl.ray_judge import RayJudgePool
 
 Backend = Literal["auto", "cuda", "emulator"]
 SandboxName = Literal["auto", "no-docker", "bubblewrap", "docker", "native"]
@@ -51,14 +54,66 @@ def make_judge(
     sandbox: SandboxName = "auto",
     seed: int | None = None,
     workers: int | None = None,
+    secret: str | None = None,
+    run_folder: str | Path | None = None,
 ) -> JudgePool:
     """A judge for many candidates at once. Its processes start with the first candidate and end
-    with `close`, or with this process."""
+    with `close`, or with this process.
+
+    secret: in hexadecimal, for judges that have to draw alike; None: one of its own.
+    run_folder: verdicts are kept there, with a secret of the run: its other judges find them again,
+    and so does the run when it goes on after a stop. Other runs draw afresh.
+    """
     from coding_framework.cuda.judge import JudgeConfig
     from coding_framework.cuda.pool import JudgePool
 
-    config = JudgeConfig(backend=backend, sandbox=sandbox, seed=seed)
-    return JudgePool(config, workers=workers or cores())
+    cache = None
+    if run_folder is not None:
+        cache = Path(run_folder) / "verdicts"
+        secret = secret or run_secret(Path(run_folder))
+    config = JudgeConfig(
+        backend=backend,
+        sandbox=sandbox,
+        seed=seed,
+        secret=None if secret is None else SecretBytes(bytes.fromhex(secret)),
+    )
+    return JudgePool(config, workers=workers or cores(), cache_folder=cache)
+
+
+def run_secret(folder: Path) -> str:
+    """The secret of a run, in hexadecimal; drawn at the first call and kept for this user alone. No
+    sandbox shows the folder. Raises InfrastructureError where it cannot be written."""
+    path = folder / ".secret"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".secret-") as new:
+                new.write(os.urandom(32).hex())
+                new.flush()
+                os.fsync(new.fileno())
+                with suppress(FileExistsError):  # another process was first: its secret counts
+                    os.link(new.name, path)
+        return path.read_text()
+    except OSError as e:
+        raise InfrastructureError(cannot_write(path, e)) from e
+
+
+def make_ray_judge(settings: JudgeSettings, address: str) -> RayJudgePool:
+    """A judge on every node of the Ray cluster at `address` ("local": one on this machine)."""
+    # read when Ray is imported: it would rebuild the environment of `uv run` on every node
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    from coding_framework.training.verl.ray_judge import RayJudgePool
+
+    arguments = {**settings.model_dump(), "secret": os.urandom(32).hex()}
+    if settings.seed is not None:
+        arguments["secret"] = None  # the seed says what is drawn
+    return RayJudgePool(
+        "coding_framework.wiring:make_judge",
+        arguments,
+        address=address,
+        jobs_per_node=settings.workers,
+    )
 
 
 def make_reward(preset: str = "weighted") -> CUDAPerformanceReward:
@@ -113,18 +168,18 @@ async def judge_pairs(
     settings: JudgeSettings,
     *,
     output: Path | None = None,
-    workers: int | None = None,
+    ray: str | None = None,
 ) -> int:
     """Judge pairs {"id", "task", "code"}: a JSON line each on stdout, and appended to `output`,
     as they end. Returns how many our own faults kept from a verdict. Pairs whose verdict is in
-    `output` already are left out; one that ended with our fault is judged again.
+    `output` already are left out; one that ended with our fault is judged again. ray: address of a
+    cluster to judge on instead of this machine.
     """
     from coding_framework.data.registry import find_task
 
     done = _ids_with_verdict(output) if output is not None else frozenset()
     left = [pair for pair in pairs if pair["id"] not in done]
     tasks = {name: find_task(name) for name in dict.fromkeys(pair["task"] for pair in left)}
-    count = workers or cores()
     faults = 0
     with ExitStack() as stack:
         sink = stack.enter_context(JsonlSink(output)) if output is not None else None
@@ -132,9 +187,13 @@ async def judge_pairs(
         progress = stack.enter_context(
             Progress("judging", total, "kernels", done=total - len(left))
         )
-        judge = make_judge(settings.backend, settings.sandbox, settings.seed, count)
+        judge: JudgePool | RayJudgePool
+        if ray is None:
+            judge = make_judge(**settings.model_dump())
+        else:
+            judge = make_ray_judge(settings, ray)
         stack.callback(judge.close)
-        limit = asyncio.Semaphore(2 * count)
+        limit = asyncio.Semaphore(2 * judge.capacity)
 
         async def one(pair: Mapping[str, str]) -> None:
             nonlocal faults

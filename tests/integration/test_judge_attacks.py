@@ -41,7 +41,7 @@ def verdicts(pool: JudgePool) -> Iterator[Verdicts]:
         hostile = pool.judge_blocking(attack.task, attack.code)
         return hostile, pool.judge_blocking(DOUBLE_TASK, DOUBLE)
 
-    with ThreadPoolExecutor(pool.workers) as threads:
+    with ThreadPoolExecutor(pool.capacity) as threads:
         yield {attack.name: threads.submit(both, attack) for attack in ATTACKS}
 
 

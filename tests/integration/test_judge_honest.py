@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 def verdicts() -> Iterator[dict[str, Future[Verdict]]]:
     with (
         JudgePool(JudgeConfig(seed=5)) as pool,
-        ThreadPoolExecutor(pool.workers) as threads,
+        ThreadPoolExecutor(pool.capacity) as threads,
     ):
         yield {h.name: threads.submit(pool.judge_blocking, h.task, h.code) for h in HONEST}
 

@@ -59,7 +59,7 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         (["tasks", "show"], "required: TASK"),
         (["tasks", "show", "relu", "more"], "takes no further argument 'more'"),
         (["judge-many", "--tasks-and-kernels", "/nowhere.jsonl"], "cannot be read"),
-        (["judge-many", "--tasks-and-kernels", "p", "--workers", "0"], "give at least 1"),
+        (["judge-many", "--tasks-and-kernels", "p", "--workers", "0"], "at least 1"),
         (["quickstart", "--smok"], "did you mean --smoke?"),
     ],
 )

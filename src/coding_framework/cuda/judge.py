@@ -255,3 +255,8 @@ def secret_of(config: JudgeConfig) -> bytes:
     if config.secret is not None:
         return config.secret.get_secret_value()
     return os.urandom(32) if config.seed is None else b"repeatable"
+
+
+def with_secret(config: JudgeConfig) -> JudgeConfig:
+    """The configuration with its secret drawn, so that all judges made from it draw alike."""
+    return config.model_copy(update={"secret": SecretBytes(secret_of(config))})

@@ -9,6 +9,7 @@ loaded, since all share one secret and no limit on a candidate is wall time.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import select
 import subprocess
@@ -24,13 +25,13 @@ from typing import IO, Any
 
 import structlog
 
-from coding_framework import errors
 from coding_framework.cuda.frames import read_frame, write_frame
-from coding_framework.cuda.judge import JudgeConfig, choose_backend, secret_of
+from coding_framework.cuda.judge import JudgeConfig, choose_backend, secret_of, with_secret
+from coding_framework.cuda.sandbox import choose_sandbox
 from coding_framework.cuda.slots import available_cores
 from coding_framework.cuda.toolkit import find_toolkit
 from coding_framework.cuda.verdict_cache import VerdictCache
-from coding_framework.errors import InfrastructureError
+from coding_framework.errors import InfrastructureError, raise_reported
 from coding_framework.types import Candidate, Status, Task, Verdict
 
 log = structlog.get_logger(__name__)
@@ -53,14 +54,16 @@ class JudgePool:
         cache_folder: Path | None = None,
     ) -> None:
         """workers: default one a core. job_wall_s: backstop on one job, our fault when reached.
-        cache_folder: where verdicts are shared between runs; None: they are not."""
-        self.config = config or JudgeConfig()
+        cache_folder: where verdicts are kept, for judges of the same configuration and secret;
+        None: nowhere."""
+        self.config = with_secret(config or JudgeConfig())
         self._backend = choose_backend(self.config.backend)
         self._job_wall_s = job_wall_s
         self._cache_folder = cache_folder
         self._setup = _setup_frame(self.config)
-        self.workers = workers or available_cores()
-        self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="judge")
+        self.capacity = workers or available_cores()
+        """Candidates at a time."""
+        self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
         self._own = threading.local()
         self._started: set[_Worker] = set()
         self._lock = threading.Lock()
@@ -98,8 +101,7 @@ class JudgePool:
     def _cache(self) -> VerdictCache | None:
         if self._cache_folder is None:
             return None
-        settings = self.config.model_dump_json(exclude={"secret"})
-        return VerdictCache(self._cache_folder, f"{settings} {find_toolkit().fingerprint}")
+        return VerdictCache(self._cache_folder, _conditions(self.config))
 
     def close(self) -> None:
         """End every worker now. Jobs in flight raise InfrastructureError."""
@@ -141,7 +143,7 @@ class JudgePool:
                 worker = _Worker()
                 self._started.add(worker)
             self._own.worker = worker
-            _require_ready(worker.ask(self._setup, _START_S))
+            raise_reported(worker.ask(self._setup, _START_S))
         return worker
 
     def _drop_worker(self) -> None:
@@ -228,15 +230,16 @@ def _comes_again(verdict: Verdict) -> bool:
 
 def _result(answer: dict[str, Any]) -> Verdict:
     """The verdict of an answer, or the error that the worker met, raised here."""
-    _require_ready(answer)
+    raise_reported(answer)
     return Verdict.model_validate(answer["verdict"])
 
 
-def _require_ready(answer: dict[str, Any]) -> None:
-    """Raise the error that an answer reports, as its own class."""
-    if "error" in answer:
-        kind = getattr(errors, answer["error"], InfrastructureError)
-        raise kind(answer["message"])
+def _conditions(config: JudgeConfig) -> str:
+    """What verdicts depend on beside task, source and this package. Raises MissingToolError."""
+    limits = config.model_dump_json(exclude={"secret", "backend", "sandbox"})
+    secret = hashlib.sha256(b"verdict cache" + secret_of(config)).hexdigest()
+    sandbox = choose_sandbox(config.sandbox)
+    return f"{limits} {sandbox.name} {sandbox.system} {find_toolkit().fingerprint} {secret}"
 
 
 def _setup_frame(config: JudgeConfig) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from coding_framework.cuda.frames import read_frame, write_frame
 from coding_framework.cuda.judge import Judge, JudgeConfig
-from coding_framework.errors import CodingFrameworkError, InfrastructureError
+from coding_framework.errors import error_as_data
 from coding_framework.types import Candidate, Task
 
 
@@ -49,7 +49,7 @@ def _make_judge(setup: dict[str, Any], answers: Any) -> Judge | None:
 
         torch.set_num_threads(1)
     except Exception as e:
-        write_frame(answers, _failure(e))
+        write_frame(answers, error_as_data(e))
         return None
     write_frame(answers, {"ready": True})
     return judge
@@ -61,14 +61,7 @@ def _answer(judge: Judge, job: dict[str, Any]) -> dict[str, Any]:
         verdict = judge.judge(task, Candidate.model_construct(code=job["code"]))
         return {"verdict": verdict.model_dump(mode="json")}
     except Exception as e:  # the boundary: the pool raises it again on its side
-        return _failure(e)
-
-
-def _failure(error: Exception) -> dict[str, Any]:
-    ours = isinstance(error, CodingFrameworkError)
-    kind = type(error).__name__ if ours else InfrastructureError.__name__
-    message = str(error) if ours else f"the judge failed with {type(error).__name__}: {error}"
-    return {"error": kind, "message": message}
+        return error_as_data(e)
 
 
 if __name__ == "__main__":

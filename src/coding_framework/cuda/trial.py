@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from coding_framework.cuda.bench import Bench
 from coding_framework.cuda.draft import TrialLog
 from coding_framework.cuda.evidence import host_share
-from coding_framework.cuda.plan import CandidateFault, LaunchPlan, LaunchReport
+from coding_framework.cuda.plan import CandidateFault, LaunchPlan, LaunchReport, ReadBack
 from coding_framework.cuda.reference import Expectation, ReferenceCache
 from coding_framework.cuda.run import Execution
 from coding_framework.cuda.tolerance import Comparison, compare
@@ -71,6 +71,7 @@ class CaseTrial:
             self._log.output += [report.output for report in self._bench.recorder.reports]
         self._check(first, execution)
         self._require_device_work(plan)
+        self._mark_read_back(plan)
         replays = []
         for i, seed in enumerate(fresh):
             fill = _OTHER_POISON if i % 2 else None
@@ -100,6 +101,11 @@ class CaseTrial:
             Status.REJECTED,
             "forward launches no kernel: the function has to be computed by a __global__ function",
         )
+
+    def _mark_read_back(self, plan: LaunchPlan) -> None:
+        if plan.reads_back:
+            nbytes = sum(op.nbytes for op in plan.ops if isinstance(op, ReadBack))
+            self._note("read_back", "low", f"the host reads {nbytes} bytes back from the device")
 
     def _rerun(self, plan: LaunchPlan, seed: int, before: Execution) -> None:
         """The same inputs again: the same bits; right again where atomics add in any order."""

@@ -1,8 +1,11 @@
 """Verdicts on disk, shared only where nothing that a verdict rests on differs.
 
 Key: the full source with line ends and trailing blanks normalised, the task, its shape sets, the
-backend, the judge itself (protocol, emulator, headers), its settings and the toolkit. Equal PTX
-shares nothing: the host code may differ.
+backend, the judge itself (protocol, emulator, headers), and the conditions that its pool names: the
+compiler, the sandbox, the limits, and a digest of the secret that inputs are drawn from. So a
+verdict that is found is the one that judging would give again: a cache saves time and changes
+nothing. In particular a kernel that passed by luck on one run's draws is judged afresh by another.
+Equal PTX shares nothing: the host code may differ.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ from coding_framework.types import Candidate, Task, Verdict
 class VerdictCache:
     """A folder of verdicts; any number of processes may use it at once."""
 
-    def __init__(self, folder: Path, salt: str = "") -> None:
-        """salt: what else verdicts rest on: the judge's settings, the toolkit."""
+    def __init__(self, folder: Path, conditions: str) -> None:
+        """conditions: whatever else a verdict depends on, as text; no secret in clear."""
         self._folder = folder
-        self._salt = salt
+        self._conditions = conditions
 
     def get(self, task: Task, candidate: Candidate, backend: str) -> Verdict | None:
         """The verdict on an equal candidate, under this candidate's own digest."""
@@ -43,7 +46,7 @@ class VerdictCache:
         key = hashlib.sha256()
         for part in (
             judge_digest(),
-            self._salt,
+            self._conditions,
             backend,
             task.model_dump_json(exclude={"split"}),
             source,

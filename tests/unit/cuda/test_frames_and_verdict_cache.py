@@ -56,7 +56,7 @@ def _verdict(code: str) -> tuple[Candidate, Verdict]:
 
 
 def test_a_verdict_is_shared_by_sources_that_differ_in_line_ends_only(tmp_path: Path) -> None:
-    cache = VerdictCache(tmp_path)
+    cache = VerdictCache(tmp_path, "here")
     candidate, verdict = _verdict("int x;\nint y;")
     cache.put(TASK, candidate, verdict)
     other = Candidate(code="int x;  \r\nint y;")
@@ -67,11 +67,12 @@ def test_a_verdict_is_shared_by_sources_that_differ_in_line_ends_only(tmp_path: 
 
 
 def test_another_source_task_or_backend_shares_nothing(tmp_path: Path) -> None:
-    cache = VerdictCache(tmp_path)
+    cache = VerdictCache(tmp_path, "here")
     candidate, verdict = _verdict("int x;")
     cache.put(TASK, candidate, verdict)
     assert cache.get(TASK, Candidate(code="int  x;"), "emulator") is None
     assert cache.get(TASK, candidate, "cuda") is None
+    assert VerdictCache(tmp_path, "there").get(TASK, candidate, "emulator") is None
     assert cache.get(TASK.model_copy(update={"reference": "b"}), candidate, "emulator") is None
 
 
@@ -102,7 +103,7 @@ def test_only_what_any_machine_would_say_is_kept(status: Status, errors: int, ke
 
 
 def test_a_damaged_entry_is_judged_again(tmp_path: Path) -> None:
-    cache = VerdictCache(tmp_path)
+    cache = VerdictCache(tmp_path, "here")
     candidate, verdict = _verdict("int x;")
     cache.put(TASK, candidate, verdict)
     entry = next(tmp_path.rglob("*.json"))

@@ -34,6 +34,9 @@ from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 
 _MAX_ANSWER = 16 << 30
+_ANSWER_S = 1800.0
+"""Wall backstop on one request, far above the limits on instructions and CPU time: a device that is
+silent so long hangs, which is our fault."""
 
 
 class _Zygote:
@@ -117,6 +120,7 @@ class EmulatorDevice:
         self.name = timing_model.gpu(chosen.gpu).name
         self._server = _fork_server()
         self._connection, self._pid = self._server.fork(chosen)
+        self._connection.settimeout(_ANSWER_S)
         self._closed = False
 
     def __enter__(self) -> EmulatorDevice:

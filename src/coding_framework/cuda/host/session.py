@@ -240,15 +240,17 @@ class HostSession:
 
     def _send(self, code: int, payload: bytes) -> None:
         head = code.to_bytes(4, "little") + len(payload).to_bytes(4, "little")
-        self._channel.settimeout(self._limits.wall_s)
-        try:
-            self._channel.sendall(head + payload)
-        except TimeoutError as e:
-            raise CandidateFault(Status.TIMEOUT, "the host code stopped reading answers") from e
-        except OSError as e:
-            raise self._died() from e
-        finally:
-            self._channel.settimeout(1.0)
+        view = memoryview(head + payload)
+        started = silent_since = time.monotonic()
+        while view:
+            try:
+                view = view[self._channel.send(view) :]
+            except TimeoutError:
+                silent_since = self._check_alive(started, silent_since)
+            except OSError as e:
+                raise self._died() from e
+            else:
+                silent_since = time.monotonic()
 
     def _receive(self) -> tuple[int, memoryview]:
         head = self._read(8)
@@ -283,8 +285,13 @@ class HostSession:
     # --- the process ------------------------------------------------------------------------------
 
     def _check_alive(self, started: float, silent_since: float) -> float:
-        """While nothing arrives: a working process goes on, a sleeping one is given up."""
+        """While nothing arrives, or nothing is taken: a working process goes on, a sleeping one is
+        given up. One that sends requests without reading our answers sleeps, too."""
         now = time.monotonic()
+        if now - started > self._limits.wall_s:
+            raise InfrastructureError(
+                "a host process got too little CPU time: the machine is overloaded, try again"
+            )
         states = []
         try:
             for process in self._running.processes():
@@ -294,10 +301,6 @@ class HostSession:
         except psutil.Error:
             return silent_since  # it is ending: the channel says so next
         if any(s != psutil.STATUS_SLEEPING for s in states):
-            if now - started > self._limits.wall_s:
-                raise InfrastructureError(
-                    "a host process got too little CPU time: the machine is overloaded, try again"
-                )
             return now
         if now - silent_since > _SILENCE_S:
             raise CandidateFault(Status.TIMEOUT, "the host code stopped without an answer")

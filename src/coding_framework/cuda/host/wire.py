@@ -6,6 +6,7 @@ it is used, and what does not fit raises Malformed.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -245,7 +246,9 @@ def decode_result(payload: memoryview) -> tuple[TensorRef, ...]:
             raise Malformed("an output that is no tensor")
         shape = reader.numbers(f"{dims}q")
         strides = reader.numbers(f"{dims}q")
-        if any(not 0 <= n < 2**48 for n in (*shape, *strides)):
+        # axes of length 0 do not excuse the others: nothing may overflow 64 bits later
+        extents = (n for n in shape if n != 0)
+        if any(not 0 <= n < 2**48 for n in (*shape, *strides)) or math.prod(extents) >= 2**48:
             raise Malformed("an output with an impossible shape")
         outputs.append(
             TensorRef(
