@@ -1,0 +1,1 @@
+"""Attacks and honest kernels that the judge is measured on: data, no test is in here."""
