@@ -1,133 +1,252 @@
 """The judge's two error rates: false accepts over attacks, false rejects over honest kernels.
 
-    uv run python benchmarks/judge_rates.py [--pairs 300] [--sandbox auto] [--workers N]
+    uv run python benchmarks/judge_rates.py [--sandbox auto[,native,...]] [--pairs 200]
+        [--archive FILE] [--only TEXT] [--workers N]
 
-Attacks and part of the honest kernels are those of tests/integration; the other honest kernels are
-synthesised pairs, one kernel of each task in turn. `unsupported` on an honest kernel is a false
-reject. Prints a table, writes benchmarks/results/judge_rates.json.
+The corpus is tests/corpus and the older one of tests/integration; other honest kernels are
+synthesised pairs, one of each task in turn, and, with --archive, the rows that the archive calls
+correct. After each attack the same worker judges an honest kernel, whose verdict must be the one it
+always is. `unsupported` on an honest kernel is a false reject. Rates are given by sandbox and by
+origin: `unseen` cases were written before their author had read the judge.
+
+Resumable: verdicts are kept in runs/judge_rates/SANDBOX.jsonl, and one by the same judge on the
+same case is not asked for again. Prints a table, writes benchmarks/results/judge_rates.json.
+Measured limits: the intervals are exact (Clopper-Pearson) for cases drawn at random, which those of
+a corpus are not; they say how little so many cases can show, not how the next attacker does.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
+import psutil
 from scipy.stats import beta
 
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.pool import JudgePool
-from coding_framework.data.synthesis import catalog
-from coding_framework.types import Status, Task, Verdict
+from coding_framework.cuda.protocol import judge_digest
+from coding_framework.errors import InfrastructureError
+from coding_framework.monitoring.jsonl import JsonlSink, read_lines
+from coding_framework.monitoring.progress import Progress
+from coding_framework.types import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "integration"))
-from judge_attacks import ATTACKS  # noqa: E402
-from judge_honest import HONEST  # noqa: E402
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]
+from corpus.collection import Case, archive_kernels, attacks, honest_kernels  # noqa: E402
+from corpus.records import AFFINE, AFFINE_SOURCE  # noqa: E402
+
+ARCHIVE_EXCLUSIONS = ROOT / "benchmarks" / "archive_exclusions.json"
+RESULT = ROOT / "benchmarks" / "results" / "judge_rates.json"
+SECRETS = re.compile(r"root:x:0:0|daemon:x:|PYTHONPATH=|CUDA_RL_|BEGIN OPENSSH")
+"""What no verdict on an attack may hold: content of host files and of our environment."""
+HOST_CPU_S = 4
+_one_writer = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One kernel with what a right verdict is."""
+class Judged:
+    """What came of one case in one sandbox."""
 
-    name: str
-    task: Task
-    code: str
-    honest: bool
-    statuses: frozenset[Status]
-
-    def right(self, verdict: Verdict) -> bool:
-        return verdict.correct if self.honest else not verdict.correct
-
-
-def cases(pairs: int) -> Iterator[Case]:
-    """Attacks, honest kernels of the tests, then `pairs` synthesised ones."""
-    for attack in ATTACKS:
-        yield Case(attack.name, attack.task, attack.code, False, attack.statuses)
-    correct = frozenset({Status.CORRECT})
-    for kernel in HONEST:
-        yield Case(kernel.name, kernel.task, kernel.code, True, correct)
-    programs = catalog.catalog()
-    for i in range(pairs):
-        task = catalog.build_task(programs[i * len(programs) // pairs])
-        examples = catalog.kernels_of(task.name)
-        example = examples[i % len(examples)]
-        yield Case(f"{task.name}/{example.level}", task, example.code, True, correct)
+    key: str
+    status: str
+    reason: str
+    sandbox: str
+    wall_s: float
+    leaked: bool
+    followed_by: str
+    """After an attack: "" where the honest kernel passed unchanged, else what it came to."""
 
 
-async def judge_all(pool: JudgePool, todo: list[Case]) -> list[Verdict]:
-    """Every verdict, with progress on stderr."""
-    started, done = time.monotonic(), 0
+class Bench:
+    """One thread with one worker process, so that a case and its successor meet the same one."""
 
-    async def one(case: Case) -> Verdict:
-        nonlocal done
-        verdict = await pool.judge(case.task, case.code)
-        done += 1
-        rate = done / (time.monotonic() - started)
-        left = (len(todo) - done) / rate
-        print(f"\r{done}/{len(todo)}  {rate:.1f}/s  {left:.0f} s left  ", end="", file=sys.stderr)
-        return verdict
+    def __init__(self, sandbox: str, todo: SimpleQueue[Case], usual: str) -> None:
+        config = JudgeConfig(sandbox=sandbox, seed=7, host_cpu_s=HOST_CPU_S)
+        self._pool = JudgePool(config, workers=1)
+        self._todo = todo
+        self._usual = usual
 
-    verdicts = await asyncio.gather(*(one(case) for case in todo))
-    print(file=sys.stderr)
-    return verdicts
+    def work(self, sink: JsonlSink, progress: Progress) -> None:
+        with self._pool:
+            while True:
+                try:
+                    case = self._todo.get_nowait()
+                except Empty:
+                    return
+                record = self._judge(case)
+                with _one_writer:
+                    sink.write(record)
+                    progress.advance(note=case.name)
 
+    def _judge(self, case: Case) -> dict[str, object]:
+        started = time.monotonic()
+        try:
+            verdict = self._pool.judge_blocking(case.task, case.code)
+            status, reason, sandbox = verdict.status.value, verdict.reason, verdict.receipt.sandbox
+            text = verdict.model_dump_json(exclude={"safety"})
+        except InfrastructureError as e:
+            status, reason, sandbox, text = "infrastructure_error", str(e), "", ""
+        wall_s = time.monotonic() - started
+        after = "" if case.honest else self._follow()
+        leaked = not case.honest and SECRETS.search(text) is not None
+        judged = Judged(case.key, status, reason, sandbox, round(wall_s, 2), leaked, after)
+        return {"judge": judge_digest(), **{f: getattr(judged, f) for f in Judged.__slots__}}
 
-def upper_bound(count: int, n: int) -> float:
-    """Exact (Clopper-Pearson) upper end of the 95% interval of count / n."""
-    return 1.0 if count >= n else float(beta.ppf(0.975, count + 1, n - count))
-
-
-def lower_bound(count: int, n: int) -> float:
-    return 0.0 if count == 0 else float(beta.ppf(0.025, count, n - count + 1))
-
-
-def main() -> int:
-    """Judge both corpora and report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=300)
-    parser.add_argument("--sandbox", default="auto")
-    parser.add_argument("--workers", type=int)
-    options = parser.parse_args()
-
-    todo = list(cases(options.pairs))
-    started = time.monotonic()
-    config = JudgeConfig(sandbox=options.sandbox)
-    with JudgePool(config, workers=options.workers) as pool:
-        verdicts = asyncio.run(judge_all(pool, todo))
-    report = make_report(todo, verdicts, time.monotonic() - started)
-    target = ROOT / "benchmarks" / "results" / "judge_rates.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(report, indent=2) + "\n")
-    print_table(report)
-    return 0 if all(bar["holds"] for bar in report["bars"]) else 1
+    def _follow(self) -> str:
+        try:
+            verdict = self._pool.judge_blocking(AFFINE, AFFINE_SOURCE)
+        except InfrastructureError as e:
+            return str(e)
+        if not verdict.correct:
+            return f"{verdict.status.value}: {verdict.reason}"
+        return "" if stable(verdict) == self._usual else "its verdict differs"
 
 
-def make_report(todo: list[Case], verdicts: list[Verdict], wall_s: float) -> dict:
-    judged = list(zip(todo, verdicts, strict=True))
-    rates = {}
-    for name, honest in (("false_accepts", False), ("false_rejects", True)):
-        rows = [(c, v) for c, v in judged if c.honest is honest]
-        wrong = [(c, v) for c, v in rows if not c.right(v)]
-        rates[name] = {
-            "count": len(wrong),
-            "n": len(rows),
-            "rate": len(wrong) / len(rows),
-            "ci95": [lower_bound(len(wrong), len(rows)), upper_bound(len(wrong), len(rows))],
-            "cases": [{"name": c.name, "status": v.status, "reason": v.reason} for c, v in wrong],
-        }
-    rejects = rates["false_rejects"]
+def stable(verdict: Verdict) -> str:
+    """A verdict without what varies from run to run: durations, and whether nvcc had to run."""
+    receipt = verdict.receipt.model_copy(update={"duration_s": 0.0})
+    summary = verdict.compile and verdict.compile.model_copy(
+        update={"latency_s": 0.0, "cache_hit": False}
+    )
+    return verdict.model_copy(update={"receipt": receipt, "compile": summary}).model_dump_json()
+
+
+def judge_all(cases: list[Case], sandbox: str, workers: int) -> dict[str, Judged]:
+    """Every case's result, of this run or of an earlier one by the same judge."""
+    log = ROOT / "runs" / "judge_rates" / f"{sandbox}.jsonl"
+    known = load(log)
+    todo: SimpleQueue[Case] = SimpleQueue()
+    for case in cases:
+        if case.key not in known:
+            todo.put(case)
+    done = len(cases) - todo.qsize()
+    with (
+        JsonlSink(log) as sink,
+        Progress(f"judging in {sandbox}", len(cases), "cases", done=done) as bar,
+    ):
+        if todo.qsize():
+            usual = usual_verdict(sandbox)
+            benches = [Bench(sandbox, todo, usual) for _ in range(workers)]
+            with ThreadPoolExecutor(workers) as threads:
+                for future in [threads.submit(b.work, sink, bar) for b in benches]:
+                    future.result()
+    return load(log)
+
+
+def usual_verdict(sandbox: str) -> str:
+    """The verdict on the honest kernel before any attack."""
+    config = JudgeConfig(sandbox=sandbox, seed=7, host_cpu_s=HOST_CPU_S)
+    with JudgePool(config, workers=1) as pool:
+        verdict = pool.judge_blocking(AFFINE, AFFINE_SOURCE)
+    if not verdict.correct:
+        raise InfrastructureError(f"the honest kernel is {verdict.status}: {verdict.reason}")
+    return stable(verdict)
+
+
+def load(log: Path) -> dict[str, Judged]:
+    """Results by case key, of this judge."""
+    found = {}
+    for line in read_lines(log) if log.exists() else ():
+        record = json.loads(line)
+        if record.pop("judge") == judge_digest():
+            found[record["key"]] = Judged(**record)
+    return found
+
+
+def interval(count: int, n: int) -> list[float]:
+    """Exact (Clopper-Pearson) 95% interval of count / n."""
+    low = 0.0 if count == 0 else float(beta.ppf(0.025, count, n - count + 1))
+    high = 1.0 if count >= n else float(beta.ppf(0.975, count + 1, n - count))
+    return [round(low, 5), round(high, 5)]
+
+
+def rate(rows: list[tuple[Case, Judged]]) -> dict[str, object]:
+    """The share of `rows` that were misjudged, in all and by origin."""
+    wrong = [(c, j) for c, j in rows if misjudged(c, j)]
+    by_origin = {}
+    for origin in ("unseen", "seen"):
+        n = sum(c.origin == origin for c, _ in rows)
+        count = sum(c.origin == origin for c, _ in wrong)
+        by_origin[origin] = {"count": count, "n": n, "ci95": interval(count, n) if n else None}
+    return {
+        "count": len(wrong),
+        "n": len(rows),
+        "rate": len(wrong) / max(1, len(rows)),
+        "ci95": interval(len(wrong), len(rows)) if rows else None,
+        "by_origin": by_origin,
+        "cases": [{"name": c.name, "status": j.status, "reason": j.reason[:300]} for c, j in wrong],
+    }
+
+
+def misjudged(case: Case, judged: Judged) -> bool:
+    return (judged.status != "correct") is case.honest
+
+
+def sandbox_report(cases: list[Case], results: dict[str, Judged]) -> dict[str, object]:
+    """The two rates of one sandbox, and what else went wrong."""
+    rows = [(c, results[c.key]) for c in cases if c.key in results]
+    hostile = [(c, j) for c, j in rows if not c.honest]
+    return {
+        "false_accepts": rate(hostile),
+        "false_rejects": rate([(c, j) for c, j in rows if c.honest]),
+        "honest_after_an_attack": {
+            "n": len(hostile),
+            "changed": [
+                {"name": c.name, "what": j.followed_by} for c, j in hostile if j.followed_by
+            ],
+        },
+        "leaks": [c.name for c, j in hostile if j.leaked],
+        "faults_of_ours": [c.name for c, j in rows if j.status == "infrastructure_error"],
+        "other_status_than_expected": [
+            {"name": c.name, "status": j.status, "expected": sorted(s.value for s in c.statuses)}
+            for c, j in hostile
+            if j.status not in c.statuses and not misjudged(c, j)
+        ],
+        "statuses": dict(sorted(Counter(j.status for _, j in rows).items())),
+        "judge_s": round(sum(j.wall_s for _, j in rows), 1),
+    }
+
+
+def left_behind(before: set[psutil.Process]) -> list[str]:
+    """Processes, shared-memory segments and files that attacks of the corpus would leave."""
+    mine = set(psutil.Process().children(recursive=True)) - before
+    found = [f"process {p.pid}: {' '.join(p.cmdline())[:80]}" for p in mine if p.is_running()]
+    segments = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    found += [
+        f"shared memory {line.split()[1]}" for line in segments if line.split()[3] == "1048576"
+    ]
+    marks = ("/dev/shm/cuda_rl_attack", "/tmp/cuda_rl_was_here", "/tmp/f", "/tmp/i0", "/tmp/x.so")
+    return found + [f"file {mark}" for mark in marks if Path(mark).exists()]
+
+
+def make_report(sandboxes: dict[str, dict], left: list[str], wall_s: float) -> dict[str, object]:
+    bars = []
+    for name, one in sandboxes.items():
+        accepts, rejects = one["false_accepts"], one["false_rejects"]
+        changed = len(one["honest_after_an_attack"]["changed"])
+        bars += [
+            _bar(f"false accepts, {name}", "0", accepts["count"], accepts["count"] == 0),
+            _bar(f"false rejects, {name}", "<= 1%", rejects["rate"], rejects["rate"] <= 0.01),
+            _bar(f"honest kernels changed by an attack, {name}", "0", changed, changed == 0),
+            _bar(f"leaks, {name}", "0", len(one["leaks"]), not one["leaks"]),
+        ]
+    bars.append(_bar("left behind", "0", len(left), not left))
     return {
         "benchmark": "judge_rates",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -135,31 +254,15 @@ def make_report(todo: list[Case], verdicts: list[Verdict], wall_s: float) -> dic
         "versions": {n: version(n) for n in ("coding-framework", "torch", "nvidia-cuda-nvcc")},
         "command": " ".join(["python", *sys.argv]),
         "commit": git_commit(),
-        "sandbox": verdicts[0].receipt.sandbox,
-        "bars": [
-            {
-                "bar": "false accepts",
-                "target": "0",
-                "value": rates["false_accepts"]["count"],
-                "holds": rates["false_accepts"]["count"] == 0,
-            },
-            {
-                "bar": "false rejects",
-                "target": "<= 1%",
-                "value": rejects["rate"],
-                "holds": rejects["rate"] <= 0.01,
-            },
-        ],
-        "rates": rates,
-        "other_status_than_expected": [
-            {"name": c.name, "status": v.status, "expected": sorted(c.statuses)}
-            for c, v in judged
-            if c.right(v) and v.status not in c.statuses
-        ],
-        "statuses": dict(Counter(v.status.value for v in verdicts)),
-        "wall_s": round(wall_s, 1),
-        "verdicts_per_hour": round(3600 * len(verdicts) / wall_s),
+        "bars": bars,
+        "sandboxes": sandboxes,
+        "left_behind": left,
+        "wall_s_of_this_run": round(wall_s, 1),
     }
+
+
+def _bar(name: str, target: str, value: object, holds: bool) -> dict[str, object]:
+    return {"bar": name, "target": target, "value": value, "holds": holds}
 
 
 def git_commit() -> str:
@@ -169,16 +272,57 @@ def git_commit() -> str:
     return done.stdout.strip()
 
 
-def print_table(report: dict) -> None:
-    print(f"{'rate':<15}{'wrong':>7}{'of':>6}{'95% interval':>22}")
-    for name, rate in report["rates"].items():
-        low, high = rate["ci95"]
-        print(f"{name:<15}{rate['count']:>7}{rate['n']:>6}{low:>13.2%} - {high:.2%}")
-        for case in rate["cases"]:
-            print(f"    {case['name']}: {case['status']}: {case['reason'][:150]}")
-    for case in report["other_status_than_expected"]:
-        print(f"    {case['name']}: {case['status']}, expected {case['expected']}")
-    print(f"{report['verdicts_per_hour']} verdicts an hour, sandbox {report['sandbox']}")
+def print_table(sandboxes: dict[str, dict]) -> None:
+    print(f"{'sandbox':<12}{'rate':<15}{'wrong':>7}{'of':>6}{'95% interval':>22}  unseen")
+    for sandbox, one in sandboxes.items():
+        for name in ("false_accepts", "false_rejects"):
+            r = one[name]
+            low, high = r["ci95"] or (0.0, 1.0)
+            unseen = r["by_origin"]["unseen"]
+            share = f"{unseen['count']} of {unseen['n']}"
+            span = f"{low:.2%} - {high:.2%}"
+            print(f"{sandbox:<12}{name:<15}{r['count']:>7}{r['n']:>6}{span:>22}  {share}")
+            for case in r["cases"]:
+                print(f"    {case['name']}: {case['status']}: {case['reason'][:200]}")
+        for case in one["other_status_than_expected"]:
+            print(f"    {case['name']}: {case['status']}, expected {', '.join(case['expected'])}")
+        for case in one["honest_after_an_attack"]["changed"]:
+            print(f"    after {case['name']}: {case['what'][:200]}")
+        for name in one["leaks"]:
+            print(f"    {name}: leaks")
+
+
+def chosen_cases(options: argparse.Namespace) -> list[Case]:
+    cases = [*attacks(), *honest_kernels(options.pairs)]
+    if options.archive:
+        exclusions = json.loads(ARCHIVE_EXCLUSIONS.read_text())
+        cases += archive_kernels(options.archive, exclusions)
+    return [c for c in cases if options.only in c.name]
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Judge both corpora in every sandbox asked for, and report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sandbox", default="auto", help="one, or several with commas between")
+    parser.add_argument("--pairs", type=int, default=200, help="synthesised honest kernels")
+    parser.add_argument("--archive", type=Path, help="rows of the AI CUDA Engineer Archive")
+    parser.add_argument("--only", default="", help="cases whose name holds this; writes no result")
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    options = parser.parse_args(list(arguments) if arguments is not None else None)
+
+    cases = chosen_cases(options)
+    before = set(psutil.Process().children(recursive=True))
+    started = time.monotonic()
+    sandboxes = {}
+    for name in options.sandbox.split(","):
+        results = judge_all(cases, name, options.workers)
+        sandboxes[name] = sandbox_report(cases, results)
+    report = make_report(sandboxes, left_behind(before), time.monotonic() - started)
+    print_table(sandboxes)
+    if not options.only:
+        RESULT.parent.mkdir(parents=True, exist_ok=True)
+        RESULT.write_text(json.dumps(report, indent=2) + "\n")
+    return 0 if all(bar["holds"] for bar in report["bars"]) else 1
 
 
 if __name__ == "__main__":
