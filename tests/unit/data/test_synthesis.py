@@ -68,6 +68,19 @@ def test_pointless_or_malformed_names_are_no_programs(name: str) -> None:
     assert parse_program(name) is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["max_relu_rowmin", "hardtanh_rowmax", "cummax_hardtanh", "log_colmax_hardtanh", "relu_rowmin"],
+)
+def test_a_function_whose_answer_hardly_varies_is_no_program(name: str) -> None:
+    assert parse_program(name) is None
+
+
+@pytest.mark.parametrize("name", ["max_rowmin", "relu_rowmax", "hardtanh_rowsum", "hardtanh"])
+def test_clipping_alone_does_not_make_an_answer_flat(name: str) -> None:
+    assert parse_program(name) is not None
+
+
 def test_domains_keep_square_roots_and_logarithms_defined() -> None:
     for name in ("sqrt", "log_add", "rsqrt_rowmean", "recip_mulrow", "rdiv2"):
         low_high = _program(name).input_range()

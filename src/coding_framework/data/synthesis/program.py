@@ -21,6 +21,7 @@ from coding_framework.data.synthesis.layouts import (
     right_matrix,
 )
 from coding_framework.data.synthesis.ops import Step, parse_step
+from coding_framework.data.synthesis.variety import answer_varies
 
 INPUT_RANGES = ((-4.0, 4.0), (-2.0, 2.0), (-1.0, 1.0), (0.25, 4.0), (0.5, 2.0))
 """Domains of x, widest first: a program gets the first on which all its steps are valid."""
@@ -107,14 +108,16 @@ class Program:
         return before, tuple(bound(self.after))
 
     def input_range(self) -> tuple[float, float] | None:
-        """The widest declared domain of x on which the program is valid; None: on none."""
+        """The widest declared domain of x on which the program is valid; None: on none, or its
+        answer hardly varies there (see variety.py)."""
         return _input_range(self)
 
     def find_input_range(self) -> tuple[float, float] | None:
         """`input_range`, computed."""
         if not self._well_formed():
             return None
-        return next((r for r in INPUT_RANGES if self._output(Interval.of(*r)) is not None), None)
+        widest = next((r for r in INPUT_RANGES if self._output(Interval.of(*r)) is not None), None)
+        return widest if widest is not None and self._varies(widest) else None
 
     def _well_formed(self) -> bool:
         form = self.spec.form
@@ -133,6 +136,10 @@ class Program:
             return False
         halves = (self.before, self.after)
         return not any(_redundant(a, b) for half in halves for a, b in pairwise(half))
+
+    def _varies(self, domain: tuple[float, float]) -> bool:
+        before, after = (tuple((o.step, o.operand) for o in half) for half in self.bind())
+        return answer_varies(before, self.spec, after, domain)
 
     def _output(self, value: Interval) -> Interval | None:
         result: Interval | None = value
