@@ -77,7 +77,9 @@ class VerdictDraft:
             pitfalls=(
                 *self.log.notes,
                 *_printed("".join(self.log.output)),
-                *detector.detect(self.compilation, self.counters, self.log.faults),
+                *detector.detect(
+                    self.compilation, self.counters, self.log.faults, self.candidate.code
+                ),
             ),
             cheats=tuple(self.log.cheats),
             receipt=self.receipt.model_copy(

@@ -1,7 +1,7 @@
 """Performance and correctness pitfalls of a kernel, from what its run and its compiler measured.
 
-Nothing here is guessed from the source: each finding says whether counters, the compiler or the run
-showed it. Thresholds are where Nsight Compute's own rules begin to speak.
+Each finding says its basis: counters, the compiler, the run, or, only where no run counted
+anything, the source. Thresholds are where Nsight Compute's own rules begin to speak.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coding_framework.cuda.plan import Fault
+from coding_framework.cuda.source_pitfalls import source_pitfalls
 from coding_framework.types import CompilationResult, Finding
 
 _MANY_SECTORS = 8.0  # 4 serve a warp's 32 consecutive 4-byte words
 _LOW_OCCUPANCY_PCT = 25.0
+_FEW_LANES = 16.0  # of 32; Nsight speaks below 24, where honest tails of rows are as well
 _BANK_CONFLICTS = tuple(
     f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st")
 )
@@ -26,12 +28,14 @@ class CUDAPitfallDetector:
         compilation: CompilationResult | None,
         counters: Mapping[str, float],
         faults: Sequence[Fault],
+        source: str = "",
     ) -> tuple[Finding, ...]:
-        """Everything that is known so far; empty arguments give no findings."""
+        """Everything that is known so far; empty arguments give no findings. `source` is looked at
+        only where there are no counters: what was measured is not guessed."""
         found = [_of_fault(fault) for fault in faults]
         if compilation is not None:
             found += _of_compiler(compilation)
-        found += _of_counters(counters)
+        found += _of_counters(counters) if counters else source_pitfalls(source)
         unique = {(f.rule, f.line, f.message): f for f in found}
         return tuple(unique.values())
 
@@ -75,6 +79,12 @@ def _of_counters(counters: Mapping[str, float]) -> list[Finding]:
                     "words): neighbouring threads should use neighbouring addresses",
                 )
             )
+    lanes = counters.get("smsp__thread_inst_executed_per_inst_executed.ratio")
+    if lanes is not None and 0.0 < lanes < _FEW_LANES:
+        message = f"{lanes:.1f} of a warp's 32 threads are active on average"
+        found.append(
+            Finding(rule="divergence", severity="low", line=None, message=message, basis="counters")
+        )
     conflicts = sum(counters.get(name, 0.0) for name in _BANK_CONFLICTS)
     if conflicts:
         found.append(_counted("bank_conflicts", f"{conflicts:.0f} shared-memory bank conflicts"))

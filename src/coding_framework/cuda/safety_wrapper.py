@@ -7,10 +7,19 @@ what it would keep out the boundary (sandbox, device process, replay) stops anyw
 from __future__ import annotations
 
 from coding_framework.cuda.findings import static_findings
-from coding_framework.types import Finding, SafetyReport
+from coding_framework.cuda.pitfalls import CUDAPitfallDetector
+from coding_framework.errors import UsageError
+from coding_framework.types import Candidate, Finding, Record, SafetyReport, Verdict
 
 _RISK = {"info": 0.0, "low": 0.05, "medium": 0.2, "high": 0.5}
-_CONTROL = {code: None for code in range(32) if chr(code) not in "\n\t\r"}
+_ACTING: dict[int, None] = dict.fromkeys(
+    (
+        *(c for c in range(32) if chr(c) not in "\n\t\r"),
+        *range(0x7F, 0xA0),
+        *(0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x206A), 0xFEFF),
+    )
+)
+"""Characters that move a cursor, change colours, reorder a line, or cannot be seen."""
 
 
 class SecurityValidator:
@@ -23,9 +32,10 @@ class SecurityValidator:
         return SafetyReport(risk_score=_risk_score(findings), findings=findings)
 
     def sanitize(self, code: str) -> str:
-        """The source as it may be shown in a terminal, a report or a prompt: control characters
-        and lone surrogates gone. Never what is compiled: that is the candidate's own bytes."""
-        return code.translate(_CONTROL).encode("utf-8", "ignore").decode("utf-8")
+        """The source as it may be shown in a terminal, a report or a prompt: control, bidirectional
+        and invisible characters and lone surrogates gone. Never what is compiled: that is the
+        candidate's own bytes."""
+        return code.translate(_ACTING).encode("utf-8", "ignore").decode("utf-8")
 
 
 class SafetyWrapper:
@@ -37,6 +47,49 @@ class SafetyWrapper:
     def inspect(self, code: str) -> SafetyReport:
         """The safety part of a verdict."""
         return self._validator.validate(code)
+
+
+class SafetyAnalysis(Record):
+    """What is known of a source, before or after it was judged. Maker: CUDASafetyAnalyzer."""
+
+    safety: SafetyReport
+    pitfalls: tuple[Finding, ...]
+    measured: bool
+    """True: pitfalls are those of a run; False: all that is said was guessed from the source."""
+
+    @property
+    def worth_reading(self) -> bool:
+        """Whether a person should look at it: a finding of high severity in either part."""
+        return any(f.severity == "high" for f in (*self.safety.findings, *self.pitfalls))
+
+
+class CUDASafetyAnalyzer:
+    """Security findings and pitfalls of one source together; holds no state."""
+
+    def __init__(self, wrapper: SafetyWrapper | None = None) -> None:
+        self._wrapper = wrapper or SafetyWrapper()
+
+    def analyze(self, code: str, verdict: Verdict | None = None) -> SafetyAnalysis:
+        """The pitfalls that `verdict` measured, or, without one, what the source suggests.
+
+        Raises UsageError where the verdict is on another source.
+        """
+        if verdict is None:
+            pitfalls = CUDAPitfallDetector().detect(None, {}, (), code)
+            return SafetyAnalysis(
+                safety=self._wrapper.inspect(code), pitfalls=pitfalls, measured=False
+            )
+        if verdict.candidate_sha256 != Candidate.model_construct(code=code).sha256:
+            raise UsageError(
+                f"the verdict is on another source ({verdict.candidate_sha256[:12]}): give the "
+                "verdict of this one, or none"
+            )
+        return SafetyAnalysis(
+            safety=self._wrapper.inspect(code),
+            pitfalls=verdict.pitfalls,
+            measured=any(f.basis in ("counters", "run") for f in verdict.pitfalls)
+            or bool(verdict.counters),
+        )
 
 
 def _risk_score(findings: tuple[Finding, ...]) -> float:
