@@ -41,9 +41,9 @@ class Bench:
     device_name: str
     adds_atomically: bool
     """The device code has floating-point atomics: its sums may vary in rounding."""
-    open_reversed: Callable[[], Device]
-    """A second device with the same build loaded, on which blocks run in reverse order; the caller
-    closes it."""
+    open_other_schedule: Callable[[], Device]
+    """A second device with the same build loaded, on which blocks run in reverse order and stop
+    before each store for others to come as far; the caller closes it."""
 
     def plan_reader(self) -> PlanReader:
         """Reads plans recorded on this bench; knows all memory allocated so far."""
@@ -62,8 +62,8 @@ def open_bench(
         instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
     )
 
-    def open_reversed() -> Device:
-        device = EmulatorDevice(settings, block_order="reverse")
+    def open_other_schedule() -> Device:
+        device = EmulatorDevice(settings, block_order="interleaved")
         device.load(build)
         return device
 
@@ -78,5 +78,11 @@ def open_bench(
             host = AnswerSession(session, expectation.signature) if is_answer(build) else session
             ptx = (build / "device.ptx").read_text(errors="replace")
             yield Bench(
-                run, host, recorder, module, device.name, adds_atomically(ptx), open_reversed
+                run,
+                host,
+                recorder,
+                module,
+                device.name,
+                adds_atomically(ptx),
+                open_other_schedule,
             )

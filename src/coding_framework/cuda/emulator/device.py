@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coding_framework.cuda.emulator import timing_model, wire
-from coding_framework.cuda.emulator.settings import EmulatorSettings
+from coding_framework.cuda.emulator.settings import BlockOrder, EmulatorSettings
 from coding_framework.cuda.plan import (
     CandidateFault,
     Fault,
@@ -111,7 +111,7 @@ class EmulatorDevice:
         self,
         settings: EmulatorSettings | None = None,
         *,
-        block_order: Literal["forward", "reverse"] | None = None,
+        block_order: BlockOrder | None = None,
     ) -> None:
         chosen = settings or EmulatorSettings()
         if block_order is not None:

@@ -87,7 +87,7 @@ class LaunchRecord(ctypes.Structure):
         ("ntid", ctypes.c_uint64 * 3), ("nctaid", ctypes.c_uint64 * 3),
         ("params", ctypes.c_void_p),
         *_fields("nparams", "shared_bytes", "dynamic_shared", "local_bytes", "register_bytes",
-                 "cooperative", "reverse", "workspace"),
+                 "cooperative", "order", "workspace"),
         *_fields("arena", "shadow", "touched", "allocs", kind=ctypes.c_void_p),
         *_fields("nallocs", "arena_bytes", "count", "checks", "nblocks_code", "ninstructions",
                  "l1_sectors"),

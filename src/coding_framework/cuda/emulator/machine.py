@@ -23,7 +23,7 @@ from coding_framework.cuda.emulator.library import Check, Func, LaunchRecord, Me
 from coding_framework.cuda.emulator.memory import ARENA_BYTES, DeviceMemory
 from coding_framework.cuda.emulator.parser import parse
 from coding_framework.cuda.emulator.program import Function, Module, Variable, unsupported
-from coding_framework.cuda.emulator.settings import EmulatorSettings
+from coding_framework.cuda.emulator.settings import BLOCK_ORDERS, EmulatorSettings
 from coding_framework.cuda.plan import (
     CandidateFault,
     KernelInfo,
@@ -264,7 +264,7 @@ class _Call:
             local_bytes=kernel.local_bytes,
             register_bytes=kernel.register_bytes,
             cooperative=int(launch.cooperative),
-            reverse=int(settings.block_order == "reverse"),
+            order=BLOCK_ORDERS.index(settings.block_order),
             workspace=workspace,
             arena=memory.base,
             shadow=memory.shadow,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 DEFAULT_GPU = "NVIDIA H200"
+BlockOrder = Literal["forward", "reverse", "interleaved"]
+BLOCK_ORDERS: tuple[BlockOrder, ...] = get_args(BlockOrder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,8 @@ class EmulatorSettings:
     """Processor time of one launch on one worker: the net below the budget."""
     threads: int = 1
     """Worker threads over blocks. With 1, results never depend on the schedule."""
-    block_order: Literal["forward", "reverse"] = "forward"
-    """The order in which blocks start."""
+    block_order: BlockOrder = "forward"
+    """The order in which blocks start. "interleaved" is "reverse" with a stop before each store to
+    global memory, until other warps and blocks have come as far: lost updates show."""
     count: bool = True
     """Whether launches count sectors, conflicts and instructions, and are given a time."""

@@ -99,7 +99,7 @@ def test_cooperative_groups(halves: Gpu) -> None:
         assert np.array_equal(got[2, first : first + 32], expected)
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize("order", ["forward", "reverse", "interleaved"])
 def test_a_barrier_of_the_whole_grid(order: str) -> None:
     gpu = Gpu(ptx_of("half.cu"), block_order=order)
     n = 20 * 64

@@ -210,9 +210,35 @@ def test_two_workers_give_the_same_results() -> None:
     assert np.array_equal(gpu.get(bins, 256, np.uint32), np.bincount(x, minlength=256))
 
 
-def test_blocks_in_reverse_order_give_the_same_results() -> None:
-    gpu = Gpu(ptx_of("basic.cu"), block_order="reverse")
+@pytest.mark.parametrize("order", ["reverse", "interleaved"])
+def test_blocks_in_another_order_give_the_same_results(order: str) -> None:
+    gpu = Gpu(ptx_of("basic.cu"), block_order=order)
     a, b = normal(1000), normal(1000, seed=1)
     out = gpu.empty(4000)
     gpu.run("add", 4, 256, gpu.put(a), gpu.put(b), out, 1000)
     assert np.array_equal(gpu.get(out, 1000), a + b)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "grid", "block", "survives"),
+    [
+        ("count_without_atomic", 1000, 1, False),
+        ("largest_without_atomic", 1000, 32, False),
+        ("largest_without_atomic", 1, 1024, False),
+        ("count_by_atomic", 1000, 1, True),
+    ],
+)
+def test_updates_without_an_atomic_are_lost_where_blocks_interleave(
+    kernel: str, grid: int, block: int, survives: bool
+) -> None:
+    x = np.abs(normal(1000)) + 1.0
+    n = 32 if grid == 1 else 1000
+    found = {}
+    for order in ("forward", "interleaved"):
+        gpu = Gpu(ptx_of("faulty.cu"), block_order=order)
+        out = gpu.put(np.zeros(1, np.float32))
+        gpu.run(kernel, grid, block, gpu.put(x), out, n)
+        found[order] = float(gpu.get(out, 1)[0])
+    right = float(x[:n].max()) if kernel.startswith("largest") else float(n)
+    assert found["forward"] == right
+    assert (found["interleaved"] == right) is survives

@@ -45,6 +45,7 @@ enum {
 };
 enum { CHECK_UNINIT, CHECK_UNINIT_SHARED, CHECK_RACE, CHECK_RACE_WARP, CHECK_BARRIER, CHECKS };
 enum { WRITE_NONE, WRITE_SOME, WRITE_ALL };
+enum { ORDER_FORWARD, ORDER_REVERSE, ORDER_INTERLEAVED };
 
 typedef struct { u16 op, fl; u32 d, a, b, c; i32 pc; i64 imm; } In;
 // bypass: program counter + 1 of a barrier that some of the region's threads stopped at, or 0
@@ -69,7 +70,7 @@ typedef struct {
 typedef struct {
   char *R; char *base;
   u32 live, act, mask, bar; int sp, fp, state, wid;
-  u32 func, local_base, bar_dst, bar_kind, bar_mask, epoch, forced, stuck, slice; int nparked;
+  u32 func, local_base, bar_dst, bar_kind, bar_mask, epoch, forced, stuck, slice, paused; int nparked;
   Parked parked[LANES];
   u32 tid[3][LANES] __attribute__((aligned(64)));
   Frame frames[MAX_FRAMES];
@@ -90,7 +91,7 @@ typedef struct {
   const In *code; const Func *funcs; u64 nfuncs, entry_func;
   // launch
   u64 ntid[3], nctaid[3]; const u8 *params; u64 nparams, shared_bytes, dynamic_shared, local_bytes;
-  u64 register_bytes, cooperative, reverse, workspace;
+  u64 register_bytes, cooperative, order, workspace;
   // memory
   u8 *arena, *shadow, *touched; Alloc *allocs; u64 nallocs, arena_bytes;
   // what to watch
@@ -109,7 +110,7 @@ typedef struct {
   u64 *block_warps, *block_lanes; MemCount *mem; u32 *alloc_cache; u64 *l1;
   u64 branches, divergent, dram_read, dram_write, barriers;
   Block *parked, *parked_last, *pool; u64 nparked;
-  u64 started_ns; u32 epoch, block_number, victim;
+  u64 started_ns; u32 epoch, block_number, victim, spins;
 } __attribute__((aligned(128))) Worker;   // no cache line of two: each counts at every instruction
 
 // Record the first fault of a launch and stop all workers. Always returns FAULTED.

@@ -3,6 +3,11 @@
 // A worker runs one block until it ends or waits too long. A block that makes no end within
 // BLOCK_SLICE is parked and others start (up to max_resident), so that blocks which wait for each
 // other, as in a grid-wide barrier, get on as they would on a GPU that holds them all.
+//
+// Interleaved, every warp also stops before each store and atomic to global memory until the other
+// warps of its block, and a few other blocks, have come as far: what one thread reads, changes and
+// writes back without an atomic, another has then read as well, so that the update is lost, as it can
+// be on a GPU. A launch whose threads do not depend on each other gives the same bits.
 #include "rt.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +16,8 @@
 #define WARP_SLICE 65536            // instructions a warp may run before the next one gets its turn
 #define BLOCK_SLICE (8ll << 20)     // instructions a block may run before it is parked
 #define COOPERATIVE_SLICE (1ll << 20)
+#define INTERLEAVED_WARPS 1024      // resident at once, unless blocks wait for each other
+#define INTERLEAVED_BLOCKS 8        // and so many blocks at least
 
 static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -101,6 +108,7 @@ static void start_block(Worker *k, Block *b, u64 index) {
     w->R = w->base; w->live = w->act = n >= 32 ? FULL : (1u << n) - 1;
     w->sp = 0; w->fp = 0; w->state = RUN; w->func = (u32)L->entry_func; w->local_base = 0; w->epoch = 0;
     w->bar_dst = 0; w->nparked = 0; w->forced = 0; w->stuck = 0; w->slice = WARP_SLICE;
+    w->paused = 0;
     w->st[0] = (Entry){(u32)f->entry, NOWHERE, w->live, 0};
     set_mask(w, w->live);
   }
@@ -172,6 +180,7 @@ static int run_block(Worker *k, Block *b, i64 slice) {
       w->state = how == YIELD ? RUN : how;
     }
     if (charge(k, &b->warps[0], round)) return FAULTED;
+    if (round >= WARP_SLICE) k->spins = 1;
     slice -= round;
     if (b->done == warps) return DONE;
     if (!settle(k, b, warps) && !ran) {
@@ -180,7 +189,7 @@ static int run_block(Worker *k, Block *b, i64 slice) {
       i32 pc = L->code[stuck->st[stuck->sp < 0 ? 0 : stuck->sp].pc - 1].pc;
       return raise_fault(k, stuck, FAULT_DEADLOCK, pc, __builtin_ctz(stuck->mask ? stuck->mask : 1), 0, 0, 0);
     }
-    if (slice < 0) return YIELD;
+    if (slice <= 0) return YIELD;
   }
 }
 
@@ -190,17 +199,23 @@ static void *work(void *argument) {
   Worker *k = argument;
   Launch *L = k->L;
   u64 total = L->nctaid[0] * L->nctaid[1] * L->nctaid[2];
-  i64 slice = L->cooperative ? COOPERATIVE_SLICE : BLOCK_SLICE;
+  int interleaved = L->order == ORDER_INTERLEAVED;
+  u64 warps = (L->ntid[0] * L->ntid[1] * L->ntid[2] + 31) / 32, resident = L->max_resident;
+  if (interleaved && !L->cooperative) {
+    u64 few = INTERLEAVED_WARPS / warps < INTERLEAVED_BLOCKS ? INTERLEAVED_BLOCKS : INTERLEAVED_WARPS / warps;
+    if (few < resident) resident = few;
+  }
+  i64 slice = interleaved ? 0 : L->cooperative ? COOPERATIVE_SLICE : BLOCK_SLICE;
   k->started_ns = cpu_ns();
   for (;;) {
     if (__atomic_load_n(&L->stop, __ATOMIC_RELAXED)) break;
     Block *b = NULL;
-    if (k->nparked < L->max_resident) {
+    if (k->nparked < (k->spins ? L->max_resident : resident)) {
       u64 next = __atomic_fetch_add(&L->next_block, 1, __ATOMIC_RELAXED);
       if (next < total) {
         b = new_block(k);
         if (!b) { raise_fault(k, NULL, FAULT_MEMORY, 0, 0, 0, 0, 0); break; }
-        start_block(k, b, L->reverse ? total - 1 - next : next);
+        start_block(k, b, L->order == ORDER_FORWARD ? next : total - 1 - next);
       }
     }
     if (!b && k->parked) {

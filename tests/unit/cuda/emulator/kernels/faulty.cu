@@ -86,3 +86,15 @@ extern "C" __global__ void reads_uninitialized(const float *a, float *c, int n) 
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) c[i] = a[i];
 }
+extern "C" __global__ void count_without_atomic(const float *a, float *c, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n && a[i] > 0) *c = *c + 1;
+}
+extern "C" __global__ void largest_without_atomic(const float *a, volatile float *c, int n) {
+  int i = threadIdx.x / 32 + blockIdx.x * (blockDim.x / 32);
+  if (threadIdx.x % 32 == 0 && i < n && a[i] > *c) *c = a[i];
+}
+extern "C" __global__ void count_by_atomic(const float *a, float *c, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n && a[i] > 0) atomicAdd(c, 1.0f);
+}
