@@ -9,17 +9,18 @@ from pathlib import Path
 
 import judge_attacks
 import judge_honest
+
+from coding_framework.data.sakana_loader import SakanaDataLoader
+from coding_framework.data.synthesis import catalog
+from coding_framework.types import Status, Task
 from corpus.records import Attack, Honest, Origin
+from corpus.seen_attacks import SEEN_ATTACKS
 from corpus.unseen_builds import UNSEEN_BUILDS
 from corpus.unseen_cheats import UNSEEN_CHEATS
 from corpus.unseen_elementwise import UNSEEN_ELEMENTWISE
 from corpus.unseen_escapes import UNSEEN_ESCAPES
 from corpus.unseen_layers import UNSEEN_LAYERS
 from corpus.unseen_reductions import UNSEEN_REDUCTIONS
-
-from coding_framework.data.sakana_loader import SakanaDataLoader
-from coding_framework.data.synthesis import catalog
-from coding_framework.types import Status, Task
 
 CORRECT = frozenset({Status.CORRECT})
 
@@ -53,7 +54,8 @@ UNSEEN_HONEST: tuple[Honest, ...] = (*UNSEEN_ELEMENTWISE, *UNSEEN_REDUCTIONS, *U
 
 def attacks() -> list[Case]:
     """All attacks; those that another hand wrote first."""
-    cases = [Case(a.name, a.task, a.code, a.statuses, a.origin, a.covers) for a in UNSEEN_ATTACKS]
+    written = (*UNSEEN_ATTACKS, *SEEN_ATTACKS)
+    cases = [Case(a.name, a.task, a.code, a.statuses, a.origin, a.covers) for a in written]
     cases += [
         Case(f"seen/{a.name}", a.task, a.code, a.statuses, "seen", "")
         for a in judge_attacks.ATTACKS

@@ -11,10 +11,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from coding_framework.cuda.plan import (
+    Alloc,
     Copy,
     Fill,
+    Free,
     KernelInfo,
     Launch,
     LaunchPlan,
@@ -29,6 +32,12 @@ _FLOATING_ATOMIC = re.compile(
 _POINTER_BYTES = 8
 _MIN_HOST_BYTES = 16
 _HOST_SHARE = 16
+_STEERING_BYTES = 64
+"""What a host may change in its plan by values it read: a maximum, a flag, a few sizes."""
+
+
+Words = tuple[str, ...]
+"""One launch without addresses: kernel, grid, block, shared memory, then each parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,10 @@ class PlanDifference:
     message: str
     one_time_setup: bool
     """Only launches that saw no input were left out: a table filled at the first call."""
+    changed_bytes: int = 0
+    """Of launch parameters and uploads together, where the second plan says something else."""
+    into_output: bool = False
+    """Some of the other bytes were uploaded into what the call returns."""
 
 
 class PlanReader:
@@ -59,27 +72,35 @@ class PlanReader:
         """None where both launch the same and upload the same. Uploads and fills that only the
         first has (tables made once) are no difference."""
         one, two = self._launches(first), self._launches(second)
+        known = self._uploads(first)
+        new = {text: op for text, op in self._uploads(second).items() if text not in known}
+        changed = sum(len(op.data) for op in new.values()) + _changed_bytes(one, two)
+        into_output = any(self._is_returned(op.address, second) for op in new.values())
         if one != two:
             dropped = _dropped(self._alone(first), self._alone(second))
-            setup = dropped is not None and not any("input" in text for text in dropped)
-            return PlanDifference(_launch_message(one, two), setup)
-        new = set(self._uploads(second)) - set(self._uploads(first))
-        if new:
-            return PlanDifference(
-                f"the host copied other bytes to the device on other inputs ({sorted(new)[0]})",
-                False,
+            setup = dropped is not None and not any(
+                "input" in word for launch in dropped for word in launch
             )
+            return PlanDifference(_launch_message(one, two), setup, changed, into_output)
+        if new:
+            message = f"the host copied other bytes to the device on other inputs ({min(new)})"
+            return PlanDifference(message, False, changed, into_output)
         return None
 
-    def _launches(self, plan: LaunchPlan) -> list[str]:
+    def _is_returned(self, address: int, plan: LaunchPlan) -> bool:
+        """Whether the address lies in the same memory as one of the plan's outputs."""
+        place = self._region(address)
+        return place is not None and any(self._region(o.address) == place for o in plan.outputs)
+
+    def _launches(self, plan: LaunchPlan) -> list[Words]:
         labels: dict[int, str] = {}
-        return [self._describe(launch, labels) for launch in plan.launches]
+        return [self._words(launch, labels) for launch in plan.launches]
 
-    def _alone(self, plan: LaunchPlan) -> list[str]:
+    def _alone(self, plan: LaunchPlan) -> list[Words]:
         """As `_launches`, with blocks named within each launch: what was left out shifts none."""
-        return [self._describe(launch, {}) for launch in plan.launches]
+        return [self._words(launch, {}) for launch in plan.launches]
 
-    def _describe(self, launch: Launch, labels: dict[int, str]) -> str:
+    def _words(self, launch: Launch, labels: dict[int, str]) -> Words:
         words = []
         kernel = self._kernels.get(launch.kernel)
         for offset, size in _parameters(kernel, launch.params):
@@ -88,32 +109,51 @@ class PlanReader:
                 words.append(self._pointer(int.from_bytes(value, "little"), labels) or value.hex())
             else:
                 words.append(value.hex())
-        return (
-            f"{launch.kernel}<<<{launch.grid}, {launch.block}, {launch.shared_bytes}>>>"
-            f"({', '.join(words)})"
-        )
+        shape = (str(launch.grid), str(launch.block), str(launch.shared_bytes))
+        return (launch.kernel, *shape, *words)
 
-    def _uploads(self, plan: LaunchPlan) -> list[str]:
+    def _uploads(self, plan: LaunchPlan) -> dict[str, Upload]:
         labels: dict[int, str] = {}
-        found = []
+        found = {}
         for op in plan.ops:
             if isinstance(op, Upload):
                 where = self._pointer(op.address, labels) or "?"
                 digest = hashlib.sha256(op.data).hexdigest()[:12]
-                found.append(f"{len(op.data)} bytes to {where}, digest {digest}")
+                found[f"{len(op.data)} bytes to {where}, digest {digest}"] = op
         return found
 
     def _pointer(self, address: int, labels: dict[int, str]) -> str | None:
         """ "input 0+16" for an address inside a known region; blocks are named in the order in
         which the plan first uses them."""
+        region = self._region(address)
+        if region is None:
+            return None
+        start, name = region
+        name = name or labels.setdefault(start, f"block {len(labels)}")
+        return f"{name}+{address - start}"
+
+    def _region(self, address: int) -> tuple[int, str] | None:
+        """(start, name) of the known memory in which an address lies."""
         i = bisect_right(self._starts, address) - 1
         if i < 0:
             return None
         start, nbytes, name = self._regions[i]
-        if address > start + nbytes:
-            return None
-        name = name or labels.setdefault(start, f"block {len(labels)}")
-        return f"{name}+{address - start}"
+        return (start, name) if address <= start + nbytes else None
+
+
+def steering_excess(difference: PlanDifference) -> str | None:
+    """A sentence where what a host sends to the device carries more of the inputs than it takes to
+    steer by them: then it computes, whatever it read."""
+    if difference.into_output:
+        return (
+            f"the host writes bytes that depend on the inputs into its output: {difference.message}"
+        )
+    if difference.changed_bytes <= _STEERING_BYTES:
+        return None
+    return (
+        f"{difference.changed_bytes} bytes that the host sends to the device depend on what it "
+        f"read ({_STEERING_BYTES} are allowed): it computes on the host"
+    )
 
 
 def host_share(plan: LaunchPlan, input_bytes: int) -> str | None:
@@ -133,6 +173,18 @@ def adds_atomically(ptx: str) -> bool:
     """Whether device code adds floating-point numbers in whatever order its threads come: by an
     atomic add, or by a loop around a compare-and-swap."""
     return _FLOATING_ATOMIC.search(ptx) is not None
+
+
+def leaked_bytes(plan: LaunchPlan) -> int:
+    """Device memory that the call allocated, did not free and does not return."""
+    freed = {op.address for op in plan.ops if isinstance(op, Free)}
+    kept = [op for op in plan.ops if isinstance(op, Alloc) and op.address not in freed]
+    returned = [output.address for output in plan.outputs]
+    return sum(
+        op.nbytes
+        for op in kept
+        if not any(op.address <= address < op.address + op.nbytes for address in returned)
+    )
 
 
 def moved_bytes(plan: LaunchPlan) -> int:
@@ -155,20 +207,33 @@ def _parameters(kernel: KernelInfo | None, params: bytes) -> list[tuple[int, int
     return words
 
 
-def _dropped(one: list[str], two: list[str]) -> list[str] | None:
+def _changed_bytes(one: list[Words], two: list[Words]) -> int:
+    """Of launches in both, the words that differ; a launch more or fewer counts as one word."""
+    words = int(len(one) != len(two))
+    for left, right in zip(one, two, strict=False):
+        words += sum(a != b for a, b in zip_longest(left, right))
+    return _POINTER_BYTES * words
+
+
+def _dropped(one: list[Words], two: list[Words]) -> list[Words] | None:
     """Launches of `one` that are missing in `two`; None where `two` is no subsequence of `one`."""
     dropped, rest = [], iter(two)
     expected = next(rest, None)
-    for text in one:
-        if text == expected:
+    for launch in one:
+        if launch == expected:
             expected = next(rest, None)
         else:
-            dropped.append(text)
+            dropped.append(launch)
     return dropped if expected is None else None
 
 
-def _launch_message(one: list[str], two: list[str]) -> str:
+def _text(words: Words) -> str:
+    kernel, grid, block, shared, *parameters = words
+    return f"{kernel}<<<{grid}, {block}, {shared}>>>({', '.join(parameters)})"[:200]
+
+
+def _launch_message(one: list[Words], two: list[Words]) -> str:
     if len(one) != len(two):
         return f"the first call made {len(one)} launches, the second on the same shapes {len(two)}"
     a, b = next((a, b) for a, b in zip(one, two, strict=True) if a != b)
-    return f"on the same shapes the first call launched {a[:200]}, the second {b[:200]}"
+    return f"on the same shapes the first call launched {_text(a)}, the second {_text(b)}"

@@ -3,7 +3,7 @@
 1. The host code runs once, in its sandbox, on the first draw: that gives the launch plan.
 2. The plan is replayed by us on every other draw, with everything but the inputs poisoned.
 3. The last replay is repeated, with the checks for races and uninitialised reads on, and on a
-   second device that runs the blocks in another order: same bits, no race.
+   second device whose warps and blocks run in another order, interleaved: same bits, no race.
 4. The host code is called a second time, on another draw: same plan, right answer again.
 
 Whatever a run leaves behind is compared here, in the judge's process; each comparison is a
@@ -12,13 +12,14 @@ Whatever a run leaves behind is compared here, in the judge's process; each comp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from coding_framework.cuda.bench import Bench
 from coding_framework.cuda.draft import TrialLog
-from coding_framework.cuda.evidence import host_share
+from coding_framework.cuda.evidence import host_share, leaked_bytes, steering_excess
 from coding_framework.cuda.plan import CandidateFault, LaunchPlan, LaunchReport, ReadBack
 from coding_framework.cuda.reference import Expectation, ReferenceCache
 from coding_framework.cuda.run import Execution
@@ -28,6 +29,7 @@ from coding_framework.types import Finding, Status, Task, TestCase, TestResult
 _RACES = frozenset({"shared_memory_race"})
 """Faults of a run that make a result a matter of luck. Between threads of one warp (`warp_race`)
 hardware has an order on which much honest code relies: that stays a pitfall."""
+_WARP = 32
 _OTHER_POISON = 0xA5
 """Byte of every second replay: the device's own poison may be an answer (NaN, -1, true)."""
 
@@ -120,8 +122,8 @@ class CaseTrial:
                     Status.NONDETERMINISTIC,
                     f"a race, so another schedule gives another result: {fault.message}",
                 )
-        if any(launch.grid != (1, 1, 1) for launch in plan.launches):
-            with closing(self._bench.open_reversed()) as device:
+        if any(math.prod(launch.grid + launch.block) > _WARP for launch in plan.launches):
+            with closing(self._bench.open_other_schedule()) as device:
                 other = self._bench.run.twin(device, tensors).replay(plan, tensors)
                 self._require_same(seed, before, other)
 
@@ -146,6 +148,9 @@ class CaseTrial:
             )
         if not right:
             self._wrong(seed, f"wrong when called again: {self._log.tests[-1].detail}")
+        leaked = leaked_bytes(second)
+        if leaked:
+            self._note("memory_leak", "medium", f"a call leaves {leaked} bytes allocated")
         if difference is not None and difference.one_time_setup:
             self._note("one_time_setup", "low", f"set up once: {difference.message}")
         elif difference is not None and not plan.reads_back:
@@ -159,11 +164,9 @@ class CaseTrial:
             self._wrong(seed, self._log.tests[-1].detail)
         difference = self._bench.plan_reader().difference(plan, second)
         if plan.reads_back and difference is not None:
-            excess = host_share(plan, self._input_bytes())
-            if excess is not None:
-                self._cheating("host_computation", excess)
+            self._require_only_steered(plan, second)
             del self._log.tests[-2]  # the replay that says nothing about such a plan
-            return self._judge_by_host(seed, execution)
+            return self._judge_by_host(seed, plan, execution)
         if difference is not None:
             self._cheating(
                 "plan_changed", f"the plan depends on more than shapes: {difference.message}"
@@ -178,7 +181,16 @@ class CaseTrial:
             f"{self._case.name!r}: {failed.detail}",
         )
 
-    def _judge_by_host(self, seed: int, execution: Execution) -> TimedCase:
+    def _require_only_steered(self, first: LaunchPlan, other: LaunchPlan) -> None:
+        """What the host read may choose between plans; it may not make the answer."""
+        difference = self._bench.plan_reader().difference(first, other)
+        excess = host_share(other, self._input_bytes())
+        if excess is None and difference is not None:
+            excess = steering_excess(difference)
+        if excess is not None:
+            self._cheating("host_computation", excess)
+
+    def _judge_by_host(self, seed: int, first: LaunchPlan, execution: Execution) -> TimedCase:
         """The rest of the protocol for a plan steered by a few values that the host reads back:
         the host runs for every draw."""
         self._note(
@@ -188,8 +200,9 @@ class CaseTrial:
         )
         reports = [execution.reports]
         for other in self._seeds[self._seeds.index(seed) + 1 :]:
-            _, execution = self._call_host(other)
+            plan, execution = self._call_host(other)
             self._check(other, execution)
+            self._require_only_steered(first, plan)
             reports.append(execution.reports)
         last = self._seeds[-1]
         plan, again = self._call_host(last)

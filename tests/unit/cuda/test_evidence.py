@@ -6,16 +6,26 @@ import struct
 
 import pytest
 
-from coding_framework.cuda.evidence import PlanReader, adds_atomically, host_share, moved_bytes
+from coding_framework.cuda.evidence import (
+    PlanReader,
+    adds_atomically,
+    host_share,
+    leaked_bytes,
+    moved_bytes,
+    steering_excess,
+)
 from coding_framework.cuda.plan import (
+    Alloc,
     Copy,
     Fill,
+    Free,
     KernelInfo,
     Launch,
     LaunchPlan,
     ModuleInfo,
     PlanOp,
     ReadBack,
+    TensorRef,
     Upload,
 )
 
@@ -86,6 +96,33 @@ def test_a_little_read_back_may_steer_and_much_may_not() -> None:
     assert "computes on the host" in str(host_share(_plan(ReadBack(X, 60)), 60))
     pieces = tuple(ReadBack(X, 16) for _ in range(100))
     assert host_share(_plan(*pieces), 4096) is not None
+
+
+def test_a_few_changed_words_steer_and_many_carry_an_answer() -> None:
+    first = _plan(*(_k(X, OUT_1, n=1) for _ in range(20)))
+    one = _difference(first, _plan(_k(X, OUT_1, n=2), *(_k(X, OUT_1, n=1) for _ in range(19))))
+    assert one.changed_bytes == 8
+    assert steering_excess(one) is None
+    all_ = _difference(first, _plan(*(_k(X, OUT_1, n=i + 2) for i in range(20))))
+    assert "computes on the host" in str(steering_excess(all_))
+
+
+def test_bytes_that_depend_on_inputs_may_not_go_into_the_output() -> None:
+    launch, out = _k(X, OUT_1), (TensorRef(OUT_1, (64,), (1,), "float32"),)
+    first = LaunchPlan((), (launch, Upload(OUT_1 + 8, b"abcd")), out)
+    second = LaunchPlan((), (launch, Upload(OUT_1 + 8, b"efgh")), out)
+    assert "into its output" in str(steering_excess(_difference(first, second)))
+    scratch = _difference(_plan(Upload(WORKSPACE, b"abcd")), _plan(Upload(WORKSPACE, b"efgh")))
+    assert steering_excess(scratch) is None
+    table = _difference(_plan(Upload(WORKSPACE, b"a" * 65)), _plan(Upload(WORKSPACE, b"b" * 65)))
+    assert steering_excess(table) is not None
+
+
+def test_memory_that_is_neither_freed_nor_returned_has_leaked() -> None:
+    out = (TensorRef(OUT_2, (4,), (1,), "float32"),)
+    allocations = (Alloc(OUT_1, 256), Alloc(OUT_2, 256), Alloc(WORKSPACE, 1024))
+    assert leaked_bytes(LaunchPlan((), (*allocations, Free(OUT_1)), out)) == 1024
+    assert leaked_bytes(LaunchPlan((), (*allocations, Free(OUT_1), Free(WORKSPACE)), out)) == 0
 
 
 def test_moved_bytes_count_reads_and_writes() -> None:
