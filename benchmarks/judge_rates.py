@@ -48,10 +48,10 @@ from coding_framework.types import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]
+from corpus import exclusions  # noqa: E402
 from corpus.collection import Case, archive_kernels, attacks, honest_kernels  # noqa: E402
 from corpus.records import AFFINE, AFFINE_SOURCE  # noqa: E402
 
-ARCHIVE_EXCLUSIONS = ROOT / "benchmarks" / "archive_exclusions.json"
 RESULT = ROOT / "benchmarks" / "results" / "judge_rates.json"
 SECRETS = re.compile(r"root:x:0:0|daemon:x:|PYTHONPATH=|CUDA_RL_|BEGIN OPENSSH")
 """What no verdict on an attack may hold: content of host files and of our environment."""
@@ -292,12 +292,13 @@ def print_table(sandboxes: dict[str, dict]) -> None:
             print(f"    {name}: leaks")
 
 
-def chosen_cases(options: argparse.Namespace) -> list[Case]:
-    cases = [*attacks(), *honest_kernels(options.pairs)]
+def chosen_cases(options: argparse.Namespace) -> tuple[list[Case], dict[str, str]]:
+    """What is to be judged, and the kernels left out, each with the reason."""
+    cases, left_out = [*attacks(), *honest_kernels(options.pairs)], dict(exclusions.HONEST)
     if options.archive:
-        exclusions = json.loads(ARCHIVE_EXCLUSIONS.read_text())
-        cases += archive_kernels(options.archive, exclusions)
-    return [c for c in cases if options.only in c.name]
+        found, without = archive_kernels(options.archive)
+        cases, left_out = cases + found, left_out | without
+    return [c for c in cases if options.only in c.name], left_out
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
@@ -310,7 +311,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     options = parser.parse_args(list(arguments) if arguments is not None else None)
 
-    cases = chosen_cases(options)
+    cases, left_out = chosen_cases(options)
     before = set(psutil.Process().children(recursive=True))
     started = time.monotonic()
     sandboxes = {}
@@ -318,6 +319,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         results = judge_all(cases, name, options.workers)
         sandboxes[name] = sandbox_report(cases, results)
     report = make_report(sandboxes, left_behind(before), time.monotonic() - started)
+    report["excluded_kernels"] = left_out
     print_table(sandboxes)
     if not options.only:
         RESULT.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,8 @@ import judge_honest
 from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.data.synthesis import catalog
 from coding_framework.types import Status, Task
+from corpus import exclusions
+from corpus.exclusions import archive_exclusion
 from corpus.records import Attack, Honest, Origin
 from corpus.seen_attacks import SEEN_ATTACKS
 from corpus.unseen_builds import UNSEEN_BUILDS
@@ -66,7 +68,9 @@ def attacks() -> list[Case]:
 def honest_kernels(pairs: int) -> list[Case]:
     """Written ones of both origins, then `pairs` synthesised ones of as many tasks."""
     cases = [
-        Case(h.name, h.task, h.code, CORRECT, h.origin, " ".join(h.features)) for h in UNSEEN_HONEST
+        Case(h.name, h.task, h.code, CORRECT, h.origin, " ".join(h.features))
+        for h in UNSEEN_HONEST
+        if h.name not in exclusions.HONEST
     ]
     cases += [
         Case(f"seen/{h.name}", h.task, h.code, CORRECT, "seen", "") for h in judge_honest.HONEST
@@ -85,13 +89,16 @@ def _synthesised(pairs: int) -> Iterator[Case]:
         yield Case(name, task, example.code, CORRECT, "seen", f"synthesised {task.family}")
 
 
-def archive_kernels(path: Path, exclusions: dict[str, str]) -> list[Case]:
-    """Rows of an archive file that it calls correct, except `exclusions` (kernel -> reason)."""
+def archive_kernels(path: Path) -> tuple[list[Case], dict[str, str]]:
+    """Rows of an archive file that it calls correct, and those left out, each with the reason."""
     loader = SakanaDataLoader(path)
-    cases = []
+    cases, left_out = [], {}
     for row in loader.rows():
         task = loader.task(row) if row.correct else None
         name = f"archive/{row.op_name}/{row.kernel_name}"
-        if task is not None and name not in exclusions:
+        reason = archive_exclusion(name, row.code)
+        if task is not None and reason is None:
             cases.append(Case(name, task, row.code, CORRECT, "unseen", "archive"))
-    return cases
+        elif row.correct:
+            left_out[name] = reason or "its module cannot be run"
+    return cases, left_out
