@@ -109,8 +109,8 @@ FULL = Recipe(
         "model": 20,
         "eval_base": 32,
         "sft": 420,
-        "eval_sft": 150,
-        "rl": 410,
+        "eval_sft": 160,
+        "rl": 420,
         "eval_rl": 110,
     },
 )
