@@ -33,7 +33,7 @@ HONEST = _spread([case for case in honest_kernels(0) if case.origin == "unseen"]
 def verdicts() -> Iterator[dict[str, Future[tuple[Verdict, Verdict | None]]]]:
     with (
         JudgePool(JudgeConfig(seed=23, host_cpu_s=2)) as pool,
-        ThreadPoolExecutor(pool.workers) as threads,
+        ThreadPoolExecutor(pool.capacity) as threads,
     ):
 
         def judge(case: Case) -> tuple[Verdict, Verdict | None]:
