@@ -44,18 +44,23 @@ def path_without(folder: Path, *tools: str) -> str:
     return str(folder)
 
 
-def judge_on_tmpfs(options: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Judge with the cache on a small file system of its own, in a user namespace."""
+def on_tmpfs(
+    command: list[str], options: str, folder: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command with a small file system of its own at `folder`, in a user namespace."""
     mount = f"mount -t tmpfs -o {options} tmpfs {shlex.quote(str(folder))}"
-    judge = shlex.join([*JUDGE, "--sandbox", "native"])
-    script = f"{mount} || exit 77; exec {judge}"
+    script = f"{mount} || exit 77; exec {shlex.join(command)}"
     done = run(
-        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
-        CUDA_RL_CACHE=str(folder),
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script], **environment
     )
     if done.returncode == 77 or "unshare failed" in done.stderr:
         pytest.skip("user namespaces with mounts are not allowed here")
     return done
+
+
+def judge_on_tmpfs(options: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Judge with the cache on a small file system."""
+    return on_tmpfs([*JUDGE, "--sandbox", "native"], options, folder, CUDA_RL_CACHE=str(folder))
 
 
 def assert_one_sentence(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -71,6 +76,13 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], *words: str) -> 
 def test_without_gxx_the_sentence_says_what_to_install(tmp_path: Path) -> None:
     done = run(JUDGE, PATH=path_without(tmp_path, "g++"), CUDA_RL_CACHE=str(tmp_path / "cache"))
     assert_one_sentence(done, "g++", "install")
+
+
+def test_without_gcc_the_sentence_says_what_to_install(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    done = run(JUDGE, PATH=path_without(tmp_path, "gcc"), CUDA_RL_CACHE=str(cache))
+    assert_one_sentence(done, "gcc is not installed", "install")
 
 
 def test_without_bubblewrap_the_verdict_names_the_weaker_sandbox(tmp_path: Path) -> None:
@@ -94,6 +106,17 @@ def test_a_wrong_nvcc_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", ["64k", "1500k"])
 def test_a_full_disk_is_our_fault_and_never_a_verdict(size: str, tmp_path: Path) -> None:
     assert_one_sentence(judge_on_tmpfs(f"size={size}", tmp_path), "free", "CUDA_RL_CACHE")
+
+
+def test_a_full_disk_of_the_output_is_one_sentence_and_nothing_is_lost(tmp_path: Path) -> None:
+    pairs, output = tmp_path / "pairs.jsonl", tmp_path / "out"
+    output.mkdir()
+    pairs.write_text('{"id": "a", "task": "relu", "code": "int x"}\n')
+    command = [CUDA_RL, "judge-many", "--tasks-and-kernels", str(pairs), "--sandbox", "native"]
+    full = [*command, "--output", str(output / "verdicts.jsonl")]
+    filler = f"head -c 60000 /dev/zero > {shlex.quote(str(output))}/filler; exec "
+    shell = ["sh", "-c", filler + shlex.join(full)]
+    assert_one_sentence(on_tmpfs(shell, "size=60k", output), "full", "run the same command again")
 
 
 def test_a_read_only_cache_says_what_to_do(tmp_path: Path) -> None:

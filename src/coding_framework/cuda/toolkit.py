@@ -154,13 +154,14 @@ def _ask(nvcc: Path, *arguments: str) -> str:
 
 
 def find_host_compiler() -> Path:
-    """g++, which nvcc compiles host code with. Raises MissingToolError where it is not there."""
-    found = shutil.which("g++")
-    if found is None:
-        raise MissingToolError(
-            "g++ is not installed, and nvcc needs it: install your system's g++ package"
-        )
-    return Path(found).resolve()
+    """g++, which nvcc compiles host code with. Raises MissingToolError where it, or gcc, which nvcc
+    asks for the rest, is not there."""
+    for tool in ("g++", "gcc"):
+        if shutil.which(tool) is None:
+            raise MissingToolError(
+                f"{tool} is not installed, and nvcc needs it: install your system's g++ package"
+            )
+    return Path(str(shutil.which("g++"))).resolve()
 
 
 @lru_cache(maxsize=1)
