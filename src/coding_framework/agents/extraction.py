@@ -2,22 +2,24 @@
 
 Order of preference: fenced blocks that hold device or host code, the last of them that looks whole
 (a model that corrects itself does so later in its answer); a diff against the kernel that the
-prompt showed; a fence that was never closed; an answer that is source without any fence. What was
-done is said in the note.
+prompt showed; a fence that was never closed; an answer that is source without any fence. Source is
+CUDA, or Python that defines `ModelNew` (a KernelBench answer). What was done is said in the note.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from coding_framework.agents.diffs import apply_diff, looks_like_diff
-from coding_framework.types import Extraction
+from coding_framework.types import Extraction, defines_model_new
 
 MAX_CODE_CHARS = 200_000
 """Longer code is no kernel: it is refused, not cut."""
 
 _CODE_TAGS = frozenset({"", "cuda", "cu", "cpp", "c++", "c", "cc", "cxx", "cuda-cpp", "cuda_cpp"})
 _DIFF_TAGS = frozenset({"diff", "patch"})
+_IMPORT = re.compile(r"^(?:import|from)[ \t]", re.MULTILINE)
 _SOURCE_MARKS = ("__global__", "#include", "PYBIND11_MODULE", "torch::Tensor")
 
 
@@ -28,12 +30,23 @@ class _Block:
     closed: bool
 
     @property
+    def is_model(self) -> bool:
+        return defines_model_new(self.code)
+
+    @property
     def is_source(self) -> bool:
-        return any(mark in self.code for mark in _SOURCE_MARKS)
+        return self.is_model or any(mark in self.code for mark in _SOURCE_MARKS)
 
     @property
     def is_whole(self) -> bool:
-        return self.closed and "__global__" in self.code and "forward" in self.code
+        kernel = "__global__" in self.code and "forward" in self.code
+        return self.closed and (kernel or self.is_model)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can be a kernel: a tag of another language needs a ModelNew in it."""
+        tagged = self.tag in _CODE_TAGS and (self.is_source or self.tag != "")
+        return bool(self.code.strip()) and (tagged or self.is_model)
 
 
 def extract_kernel(answer: str, previous: str | None = None) -> Extraction:
@@ -43,8 +56,7 @@ def extract_kernel(answer: str, previous: str | None = None) -> Extraction:
     """
     blocks = _blocks(answer)
     diffs = [b for b in blocks if _is_diff(b)]
-    usable = [b for b in blocks if b.tag in _CODE_TAGS and (b.is_source or b.tag)]
-    usable = [b for b in usable if b.code.strip() and b not in diffs]
+    usable = [b for b in blocks if b.is_usable and b not in diffs]
     whole = [b for b in usable if b.is_whole]
     if diffs and not whole:
         return _patched(previous, diffs[-1])
@@ -73,6 +85,10 @@ def _patched(previous: str | None, diff: _Block) -> Extraction:
 
 
 def _without_block(answer: str, blocks: list[_Block]) -> Extraction:
+    if not blocks and defines_model_new(answer):
+        imported = _IMPORT.search(answer)
+        start = imported.start() if imported else 0
+        return _checked(answer[start:], "no fence: took the answer from its first import")
     if not blocks and "__global__" in answer:
         start = min(
             (at for mark in ("#include", "__global__") if (at := answer.find(mark)) >= 0),

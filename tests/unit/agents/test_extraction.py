@@ -29,6 +29,32 @@ def test_one_block_is_taken_whatever_its_tag(tag: str) -> None:
     assert found.note == "one block"
 
 
+MODEL = (
+    "import torch\nfrom torch import nn\nfrom torch.utils.cpp_extension import load_inline\n\n"
+    'ext = load_inline("k", "", "__global__ void k() {}", functions=["f"])\n\n\n'
+    "class ModelNew(nn.Module):\n    def forward(self, x):\n        return ext.f(x)\n"
+)
+
+
+@pytest.mark.parametrize("tag", ["python", "py", "Python", ""])
+def test_a_python_block_with_a_model_is_a_kernel(tag: str) -> None:
+    usage = fenced("model = ModelNew()\nprint(model(x))\n", "python")
+    found = extract_kernel(f"Mine:\n{fenced(MODEL, tag)}\nUse it so:\n{usage}")
+    assert found.code == MODEL
+    assert found.note == "one block"
+
+
+def test_a_model_without_a_fence_is_taken_from_its_first_import() -> None:
+    found = extract_kernel("Here you are.\n" + MODEL)
+    assert found.code == MODEL
+    assert "first import" in found.note
+
+
+def test_python_without_a_model_is_no_kernel() -> None:
+    found = extract_kernel(fenced("import torch\nprint(torch.ones(3))\n", "python"))
+    assert found.code is None
+
+
 def test_of_several_blocks_the_last_whole_kernel_is_taken() -> None:
     later = KERNEL.replace("1.0f", "2.0f")
     answer = "\n".join([fenced(KERNEL), "Better:", fenced(later), fenced("nvcc k.cu", "bash")])

@@ -1,0 +1,66 @@
+"""KernelBench answers get the right verdict: honest ones pass, others end as they should."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from judge_tasks import DOUBLE_TASK
+from model_cheats import CHEATS, HONEST, LEANS_ON_TORCH, WRONG_ANSWERS, Cheat
+
+from coding_framework.cuda.pool import JudgePool
+from coding_framework.data.kernelbench.problems import load_problem_file
+from coding_framework.types import Status, Verdict
+
+pytestmark = pytest.mark.integration
+
+HERE = Path(__file__).parent
+HONEST_FILES = sorted((HERE / "honest").glob("*.py"))
+CASES = (*WRONG_ANSWERS, *LEANS_ON_TORCH, *CHEATS)
+
+
+def problem_of(answer: Path) -> Path:
+    """The problem that an answer names in its first line."""
+    match = re.match(r"# problem: (\w+)\.", answer.read_text())
+    assert match is not None
+    return HERE / "problems" / f"{match[1]}.py"
+
+
+@pytest.mark.parametrize("answer", HONEST_FILES, ids=lambda path: path.stem)
+def test_an_honest_answer_is_correct(answer: Path, pool: JudgePool) -> None:
+    verdict = pool.judge_blocking(load_problem_file(problem_of(answer)), answer.read_text())
+    assert verdict.status is Status.CORRECT, verdict.reason
+    assert verdict.timing is not None
+    assert verdict.compile is not None
+    assert verdict.compile.registers > 0
+
+
+@pytest.fixture(scope="module")
+def verdicts(pool: JudgePool) -> Iterator[dict[str, Future[tuple[Verdict, Verdict]]]]:
+    """Each cheat, and after it the honest answer on the same worker."""
+
+    def both(cheat: Cheat) -> tuple[Verdict, Verdict]:
+        hostile = pool.judge_blocking(DOUBLE_TASK, cheat.code)
+        return hostile, pool.judge_blocking(DOUBLE_TASK, HONEST)
+
+    with ThreadPoolExecutor(pool.workers) as threads:
+        yield {cheat.name: threads.submit(both, cheat) for cheat in CASES}
+
+
+def test_each_case_has_a_name_of_its_own() -> None:
+    assert len({cheat.name for cheat in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("cheat", CASES, ids=lambda cheat: cheat.name)
+def test_another_answer_ends_as_it_should_and_the_next_honest_one_passes(
+    cheat: Cheat, verdicts: dict[str, Future[tuple[Verdict, Verdict]]]
+) -> None:
+    hostile, honest = verdicts[cheat.name].result()
+    assert hostile.status in cheat.statuses, hostile.reason
+    assert cheat.says in hostile.reason
+    assert hostile.timing is None
+    assert "\n" not in hostile.reason
+    assert honest.status is Status.CORRECT, honest.reason
