@@ -70,6 +70,7 @@ def named() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         },
         "torch.nn.init": set(),
         "torch.cuda": set(),
+        "torch.nn.Module": set(),
     }
     spaces: dict[str, Any] = {
         "torch": torch,
@@ -77,6 +78,7 @@ def named() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         "torch.Tensor": torch.Tensor,
         "torch.nn.init": nn.init,
         "torch.cuda": torch.cuda,
+        "torch.nn.Module": nn.Module,
     }
     ours = {k: public(sorted(v)) for k, v in operators.items() if v}
     others = {

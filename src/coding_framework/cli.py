@@ -183,7 +183,12 @@ def _add_judging(p: argparse.ArgumentParser) -> None:
 def _add_judge(commands: Any) -> None:
     p = _command(commands, "judge", run_judge, "Judge one kernel for one task.")
     p.add_argument("--task", required=True, metavar="TASK", help="a name or a task file")
-    p.add_argument("--kernel", required=True, metavar="FILE", help="a .cu file; - reads stdin")
+    p.add_argument(
+        "--kernel",
+        required=True,
+        metavar="FILE",
+        help="a .cu file, or a KernelBench answer (.py with ModelNew); - reads stdin",
+    )
     _add_judging(p)
     p.add_argument(
         "--headers",

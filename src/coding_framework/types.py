@@ -240,11 +240,15 @@ class Candidate(Record):
         return hashlib.sha256(self.code.encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
-    def is_model(self) -> bool:
-        """Whether it is a KernelBench answer: Python with a `ModelNew`, not CUDA source."""
-        return defines_model_new(self.code)
+    def is_python(self) -> bool:
+        """Whether it is a KernelBench answer and not CUDA source: it imports torch, or defines
+        `ModelNew`, as only Python can."""
+        return _IMPORTS_TORCH.search(self.code) is not None or defines_model_new(self.code)
 
 
+_IMPORTS_TORCH = re.compile(
+    r"^(?:import[ \t]+torch\b|from[ \t]+torch[\w.]*[ \t]+import\b)", re.MULTILINE
+)
 _MODEL_NEW = re.compile(r"^class[ \t]+ModelNew[ \t]*(?:\([^)]{0,200}\)[ \t]*)?:", re.MULTILINE)
 
 

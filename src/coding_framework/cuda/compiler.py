@@ -142,7 +142,7 @@ class CUDACompiler:
         """As `compile_kernel`, blocking."""
         if (refused := _refuse(code)) is not None:
             return refused
-        if Candidate(code=code).is_model:
+        if Candidate(code=code).is_python:
             from coding_framework.cuda.model_new.build import compile_answer
 
             return compile_answer(self, code)

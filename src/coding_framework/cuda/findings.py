@@ -52,6 +52,27 @@ RULES: tuple[Rule, ...] = (
         "starts a process",
     ),
     _rule(
+        "python_process",
+        "high",
+        r"\b(?:subprocess|multiprocessing)\.\w{1,40}\s*\(|"
+        r"\bos\.\s*(?:system|popen|fork|kill|_exit|abort|exec\w{1,4}|spawn\w{1,5}|posix_spawn)\s*\(",
+        "starts or ends a process from Python",
+    ),
+    _rule(
+        "python_internals",
+        "high",
+        r"\bctypes\b|\bsys\.(?:modules|_getframe|meta_path|settrace)\b|\bgc\.get_\w{1,20}\s*\(|"
+        r"\binspect\.(?:stack|currentframe)\s*\(|\b__import__\s*\(|\bpickle\.loads?\s*\(",
+        "looks into the interpreter that runs it",
+    ),
+    _rule(
+        "patches_torch",
+        "high",
+        r"^[ \t]{0,40}torch(?!\.backends)(?:\.\w{1,40}){1,4}\s*=[^=]|"
+        r"\bsetattr\s*\(\s*(?:torch|nn|F)\b",
+        "replaces a part of torch",
+    ),
+    _rule(
         "exit",
         "high",
         _calls("exit", "_exit", "_Exit", "quick_exit", "abort", "atexit", "on_exit"),

@@ -36,7 +36,7 @@ from coding_framework.cuda.benchmarker import (
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.draft import VerdictDraft
 from coding_framework.cuda.model_new.build import ExtensionWanted, answer_of, compile_answer
-from coding_framework.cuda.model_new.extensions import MAX_REQUESTS, ExtensionRequest
+from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
@@ -137,9 +137,11 @@ class Judge:
     def _compile_also(self, build: Path, request: ExtensionRequest, draft: VerdictDraft) -> Path:
         """An answer's build with one extension more, for which it asked while it ran."""
         draft.late_requests.append(request)
-        if len(draft.late_requests) > MAX_REQUESTS:
+        if len(draft.late_requests) > MAX_LATE_REQUESTS:
             raise CandidateFault(
-                Status.REJECTED, "load_inline is given other sources whenever the answer is run"
+                Status.REJECTED,
+                f"forward asks load_inline for more than {MAX_LATE_REQUESTS} extensions: make them "
+                "when the file is imported",
             )
         return _built(compile_answer(self._compiler, answer_of(build), draft.late_requests), draft)
 

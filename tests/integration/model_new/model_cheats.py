@@ -1,4 +1,4 @@
-"""Answers that must not pass, each with the statuses that are right for it and what the reason says.
+"""Answers that must not pass, each with its right statuses and with what the reason says.
 
 All are for x * 2 + 1 and most share one extension, so that nvcc runs once. Attacks on the Python
 host itself are here; attacks by host code in C++ are those of `.cu` candidates.
@@ -90,6 +90,7 @@ def _init(name: str, init: str, forward: str, *statuses: Status, says: str = "")
     )
 
 
+CORRECT = Status.CORRECT
 WRONG, CHEATING, REJECTED = Status.WRONG_OUTPUT, Status.CHEATING, Status.REJECTED
 RUNTIME, LOAD, TIMEOUT = Status.RUNTIME_ERROR, Status.LOAD_ERROR, Status.TIMEOUT
 COMPILE, MEMORY, UNSUPPORTED = Status.COMPILE_ERROR, Status.MEMORY_LIMIT, Status.UNSUPPORTED
@@ -115,7 +116,7 @@ WRONG_ANSWERS = (
     _forward("no_such_function", "return ext.triple(x)", RUNTIME, says="triple"),
     _forward("an_exception", "raise ValueError('no')", RUNTIME, says="ValueError: no"),
     _forward("a_bad_view", "return ext.twice(x).view(7, -1, 11)", RUNTIME, says="invalid"),
-    _whole("no_model", "class ModelOld(nn.Module): pass", LOAD, COMPILE),
+    _whole("no_model", "class ModelOld(nn.Module): pass", LOAD, says="no class ModelNew"),
     _whole("no_forward", "class ModelNew(nn.Module): pass", RUNTIME, says="forward"),
     _whole("no_module", "class ModelNew:\n    pass", LOAD, says="nn.Module"),
     _whole("wrong_init", "class ModelNew(nn.Module):\n    def __init__(self, n): pass", RUNTIME),
@@ -283,12 +284,13 @@ CHEATS = (
     _forward(
         "asks_for_extensions_without_end",
         """
-        import itertools
+        import itertools, os
         for i in itertools.count():
-            load_inline(name=str(i), cpp_sources="", cuda_sources=f"int a{id(object())}_{i};")
+            code = f"// {os.urandom(8).hex()}"
+            load_inline(name="e", cpp_sources="void f() {}", cuda_sources=code, functions=["f"])
         """,
         REJECTED,
-        COMPILE,
+        says="more than 6",
     ),
     _forward(
         "reads_inputs_by_pointer",
@@ -402,7 +404,7 @@ CHEATS = (
                 return ext.twice(x)
         """,
         COMPILE,
-        says="line 46",
+        says=f"line {HEAD.count(chr(10)) + 2}",
     ),
     _whole(
         "reads_by_include",
@@ -417,7 +419,8 @@ CHEATS = (
     _whole(
         "hostile_names",
         """
-        b = load_inline(name="b", cpp_sources="", cuda_sources="", functions=["x); system(\\"id\\""])
+        name = "x); system(\\"id\\""
+        b = load_inline(name="b", cpp_sources="", cuda_sources="", functions=[name])
         class ModelNew(nn.Module):
             def forward(self, x):
                 return ext.twice(x)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from judge_tasks import DOUBLE_TASK
 from model_cheats import CHEATS, HONEST, LEANS_ON_TORCH, WRONG_ANSWERS, Cheat
+from model_forms import FORMS
 
 from coding_framework.cuda.pool import JudgePool
 from coding_framework.data.kernelbench.problems import load_problem_file
@@ -36,6 +37,12 @@ def test_an_honest_answer_is_correct(answer: Path, pool: JudgePool) -> None:
     assert verdict.timing is not None
     assert verdict.compile is not None
     assert verdict.compile.registers > 0
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_every_form_of_an_honest_answer_is_correct(form: Cheat, pool: JudgePool) -> None:
+    verdict = pool.judge_blocking(DOUBLE_TASK, form.code)
+    assert verdict.status is Status.CORRECT, verdict.reason
 
 
 @pytest.fixture(scope="module")

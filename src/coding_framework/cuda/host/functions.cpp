@@ -42,8 +42,9 @@ static std::optional<Failure> run(const Function& f, const std::string& name,
   return std::nullopt;
 }
 
-std::optional<Failure> invoke(const std::string& name, std::vector<cf_value> values) {
-  auto found = defined.find(name);
+std::optional<Failure> invoke(const std::string& full_name, std::vector<cf_value> values) {
+  auto found = defined.find(full_name);
+  auto name = full_name.substr(full_name.find('.') + 1);  // as its author knows it
   if (found == defined.end()) return Failure{NoSuchFunction, name};
   auto& f = found->second;
   auto given = static_cast<int>(values.size());

@@ -35,7 +35,7 @@ struct Failure {
 extern std::map<std::string, Function> defined;
 extern std::vector<Result> results;  // of the last call
 
-// What cf_define is called with from here on gets this before its name.
+// What cf_define is called with from here on gets this, which ends in a dot, before its name.
 void name_functions_with(const std::string& prefix);
 
 // Calls `name`; `results` is what it gives. Nothing that the function throws leaves this.

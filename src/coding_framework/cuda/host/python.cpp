@@ -1,7 +1,7 @@
 // What the Python host of a KernelBench answer (model_new/handle_torch) calls of this library, by
 // ctypes: the channel, the answer's extension functions, and tensors as handles on metadata.
 // UNTRUSTED like everything in its process: whatever is sent from here is a claim.
-#include <unistd.h>
+#include <signal.h>
 
 #include <cstdio>
 
@@ -62,16 +62,21 @@ static void define_tensor_functions() {
 
 extern "C" {
 
+// The functions of Tensor: needs no judge.
+void cf_prepare() {
+  host::name_functions_with("tensor.");
+  host::define_tensor_functions();
+}
+
 // Takes the channel over, shuts everything else, and hears of the device. 0, or the exit status.
 int cf_start() {
   host::open_channel();
   host::watch_signals();
+  signal(SIGXFSZ, SIG_DFL);  // Python ignores it, and an answer that floods its log would go on
   if (!host::confine()) {
     std::perror("the kernel refuses to filter system calls");
     return 122;
   }
-  host::name_functions_with("tensor.");
-  host::define_tensor_functions();
   host::post(host::Kind::Hello, "");
   host::setup(host::receive().payload);
   return 0;

@@ -15,6 +15,9 @@ from coding_framework.cuda.diagnostics import MAX_SOURCE_CHARS, SOURCE_NAME
 from coding_framework.cuda.host.wire import Malformed, Reader
 
 MAX_REQUESTS = 32
+"""Of one answer, when it is imported."""
+MAX_LATE_REQUESTS = 6
+"""Of one answer, while it runs: each starts it anew."""
 _MAX_TEXTS = 64
 _NAME = re.compile(r"[A-Za-z_]\w{0,200}")
 _DEFINITION = re.compile(r"([A-Za-z_]\w{0,200})(?:=([\w.+-]{0,200}))?")

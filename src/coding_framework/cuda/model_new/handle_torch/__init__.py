@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _types, autograd, cuda, jit, nn, utils
+from . import _types, amp, autograd, cuda, jit, nn, utils
 from ._create import *
 from ._names import look_up
 from ._tensor import Tensor

@@ -68,6 +68,7 @@ def load_library(path: str) -> None:
     ]
     _library.cf_release.argtypes = [ctypes.c_void_p]
     _library.cf_invoke.argtypes = [ctypes.c_char_p, ctypes.POINTER(Value), ctypes.c_int]
+    _library.cf_prepare()
 
 
 # --- the channel ----------------------------------------------------------------------------------

@@ -72,3 +72,4 @@ def install() -> None:
     for name, module in list(sys.modules.items()):
         if name == _OWN or name.startswith(_OWN + "."):
             sys.modules["torch" + name.removeprefix(_OWN)] = module
+    sys.modules["torch.cuda.amp"] = sys.modules["torch.amp"]

@@ -67,6 +67,8 @@ def _import_answer(source: str) -> type[Any]:
     try:
         exec(compile(source, ANSWER, "exec"), module.__dict__)
         model = getattr(module, "ModelNew", None)
+    except cpp_extension.NotCompiledYet:
+        model = Module
     except BaseException as e:
         _host.finish(_host.LOAD_FAILED, _described(e))
     if not isinstance(model, type) or not issubclass(model, Module):

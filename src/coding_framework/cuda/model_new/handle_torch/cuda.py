@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import amp as amp
 from ._names import look_up
 from ._types import Device
 

@@ -51,9 +51,6 @@ class Linear(Computes):
         self.weight = drawn(out_features, in_features, dtype=dtype)
         self.register_parameter("bias", drawn(out_features, dtype=dtype) if bias else None)
 
-    def reset_parameters(self) -> None:
-        return None
-
 
 class Bilinear(Computes):
     def __init__(

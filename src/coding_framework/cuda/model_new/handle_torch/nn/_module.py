@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .. import _host
+from .._names import look_up
 from .._tensor import Tensor
 
 
@@ -72,7 +73,7 @@ class Module:
             members = self.__dict__.get(kind, {})
             if name in members:
                 return members[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return look_up("torch.nn.Module", name, f"{type(self).__name__!r} object")
 
     def __delattr__(self, name: str) -> None:
         for kind in ("_parameters", "_buffers", "_modules"):
@@ -237,6 +238,9 @@ class Computes(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         _host.reject(f"torch.nn.{self._torch_name()}.forward")
+
+    def reset_parameters(self) -> None:
+        """Their values are the reference's."""
 
     @classmethod
     def _torch_name(cls) -> str:

@@ -22,6 +22,10 @@ def compiled(digests: list[str]) -> None:
     _known.update((digest, i) for i, digest in enumerate(digests))
 
 
+class NotCompiledYet(BaseException):
+    """A function is called while the judge only wants to hear what there is to compile."""
+
+
 class Extension:
     """A compiled module, by its functions."""
 
@@ -50,7 +54,7 @@ class _Function:
         if named:
             _host.unsupported(f"{self.__name__}() called with names of arguments")
         if self._number is None:
-            raise RuntimeError(f"{self.__name__}() is called before the judge has compiled it")
+            raise NotCompiledYet(self.__name__)
         values = [value_of(a) for a in arguments]
         try:
             results = _host.invoke(f"{self._number}.{self.__name__}", values)
