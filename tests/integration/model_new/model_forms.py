@@ -28,6 +28,9 @@ FORMS: tuple[Cheat, ...] = (
         "settings",
         """
         assert torch.cuda.is_available() and torch.cuda.device_count() == 1
+        device = torch.cuda.get_device_properties(x.device)
+        assert device.multi_processor_count > 100 and torch.cuda.get_device_capability() == (9, 0)
+        assert device.name == torch.cuda.get_device_name(0)
         with torch.cuda.amp.autocast(), torch.inference_mode(), torch.cuda.stream(stream):
             out = ext.twice(x)
         torch.cuda.current_stream().synchronize()

@@ -51,6 +51,13 @@ static void define_tensor_functions() {
     auto device = at::Device(cuda ? at::kCUDA : at::kCPU);
     return at::empty(sizes, at::TensorOptions(static_cast<at::ScalarType>(type)).device(device));
   });
+  m.def("device_name", []() { return state.device_name; });
+  m.def("device_properties", []() {
+    auto& d = state.device;
+    return std::vector<int64_t>{d.major, d.minor, d.multiprocessors, d.global_memory, d.l2_bytes,
+                                d.shared_per_multiprocessor, d.shared_per_block_optin,
+                                d.registers_per_multiprocessor, d.threads_per_multiprocessor};
+  });
   m.def("empty_strided", [](Sizes sizes, Sizes strides, int64_t type, bool cuda) {
     auto device = at::Device(cuda ? at::kCUDA : at::kCPU);
     return at::empty_strided(sizes, strides,

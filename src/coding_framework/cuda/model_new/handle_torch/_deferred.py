@@ -40,7 +40,7 @@ class Deferred:
         on_cuda: bool = False,
     ) -> None:
         """origin: the torch function that would make the values. fill, values: what they are where
-        that is known; parent: whose copy they are."""
+        that is known; parent: the contiguous tensor whose copy they are."""
         self.shape = shape
         self.dtype = of
         self.origin = origin
@@ -49,6 +49,20 @@ class Deferred:
         self.parent = parent
         self.on_cuda = on_cuda
         self.owner: Tensor | None = None
+
+    def changed(self, view: Tensor, of: DType, on_cuda: bool) -> Deferred:
+        """The values of one view of these, elsewhere or as another type."""
+        shape = tuple(view.shape)
+        whole = view.is_contiguous() and math.prod(shape) == math.prod(self.shape)
+        return Deferred(
+            shape,
+            of,
+            self.origin,
+            fill=self.fill,
+            values=self.values if whole else None,
+            parent=self.parent if whole and of is self.dtype else None,
+            on_cuda=on_cuda,
+        )
 
     def bind(self, owner: Tensor) -> None:
         """The values are those of this tensor, which the judge put on the device."""
@@ -67,11 +81,12 @@ class Deferred:
         return self.owner
 
     def _materialised(self) -> Tensor:
-        from ._handle import from_values, new_empty
+        from ._handle import from_values, new_empty, resolved
 
         made: Tensor
         if self.parent is not None:
-            return self.parent.contiguous()
+            resolved(self.parent)
+            return self.parent
         if self.values is not None:
             made = from_values(self.values, self.shape, self.dtype, self.on_cuda)
             return made

@@ -188,6 +188,8 @@ class Tensor(Handle):
 
     def clone(self, memory_format: Any = None) -> Tensor:
         if self._deferred is not None:
+            if not self.is_contiguous():
+                return _computed("torch.Tensor.clone (of a strided tensor)", self.shape, self)
             copied = Deferred(tuple(self.shape), self.dtype, "torch.clone", parent=self)
             return deferred_tensor(copied)
         return _view("clone", self)
@@ -210,31 +212,14 @@ class Tensor(Handle):
         if self.is_cuda == cuda:
             return self
         if self._deferred is not None and self._deferred.owner is None:
-            moved = Deferred(
-                tuple(self.shape),
-                self.dtype,
-                self._deferred.origin,
-                fill=self._deferred.fill,
-                values=self._deferred.values if self.is_contiguous() else None,
-                on_cuda=cuda,
-            )
-            return deferred_tensor(moved)
+            return deferred_tensor(self._deferred.changed(self, self.dtype, cuda))
         return _view("to_device", self, cuda)
 
     def _to_dtype(self, wanted: DType) -> Tensor:
         if wanted is self.dtype:
             return self
         if self._deferred is not None and self._deferred.owner is None:
-            d = self._deferred
-            cast = Deferred(
-                tuple(self.shape),
-                wanted,
-                d.origin,
-                fill=d.fill,
-                values=d.values if self.is_contiguous() else None,
-                on_cuda=d.on_cuda,
-            )
-            return deferred_tensor(cast)
+            return deferred_tensor(self._deferred.changed(self, wanted, self.is_cuda))
         return _view("to_dtype", self, wanted.code)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from . import amp as amp
+from ._handle import call
 from ._names import look_up
-from ._types import Device
+from ._types import Device, Namespace
 
 
 class Stream:
@@ -72,12 +73,29 @@ def current_device() -> int:
     return 0
 
 
+_PROPERTIES = (
+    *("major", "minor", "multi_processor_count", "total_memory", "L2_cache_size"),
+    *("shared_memory_per_multiprocessor", "shared_memory_per_block_optin"),
+    *("regs_per_multiprocessor", "max_threads_per_multi_processor"),
+)
+
+
+def get_device_properties(device: Any = None) -> Namespace:
+    """Those of the device that kernels are judged for."""
+    numbers = zip(_PROPERTIES, call("device_properties"), strict=True)
+    return Namespace(
+        name=get_device_name(), warp_size=32, shared_memory_per_block=48 << 10, **dict(numbers)
+    )
+
+
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    return (9, 0)
+    properties: Any = get_device_properties()
+    return properties.major, properties.minor
 
 
 def get_device_name(device: Any = None) -> str:
-    return "NVIDIA H200"
+    name: str = call("device_name")
+    return name
 
 
 def synchronize(device: Any = None) -> None:
