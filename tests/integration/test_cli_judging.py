@@ -15,6 +15,8 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 RIGHT, WRONG = ROOT / "examples" / "relu.cu", ROOT / "examples" / "relu_wrong.cu"
+OWN_TASK = ROOT / "examples" / "scaled_tanh.py"
+ANSWER = ROOT / "examples" / "scaled_tanh_answer.py"
 KEYS = {
     "status", "reason", "task", "candidate_sha256", "backend", "compile", "tests", "timing",
     "counters", "safety", "pitfalls", "cheats", "receipt",
@@ -54,6 +56,7 @@ def test_pairs_are_judged_in_parallel_and_a_second_run_does_only_what_is_left(tm
         {"id": "right", "task": "relu", "kernel": str(RIGHT)},
         {"id": "wrong", "task": "relu", "kernel": str(WRONG)},
         {"id": "none", "task": "relu", "code": "int x"},
+        {"id": "answer", "task": str(OWN_TASK), "kernel": str(ANSWER)},
     ]
     pairs.write_text("".join(json.dumps(line) + "\n" for line in lines))
     command = ("judge-many", "--tasks-and-kernels", str(pairs), "--output", str(output))
@@ -61,12 +64,17 @@ def test_pairs_are_judged_in_parallel_and_a_second_run_does_only_what_is_left(tm
     assert first.returncode == 0, first.stderr
     streamed = [json.loads(line) for line in first.stdout.splitlines()]
     statuses = {entry["id"]: entry["status"] for entry in streamed}
-    assert statuses == {"right": "correct", "wrong": "wrong_output", "none": "compile_error"}
+    assert statuses == {
+        "right": "correct",
+        "wrong": "wrong_output",
+        "none": "compile_error",
+        "answer": "correct",
+    }
     assert output.read_bytes() == first.stdout
 
-    kept = output.read_bytes().splitlines(keepends=True)[:2]
+    kept = output.read_bytes().splitlines(keepends=True)[:3]
     output.write_bytes(b"".join(kept) + b'{"id": "cut')
     second = cuda_rl(*command)
     assert second.returncode == 0, second.stderr
     assert len(second.stdout.splitlines()) == 1
-    assert len(output.read_bytes().splitlines()) == 3
+    assert len(output.read_bytes().splitlines()) == 4

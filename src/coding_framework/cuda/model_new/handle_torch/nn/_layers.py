@@ -377,5 +377,8 @@ def plain_layer(name: str) -> type[Module]:
             setattr(self, argument[0], value)
         if "Pool" in name and given.get("stride") is None and "kernel_size" in given:
             self.stride = given["kernel_size"]
+        if name == "AvgPool1d":
+            for member in ("kernel_size", "stride", "padding"):
+                setattr(self, member, _tuple(getattr(self, member), 1))
 
     return type(name, (Computes,), {"__init__": __init__, "__module__": __name__})
