@@ -54,7 +54,7 @@ def verdicts(pool: JudgePool) -> Iterator[dict[str, Future[tuple[Verdict, Verdic
         hostile = pool.judge_blocking(DOUBLE_TASK, cheat.code)
         return hostile, pool.judge_blocking(DOUBLE_TASK, HONEST) if cheat in CHEATS else honest
 
-    with ThreadPoolExecutor(2) as threads:
+    with ThreadPoolExecutor(pool.capacity) as threads:
         yield {cheat.name: threads.submit(both, cheat) for cheat in CASES}
 
 
