@@ -207,11 +207,21 @@ static void check_global(Worker *k, Warp *w, const In *I, int lane, Alloc *a, u6
 #define MANY_OF_WARP 1025u // + warp: several threads of one warp
 #define NARROW (1ull << 15)  // in the first write stamp of a word: bytes are followed one by one
 
+// Whether no barrier lies between what `other` did in `epoch` and now; of MANY: of none of them.
+static inline int unordered(const Block *b, const Warp *w, u32 epoch, u32 other) {
+  if (!b->partial) return epoch == b->epoch;
+  if (other != MANY) return epoch > b->since[w->wid][other];
+  for (int v = 0; v < LANES; v++)
+    if (v != w->wid && epoch <= b->since[w->wid][v]) return 0;
+  return 1;
+}
+
 static void conflict(Worker *k, Warp *w, const In *I, u64 mine, u64 other, u32 address) {
   u32 a = STAMP_THREAD(mine), b = STAMP_THREAD(other);
-  if (other >> 32 != mine >> 32 || a == b || !b) return;
+  if (a == b || !b) return;
   if ((mine & other) >> 11 & 1) return;                 // two atomics
   u32 other_warp = b == MANY ? MANY : b >= MANY_OF_WARP ? b - MANY_OF_WARP : (b - 1) / 32;
+  if (!unordered(k->blk, w, (u32)(other >> 32), other_warp)) return;
   int same_warp = (u32)w->wid == other_warp;
   if (same_warp && (mine >> 16 & 0xffff) != (other >> 16 & 0xffff)) return;   // __syncwarp between
   note_check(k, same_warp ? CHECK_RACE_WARP : CHECK_RACE, I->pc, a - 1,
@@ -436,6 +446,7 @@ static void check_shared_store(Worker *k, Warp *w, const In *I, int l, u8 *p, vo
 static int check_words(Worker *k, Warp *w, const u32 *at, u32 count, int store) {
   u32 now = k->blk->epoch, first = (u32)k->blk->first_epoch, odd = 0;
   u64 *stamps = k->blk->stamps;
+  if (UNLIKELY(k->blk->partial)) return 0;
   for (u32 j = 0; j < count; j++) EACH_LANE {
     const u64 *pair = stamps + 2 * (u64)(at[l] + 4 * j);
     u32 written = (u32)(pair[0] >> 32), read = (u32)(pair[1] >> 32);

@@ -77,13 +77,17 @@ typedef struct {
   Entry st[MAX_STACK];
 } Warp;
 
-typedef struct { u32 expected, arrived, waiting, popc, any, all; } Barrier;
+// gave: warps that only arrived
+typedef struct { u32 expected, arrived, waiting, popc, any, all, gave; } Barrier;
 
 typedef struct Block {
   struct Block *next;
   u32 ctaid[3]; u64 index, first_epoch; u32 epoch, done;
   Warp *warps; char *registers; u8 *shared, *local; u64 *stamps;
   Barrier bars[BARRIERS];
+  // After a barrier of a part of the block, until the next of all: since[w][v] is the last epoch whose
+  // accesses by warp v are ordered before what warp w does now.
+  u32 partial, since[LANES][LANES];
 } Block;
 
 typedef struct {

@@ -96,7 +96,7 @@ static void start_block(Worker *k, Block *b, u64 index) {
   b->ctaid[0] = index % L->nctaid[0];
   b->ctaid[1] = index / L->nctaid[0] % L->nctaid[1];
   b->ctaid[2] = index / L->nctaid[0] / L->nctaid[1];
-  b->first_epoch = b->epoch = ++k->epoch; b->done = 0;
+  b->first_epoch = b->epoch = ++k->epoch; b->done = 0; b->partial = 0;
   memset(b->bars, 0, sizeof b->bars);
   memset(b->shared, 0xff, L->shared_bytes);
   k->block_number++;
@@ -116,8 +116,33 @@ static void start_block(Worker *k, Block *b, u64 index) {
 
 // --- barriers -------------------------------------------------------------------------------------
 
+// Who is ordered after whom by a barrier of the warps in `got`, and of those in `gave` that only
+// arrived: what they did in this epoch, and what was before them already.
+static void order_after(Block *b, u64 warps, u32 got, u32 gave) {
+  u32 seen[LANES] = {0};
+  if (!b->partial)
+    for (u64 i = 0; i < warps; i++)
+      for (u64 j = 0; j < warps; j++) b->since[i][j] = b->epoch - 1;
+  b->partial = 1;
+  for (u32 x = got | gave; x; x &= x - 1) {
+    int v = __builtin_ctz(x);
+    for (u64 j = 0; j < warps; j++) if (b->since[v][j] > seen[j]) seen[j] = b->since[v][j];
+    seen[v] = b->epoch;
+  }
+  for (u32 x = got; x; x &= x - 1) memcpy(b->since[__builtin_ctz(x)], seen, sizeof seen);
+}
+
 static void release(Worker *k, Block *b, u64 warps, u32 id) {
   Barrier *bar = &b->bars[id];
+  if (k->L->checks) {
+    u32 got = 0, live = 0;
+    for (u64 i = 0; i < warps; i++) {
+      live |= (u32)(b->warps[i].state != DONE) << i;
+      got |= (u32)(b->warps[i].state == BLOCKED && b->warps[i].bar == id) << i;
+    }
+    if (got == live) b->partial = 0;
+    else order_after(b, warps, got, bar->gave);
+  }
   for (u64 i = 0; i < warps; i++) {
     Warp *w = &b->warps[i];
     if (w->state != BLOCKED || w->bar != id) continue;
