@@ -92,8 +92,9 @@ static cudaError_t launch(const void* function, dim3 grid, dim3 block, void** ar
       !grid.x || !grid.y || !grid.z || grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535)
     return fail(cudaErrorInvalidConfiguration);
   if (threads > k->max_threads) return fail(cudaErrorInvalidValue);
-  if (shared + k->static_shared > std::max<uint64_t>(k->max_dynamic_shared, 48 * 1024) ||
-      shared > k->max_dynamic_shared)
+  // Static and dynamic together fit 48 KiB, unless the kernel opted in to more dynamic memory.
+  bool opted_in = k->max_dynamic_shared > 48 * 1024;
+  if (shared > k->max_dynamic_shared || (!opted_in && shared + k->static_shared > 48 * 1024))
     return fail(cudaErrorInvalidValue);
   Writer w;
   w.text(k->name);
