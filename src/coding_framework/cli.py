@@ -1,8 +1,8 @@
 """`cuda-rl`: parses, builds, calls. What a command does is in the module it names.
 
-Exit status: 0 done (`judge`: judged, whatever the verdict), 2 wrong use, 3 our fault, 130 stopped
-by Ctrl-C. A failure is one sentence on stderr that says what to do; CUDA_RL_DEBUG=1 adds the
-traceback. Results go to stdout, progress and warnings to stderr.
+Exit status: 0 done (`judge`: judged, whatever the verdict), 1 a leak (`data audit`), 2 wrong use,
+3 our fault, 130 stopped by Ctrl-C. A failure is one sentence on stderr that says what to do;
+CUDA_RL_DEBUG=1 adds the traceback. Results go to stdout, progress and warnings to stderr.
 
 Heavy modules are imported by the commands that need them, so that help and errors are instant.
 """
@@ -26,10 +26,11 @@ from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.types import PRINTED, Split
 
 if TYPE_CHECKING:
+    from coding_framework.data_commands import TaskSelection
     from coding_framework.types import Verdict
     from coding_framework.wiring import JudgeSettings
 
-EXIT_OK, EXIT_USAGE, EXIT_OURS, EXIT_INTERRUPTED = 0, 2, 3, 130
+EXIT_OK, EXIT_HIT, EXIT_USAGE, EXIT_OURS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 MAX_KERNEL_BYTES = 16 * 2**20
 """A larger file is a wrong path, not a kernel; what is smaller the judge decides on."""
 
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(given)
     except KeyboardInterrupt:
-        resumes = given[0] in ("quickstart", "judge-many")
+        resumes = given[0] in ("quickstart", "judge-many") or "build" in " ".join(given[:2])
         hint = ": the same command goes on from where it was" if resumes else ""
         return _fail(f"stopped{hint}", EXIT_INTERRUPTED)
     except BrokenPipeError:
@@ -135,6 +136,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_judge(commands)
     _add_judge_many(commands)
     _add_tasks(commands)
+    _add_data(commands)
     _add_doctor(commands)
     return parser
 
@@ -224,13 +226,63 @@ def _add_tasks(commands: Any) -> None:
     parser.set_defaults(parser=parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     p = _command(actions, "list", run_tasks_list, "List the tasks by name.")
-    p.add_argument("--split", choices=[s.value for s in Split])
-    p.add_argument("--family", metavar="NAME")
-    p.add_argument("--tier", type=int, choices=range(4))
+    _add_selection(p)
     p.add_argument("--json", action="store_true", help="one JSON object a line")
     p = _command(actions, "show", run_tasks_show, "Show a task and its kernels.")
     p.add_argument("task", metavar="TASK")
     p.add_argument("--json", action="store_true", help="the task as one JSON object")
+
+    p = _command(
+        actions, "build", run_tasks_build, "Judge the tasks' kernels; goes on where it was stopped."
+    )
+    _add_selection(p)
+    p.add_argument(
+        "--tasks", type=_whole_number, metavar="N", help="at most, balanced; default: all"
+    )
+    p.add_argument("--workers", type=_whole_number, metavar="N", help="default: one a core")
+    p.add_argument("--output", type=Path, metavar="FILE", help="default: datasets/ in the cache")
+    p = _command(actions, "stats", run_tasks_stats, "Count tasks, families and judged kernels.")
+    _add_selection(p)
+    p.add_argument("--json", action="store_true", help="the counts as one JSON object")
+
+
+def _add_selection(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--split", choices=[s.value for s in Split])
+    p.add_argument("--family", metavar="NAME")
+    p.add_argument("--tier", type=int, choices=range(4))
+
+
+def _add_data(commands: Any) -> None:
+    parser = commands.add_parser("data", help="Build, audit and describe data.", allow_abbrev=False)
+    parser.set_defaults(parser=parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    p = _command(actions, "build-sft", run_data_build_sft, "Build supervised pairs, judged.")
+    p.add_argument("--source", choices=("synthesis", "archive"), default="synthesis")
+    p.add_argument("--archive", metavar="PATH|NAME", help="a file, a folder or the hub's name")
+    p.add_argument(
+        "--allow-synthetic",
+        action="store_true",
+        help="where the archive cannot be read, synthesised examples, named as such",
+    )
+    p.add_argument("--tasks", type=_whole_number, metavar="N", help="at most; default: all")
+    p.add_argument("--tier", type=int, choices=range(4))
+    p.add_argument("--only-judged", action="store_true", help="judge nothing, use what is judged")
+    p.add_argument("--workers", type=_whole_number, metavar="N", help="default: one a core")
+    p.add_argument("--output", type=Path, metavar="DIR", help="default: datasets/ in the cache")
+    p = _command(
+        actions, "audit", run_data_audit, "Is a held-out task in training? Exit status 1 if so."
+    )
+    p.add_argument(
+        "--outside",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="problems from outside (.py, .jsonl, a folder); may be given again",
+    )
+    p.add_argument("--json", action="store_true", help="the report as one JSON object")
+    p = _command(actions, "card", run_data_card, "Write the card of a set of examples.")
+    p.add_argument("--examples", type=Path, metavar="PATH", help="default: what was built last")
 
 
 def _add_doctor(commands: Any) -> None:
@@ -336,6 +388,73 @@ def run_tasks_show(args: argparse.Namespace) -> int:
 
     task = find_task(args.task)
     print(task.model_dump_json(indent=2) if args.json else describe_task(args.task))
+    return EXIT_OK
+
+
+def _selection(args: argparse.Namespace) -> TaskSelection:
+    from coding_framework.data_commands import TaskSelection
+
+    split = getattr(args, "split", None)
+    return TaskSelection(
+        split=Split(split) if split else None,
+        family=getattr(args, "family", None),
+        tier=args.tier,
+        count=getattr(args, "tasks", None),
+    )
+
+
+def run_tasks_build(args: argparse.Namespace) -> int:
+    from coding_framework.data_commands import build_tasks
+
+    open_ones = build_tasks(_selection(args), workers=args.workers or None, output=args.output)
+    return EXIT_OURS if open_ones else EXIT_OK
+
+
+def run_tasks_stats(args: argparse.Namespace) -> int:
+    from coding_framework.data_commands import statistics
+
+    found = statistics(_selection(args))
+    print(found.model_dump_json() if args.json else found.table())
+    return EXIT_OK
+
+
+def run_data_build_sft(args: argparse.Namespace) -> int:
+    from coding_framework.data.archive_rows import HUB_NAME
+    from coding_framework.data_commands import build_archive_sft, build_sft
+
+    if args.source == "synthesis" and (args.archive or args.allow_synthetic):
+        raise UsageError("--archive and --allow-synthetic are for --source archive")
+    if args.source == "archive":
+        manifest = build_archive_sft(
+            args.archive or HUB_NAME,
+            args.output,
+            allow_synthetic=args.allow_synthetic,
+            limit=args.tasks,
+            workers=args.workers or None,
+        )
+    else:
+        manifest = build_sft(
+            _selection(args),
+            args.output,
+            judge=not args.only_judged,
+            workers=args.workers or None,
+        )
+    print(manifest.model_dump_json(indent=2))
+    return EXIT_OK
+
+
+def run_data_audit(args: argparse.Namespace) -> int:
+    from coding_framework.data_commands import audit
+
+    report = audit(args.outside)
+    print(report.model_dump_json() if args.json else report.table())
+    return EXIT_HIT if report.hits else EXIT_OK
+
+
+def run_data_card(args: argparse.Namespace) -> int:
+    from coding_framework.data_commands import card
+
+    print(card(args.examples))
     return EXIT_OK
 
 

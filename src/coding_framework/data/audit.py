@@ -1,22 +1,32 @@
-"""Does a held-out task occur in training? By its graph of ops, by its values, by its kernels' text.
+"""Does a held-out task occur in training? By its graph of ops, its values, its kernels' text and
+their device code.
 
 `audit_split` fails nothing itself: it lists every hit, and for each held-out task its nearest
-training task, so that a person can judge how new "held out" is. Not covered: tasks from outside
-(KernelBench, the archive), which are compared by name and source only where they are loaded.
+training tasks, so that a person can judge how new "held out" is. Outside problems (KernelBench, the
+archive) are compared by the operations of their PyTorch source: many of them ask for a single
+operation, which any training set has, so such overlaps are listed apart and are no hits; a problem
+whose source is that of a training task is one. Not covered: device code of kernels without receipt.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
+from coding_framework.data.function_values import function_values
 from coding_framework.data.synthesis.canonical import canonical_key
-from coding_framework.data.synthesis.catalog import catalog, split_of
+from coding_framework.data.synthesis.catalog import (
+    Function,
+    all_functions,
+    build_task,
+    split_of,
+)
 from coding_framework.data.synthesis.kernels import kernels
-from coding_framework.data.synthesis.program import Program, fingerprint
-from coding_framework.types import Record, Split
+from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key
+from coding_framework.types import Record, Split, Task
 
 
 class Hit(Record):
@@ -24,16 +34,28 @@ class Hit(Record):
 
     held_out: str
     training: str
-    by: Literal["graph", "values", "source"]
+    by: Literal["graph", "values", "source", "ptx"]
 
 
 class Neighbour(Record):
-    """The training task whose kernel reads most like a held-out one's."""
+    """The training task that is most like a held-out one."""
 
     held_out: str
     training: str
     similarity: float
     """Shared share of the naive kernels' pairs of neighbouring statements, constants dropped."""
+    graph_neighbour: str = ""
+    graph_similarity: float = 0.0
+    """Likewise of the canonical graphs' pairs of neighbouring operations."""
+
+
+class OutsideNeighbour(Record):
+    """The training task whose operations are most like an outside problem's."""
+
+    problem: str
+    training: str
+    similarity: float
+    """Shared share of the operations that the PyTorch sources name."""
 
 
 class AuditReport(Record):
@@ -44,18 +66,75 @@ class AuditReport(Record):
     hits: tuple[Hit, ...]
     neighbours: tuple[Neighbour, ...]
     """One for each held-out task, the most similar first."""
+    device_codes: int = 0
+    """Held-out kernels whose device code was compared: those with a receipt."""
+    outside: tuple[OutsideNeighbour, ...] = ()
+
+    def table(self, rows: int = 20) -> str:
+        """For people: counts, every hit, the nearest neighbours."""
+        lines = [
+            f"{self.training} training tasks, {self.held_out} held out, {len(self.hits)} hits; "
+            f"device code of {self.device_codes} held-out kernels compared"
+        ]
+        lines += [f"HIT by {h.by}: {h.held_out} is in training as {h.training}" for h in self.hits]
+        lines.append("nearest by the kernels' statements, and by the graph of operations:")
+        lines += [
+            f"  {n.held_out:<44} {n.similarity:.2f} {n.training:<36} "
+            f"{n.graph_similarity:.2f} {n.graph_neighbour}"
+            for n in self.neighbours[:rows]
+        ]
+        if self.outside:
+            same = [n for n in self.outside if n.similarity == 1.0]
+            lines.append(
+                f"{len(self.outside)} outside problems; {len(same)} name exactly the operations "
+                "of a training task:"
+            )
+            lines += [
+                f"  {n.problem:<44} {n.similarity:.2f} {n.training}" for n in self.outside[:rows]
+            ]
+        return "\n".join(lines)
 
 
-def audit_split(programs: Sequence[Program] | None = None) -> AuditReport:
-    """Compare the two sides of the split, by default of the whole catalogue."""
-    chosen = catalog() if programs is None else programs
-    train = [p for p in chosen if split_of(p) is Split.TRAIN]
-    held_out = [p for p in chosen if split_of(p) is Split.HELD_OUT]
+def audit_split(
+    functions: Sequence[Function] | None = None,
+    *,
+    receipts: Mapping[Key, KernelReceipt] | None = None,
+) -> AuditReport:
+    """Compare the two sides of the split, by default of the whole catalogue. receipts: for the
+    device code of judged kernels."""
+    chosen = all_functions() if functions is None else functions
+    train = [f for f in chosen if split_of(f) is Split.TRAIN]
+    held_out = [f for f in chosen if split_of(f) is Split.HELD_OUT]
+    by_device_code, compared = _device_code_hits(train, held_out, receipts or {})
     return AuditReport(
         training=len(train),
         held_out=len(held_out),
-        hits=tuple(_hits(train, held_out)),
+        hits=(*_hits(train, held_out), *by_device_code),
         neighbours=tuple(sorted(_nearest(train, held_out), key=lambda n: -n.similarity)),
+        device_codes=compared,
+    )
+
+
+def outside_overlap(report: AuditReport, problems: Sequence[Task]) -> AuditReport:
+    """The report with the nearest training tasks of outside problems, and their hits."""
+    train = [f for f in all_functions() if split_of(f) is Split.TRAIN]
+    sources = {_normalised_module(build_task(f).reference): f.name for f in train}
+    known = [(f.name, _named_operations(build_task(f).reference)) for f in train]
+    hits = [
+        Hit(held_out=task.name, training=sources[text], by="source")
+        for task in problems
+        if (text := _normalised_module(task.reference)) in sources
+    ]
+    nearest = []
+    for task in problems:
+        own = _named_operations(task.reference)
+        score, name = max((_jaccard(own, other), name) for name, other in known)
+        nearest.append(
+            OutsideNeighbour(problem=task.name, training=name, similarity=round(score, 3))
+        )
+    nearest.sort(key=lambda n: -n.similarity)
+    return report.model_copy(
+        update={"hits": (*report.hits, *hits), "outside": (*report.outside, *nearest)}
     )
 
 
@@ -65,33 +144,117 @@ def normalised_source(code: str) -> str:
     return re.sub(r"\s+", "", re.sub(r"-?\d+(\.\d+)?f", "C", code))
 
 
-def _hits(train: Sequence[Program], held_out: Sequence[Program]) -> Iterable[Hit]:
-    graphs = {canonical_key(p): p.name for p in train}
-    values = {fingerprint(p): p.name for p in train}
-    sources = {normalised_source(k.code): p.name for p in train for k in kernels(p)}
-    for program in held_out:
-        name = program.name
-        if (key := canonical_key(program)) in graphs:
+def _hits(train: Sequence[Function], held_out: Sequence[Function]) -> Iterable[Hit]:
+    graphs = {canonical_key(f): f.name for f in train}
+    values = {function_values(f): f.name for f in train}
+    sources = {normalised_source(k.code): f.name for f in train for k in kernels(f)}
+    for function in held_out:
+        name = function.name
+        if (key := canonical_key(function)) in graphs:
             yield Hit(held_out=name, training=graphs[key], by="graph")
-        if (value := fingerprint(program)) in values:
+        if (value := function_values(function)) in values:
             yield Hit(held_out=name, training=values[value], by="values")
-        for kernel in kernels(program):
+        for kernel in kernels(function):
             if (text := normalised_source(kernel.code)) in sources:
                 yield Hit(held_out=name, training=sources[text], by="source")
 
 
-def _nearest(train: Sequence[Program], held_out: Sequence[Program]) -> Iterable[Neighbour]:
-    known = [(p.name, _statement_pairs(p)) for p in train]
-    for program in held_out:
-        own = _statement_pairs(program)
-        score, name = max((_jaccard(own, other), name) for name, other in known)
-        yield Neighbour(held_out=program.name, training=name, similarity=round(score, 3))
+def _device_code_hits(
+    train: Sequence[Function],
+    held_out: Sequence[Function],
+    receipts: Mapping[Key, KernelReceipt],
+) -> tuple[list[Hit], int]:
+    """(hits, how many held-out kernels have a digest)."""
+    trained = {digest: f.name for f in train for digest in _device_codes(f, receipts)}
+    hits, compared = [], 0
+    for function in held_out if receipts else ():
+        for digest in _device_codes(function, receipts):
+            compared += 1
+            if digest in trained:
+                hits.append(Hit(held_out=function.name, training=trained[digest], by="ptx"))
+    return hits, compared
 
 
-def _statement_pairs(program: Program) -> frozenset[str]:
-    lines = [normalised_source(line) for line in kernels(program)[0].code.splitlines()]
+def _device_codes(function: Function, receipts: Mapping[Key, KernelReceipt]) -> Iterable[str]:
+    if not receipts:
+        return
+    task = build_task(function)
+    for kernel in kernels(function):
+        receipt = receipts.get(Job(task, kernel.level, kernel.code).key)
+        compiled = receipt.verdict.compile if receipt is not None else None
+        if compiled is not None and compiled.ptx_sha256:
+            yield compiled.ptx_sha256
+
+
+def _nearest(train: Sequence[Function], held_out: Sequence[Function]) -> Iterable[Neighbour]:
+    texts = [(f.name, _statement_pairs(f)) for f in train]
+    graphs = {_graph_pairs(f): f.name for f in reversed(train)}
+    for function in held_out:
+        own, graph = _statement_pairs(function), _graph_pairs(function)
+        score, name = max((_jaccard(own, other), name) for name, other in texts)
+        graph_score, graph_name = max((_jaccard(graph, o), name) for o, name in graphs.items())
+        yield Neighbour(
+            held_out=function.name,
+            training=name,
+            similarity=round(score, 3),
+            graph_neighbour=graph_name,
+            graph_similarity=round(graph_score, 3),
+        )
+
+
+def _statement_pairs(function: Function) -> frozenset[str]:
+    lines = [normalised_source(line) for line in kernels(function)[0].code.splitlines()]
     return frozenset(a + b for a, b in pairwise(lines))
 
 
+def _graph_pairs(function: Function) -> frozenset[str]:
+    return frozenset(f"{a} {b}" for a, b in pairwise(("x", *canonical_key(function), "out")))
+
+
 def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other)
+    return len(one & other) / len(one | other) if one | other else 0.0
+
+
+# --- PyTorch sources -----------------------------------------------------------------------------
+
+_MODULES = ("torch", "nn", "F", "functional", "linalg", "special")
+_NO_OPERATION = frozenset({"Module", "Parameter", "Tensor", "randn", "rand", "float32"})
+_SYNONYMS = {"mult": "mul", "matmult": "matmul", "mm": "matmul", "bmm": "matmul", "usub": "neg"}
+
+
+def _named_operations(source: str) -> frozenset[str]:
+    """The PyTorch functions, modules and operators that the `Model` of a source names."""
+    found = set()
+    for model in _model_classes(source):
+        for node in ast.walk(model):
+            if isinstance(node, ast.Attribute) and isinstance(
+                node.value, (ast.Name, ast.Attribute)
+            ):
+                owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+                if owner in _MODULES and node.attr not in (*_MODULES, *_NO_OPERATION):
+                    found.add(node.attr)
+            elif isinstance(node, (ast.BinOp, ast.UnaryOp)):
+                found.add(type(node.op).__name__)
+    plain = {re.sub(r"[^a-z0-9]", "", name.lower()) for name in found}
+    return frozenset(_SYNONYMS.get(name, name) for name in plain)
+
+
+def _model_classes(source: str) -> list[ast.ClassDef]:
+    tree = ast.parse(source)
+    return [n for n in tree.body if isinstance(n, ast.ClassDef) and "Model" in n.name]
+
+
+def _normalised_module(source: str) -> str:
+    """The statements of the `Model`'s methods, without names of arguments' types and docstrings."""
+    methods = []
+    for model in _model_classes(source):
+        for node in model.body:
+            if isinstance(node, ast.FunctionDef) and node.name != "__init__":
+                body = [
+                    n
+                    for n in node.body
+                    if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))
+                ]
+                names = ",".join(a.arg for a in node.args.args)
+                methods.append(f"{names}:" + ";".join(ast.unparse(n) for n in body))
+    return "|".join(methods)

@@ -235,6 +235,11 @@ class CurriculumManager:
         return self._pools[self._state.level][0]
 
     @property
+    def tiers(self) -> tuple[str, ...]:
+        """Names of the tiers that have tasks, in their order."""
+        return tuple(tier.name for tier, _ in self._pools)
+
+    @property
     def progression(self) -> tuple[WindowRecord, ...]:
         """Every closed window, for the report."""
         return self._state.windows

@@ -2,28 +2,38 @@
 
 Guaranteed: the stream is a function of the configuration, the receipts and the recorded results;
 after `load_state_dict` it goes on with the exact next example. The evaluation set is drawn from
-held-out tasks, of which no batch ever holds one. Several pipelines may read at once: nothing is
-written.
+held-out tasks, of which no batch ever holds one. Examples lie in a file ($CUDA_RL_CACHE/datasets,
+or a built set) and are read as they are asked for; any number of pipelines may read it at once, for
+it is put in place as a whole and never changed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
 from coding_framework.data.curriculum_manager import CurriculumManager
+from coding_framework.data.example_store import ExampleStore, IndexEntry
 from coding_framework.data.examples import (
     UNVERIFIED,
     Receipts,
+    Scope,
     held_out_tasks,
     jobs_for,
     training_examples,
     training_tasks,
 )
+from coding_framework.data.held_out_shapes import with_held_out_shapes
+from coding_framework.data.synthesis.receipts import RECEIPTS_PATH, built_receipts_path
+from coding_framework.data.synthesis.workloads.table import WORKLOAD_FAMILIES
 from coding_framework.errors import UsageError
+from coding_framework.paths import cache_dir
 from coding_framework.types import (
     CUDAConversationState,
     Record,
@@ -57,9 +67,16 @@ class DataPipelineConfig(Record):
     """Longest composition of a task; None: any."""
     styles: int = Field(default=1, ge=1)
     """Ways of writing each kernel; more than 1 needs receipts of one's own."""
+    scope: Scope = "starter"
+    """Which tasks; as in `training_examples`."""
+    examples: str | None = None
+    """File of a built set (`cuda-rl data build-sft`); None: the examples of `training_examples`."""
     curriculum: str | None = None
     """Preset of the curriculum that chooses the tasks; None: all of them, in shuffled epochs."""
     seed: int = 0
+
+
+EvaluationKind = Literal["compositions", "families", "shapes"]
 
 
 class CUDADataPipeline:
@@ -71,22 +88,48 @@ class CUDADataPipeline:
         """receipts: as in `training_examples`. Raises UsageError where no example is left."""
         self.config = config or DataPipelineConfig()
         self._receipts = receipts
-        self._examples = self._load()
-        if not self._examples:
+        self._examples = self._open()
+        self._entries = _index_of(self._examples, self.config.roles)
+        if not self._entries:
             raise UsageError("no training example has a receipt: judge the kernels first")
-        self._by_task: dict[str, list[TrainingExample]] = {}
-        for example in self._examples:
-            self._by_task.setdefault(example.task.name, []).append(example)
+        self._by_task: dict[str, list[int]] = {}
+        for number, entry in self._entries:
+            self._by_task.setdefault(entry.task, []).append(number)
+        self._digest = hashlib.sha256(
+            "\n".join(entry.id for _, entry in self._entries).encode()
+        ).hexdigest()[:16]
         self.curriculum: CurriculumManager | None = None
         if self.config.curriculum is not None:
-            tasks = [examples[0].task for examples in self._by_task.values()]
+            tasks = [self._examples[numbers[0]].task for numbers in self._by_task.values()]
             self.curriculum = CurriculumManager(
                 tasks, self.config.curriculum, seed=self.config.seed
             )
         self._served = 0
         self._order: list[int] = []
 
-    def _load(self) -> list[TrainingExample]:
+    def _open(self) -> ExampleStore | list[TrainingExample]:
+        """A built set, or the drawn examples: from the cache, where they are put the first time.
+        Receipts of one's own make examples of one's own, which are not kept."""
+        if self.config.examples is not None:
+            return ExampleStore(Path(self.config.examples))
+        if self._receipts is not None:
+            return self._draw()
+        path = cache_dir() / "datasets" / f"drawn-{self._address()}.jsonl"
+        try:
+            return ExampleStore(path)
+        except UsageError:
+            return ExampleStore.write(path, self._draw())
+
+    def _address(self) -> str:
+        """Digest of all that the drawn examples depend on."""
+        fields = {"roles", "max_steps", "styles", "scope", "seed"}
+        config = self.config.model_dump_json(include=fields)
+        built = built_receipts_path()
+        own = built.read_bytes() if self.config.scope == "all" and built.exists() else b""
+        text = f"{config}\n{_source_digest()}\n".encode()
+        return hashlib.sha256(text + own).hexdigest()[:20]
+
+    def _draw(self) -> list[TrainingExample]:
         config = self.config
         return [
             example
@@ -98,12 +141,13 @@ class CUDADataPipeline:
                 max_steps=config.max_steps,
                 styles=config.styles,
                 receipts=self._receipts,
+                scope=config.scope,
             )
         ]
 
     def __len__(self) -> int:
         """Examples of one epoch."""
-        return len(self._examples)
+        return len(self._entries)
 
     def get_training_batch(self, size: int | None = None) -> list[TrainingExample]:
         """The next `size` examples (default: the configured batch size). The stream is endless."""
@@ -116,10 +160,38 @@ class CUDADataPipeline:
         self._served += count
         return batch
 
-    def prepare_evaluation_set(self, n: int) -> list[Task]:
-        """`n` held-out tasks, the same each time. Raises UsageError where there are fewer."""
-        config = self.config
-        return held_out_tasks(n, config.seed, max_steps=config.max_steps, receipts=self._receipts)
+    def prepare_evaluation_set(self, n: int, kind: EvaluationKind = "compositions") -> list[Task]:
+        """`n` held-out tasks, the same each time. Raises UsageError where there are fewer.
+
+        kind: compositions of operations that occur in training in other compositions; families of
+        which no member is trained on (scope "all"); or tasks of training at shapes that are not.
+        """
+        config, whole = self.config, {f.name for f in WORKLOAD_FAMILIES if f.held_out}
+        if kind == "shapes":
+            tasks = training_tasks(
+                n,
+                config.seed,
+                max_steps=config.max_steps,
+                receipts=self._receipts,
+                scope=config.scope,
+            )
+            return [with_held_out_shapes(task) for task in tasks]
+        found: list[Task] = []
+        for task in held_out_tasks(
+            None,
+            config.seed,
+            max_steps=config.max_steps,
+            receipts=self._receipts,
+            scope="all" if kind == "families" else config.scope,
+        ):
+            if (task.family in whole) == (kind == "families"):
+                found.append(task)
+        if len(found) < n:
+            raise UsageError(
+                f"{n} held-out tasks were asked for; {len(found)} have a judged kernel: judge more "
+                "with `cuda-rl tasks build`"
+            )
+        return found[:n]
 
     def record_training_result(self, state: CUDAConversationState) -> None:
         """Tell the curriculum of a finished conversation; without one there is nothing to do."""
@@ -129,16 +201,21 @@ class CUDADataPipeline:
     def state_dict(self) -> dict[str, Any]:
         """Where the stream is, as JSON values."""
         curriculum = self.curriculum.state_dict() if self.curriculum is not None else None
-        return {"served": self._served, "examples": len(self), "curriculum": curriculum}
+        return {
+            "served": self._served,
+            "examples": len(self),
+            "digest": self._digest,
+            "curriculum": curriculum,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken. Raises UsageError where the data is not the same."""
-        if state["examples"] != len(self) or (state["curriculum"] is None) != (
-            self.curriculum is None
-        ):
+        same_kind = (state["curriculum"] is None) == (self.curriculum is None)
+        if state["digest"] != self._digest or not same_kind:
             raise UsageError(
-                f"the checkpoint streamed {state['examples']} examples and this pipeline has "
-                f"{len(self)}: resume with the same data configuration"
+                f"the checkpoint streamed {state['examples']} examples ({state['digest']}) and "
+                f"this pipeline has {len(self)} ({self._digest}): resume with the same data "
+                "configuration"
             )
         self._served = state["served"]
         self._order = []
@@ -146,15 +223,40 @@ class CUDADataPipeline:
             self.curriculum.load_state_dict(state["curriculum"])
 
     def _at(self, position: int) -> TrainingExample:
-        epoch, offset = divmod(position, len(self._examples))
+        epoch, offset = divmod(position, len(self))
         if offset == 0 or not self._order:
-            self._order = list(range(len(self._examples)))
+            self._order = [number for number, _ in self._entries]
             random.Random(f"{self.config.seed}:{epoch}").shuffle(self._order)
         return self._examples[self._order[offset]]
 
     def _pick(self, task: Task, position: int) -> TrainingExample:
         choices = self._by_task[task.name]
-        return random.Random(f"{self.config.seed}:{position}").choice(choices)
+        return self._examples[random.Random(f"{self.config.seed}:{position}").choice(choices)]
+
+
+def _index_of(
+    examples: Sequence[TrainingExample] | ExampleStore, roles: Sequence[Role]
+) -> list[tuple[int, IndexEntry]]:
+    """(number, entry) of the examples of these roles."""
+    wanted = {role.value for role in roles}
+    entries = (
+        examples.entries
+        if isinstance(examples, ExampleStore)
+        else [IndexEntry.of(example) for example in examples]
+    )
+    return [(i, entry) for i, entry in enumerate(entries) if entry.role in wanted]
+
+
+@cache
+def _source_digest() -> str:
+    """Of the code that draws examples and of the receipts that ship: a change of either draws
+    anew."""
+    folder = Path(__file__).parent
+    files = sorted([*folder.glob("*.py"), *(folder / "synthesis").rglob("*.py"), RECEIPTS_PATH])
+    found = hashlib.sha256()
+    for file in files:
+        found.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
 
 
 class CUDADataLoader:

@@ -14,16 +14,23 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, zip_longest
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from coding_framework.data.synthesis.catalog import build_task, catalog, family_of, split_of
+from coding_framework.data.synthesis.catalog import (
+    Function,
+    all_functions,
+    build_task,
+    catalog,
+    family_of,
+    split_of,
+)
 from coding_framework.data.synthesis.faults import BrokenKernel, break_kernel
 from coding_framework.data.synthesis.kernels import kernels
-from coding_framework.data.synthesis.program import Program
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,
     Key,
+    all_receipts,
     packaged_receipts,
 )
 from coding_framework.data.synthesis.styles import COMPACT, Style, varied_style
@@ -32,6 +39,10 @@ from coding_framework.types import Candidate, KernelExample, Role, Split, Task, 
 
 T = TypeVar("T")
 Receipts = Mapping[Key, KernelReceipt]
+
+Scope = Literal["starter", "all"]
+"""Which tasks are drawn from. starter: programs, of which those with a receipt in the package are
+used: what a 135M model learns, the same set however the catalogue grows. all: every family."""
 
 UNVERIFIED: Receipts = {}
 """Passed as `receipts`: kernels as synthesised, for work without a judge."""
@@ -53,6 +64,7 @@ def training_examples(
     max_steps: int | None = None,
     receipts: Receipts | None = None,
     styles: int = 1,
+    scope: Scope = "starter",
 ) -> list[TrainingExample]:
     """Up to `n` supervised examples for a role, balanced over families, deterministic by `seed`.
 
@@ -61,16 +73,17 @@ def training_examples(
     what RL adds. Optimizer: naive kernel and its verdict -> the fastest kernel and its reason; or,
     of one task in three, a kernel with a typical fault and its verdict -> the kernel without it.
 
-    receipts: the judge's verdicts, by default those that ship with the package; an example whose
-    kernels have none is left out. `UNVERIFIED` takes kernels as synthesised, their receipt "".
+    receipts: the judge's verdicts, by default those that ship with the package (scope "all": and
+    those that this machine judged); an example whose kernels have none is left out. `UNVERIFIED`
+    takes kernels as synthesised, their receipt "".
     styles: how many ways of writing each kernel to draw from; 1 is the compact style alone, the
     only one that the shipped receipts cover.
     Raises UsageError for the tester, which is not trained.
     """
     if role is Role.TESTER:
         raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
-    known = packaged_receipts() if receipts is None else receipts
-    families = _families(Split.TRAIN, seed, max_steps)
+    known = _receipts_for(scope) if receipts is None else receipts
+    families = _families(Split.TRAIN, seed, max_steps, scope=scope)
     drawn = (
         example
         for style in _styles(styles, seed)
@@ -89,18 +102,24 @@ def training_tasks(
     min_steps: int = 0,
     max_steps: int | None = None,
     receipts: Receipts | None = None,
+    scope: Scope = "starter",
 ) -> list[Task]:
     """`n` training tasks, e.g. for RL, of compositions at least `min_steps` long; else as
     `held_out_tasks`."""
-    return _tasks(Split.TRAIN, n, seed, max_steps, receipts, min_steps)
+    return _tasks(Split.TRAIN, n, seed, max_steps, receipts, scope, min_steps)
 
 
 def held_out_tasks(
-    n: int, seed: int = 0, *, max_steps: int | None = None, receipts: Receipts | None = None
+    n: int | None,
+    seed: int = 0,
+    *,
+    max_steps: int | None = None,
+    receipts: Receipts | None = None,
+    scope: Scope = "starter",
 ) -> list[Task]:
     """`n` held-out tasks, as evenly over the families as there are tasks; the same for one seed,
-    and a prefix of the list for a larger n. Raises UsageError where there are fewer."""
-    return _tasks(Split.HELD_OUT, n, seed, max_steps, receipts)
+    and a prefix of the list for a larger n; None: all. Raises UsageError where there are fewer."""
+    return _tasks(Split.HELD_OUT, n, seed, max_steps, receipts, scope)
 
 
 def jobs_for(
@@ -111,13 +130,14 @@ def jobs_for(
     max_tier: int | None = None,
     naive_only: bool = False,
     style: Style = COMPACT,
+    scope: Scope = "starter",
 ) -> list[Job]:
     """What is to be judged for the first `n` tasks of a split, in the order of `training_tasks`
     with seed 0: all kernels, and of one training task in three a broken one. naive_only: what
     baselines and examples for the generator need."""
     jobs = []
-    for program in islice(_round_robin(_families(split, 0, max_steps, max_tier)), n):
-        material = _Material(program, style, {})
+    for function in islice(_round_robin(_families(split, 0, max_steps, max_tier, scope)), n):
+        material = _Material(function, style, {})
         made = material.kernels[:1] if naive_only else material.kernels
         jobs += [Job(material.task, kernel.level, kernel.code) for kernel in made]
         repairs = split is Split.TRAIN and not naive_only and material.is_for_repair
@@ -129,33 +149,39 @@ def jobs_for(
 
 def _tasks(
     split: Split,
-    n: int,
+    n: int | None,
     seed: int,
     max_steps: int | None,
     receipts: Receipts | None,
+    scope: Scope,
     min_steps: int = 0,
 ) -> list[Task]:
-    known = packaged_receipts() if receipts is None else receipts
+    known = _receipts_for(scope) if receipts is None else receipts
     drawn = _round_robin(
         (m.task for m in (_Material(p, COMPACT, known) for p in members) if m.has_baseline)
         for members in (
             [p for p in family if len(p.ops) >= min_steps]
-            for family in _families(split, seed, max_steps)
+            for family in _families(split, seed, max_steps, scope=scope)
         )
     )
     tasks = list(islice(drawn, n))
-    if len(tasks) < n:
+    if n is not None and len(tasks) < n:
         raise UsageError(
             f"{n} {split.value} tasks were asked for; {len(tasks)} have a judged kernel"
         )
     return tasks
 
 
+def _receipts_for(scope: Scope) -> Receipts:
+    """The starter set rests on the package alone, so that no machine's own judging changes it."""
+    return packaged_receipts() if scope == "starter" else all_receipts()
+
+
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """A program's task, kernels and receipts, and the examples that they make."""
+    """A function's task, kernels and receipts, and the examples that they make."""
 
-    program: Program
+    function: Function
     style: Style
     receipts: Receipts
 
@@ -166,11 +192,11 @@ class _Material:
 
     @property
     def task(self) -> Task:
-        return build_task(self.program)
+        return build_task(self.function)
 
     @property
     def kernels(self) -> tuple[KernelExample, ...]:
-        return kernels(self.program, self.style)
+        return kernels(self.function, self.style)
 
     def receipt(self, code: str) -> KernelReceipt | None:
         return self.receipts.get(Job(self.task, "", code).key)
@@ -184,7 +210,7 @@ class _Material:
         return self.usable(self.kernels[0])
 
     def example(self, role: Role) -> TrainingExample | None:
-        """What the program teaches the role; None where its kernels lack the receipts."""
+        """What the function teaches the role; None where its kernels lack the receipts."""
         if role is Role.GENERATOR:
             return self.generate()
         return (self.repair() if self.is_for_repair else None) or self.optimize()
@@ -196,11 +222,11 @@ class _Material:
 
     @property
     def is_for_repair(self) -> bool:
-        return zlib.crc32(self.program.name.encode()) % REPAIR_EVERY == 0
+        return zlib.crc32(self.function.name.encode()) % REPAIR_EVERY == 0
 
     def broken(self) -> BrokenKernel | None:
-        """The naive kernel with one fault, the same one each time for the same program."""
-        return break_kernel(self.kernels[0].code, zlib.crc32(self.program.name.encode()))
+        """The naive kernel with one fault, the same one each time for the same function."""
+        return break_kernel(self.kernels[0].code, zlib.crc32(self.function.name.encode()))
 
     def generate(self) -> TrainingExample | None:
         naive = self.kernels[0]
@@ -208,7 +234,7 @@ class _Material:
             return None
         receipt = self.verified(naive)
         return TrainingExample(
-            id=f"generate/{self.program.name}/naive/{_short_digest(naive.code)}",
+            id=f"generate/{self.function.name}/naive/{_short_digest(naive.code)}",
             task=self.task,
             role=Role.GENERATOR,
             kind="generate",
@@ -231,7 +257,7 @@ class _Material:
         if not self.trusting and (slower or not judged_both):
             return None
         return TrainingExample(
-            id=f"optimize/{self.program.name}/{best.level}/{_short_digest(best.code)}",
+            id=f"optimize/{self.function.name}/{best.level}/{_short_digest(best.code)}",
             task=self.task,
             role=Role.OPTIMIZER,
             kind="optimize",
@@ -250,7 +276,7 @@ class _Material:
         if broken is None or after is None or before is None or before.verdict.correct:
             return None
         return TrainingExample(
-            id=f"repair/{self.program.name}/{broken.fault}/{_short_digest(naive.code)}",
+            id=f"repair/{self.function.name}/{broken.fault}/{_short_digest(naive.code)}",
             task=self.task,
             role=Role.OPTIMIZER,
             kind="repair",
@@ -278,16 +304,20 @@ def _styles(count: int, seed: int) -> Iterator[Style]:
 
 
 def _families(
-    split: Split, seed: int, max_steps: int | None, max_tier: int | None = None
-) -> list[list[Program]]:
-    """The split's programs by family, each family shuffled by seed."""
-    families: dict[str, list[Program]] = {}
-    for program in catalog():
-        family = family_of(program)
-        short = max_steps is None or len(program.ops) <= max_steps
+    split: Split,
+    seed: int,
+    max_steps: int | None,
+    max_tier: int | None = None,
+    scope: Scope = "starter",
+) -> list[list[Function]]:
+    """The split's functions by family, each family shuffled by seed."""
+    families: dict[str, list[Function]] = {}
+    for function in catalog() if scope == "starter" else all_functions():
+        family = family_of(function)
+        short = max_steps is None or len(function.ops) <= max_steps
         easy = max_tier is None or family.tier <= max_tier
-        if split_of(program) is split and short and easy:
-            families.setdefault(family.name, []).append(program)
+        if split_of(function) is split and short and easy:
+            families.setdefault(family.name, []).append(function)
     for name, members in families.items():
         random.Random(f"{name}:{split}:{seed}").shuffle(members)
     return list(families.values())

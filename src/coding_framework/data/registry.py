@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from coding_framework.data.held_out_shapes import SUFFIX, with_held_out_shapes
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.data.synthesis import catalog
 from coding_framework.data.synthesis.receipts import Job, packaged_receipts
@@ -21,14 +22,17 @@ def find_task(spec: str) -> Task:
 
     A path ending in .py is a KernelBench problem, one in .json, .yaml or .yml a task file (the
     fields of `Task`); any other text is the name of a synthesised task, in the catalogue or not
-    (`mul3_add_gelu`). Raises UsageError with close matches, or with what is wrong in the file.
+    (`mul3_add_gelu`), with `@shapes` behind it for shapes that training does not have. Raises
+    UsageError with close matches, or with what is wrong in the file.
     """
     path = Path(spec)
     if path.suffix == ".py":
         return load_problem_file(path)
     if path.suffix in (".json", ".yaml", ".yml"):
         return _read_task_file(path)
-    task = catalog.find(spec)
+    task = catalog.find(spec.removesuffix(SUFFIX))
+    if task is not None and spec.endswith(SUFFIX):
+        return with_held_out_shapes(task)
     if task is None:
         close = get_close_matches(spec, _names(), n=3, cutoff=0.5)
         hint = f"close names: {', '.join(close)}" if close else "`cuda-rl tasks list` names them"
@@ -40,20 +44,24 @@ def list_tasks(
     *, split: Split | None = None, family: str | None = None, tier: int | None = None
 ) -> list[Task]:
     """The catalogue's tasks, filtered. Raises UsageError for an unknown family."""
-    families = [f.name for f in catalog.FAMILIES]
+    functions = select_functions(split=split, family=family, tier=tier)
+    return [catalog.build_task(function) for function in functions]
+
+
+def select_functions(
+    *, split: Split | None = None, family: str | None = None, tier: int | None = None
+) -> list[catalog.Function]:
+    """The catalogue's functions, filtered. Raises UsageError for an unknown family."""
+    families = catalog.family_names()
     if family is not None and family not in families:
         raise UsageError(f"no family is called {family!r}; there are: {', '.join(families)}")
-    tasks = []
-    for program in catalog.catalog():
-        its_family = catalog.family_of(program)
-        if family is not None and its_family.name != family:
-            continue
-        if tier is not None and its_family.tier != tier:
-            continue
-        if split is not None and catalog.split_of(program) is not split:
-            continue
-        tasks.append(catalog.build_task(program))
-    return tasks
+    return [
+        function
+        for function in catalog.all_functions()
+        if (family is None or catalog.family_of(function).name == family)
+        and (tier is None or catalog.family_of(function).tier == tier)
+        and (split is None or catalog.split_of(function) is split)
+    ]
 
 
 def describe_task(spec: str) -> str:
@@ -96,7 +104,7 @@ def _what_the_judge_said(task: Task, example: KernelExample) -> str:
 
 
 def _names() -> list[str]:
-    return [p.name for p in catalog.catalog()]
+    return [function.name for function in catalog.all_functions()]
 
 
 def _read_task_file(path: Path) -> Task:

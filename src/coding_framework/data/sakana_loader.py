@@ -52,6 +52,17 @@ class SakanaDataLoader:
         self.report = LoadReport()
         yield from read_rows(self.source, self.report, self.levels)
 
+    def is_readable(self) -> bool:
+        """Whether a first row can be read; where not, only `allow_synthetic` keeps the reason from
+        being raised."""
+        try:
+            next(iter(read_rows(self.source, LoadReport(), self.levels)), None)
+        except CodingFrameworkError:
+            if not self.allow_synthetic:
+                raise
+            return False
+        return True
+
     def task(self, row: ArchiveRow) -> Task | None:
         """The row's task, its sizes scaled for the emulator; None where its module cannot be run
         (counted in `report.skipped`)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,10 @@ from coding_framework.data.data_pipeline import (
     CUDADataLoader,
     CUDADataPipeline,
     DataPipelineConfig,
+    training_examples,
 )
+from coding_framework.data.example_store import ExampleStore
+from coding_framework.data.synthesis.workloads.table import WORKLOAD_FAMILIES
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split
 
@@ -58,6 +62,52 @@ def test_a_curriculum_draws_from_its_tier_and_is_resumed_too() -> None:
     again = _pipeline(curriculum="four_tier", roles=(Role.GENERATOR,))
     again.load_state_dict(state)
     assert [e.id for e in again.get_training_batch(20)] == expected
+
+
+def test_drawn_examples_are_kept_in_a_file_that_other_pipelines_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    config = DataPipelineConfig(max_steps=1, roles=(Role.GENERATOR,))
+    one = CUDADataPipeline(config)
+    (file,) = (tmp_path / "datasets").glob("drawn-*.jsonl")
+    written = file.stat().st_mtime_ns
+    other = CUDADataPipeline(config)
+    assert file.stat().st_mtime_ns == written
+    assert one.get_training_batch(20) == other.get_training_batch(20)
+
+
+def test_a_torn_cache_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    config = DataPipelineConfig(max_steps=1, roles=(Role.GENERATOR,))
+    expected = CUDADataPipeline(config).get_training_batch(20)
+    (file,) = (tmp_path / "datasets").glob("drawn-*.jsonl")
+    file.write_bytes(file.read_bytes()[:1000])
+    assert CUDADataPipeline(config).get_training_batch(20) == expected
+
+
+def test_a_built_set_is_streamed_for_the_roles_asked_for(tmp_path: Path) -> None:
+    examples = [
+        *training_examples(Role.GENERATOR, 20, receipts=UNVERIFIED),
+        *training_examples(Role.OPTIMIZER, 10, receipts=UNVERIFIED),
+    ]
+    store = ExampleStore.write(tmp_path / "examples.jsonl", examples)
+    config = DataPipelineConfig(examples=str(store.path), roles=(Role.OPTIMIZER,))
+    pipeline = CUDADataPipeline(config)
+    assert len(pipeline) == 10
+    assert {e.role for e in pipeline.get_training_batch(10)} == {Role.OPTIMIZER}
+
+
+def test_evaluation_sets_by_kind_are_apart() -> None:
+    pipeline = _pipeline(scope="all")
+    families = pipeline.prepare_evaluation_set(20, "families")
+    whole = {f.name for f in WORKLOAD_FAMILIES if f.held_out}
+    assert {t.family for t in families} == whole
+    compositions = pipeline.prepare_evaluation_set(40, "compositions")
+    assert not {t.family for t in compositions} & whole
+    shapes = pipeline.prepare_evaluation_set(20, "shapes")
+    assert {t.split for t in (*families, *compositions, *shapes)} == {Split.HELD_OUT}
+    assert all(t.name.endswith("@shapes") for t in shapes)
 
 
 def test_the_evaluation_set_is_held_out() -> None:

@@ -128,7 +128,7 @@ def test_the_catalogue_is_deterministic_by_its_arguments() -> None:
 
 
 def test_no_held_out_task_occurs_in_training_by_graph_values_or_kernel_source() -> None:
-    report = audit_split()
+    report = audit_split(catalog())
     assert report.hits == ()
     assert report.held_out >= 60
     assert len(report.neighbours) == report.held_out

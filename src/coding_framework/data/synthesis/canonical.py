@@ -11,10 +11,14 @@ from __future__ import annotations
 import itertools
 
 from coding_framework.data.synthesis.program import Program
+from coding_framework.data.synthesis.workloads.base import Workload
 
 _HOMOGENEOUS = frozenset(
     {"abs", "square", "cube", "sqrt", "recip", "leakyrelu", "sum", "cumsum", "transpose",
-     "softshrink", "center", "colsum", "allsum", "matmul"}
+     "softshrink", "center", "colsum", "allsum", "matmul", "bmm", "bmmnt", "matmultn", "conv1d",
+     "conv2d", "convresidual", "depthwise", "depthresidual", "maxpool1d", "maxpool2d", "avgpool1d",
+     "avgpool2d", "normpool2d", "midsum", "midmean", "midmax", "midmin", "midnorm", "gatherrows",
+     "gatherscale", "channelscale", "rotary", "rotarypairs", "matvecmax", "sgdstep"}
 )  # fmt: skip
 """f(c x) = c^k f(x), or so after changing f's own constant: scale moves to the front."""
 _SHIFT_PASSES = frozenset({"sum", "transpose", "colsum", "allsum"})
@@ -24,6 +28,15 @@ _MONOTONE = frozenset(
 )  # fmt: skip
 """max(f(x)) = f(max(x)), or with min for falling f (`ext` stands for both): ext moves to the end,
 and cummax with it. Likewise clamp(f(x)) = f(clamp(x)), other limits: clip moves to the front."""
+_SELECTING = ("ext", "colext", "cummax", "maxpool1d", "maxpool2d", "midmax", "midmin")
+"""Results are some of the values."""
+_MOVING = ("transpose", "gatherrows")
+"""Results are the values elsewhere: every step on elements commutes."""
+_SCALE_FREE = ("instancenorm", "groupnorm", "grouprms", "cosine")
+_SHIFT_FREE = (
+    "instancenorm", "groupnorm", "crossentropy", "label_softmax", "softmaxbackward",
+    "logsoftmaxbackward", "logsumexpbackward", "layernormbackward", "varbackward",
+)  # fmt: skip
 _POWERS = ("square", "cube", "sqrt", "recip")
 
 _PAIRS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -52,14 +65,16 @@ _PAIRS: dict[tuple[str, str], tuple[str, ...]] = {
     ("shift", "softmax"): ("softmax",),
     ("shift", "center"): ("center",),
     ("scale", "unit"): ("unit",),
+    **{("scale", name): (name,) for name in _SCALE_FREE},
+    **{("shift", name): (name,) for name in _SHIFT_FREE},
 }
 """Neighbours (first, then second) and what they are equal to, for some constants."""
 
 
-def canonical_key(program: Program) -> tuple[str, ...]:
+def canonical_key(program: Program | Workload) -> tuple[str, ...]:
     """The key of the split: a short list of atoms, e.g. ("scale", "add_full", "clip")."""
     atoms = [a for s in program.before for a in _atoms(s.op.atoms or (s.op.name,), s.operand)]
-    atoms += program.spec.atoms
+    atoms += program.core_atoms
     atoms += [a for s in program.after for a in _atoms(s.op.atoms or (s.op.name,), s.operand)]
     seen = set()
     while tuple(atoms) not in seen:
@@ -88,9 +103,9 @@ def _replacement(first: str, second: str) -> tuple[str, ...] | None:
         return second, first
     if second == "shift" and (first in _SHIFT_PASSES or first.startswith("add_")):
         return second, first
-    if first == "transpose":
+    if first in _MOVING and second not in _MOVING:
         return second, first
-    if first in ("ext", "colext", "cummax") and second in _MONOTONE:
+    if first in _SELECTING and second in _MONOTONE:
         return second, first
     if second == "clip" and first in _MONOTONE - {"clip"}:
         return second, first

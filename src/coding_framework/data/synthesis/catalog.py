@@ -21,7 +21,19 @@ from coding_framework.data.synthesis.ops import Step
 from coding_framework.data.synthesis.program import Program, fingerprint, parse_program
 from coding_framework.data.synthesis.reference import make_task
 from coding_framework.data.synthesis.styles import COMPACT, Style
+from coding_framework.data.synthesis.workloads.base import Workload
+from coding_framework.data.synthesis.workloads.table import (
+    FAMILY_OF_OPERATION,
+    OPERATIONS,
+    WORKLOAD_FAMILIES,
+    WorkloadFamily,
+    parse_workload,
+)
+from coding_framework.data.synthesis.workloads.tasks import make_workload_task, workload_catalog
 from coding_framework.types import KernelExample, Split, Task
+
+Function = Program | Workload
+"""What a synthesised task asks for."""
 
 HELD_OUT_SHARE = 0.25
 """Share of canonical keys, beyond the primitive ones, that are held out."""
@@ -106,19 +118,39 @@ def _primitive_keys() -> frozenset[tuple[str, ...]]:
     return frozenset(canonical_key(p) for p in primitives())
 
 
+@cache
+def _operation_keys() -> frozenset[tuple[str, ...]]:
+    """Of workloads' operations alone: always in training, unless their family is held out."""
+    return frozenset((op.name,) for op in OPERATIONS.values() if op.atoms is None)
+
+
 @lru_cache(maxsize=65536)
-def split_of(program: Program) -> Split:
+def split_of(function: Function) -> Split:
     """The side on which every function with this canonical key is."""
-    key = canonical_key(program)
-    if not key or key in _primitive_keys():
+    key = canonical_key(function)
+    if any(atom in FAMILY_OF_OPERATION and FAMILY_OF_OPERATION[atom].held_out for atom in key):
+        return Split.HELD_OUT
+    if not key or key in _primitive_keys() or key in _operation_keys():
         return Split.TRAIN
     digest = hashlib.sha256("|".join((_SPLIT_SALT, *key)).encode()).digest()
     drawn = int.from_bytes(digest[:8], "big") / 2**64
     return Split.HELD_OUT if drawn < HELD_OUT_SHARE else Split.TRAIN
 
 
+def family_names() -> tuple[str, ...]:
+    """All families, of programs and of workloads."""
+    return (*(f.name for f in FAMILIES), *(f.name for f in WORKLOAD_FAMILIES))
+
+
+def family_of(function: Function) -> Family | WorkloadFamily:
+    """The family of a function; a name outside the catalogue has one too."""
+    if isinstance(function, Workload):
+        return FAMILY_OF_OPERATION[function.op.name]
+    return _family_of_program(function)
+
+
 @lru_cache(maxsize=65536)
-def family_of(program: Program) -> Family:
+def _family_of_program(program: Program) -> Family:
     """The first family whose form the program has, else the nearest: by its layout alone."""
     exact = next((f for f in FAMILIES if _belongs(program, f)), None)
     return exact or next(f for f in reversed(FAMILIES) if program.layout in f.layouts)
@@ -141,28 +173,42 @@ def _belongs(program: Program, family: Family) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def build_task(program: Program, style: Style = COMPACT) -> Task:
-    """The task of a program, with its naive kernel."""
-    family = family_of(program)
-    task = make_task(program, family=family.name, tier=family.tier, split=split_of(program))
-    return task.model_copy(update={"naive_kernel": kernels(program, style)[0].code})
+def build_task(function: Function, style: Style = COMPACT) -> Task:
+    """The task of a function, with its naive kernel."""
+    split = split_of(function)
+    if isinstance(function, Workload):
+        task = make_workload_task(function, split)
+    else:
+        family = _family_of_program(function)
+        task = make_task(function, family=family.name, tier=family.tier, split=split)
+    return task.model_copy(update={"naive_kernel": kernels(function, style)[0].code})
+
+
+def parse_function(name: str) -> Function | None:
+    """The function that a task's name stands for; None where it is no valid one."""
+    return parse_program(name) or parse_workload(name)
 
 
 def find(name: str) -> Task | None:
-    """The task of that name; None where the name is no valid program."""
-    program = parse_program(name)
-    return build_task(program) if program is not None else None
+    """The task of that name; None where the name is no valid function."""
+    function = parse_function(name)
+    return build_task(function) if function is not None else None
 
 
 def kernels_of(task_name: str, style: Style = COMPACT) -> tuple[KernelExample, ...]:
     """Naive first, best last; () where the name is no synthesised task."""
-    program = parse_program(task_name)
-    return kernels(program, style) if program is not None else ()
+    function = parse_function(task_name)
+    return kernels(function, style) if function is not None else ()
+
+
+def all_functions() -> tuple[Function, ...]:
+    """The whole catalogue: programs, then workloads."""
+    return (*catalog(), *workload_catalog())
 
 
 @lru_cache(maxsize=8)
 def catalog(seed: int = 0, per_family: int = 60) -> tuple[Program, ...]:
-    """The primitives, then up to `per_family` composed programs of each family, no two equal.
+    """Programs: the primitives, then up to `per_family` composed ones a family, no two equal.
 
     Deterministic by its arguments.
     """
@@ -177,7 +223,7 @@ def catalog(seed: int = 0, per_family: int = 60) -> tuple[Program, ...]:
             program = _draw(family, rng)
             if program.name in chosen or program.input_range() is None:
                 continue
-            if family_of(program) is not family or fingerprint(program) in values:
+            if _family_of_program(program) is not family or fingerprint(program) in values:
                 continue
             chosen[program.name] = program
             values.add(fingerprint(program))

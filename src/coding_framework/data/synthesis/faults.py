@@ -33,7 +33,8 @@ class BrokenKernel:
 
 
 def break_kernel(code: str, seed: int, *, fault: str | None = None) -> BrokenKernel | None:
-    """`code` with one fault, drawn by seed among those that apply, or the one of that name."""
+    """`code` with one fault, drawn by seed among those of `FAULTS` that apply, or the one of that
+    name."""
     rng = random.Random(seed)
     candidates = [f for f in FAULTS if fault is None or f.name == fault]
     rng.shuffle(candidates)
@@ -42,6 +43,22 @@ def break_kernel(code: str, seed: int, *, fault: str | None = None) -> BrokenKer
         if broken is not None and broken != code:
             return BrokenKernel(candidate.name, broken, candidate.why_fixed)
     return None
+
+
+def break_in_many_ways(code: str, seed: int, count: int) -> list[BrokenKernel]:
+    """Up to `count` kernels with one fault each, no two of the same kind or text, drawn by seed
+    among all that apply, those of workloads included."""
+    rng = random.Random(seed)
+    candidates = [*FAULTS, *WORKLOAD_FAULTS]
+    rng.shuffle(candidates)
+    found: dict[str, BrokenKernel] = {}
+    for candidate in candidates:
+        broken = candidate.edit(code, rng)
+        if broken is not None and broken != code:
+            found.setdefault(broken, BrokenKernel(candidate.name, broken, candidate.why_fixed))
+        if len(found) == count:
+            break
+    return list(found.values())
 
 
 def _replace(old: str, new: str) -> Callable[[str, random.Random], str | None]:
@@ -135,3 +152,65 @@ FAULTS: tuple[Fault, ...] = (
         _replace("  __syncthreads();\n", ""),
     ),
 )
+
+_GUARD = r"if \((\w+) >= ([\w* ]+)\) return;"
+
+WORKLOAD_FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "missing_return",
+        "Threads beyond the last element read and wrote out of bounds: the check was missing.",
+        _substitute(r"\n *" + _GUARD, ""),
+    ),
+    Fault(
+        "late_return",
+        "The bound let one thread too many pass: >= is right, > is not.",
+        _substitute(_GUARD, r"if (\1 > \2) return;"),
+    ),
+    Fault(
+        "no_padding",
+        "Places before the first element were read: the lower bound was not checked.",
+        _substitute(r"\b(j|l|y) >= 0 && ", ""),
+    ),
+    Fault(
+        "padding_too_far",
+        "The place after the last element was read: < is right, <= is not.",
+        _substitute(r"\b(j|l|y) < (w|h)\b", r"\1 <= \2"),
+    ),
+    Fault(
+        "wrong_start",
+        "The sum started at 1 instead of 0.",
+        _substitute(r"float (a|e) = 0\.0f", r"float \1 = 1.0f"),
+    ),
+    Fault(
+        "zero_maximum",
+        "The maximum started at 0, which is wrong where all values are negative.",
+        _replace("= -INFINITY", "= 0.0f"),
+    ),
+    Fault(
+        "wrong_tile_column",
+        "The tile was read by the wrong thread index, so blocks mixed rows and columns.",
+        _replace("t[j][tx]", "t[tx][j]"),
+    ),
+    Fault(
+        "wrong_row_stride",
+        "Rows were addressed with the wrong stride.",
+        _substitute(r"\[(\w+) \* w \+ (\w+)\]", r"[\1 * m + \2]"),
+    ),
+    Fault(
+        "half_warp",
+        "The shuffle reduction started at 8, so it joined half a warp only.",
+        _replace("int d = 16; d > 0", "int d = 8; d > 0"),
+    ),
+    Fault(
+        "wrong_output_index",
+        "The output was written one place too far.",
+        _substitute(r"\b(o|out|output|dst)\[([^\]]+)\] = ", r"\1[\2 + 1] = "),
+    ),
+    Fault(
+        "integer_type",
+        "The accumulator was an int, which cut off every fraction.",
+        _substitute(r"float (a|e) = 0\.0f;", r"int \1 = 0;"),
+    ),
+)
+"""Further faults, for kernels of all kinds. Apart from `FAULTS`, whose order decides which repairs
+the starter examples hold."""

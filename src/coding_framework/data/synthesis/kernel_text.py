@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from string import Template
+from typing import Protocol
 
 from coding_framework.data.synthesis.interval import Operand
 from coding_framework.data.synthesis.program import Operation, Program
@@ -11,6 +13,25 @@ from coding_framework.data.synthesis.styles import Style
 from coding_framework.types import KernelExample
 
 Lines = list[str]
+
+
+class Subject(Protocol):
+    """What a kernel is written for: a program, or a workload."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tensors(self) -> tuple[tuple[str, str], ...]:
+        """(name, C type of an element) of each input, in the order of `forward`."""
+        ...
+
+    @property
+    def element(self) -> str:
+        """C type of an element of the output."""
+        ...
+
+
 Reads = Mapping[Operand, str]
 """For each kind of input the expression that reads it, with {p} for its name."""
 
@@ -67,10 +88,11 @@ def guarded(style: Style, condition: str, opposite: str, body: Lines) -> Lines:
     return block(f"if ({condition})", body)
 
 
-def kernel(program: Program, style: Style, sizes: list[str], body: Lines) -> Lines:
+def kernel(subject: Subject, style: Style, sizes: list[str], body: Lines) -> Lines:
     """The `__global__` function: inputs, output, sizes."""
-    pointers = [style.pointer(name) for name in _names(program)]
-    parameters = [*pointers, style.pointer(style.out, const=False), *(f"int {s}" for s in sizes)]
+    pointers = [style.pointer(name, element) for name, element in subject.tensors]
+    output = style.pointer(style.out, subject.element, const=False)
+    parameters = [*pointers, output, *(f"int {s}" for s in sizes)]
     return block(f"__global__ void {style.kernel}({', '.join(parameters)})", body)
 
 
@@ -97,10 +119,11 @@ class Launch:
     """Sizes passed to the kernel."""
 
 
-def source(program: Program, style: Style, comment: str, launch: Launch, *parts: Lines) -> str:
+def source(subject: Subject, style: Style, comment: str, launch: Launch, *parts: Lines) -> str:
     """The whole .cu: include, device code, `forward`, module."""
-    names, out = _names(program), style.out
-    pointers = [f"{name}.data_ptr<float>()" for name in (*names, out)]
+    names, out = [name for name, _ in subject.tensors], style.out
+    tensors = (*subject.tensors, (out, subject.element))
+    pointers = [f"{name}.data_ptr<{element}>()" for name, element in tensors]
     forward = block(
         f"torch::Tensor forward({', '.join(f'torch::Tensor {n}' for n in names)})",
         [
@@ -117,9 +140,19 @@ def source(program: Program, style: Style, comment: str, launch: Launch, *parts:
     return "\n\n".join("\n".join(section) for section in sections) + "\n"
 
 
-def example(program: Program, level: str, code: str, why: str = "") -> KernelExample:
-    return KernelExample(task=program.name, level=level, code=code, why_faster=why)
+def example(subject: Subject, level: str, code: str, why: str = "") -> KernelExample:
+    return KernelExample(task=subject.name, level=level, code=code, why_faster=why)
 
 
-def _names(program: Program) -> list[str]:
-    return ["x", *(given.name for given in program.inputs)]
+def fill(template: str, **values: str | int | Lines) -> Lines:
+    """A template's lines, `$name` filled in; a line that is only `$name` becomes the lines of that
+    list, at its indentation, or nothing where the list is empty."""
+    lines: Lines = []
+    for line in template.strip("\n").splitlines():
+        text = line.lstrip()
+        found = values.get(text[1:]) if text.startswith("$") else None
+        if isinstance(found, list):
+            lines += [line[: len(line) - len(text)] + inner for inner in found]
+        else:
+            lines.append(Template(line).substitute(values))
+    return lines

@@ -1,4 +1,4 @@
-"""Kernels of known level for a program: naive, and optimised with a one-line reason.
+"""Kernels of known level for a function: naive, and optimised with a one-line reason.
 
 Guaranteed by construction: one C statement per step, so a kernel of three steps differs from one of
 two by one line; every access is bounded by the sizes, which need not be multiples of anything.
@@ -15,6 +15,7 @@ from coding_framework.data.synthesis import kernels_map, kernels_rows, kernels_t
 from coding_framework.data.synthesis.layouts import Form
 from coding_framework.data.synthesis.program import Program
 from coding_framework.data.synthesis.styles import COMPACT, Style
+from coding_framework.data.synthesis.workloads.base import Workload
 from coding_framework.types import KernelExample
 
 _WRITERS: Mapping[Form, Callable[[Program, Style], tuple[KernelExample, ...]]] = {
@@ -30,6 +31,8 @@ _WRITERS: Mapping[Form, Callable[[Program, Style], tuple[KernelExample, ...]]] =
 
 
 @lru_cache(maxsize=4096)
-def kernels(program: Program, style: Style = COMPACT) -> tuple[KernelExample, ...]:
+def kernels(function: Program | Workload, style: Style = COMPACT) -> tuple[KernelExample, ...]:
     """Naive first, then the optimised ones, best guess last."""
-    return _WRITERS[program.spec.form](program, style)
+    if isinstance(function, Workload):
+        return function.op.kernels(function, style)
+    return _WRITERS[function.spec.form](function, style)

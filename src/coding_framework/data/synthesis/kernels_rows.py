@@ -17,6 +17,7 @@ from coding_framework.data.synthesis.kernel_text import (
     Combine,
     Launch,
     Lines,
+    Subject,
     block,
     device_function,
     example,
@@ -74,13 +75,60 @@ PLANS: dict[str, RowPlan] = {
 _SCANS = {"cumsum": ADD, "cummax": MAX}
 
 
+@dataclass(frozen=True, slots=True)
+class RowLaunch:
+    """How `forward` finds the rows, and what it allocates."""
+
+    sizes: str = "int m = x.size(0), w = x.size(1);"
+    allocate: str = "torch::empty_like(x)"
+    arguments: tuple[str, ...] = ("m", "w")
+
+
+@dataclass(frozen=True, slots=True)
+class RowWork:
+    """What is computed along rows of w elements, whoever walks them."""
+
+    subject: Subject
+    passes: tuple[Pass, ...]
+    load: Lines
+    """Statements that give the value at row r and column j."""
+    result: Lines
+    """Statements that write the output: once a row, or at each column where `per_element`."""
+    per_element: bool
+    parts: tuple[Lines, ...] = ()
+    """Device functions."""
+    launch: RowLaunch = RowLaunch()
+
+
+PER_ROW = RowLaunch(allocate="torch::empty({m}, x.options())")
+
+
 def kernels(program: Program, style: Style) -> tuple[KernelExample, ...]:
     if program.spec.form == "scan":
         return _naive_scan(program, style), _shuffle_scan(program, style)
-    return tuple(make(program, style) for make in (_naive, _shared, _shuffle))
+    return row_kernels(_row_work(program, style), style)
+
+
+def row_kernels(work: RowWork, style: Style) -> tuple[KernelExample, ...]:
+    """One thread a row, a block with a tree in shared memory, a warp with shuffles."""
+    return tuple(make(work, style) for make in (_naive, _shared, _shuffle))
 
 
 # --- reductions and normalisations --------------------------------------------------------------
+
+
+def _row_work(program: Program, style: Style) -> RowWork:
+    plan = PLANS[program.layout]
+    per_element = program.spec.form == "normalize"
+    return RowWork(
+        subject=program,
+        passes=plan.passes,
+        load=_load(program, style),
+        result=_element_result(program, style) if per_element else _row_result(program, style),
+        per_element=per_element,
+        parts=(device_function(program, style),) if _uses_function(program) else (),
+        launch=RowLaunch() if per_element else PER_ROW,
+    )
 
 
 def _load(program: Program, style: Style) -> Lines:
@@ -101,21 +149,6 @@ def _uses_function(program: Program) -> bool:
     return bool(program.before) and walks > 1
 
 
-def _parts(program: Program, style: Style) -> list[Lines]:
-    return [device_function(program, style)] if _uses_function(program) else []
-
-
-def _walk(program: Program, style: Style, step: Pass, loop: str) -> Lines:
-    """One pass of one thread: its part of the statistic."""
-    term = step.term.format(v=style.value)
-    body = [*_load(program, style), step.combine.assign(step.variable, term)]
-    return [f"float {step.variable} = {step.combine.identity};", *block(loop, body)]
-
-
-def _finish(step: Pass) -> Lines:
-    return [step.finish] if step.finish else []
-
-
 def _row_result(program: Program, style: Style) -> Lines:
     """The output of a reduction, from its variables."""
     v, (_, after) = style.value, program.bind()
@@ -123,66 +156,70 @@ def _row_result(program: Program, style: Style) -> Lines:
     return [f"float {v} = {result};", *statements(after, v, IN_ROW), f"{style.out}[r] = {v};"]
 
 
-def _element_results(program: Program, style: Style, loop: str) -> Lines:
-    """The outputs of a normalisation, one pass more."""
+def _element_result(program: Program, style: Style) -> Lines:
+    """The output of a normalisation, at one column."""
     v, (_, after) = style.value, program.bind()
-    body = [
+    return [
         *_load(program, style),
         f"{v} = {PLANS[program.layout].result.format(v=v)};",
         *statements(after, v, IN_ROW),
         f"{style.out}[r * w + j] = {v};",
     ]
-    return block(loop, body)
 
 
-def _outputs(program: Program, style: Style, loop: str, once: str) -> Lines:
+def _walk(work: RowWork, style: Style, step: Pass, loop: str) -> Lines:
+    """One pass of one thread: its part of the statistic."""
+    term = step.term.format(v=style.value)
+    body = [*work.load, step.combine.assign(step.variable, term)]
+    return [f"float {step.variable} = {step.combine.identity};", *block(loop, body)]
+
+
+def _finish(step: Pass) -> Lines:
+    return [step.finish] if step.finish else []
+
+
+def _outputs(work: RowWork, loop: str, once: str) -> Lines:
     """once: the condition under which a thread writes the row's only result; "" for always."""
-    if program.spec.form == "normalize":
-        return _element_results(program, style, loop)
-    result = _row_result(program, style)
-    return block(f"if ({once})", result) if once else result
+    if work.per_element:
+        return block(loop, work.result)
+    return block(f"if ({once})", work.result) if once else work.result
 
 
-def _row_file(program: Program, style: Style, body: Lines, grid: str, comment: str) -> str:
-    reduces = program.spec.form == "reduce"
+def _row_file(work: RowWork, style: Style, body: Lines, grid: str, comment: str) -> str:
+    arguments = list(work.launch.arguments)
     launch = Launch(
-        sizes="int m = x.size(0), w = x.size(1);",
-        allocate="torch::empty({m}, x.options())" if reduces else "torch::empty_like(x)",
-        grid=grid,
-        arguments=["m", "w"],
+        sizes=work.launch.sizes, allocate=work.launch.allocate, grid=grid, arguments=arguments
     )
-    device = kernel(program, style, ["m", "w"], body)
-    parts = _parts(program, style) if program.layout in PLANS else []
-    return source(program, style, comment, launch, *parts, device)
+    device = kernel(work.subject, style, arguments, body)
+    return source(work.subject, style, comment, launch, *work.parts, device)
 
 
-def _naive(program: Program, style: Style) -> KernelExample:
+def _naive(work: RowWork, style: Style) -> KernelExample:
     loop = "for (int j = 0; j < w; j++)"
     body: Lines = []
-    for step in PLANS[program.layout].passes:
-        body += [*_walk(program, style, step, loop), *_finish(step)]
-    body += _outputs(program, style, loop, "")
+    for step in work.passes:
+        body += [*_walk(work, style, step, loop), *_finish(step)]
+    body += _outputs(work, loop, "")
     lines = [
         "int r = blockIdx.x * blockDim.x + threadIdx.x;",
         *guarded(style, "r < m", "r >= m", body),
     ]
     grid = f"(m + {style.block - 1}) / {style.block}, {style.block}"
-    code = _row_file(program, style, lines, grid, "one thread per row")
-    return example(program, "naive", code)
+    code = _row_file(work, style, lines, grid, "one thread per row")
+    return example(work.subject, "naive", code)
 
 
-def _shared(program: Program, style: Style) -> KernelExample:
+def _shared(work: RowWork, style: Style) -> KernelExample:
     loop = "for (int j = q; j < w; j += 128)"
-    passes = PLANS[program.layout].passes
     body = ["__shared__ float t[128];", "int r = blockIdx.x, q = threadIdx.x;"]
-    for number, step in enumerate(passes):
+    for number, step in enumerate(work.passes):
         tree = block(
             "for (int d = 64; d > 0; d /= 2)",
             [f"if (q < d) {step.combine.assign('t[q]', 't[q + d]')}", "__syncthreads();"],
         )
-        again = ["__syncthreads();"] if number + 1 < len(passes) else []
+        again = ["__syncthreads();"] if number + 1 < len(work.passes) else []
         body += [
-            *_walk(program, style, step, loop),
+            *_walk(work, style, step, loop),
             f"t[q] = {step.variable};",
             "__syncthreads();",
             *tree,
@@ -190,38 +227,43 @@ def _shared(program: Program, style: Style) -> KernelExample:
             *again,
             *_finish(step),
         ]
-    body += _outputs(program, style, loop, "q == 0")
-    code = _row_file(program, style, body, "m, 128", "one block per row, tree in shared memory")
+    body += _outputs(work, loop, "q == 0")
+    code = _row_file(work, style, body, "m, 128", "one block per row, tree in shared memory")
     why = (
         "a block per row reads neighbouring columns together (coalesced) and combines them in "
         "shared memory"
     )
-    return example(program, "shared", code, why)
+    return example(work.subject, "shared", code, why)
 
 
-def _shuffle(program: Program, style: Style) -> KernelExample:
+def _shuffle(work: RowWork, style: Style) -> KernelExample:
     loop = "for (int j = q; j < w; j += 32)"
     body = [
         "int r = blockIdx.x * 4 + threadIdx.x / 32, q = threadIdx.x % 32;",
         "if (r >= m) return;",
     ]
-    for step in PLANS[program.layout].passes:
+    for step in work.passes:
         other = f"__shfl_xor_sync(0xffffffff, {step.variable}, d)"
         body += [
-            *_walk(program, style, step, loop),
+            *_walk(work, style, step, loop),
             f"for (int d = 16; d > 0; d /= 2) {step.combine.assign(step.variable, other)}",
             *_finish(step),
         ]
-    body += _outputs(program, style, loop, "q == 0")
-    code = _row_file(program, style, body, "(m + 3) / 4, 128", "one warp per row, warp shuffles")
+    body += _outputs(work, loop, "q == 0")
+    code = _row_file(work, style, body, "(m + 3) / 4, 128", "one warp per row, warp shuffles")
     why = (
         "a warp per row reads 32 neighbouring columns at once (coalesced) and combines them with "
         "shuffles, without shared memory or barriers"
     )
-    return example(program, "shuffle", code, why)
+    return example(work.subject, "shuffle", code, why)
 
 
 # --- scans --------------------------------------------------------------------------------------
+
+
+def _scan_file(program: Program, style: Style, body: Lines, grid: str, comment: str) -> str:
+    work = RowWork(program, (), load=[], result=[], per_element=True)
+    return _row_file(work, style, body, grid, comment)
 
 
 def _naive_scan(program: Program, style: Style) -> KernelExample:
@@ -243,7 +285,7 @@ def _naive_scan(program: Program, style: Style) -> KernelExample:
         *guarded(style, "r < m", "r >= m", [f"float a = {combine.identity};", *loop]),
     ]
     grid = f"(m + {style.block - 1}) / {style.block}, {style.block}"
-    return example(program, "naive", _row_file(program, style, lines, grid, "one thread per row"))
+    return example(program, "naive", _scan_file(program, style, lines, grid, "one thread per row"))
 
 
 def _shuffle_scan(program: Program, style: Style) -> KernelExample:
@@ -271,7 +313,7 @@ def _shuffle_scan(program: Program, style: Style) -> KernelExample:
         f"float a = {combine.identity};",
         *loop,
     ]
-    code = _row_file(program, style, body, "(m + 3) / 4, 128", "one warp per row, shuffle scan")
+    code = _scan_file(program, style, body, "(m + 3) / 4, 128", "one warp per row, shuffle scan")
     why = (
         "a warp scans 32 neighbouring columns in 5 shuffle steps with coalesced reads and writes, "
         "instead of one thread walking the row"

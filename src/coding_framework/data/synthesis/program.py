@@ -96,6 +96,21 @@ class Program:
             found.append(Input("u", None, *MATRIX_RANGE))
         return (*found, *(_input_of(o) for o in after if o.operand))
 
+    @property
+    def core_atoms(self) -> tuple[str, ...]:
+        """What stands for the layout in the canonical key."""
+        return self.spec.atoms
+
+    @property
+    def tensors(self) -> tuple[tuple[str, str], ...]:
+        """(name, C type of an element) of each input."""
+        return (("x", "float"), *((given.name, "float") for given in self.inputs))
+
+    @property
+    def element(self) -> str:
+        """C type of an element of the output."""
+        return "float"
+
     def bind(self) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
         """The steps before and after the layout with the names of their inputs."""
         names = {kind: iter(given) for kind, given in OPERAND_NAMES.items()}
@@ -135,7 +150,7 @@ class Program:
         if any(used.count(kind) > len(names) for kind, names in OPERAND_NAMES.items()):
             return False
         halves = (self.before, self.after)
-        return not any(_redundant(a, b) for half in halves for a, b in pairwise(half))
+        return not any(is_redundant(a, b) for half in halves for a, b in pairwise(half))
 
     def _varies(self, domain: tuple[float, float]) -> bool:
         before, after = (tuple((o.step, o.operand) for o in half) for half in self.bind())
@@ -169,7 +184,7 @@ _REDUNDANT = {
 }  # fmt: skip
 
 
-def _redundant(first: Step, second: Step) -> bool:
+def is_redundant(first: Step, second: Step) -> bool:
     """Two neighbours that one step says: x * 2 * 3, exp(log(x)), relu(relu(x)), add then sub."""
     if first.op.kind == "operand" or second.op.kind == "operand":
         return False

@@ -22,7 +22,7 @@ import structlog
 from pydantic import ValidationError
 
 from coding_framework.errors import InfrastructureError
-from coding_framework.paths import write_atomic
+from coding_framework.paths import cache_dir, write_atomic
 from coding_framework.types import (
     PRINTED,
     Candidate,
@@ -128,6 +128,16 @@ def prune_receipts(path: Path, jobs: Iterable[Job]) -> int:
 def packaged_receipts() -> Mapping[Key, KernelReceipt]:
     """The receipts that ship with the package, read once."""
     return load_receipts()
+
+
+def built_receipts_path() -> Path:
+    """Where this machine keeps what it judged itself (`cuda-rl tasks build`)."""
+    return cache_dir() / "datasets" / "receipts.jsonl"
+
+
+def all_receipts(built: Path | None = None) -> dict[Key, KernelReceipt]:
+    """The package's receipts and this machine's, the later of two winning."""
+    return {**packaged_receipts(), **load_receipts(built or built_receipts_path())}
 
 
 async def build_receipts(

@@ -51,16 +51,17 @@ def describe(program: Program) -> str:
     before, after = program.bind()
     text = "x"
     for operation in before:
-        text = _spoken(operation.step, text, operation.operand)
+        text = spoken(operation.step, text, operation.operand)
     text = program.spec.spoken.format(v=text)
     for operation in after:
-        text = _spoken(operation.step, text, operation.operand)
+        text = spoken(operation.step, text, operation.operand)
     notes = {"row": "a row vector", "col": "a column vector", "scalar": "a scalar tensor"}
     said = [f"{i.name} {notes[i.kind]}" for i in program.inputs if i.kind in notes]
     return f"out = {text}" + (f"; {', '.join(said)}" if said else "")
 
 
-def _spoken(step: Step, text: str, operand: str = "") -> str:
+def spoken(step: Step, text: str, operand: str = "") -> str:
+    """A step of `text` in mathematical notation."""
     template = step.op.spoken
     enclosed = any(mark in template for mark in ("({v}", "|{v}|"))
     return step.render(template, f"({text})" if " " in text and not enclosed else text, operand)

@@ -20,10 +20,10 @@ class Style:
     early_return: bool = False
     comment: bool = False
 
-    def pointer(self, name: str, *, const: bool = True) -> str:
-        """A kernel parameter that points to floats."""
+    def pointer(self, name: str, element: str = "float", *, const: bool = True) -> str:
+        """A kernel parameter that points to elements of that C type."""
         space = " __restrict__ " if self.restrict else " "
-        return f"{'const ' if const else ''}float*{space}{name}"
+        return f"{'const ' if const else ''}{element}*{space}{name}"
 
 
 COMPACT = Style()

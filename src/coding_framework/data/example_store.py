@@ -1,0 +1,122 @@
+"""Training examples in a file: an index in memory, one line read for each example asked for.
+
+Guaranteed: a file is there as a whole or not at all; readers never write, so there may be any
+number of them, in any processes, and each reads by position without moving the others.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from pydantic import ValidationError
+
+from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.paths import cannot_write
+from coding_framework.types import Record, TrainingExample
+
+
+class IndexEntry(Record):
+    """Where an example is, and what is chosen by."""
+
+    id: str
+    task: str
+    tier: int
+    role: str
+    kind: str
+    offset: int = 0
+    length: int = 0
+
+    @classmethod
+    def of(cls, example: TrainingExample, offset: int = 0, length: int = 0) -> Self:
+        """The entry of an example whose line is there."""
+        return cls(
+            id=example.id,
+            task=example.task.name,
+            tier=example.task.tier,
+            role=example.role.value,
+            kind=example.kind,
+            offset=offset,
+            length=length,
+        )
+
+
+class ExampleStore:
+    """The examples of a JSON-lines file by number. The file has its index beside it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises UsageError where the file or its index is missing or torn."""
+        self.path = path
+        try:
+            lines = _index_path(path).read_bytes().splitlines()
+            self.entries = [IndexEntry.model_validate_json(line) for line in lines]
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (OSError, ValidationError) as e:
+            raise UsageError(
+                f"{path} is no file of training examples with its index: build it with "
+                "`cuda-rl data build-sft`"
+            ) from e
+        size = os.fstat(self._file).st_size
+        if self.entries and self.entries[-1].offset + self.entries[-1].length > size:
+            self.close()
+            raise UsageError(f"{path} is shorter than its index says: build it again")
+
+    @classmethod
+    def write(cls, path: Path, examples: Iterable[TrainingExample]) -> Self:
+        """Write the examples one by one, then put file and index in place together; the index last,
+        without which a file is not read."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, examples)
+        except OSError as e:
+            raise InfrastructureError(cannot_write(path, e)) from e
+        return cls(path)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, number: int) -> TrainingExample:
+        """Example `number`; raises IndexError beyond the last."""
+        entry = self.entries[number]
+        return TrainingExample.model_validate_json(os.pread(self._file, entry.length, entry.offset))
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self.close()
+
+
+def _index_path(path: Path) -> Path:
+    return path.with_name(path.name + ".index")
+
+
+def _write(path: Path, examples: Iterable[TrainingExample]) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        data, index = Path(folder) / "data", Path(folder) / "index"
+        with data.open("wb") as lines, index.open("w", encoding="utf-8") as entries:
+            offset = 0
+            for example in examples:
+                line = example.model_dump_json(exclude_defaults=True).encode() + b"\n"
+                lines.write(line)
+                entry = IndexEntry.of(example, offset, len(line))
+                entries.write(entry.model_dump_json() + "\n")
+                offset += len(line)
+            for file in (lines, entries):
+                file.flush()
+                os.fsync(file.fileno())
+        _index_path(path).unlink(missing_ok=True)
+        os.replace(data, path)
+        os.replace(index, _index_path(path))

@@ -1,0 +1,53 @@
+"""What a function computes on fixed inputs: equal functions have equal values."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from coding_framework.data.synthesis.catalog import Function, build_task
+from coding_framework.data.synthesis.program import fingerprint
+from coding_framework.data.synthesis.workloads.base import Workload
+
+if TYPE_CHECKING:
+    import torch
+
+    from coding_framework.types import TensorSpec
+
+
+@lru_cache(maxsize=65536)
+def function_values(function: Function) -> tuple[Any, ...]:
+    """Rounded values: of a program on a small matrix, in plain Python; of a workload by its PyTorch
+    source in float64, on its tiny shapes."""
+    if isinstance(function, Workload):
+        return _workload_values(function)
+    return fingerprint(function)
+
+
+def _workload_values(workload: Workload) -> tuple[Any, ...]:
+    import torch
+
+    task = build_task(workload)
+    namespace: dict[str, Any] = {}
+    exec(task.reference, namespace)  # our own source, from the table
+    tiny = task.cases[-1]
+    with torch.no_grad():
+        result = namespace["Model"]()(*(_fixed_input(spec) for spec in tiny.inputs))
+    shapes = tuple(spec.shape for spec in tiny.inputs)
+    flat = result.reshape(-1).tolist()
+    return (workload.dtype, shapes, tuple(float(f"{value:.5g}") + 0.0 for value in flat))
+
+
+def _fixed_input(spec: TensorSpec) -> torch.Tensor:
+    """Values in the declared domain that depend on the input's name alone."""
+    import torch
+
+    seed = int.from_bytes(hashlib.sha256(spec.name.encode()).digest()[:4], "big")
+    generator = torch.Generator().manual_seed(seed)
+    unit = torch.rand(spec.shape, generator=generator, dtype=torch.float64)
+    low, high = spec.low or 0.0, 1.0 if spec.high is None else spec.high
+    if spec.dtype in ("int32", "int64"):
+        integers = torch.floor(low + unit * (high - low + 1)).clamp(low, high)
+        return integers.to(torch.int32 if spec.dtype == "int32" else torch.int64)
+    return low + (high - low) * unit

@@ -1,0 +1,101 @@
+"""How many tasks there are, of which kinds, and how much of them is judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from coding_framework.data.pairs import kernel_jobs
+from coding_framework.data.synthesis.catalog import Function, build_task
+from coding_framework.data.synthesis.receipts import KernelReceipt, Key
+from coding_framework.types import Record
+
+
+class FamilyStatistics(Record):
+    """Counts of one family."""
+
+    family: str
+    tier: int
+    train: int
+    held_out: int
+    kernels: int
+    judged: int
+    """Kernels with a receipt."""
+    correct: int
+    levels: tuple[str, ...]
+
+
+class TaskStatistics(Record):
+    """Maker: task_statistics. Consumer: `cuda-rl tasks stats`."""
+
+    tasks: int
+    families: tuple[FamilyStatistics, ...]
+
+    @property
+    def by_tier(self) -> dict[int, tuple[int, int, int]]:
+        """Tier -> (families, training tasks, held-out tasks)."""
+        found: dict[int, tuple[int, int, int]] = {}
+        for family in self.families:
+            families, train, held_out = found.get(family.tier, (0, 0, 0))
+            found[family.tier] = (families + 1, train + family.train, held_out + family.held_out)
+        return dict(sorted(found.items()))
+
+    def table(self) -> str:
+        """For people."""
+        head = f"{'family':<20}{'tier':>5}{'train':>7}{'held out':>10}{'kernels':>9}"
+        lines = [f"{head}{'judged':>8}{'correct':>9}  levels"]
+        lines += [
+            f"{f.family:<20}{f.tier:>5}{f.train:>7}{f.held_out:>10}{f.kernels:>9}"
+            f"{f.judged:>8}{f.correct:>9}  {', '.join(f.levels)}"
+            for f in self.families
+        ]
+        lines += [
+            f"tier {tier}: {families} families, {train} training tasks, {held_out} held out"
+            for tier, (families, train, held_out) in self.by_tier.items()
+        ]
+        kernels = sum(f.kernels for f in self.families)
+        judged = sum(f.judged for f in self.families)
+        correct = sum(f.correct for f in self.families)
+        lines.append(
+            f"{self.tasks} tasks of {len(self.families)} families; {kernels} kernels, {judged} "
+            f"judged, {correct} of them correct"
+        )
+        return "\n".join(lines)
+
+
+def task_statistics(
+    functions: Iterable[Function], receipts: Mapping[Key, KernelReceipt]
+) -> TaskStatistics:
+    """Counts of the functions' tasks and of their kernels in the compact style."""
+    counts: dict[str, Counter[str]] = {}
+    levels: dict[str, dict[str, None]] = {}
+    tiers: dict[str, int] = {}
+    tasks = 0
+    for function in functions:
+        task = build_task(function)
+        tasks += 1
+        tiers[task.family] = task.tier
+        count = counts.setdefault(task.family, Counter())
+        count[task.split.value] += 1
+        for job in kernel_jobs([function]):
+            levels.setdefault(task.family, {})[job.level] = None
+            receipt = receipts.get(job.key)
+            count["kernels"] += 1
+            count["judged"] += receipt is not None
+            count["correct"] += receipt is not None and receipt.verdict.correct
+    return TaskStatistics(
+        tasks=tasks,
+        families=tuple(
+            FamilyStatistics(
+                family=name,
+                tier=tiers[name],
+                train=count["train"],
+                held_out=count["held_out"],
+                kernels=count["kernels"],
+                judged=count["judged"],
+                correct=count["correct"],
+                levels=tuple(levels[name]),
+            )
+            for name, count in sorted(counts.items(), key=lambda item: (tiers[item[0]], item[0]))
+        ),
+    )

@@ -1,0 +1,51 @@
+"""The real judge on workloads: one kernel of each way of writing, in a style of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from coding_framework.cuda.judge import JudgeConfig
+from coding_framework.cuda.pool import JudgePool
+from coding_framework.data.registry import find_task
+from coding_framework.data.synthesis.catalog import kernels_of
+from coding_framework.data.synthesis.styles import varied_style
+
+pytestmark = pytest.mark.integration
+
+FORMS = {
+    "mul2_relu_elementwise_f16": "vectorized",
+    "argmax": "shuffle",
+    "groupnormg4_relu": "shared",
+    "abs_bmm_relu": "registers",
+    "causalattention": "fused",
+    "mul2_conv2dk3_relu": "shared",
+    "maxpool2dk3s2_add1": "registers",
+    "countmodc10": "shared",
+    "rotary": "fused",
+    "glu_relu": "vectorized",
+}
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[JudgePool]:
+    with JudgePool(JudgeConfig(backend="emulator"), workers=2) as pool:
+        yield pool
+
+
+async def test_each_way_of_writing_a_workload_is_right(judge: JudgePool) -> None:
+    async def check(name: str, level: str) -> None:
+        (kernel,) = [k for k in kernels_of(name, varied_style(len(name))) if k.level == level]
+        verdict = await judge.judge(find_task(name), kernel.code)
+        assert verdict.correct, f"{verdict.reason}\n{kernel.code}"
+
+    await asyncio.gather(*(check(name, level) for name, level in FORMS.items()))
+
+
+async def test_a_task_is_judged_at_held_out_shapes(judge: JudgePool) -> None:
+    task = find_task("mul2_relu@shapes")
+    verdict = await judge.judge(task, kernels_of("mul2_relu")[0].code)
+    assert verdict.correct, verdict.reason
+    assert {t.shapes[0] for t in verdict.tests} == {c.inputs[0].shape for c in task.cases}
