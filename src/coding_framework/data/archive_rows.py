@@ -59,6 +59,8 @@ _REDUCTION_LIKE = re.compile(
     r"sum|mean|max|min|prod|reduc|argm|loss|cross|diverg|similarity", re.IGNORECASE
 )
 
+_CALL = re.compile(r"\b(?:torch|F|nn|functional|self)\.\w+\s*\(")
+
 
 class ArchiveRow(Record):
     """One kernel of the archive, as the archive tells it."""
@@ -179,10 +181,20 @@ def parse_row(value: Any) -> ArchiveRow | str:
             return f"no {column}"
         if len(text.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
             return f"oversized {column}"
+    fields = {name: value[column] for column, name in COLUMNS.items()}
+    if fields["level"] is None:
+        fields["level"] = infer_level(fields["module_source"])
     try:
-        return ArchiveRow(**{name: value[column] for column, name in COLUMNS.items()})
+        return ArchiveRow(**fields)
     except ValidationError as e:
         return f"wrong type of {e.errors()[0]['loc'][0]}"
+
+
+def infer_level(module_source: str) -> int:
+    """The archive's level of a module that does not say it, from how much it calls: one operation,
+    a chain of a few, or a network."""
+    calls = len(_CALL.findall(module_source.partition("def forward")[2].partition("def get_")[0]))
+    return 1 if calls <= 1 else (2 if calls <= 6 else 3)
 
 
 def _read_local(path: Path, report: LoadReport) -> Iterator[Any]:

@@ -240,3 +240,13 @@ def test_the_whole_archives_number_of_rows_streams_in_little_memory(tmp_path: Pa
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50 << 20
+
+
+def test_a_row_without_its_level_gets_one_from_its_module() -> None:
+    chain = MODULE.replace("torch.relu(x)", "torch.relu(torch.tanh(torch.exp(x)))")
+    levels = []
+    for module in (MODULE, chain):
+        row = parse_row(_row(0, Level_ID=None, PyTorch_Code_Module=module))
+        assert not isinstance(row, str)
+        levels.append(row.level)
+    assert levels == [1, 2]
