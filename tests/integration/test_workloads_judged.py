@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from coding_framework.cli import main
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.pool import JudgePool
+from coding_framework.data.example_store import ExampleStore
 from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.catalog import kernels_of
+from coding_framework.data.synthesis.receipts import built_receipts_path
 from coding_framework.data.synthesis.styles import varied_style
+from coding_framework.data_commands import TaskSelection, build_sft
 
 pytestmark = pytest.mark.integration
 
@@ -49,3 +54,23 @@ async def test_a_task_is_judged_at_held_out_shapes(judge: JudgePool) -> None:
     verdict = await judge.judge(task, kernels_of("mul2_relu")[0].code)
     assert verdict.correct, verdict.reason
     assert {t.shapes[0] for t in verdict.tests} == {c.inputs[0].shape for c in task.cases}
+
+
+def test_built_tasks_become_pairs_and_are_not_judged_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    build = ["tasks", "build", "--family", "upsample", "--tasks", "1", "--workers", "2"]
+    assert main(build) == 0
+    assert "1 tasks, 2 kernels: 2 correct" in capsys.readouterr().out
+    written = built_receipts_path().stat().st_mtime_ns
+    assert main(build) == 0
+    assert built_receipts_path().stat().st_mtime_ns == written
+    chosen = TaskSelection(family="upsample", count=1)
+    manifest = build_sft(chosen, tmp_path / "set", judge=False)
+    assert manifest.kept["tier 2 generate"] == 2
+    assert "tier 2 repair" not in manifest.kept
+    assert manifest.left_out["not judged"] > 0
+    assert "| upsample |" in (tmp_path / "set" / "card.md").read_text()
+    with ExampleStore(tmp_path / "set" / "examples.jsonl") as store:
+        assert all(store[i].receipt for i in range(len(store)))

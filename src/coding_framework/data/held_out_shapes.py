@@ -70,7 +70,10 @@ def _workload_cases(
 ) -> tuple[TestCase, ...]:
     moved = []
     for case, size in zip(cases, sizes, strict=True):
-        inputs = workload.specs(tuple(move_extent(e) for e in size))
+        fixed = workload.op.fixed_axes
+        inputs = workload.specs(
+            tuple(e if i in fixed else move_extent(e) for i, e in enumerate(size))
+        )
         terms = workload.op.terms(workload.params, tuple(spec.shape for spec in inputs))
         moved.append(case.model_copy(update={"inputs": inputs, "reduction_length": max(1, terms)}))
     return tuple(moved)

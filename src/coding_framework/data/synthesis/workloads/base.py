@@ -87,7 +87,8 @@ class WorkloadOp:
     """For the canonical key: () for the identity, None for an atom of its own name."""
     x_range: tuple[float, float] | None = None
     """Declared domain of x where the operation itself needs one."""
-    atomic_order: bool = False
+    fixed_axes: tuple[int, ...] = ()
+    """Places of a size that other shapes must share, e.g. channels that come in groups."""
     check: Callable[[Params], bool] = lambda params: all(p >= 1 for p in params)
 
 

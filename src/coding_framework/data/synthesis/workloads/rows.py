@@ -348,6 +348,7 @@ def _norm_op(
         letters=letters,
         choices=choices,
         terms=terms,
+        fixed_axes=(1,),
         check=lambda params: all(p in (1, 2, 4, 8) for p in params),
     )
 

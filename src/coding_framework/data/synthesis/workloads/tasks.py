@@ -39,7 +39,6 @@ def make_workload_task(workload: Workload, split: Split) -> Task:
         reference=workload_source(workload),
         cases=_cases(workload, workload.op.sizes),
         gpu_cases=_cases(workload, workload.op.gpu_sizes),
-        atomic_order=workload.op.atomic_order,
         split=split,
     )
 
