@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 
 def _progressed() -> CurriculumManager:
-    """Advances after 20 good episodes of tier a, falls back after 80 bad ones of both."""
+    """Advances after 20 good episodes of tier a, falls back after 80 of 110 bad ones of both."""
     criteria = TierCriteria(min_compile_rate=0.5, min_success_rate=0.5, min_episodes=10)
     tiers = [
         CurriculumTier(name=name, task_tiers=(tier,), criteria=criteria)
@@ -27,7 +27,7 @@ def _progressed() -> CurriculumManager:
     base = find_task("relu")
     tasks = [base.model_copy(update={"name": f"t{t}", "tier": t}) for t in (0, 1)]
     manager = CurriculumManager(tasks, tiers)
-    for good in [True] * 20 + [False] * 80:
+    for good in [True] * 20 + [False] * 110:
         for tier in (0, 1):
             outcome = Outcome(task=f"t{tier}", compiled=good, correct=good)
             manager.record_outcome(outcome, task_tier=tier)

@@ -32,7 +32,7 @@ _SELECTING = ("ext", "colext", "cummax", "maxpool1d", "maxpool2d", "midmax", "mi
 """Results are some of the values."""
 _MOVING = ("transpose", "gatherrows")
 """Results are the values elsewhere: every step on elements commutes."""
-_SCALE_FREE = ("instancenorm", "groupnorm", "grouprms", "cosine")
+_SCALE_FREE = ("instancenorm", "groupnorm", "grouprms", "cosine", "rmsnormbackward")
 _SHIFT_FREE = (
     "instancenorm", "groupnorm", "crossentropy", "label_softmax", "softmaxbackward",
     "logsoftmaxbackward", "logsumexpbackward", "layernormbackward", "varbackward",

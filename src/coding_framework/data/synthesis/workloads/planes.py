@@ -80,7 +80,7 @@ def _plane_channels(formula: ChannelFormula, workload: Workload, style: Style) -
     body = fill(
         """
 int r = blockIdx.y, e = r % c;
-float a = $scale;
+float f = $scale;
 $shift
 for (int j = blockIdx.x * 128 + threadIdx.x; j < w; j += 128 * gridDim.x) {
   float $v = x[r * w + j];
@@ -95,7 +95,7 @@ for (int j = blockIdx.x * 128 + threadIdx.x; j < w; j += 128 * gridDim.x) {
         scale=formula.scale.format(c="e"),
         shift=[f"float d = {shift};"] if shift else [],
         pre=workload.pre(v),
-        affine=_affine(formula, style, "a", "d"),
+        affine=_affine(formula, style, "f", "d"),
         post=workload.post(v),
     )
     launch = Launch(_SIZES, "torch::empty_like(x)", "dim3((w + 511) / 512, m), 128", ["c", "w"])

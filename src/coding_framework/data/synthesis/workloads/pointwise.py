@@ -267,6 +267,7 @@ def _gradient(name: str, c: str, torch: str, atoms: tuple[str, ...] | None = Non
         interval=within(-2.5, 2.5, -1.5, 1.5),
         dtypes=_FLOATS,
         atoms=atoms,
+        steps_before=name not in ("relu", "leakyrelu"),  # whose sign is all that counts
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.op_table import SCALAR_OPS, UNARY_OPS
@@ -116,7 +116,7 @@ def workload_catalog(seed: int = 0, per_family: int = 40) -> tuple[Workload, ...
             if len(members) >= per_family:
                 break
             drawn = _draw(family, rng)
-            if drawn.input_range() is not None:
+            if drawn.input_range() is not None and not _pointless(drawn):
                 members.setdefault(_identity(drawn), drawn)
         chosen += list(members.values())[: max(per_family, 1)]
     return tuple(chosen)
@@ -150,6 +150,13 @@ def _draw(family: WorkloadFamily, rng: random.Random) -> Workload:
 def _draw_step(rng: random.Random) -> Step:
     op = rng.choice((*UNARY_OPS.values(), *SCALAR_OPS.values()))
     return Step(op, rng.choice(op.constants))
+
+
+def _pointless(workload: Workload) -> bool:
+    """Whether the steps change nothing, as a factor before a cosine, or hide each other."""
+    chain = workload.after
+    hidden = any(a.op.name == "leakyrelu" and b.op.atoms == ("clip",) for a, b in pairwise(chain))
+    return hidden or (workload.op.atoms != () and canonical_key(workload) == workload.core_atoms)
 
 
 def _identity(workload: Workload) -> tuple[object, ...]:
