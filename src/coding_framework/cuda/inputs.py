@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from coding_framework.types import DType, TensorSpec, TestCase
+from coding_framework.types import DType, ProbeValues, TensorSpec, TestCase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +46,7 @@ _INTEGER_DOMAIN: dict[DType, tuple[int, int]] = {
     "int64": (-1000, 1000),
     "bool": (0, 1),
 }
+_PROBE_SPAN = 10.0
 
 
 def derive_seed(secret: bytes, *parts: str | int) -> int:
@@ -69,6 +70,36 @@ def draw_inputs(
         )
         tensors.append(_draw(spec, (seed + j) % len(_UNBOUNDED), generator))
     return tuple(tensors)
+
+
+def draw_probe(
+    case: TestCase, values: ProbeValues, secret: bytes, task_digest: str, seed: int
+) -> tuple[torch.Tensor, ...]:
+    """Inputs with the kind of values that a tester asks for, inside the declared domain; where an
+    input declares none, inside [-10, 10], where the judge's own draws lie too."""
+    if values == "normal":
+        return draw_inputs(case, secret, task_digest, seed)
+    tensors = []
+    for j, spec in enumerate(case.inputs):
+        generator = np.random.Generator(
+            np.random.Philox(key=derive_seed(secret, "probe", task_digest, values, seed, j))
+        )
+        low, high = _span(spec)
+        numbers = np.clip(_PROBES[values](spec.shape, low, high, generator), low, high)
+        if spec.dtype in _INTEGER_DOMAIN:
+            numbers = np.floor(numbers)
+        tensor = torch.from_numpy(np.ascontiguousarray(numbers)).to(TORCH_DTYPES[spec.dtype])
+        tensors.append(tensor.reshape(spec.shape))
+    return tuple(tensors)
+
+
+def _span(spec: TensorSpec) -> tuple[float, float]:
+    low, high = _INTEGER_DOMAIN.get(spec.dtype, (-_PROBE_SPAN, _PROBE_SPAN))
+    if spec.low is not None:
+        low, high = spec.low, max(spec.low, high)
+    if spec.high is not None:
+        low, high = min(low, spec.high), spec.high
+    return float(low), float(high)
 
 
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
@@ -169,6 +200,31 @@ def _bounded(family: int, shape: tuple[int, ...], g: np.random.Generator) -> Flo
     ends[g.random(shape) < 0.02] = 0.0
     ends[g.random(shape) < 0.02] = 1.0
     return ends
+
+
+def _alternating(shape: tuple[int, ...], low: float, high: float, g: np.random.Generator) -> Floats:
+    """The ends of the domain in turn: sums cancel, extremes lie side by side."""
+    return np.where(np.arange(math.prod(shape)) % 2 == 0, low, high).reshape(shape)
+
+
+def _outlier(shape: tuple[int, ...], low: float, high: float, g: np.random.Generator) -> Floats:
+    """Small values but one, which is the largest that the domain has."""
+    values = 0.01 * g.standard_normal(shape)
+    if values.size:
+        values.reshape(-1)[g.integers(values.size)] = high
+    return values
+
+
+_PROBES: dict[
+    ProbeValues, Callable[[tuple[int, ...], float, float, np.random.Generator], Floats]
+] = {
+    "zeros": lambda shape, low, high, g: np.zeros(shape),
+    "ones": lambda shape, low, high, g: np.ones(shape),
+    "ends": lambda shape, low, high, g: np.where(g.random(shape) < 0.5, low, high),
+    "alternating": _alternating,
+    "outlier": _outlier,
+    "ramp": lambda shape, low, high, g: low + (high - low) * _trend(shape),
+}
 
 
 def _trend(shape: tuple[int, ...]) -> Floats:

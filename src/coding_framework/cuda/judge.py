@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
@@ -45,6 +45,8 @@ from coding_framework.types import (
     BenchmarkResult,
     Candidate,
     CompilationResult,
+    Probe,
+    ProbeResult,
     Receipt,
     Record,
     Status,
@@ -128,6 +130,21 @@ class Judge:
         if draft.timing is None:
             raise CandidateFault(Status.UNSUPPORTED, "the device has no time model for this kernel")
         return draft.timing
+
+    def probe(
+        self, task: Task, candidate: Candidate, probes: Sequence[Probe]
+    ) -> tuple[ProbeResult, ...]:
+        """What comes of a tester's probes; none where the candidate does not compile. Raises as
+        `judge` does."""
+        from coding_framework.cuda.probe import run_probes
+
+        try:
+            build = self._compile(candidate, self._draft(task, candidate))
+        except CandidateFault:
+            return ()
+        self._warm_up.join()
+        sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
+        return run_probes(task, build, probes, sandbox, host_cpu_s, self._secret)
 
     # --- the steps --------------------------------------------------------------------------------
 

@@ -16,12 +16,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import structlog
 
@@ -32,7 +33,9 @@ from coding_framework.cuda.slots import available_cores
 from coding_framework.cuda.toolkit import find_toolkit
 from coding_framework.cuda.verdict_cache import VerdictCache
 from coding_framework.errors import InfrastructureError, raise_reported
-from coding_framework.types import Candidate, Status, Task, Verdict
+from coding_framework.types import Candidate, Probe, ProbeResult, Status, Task, Verdict
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -79,20 +82,32 @@ class JudgePool:
         """As `judge`, for callers without an event loop."""
         return self._submit(task, code).result()
 
+    async def probe(
+        self, task: Task, code: str, probes: tuple[Probe, ...]
+    ) -> tuple[ProbeResult, ...]:
+        """What comes of a tester's probes (`types.ProbeFn`). Raises InfrastructureError on a fault
+        of ours."""
+        job = {**_job(task, code), "probes": [p.model_dump(mode="json") for p in probes]}
+        answer = await asyncio.wrap_future(self._work(self._ask_retrying, job))
+        return tuple(ProbeResult.model_validate(found) for found in answer["probed"])
+
     def _submit(self, task: Task, code: str) -> Future[Verdict]:
+        return self._work(self._judge_here, task, code)
+
+    def _work(self, job: Callable[..., T], *arguments: Any) -> Future[T]:
+        """In one of the pool's threads, each of which has a worker of its own."""
         try:
-            return self._threads.submit(self._judge_here, task, code)
+            return self._threads.submit(job, *arguments)
         except RuntimeError as e:
             raise InfrastructureError("the judge pool is closed: make a new one") from e
 
     def _judge_here(self, task: Task, code: str) -> Verdict:
-        """In one of the pool's threads, each of which has a worker of its own."""
         candidate = Candidate.model_construct(code=code)
         if self._cache is not None:  # raises where there is no toolkit, as judging would
             found = self._cache.get(task, candidate, self._backend)
             if found is not None:
                 return found
-        verdict = self._judge_retrying(task, code)
+        verdict = Verdict.model_validate(self._ask_retrying(_job(task, code))["verdict"])
         if self._cache is not None and _comes_again(verdict):
             self._cache.put(task, candidate, verdict)
         return verdict
@@ -120,17 +135,21 @@ class JudgePool:
     ) -> None:
         self.close()
 
-    def _judge_retrying(self, task: Task, code: str) -> Verdict:
-        job = {"task": task.model_dump(mode="json"), "code": code}
+    def _ask_retrying(self, job: dict[str, Any]) -> dict[str, Any]:
+        """This thread's worker's answer to a job."""
         for attempt in range(_RETRIES + 1):
             try:
-                return _result(self._worker().ask(job, self._job_wall_s))
+                answer = self._worker().ask(job, self._job_wall_s)
+                raise_reported(answer)
+                return answer
             except _WorkerDiedError as e:
                 self._drop_worker()
-                log.warning("judge_worker_died", task=task.name, why=str(e), attempt=attempt)
+                log.warning(
+                    "judge_worker_died", task=job["task"]["name"], why=str(e), attempt=attempt
+                )
                 reason = str(e)
         raise InfrastructureError(
-            f"the judge of task {task.name!r} died twice ({reason}): try again"
+            f"the judge of task {job['task']['name']!r} died twice ({reason}): try again"
         )
 
     def _worker(self) -> _Worker:
@@ -228,10 +247,8 @@ def _comes_again(verdict: Verdict) -> bool:
     return verdict.status not in _BY_THE_MACHINE
 
 
-def _result(answer: dict[str, Any]) -> Verdict:
-    """The verdict of an answer, or the error that the worker met, raised here."""
-    raise_reported(answer)
-    return Verdict.model_validate(answer["verdict"])
+def _job(task: Task, code: str) -> dict[str, Any]:
+    return {"task": task.model_dump(mode="json"), "code": code}
 
 
 def _conditions(config: JudgeConfig) -> str:

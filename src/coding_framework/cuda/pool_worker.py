@@ -15,7 +15,7 @@ from typing import Any
 from coding_framework.cuda.frames import read_frame, write_frame
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.errors import error_as_data
-from coding_framework.types import Candidate, Task
+from coding_framework.types import Candidate, Probe, Task
 
 
 def main() -> None:
@@ -58,7 +58,12 @@ def _make_judge(setup: dict[str, Any], answers: Any) -> Judge | None:
 def _answer(judge: Judge, job: dict[str, Any]) -> dict[str, Any]:
     try:
         task = Task.model_validate(job["task"])
-        verdict = judge.judge(task, Candidate.model_construct(code=job["code"]))
+        candidate = Candidate.model_construct(code=job["code"])
+        if "probes" in job:
+            probes = [Probe.model_validate(probe) for probe in job["probes"]]
+            found = judge.probe(task, candidate, probes)
+            return {"probed": [result.model_dump(mode="json") for result in found]}
+        verdict = judge.judge(task, candidate)
         return {"verdict": verdict.model_dump(mode="json")}
     except Exception as e:  # the boundary: the pool raises it again on its side
         return error_as_data(e)

@@ -119,9 +119,14 @@ class ReferenceCache:
         return made
 
 
-def expect(task: Task, digest: str, case: TestCase, secret: bytes, seed: int) -> Expectation:
-    """Draw the inputs and parameters of one seed and compute what must come out."""
-    inputs = draw_inputs(case, secret, digest, seed)
+def expect(
+    task: Task, digest: str, case: TestCase, secret: bytes, seed: int,
+    inputs: tuple[torch.Tensor, ...] | None = None,
+) -> Expectation:  # fmt: skip
+    """Draw the inputs (where none are given) and the parameters of one seed, and compute what must
+    come out."""
+    if inputs is None:
+        inputs = draw_inputs(case, secret, digest, seed)
     init_args = case.init_args or task.init_args
     weights_seed = derive_seed(secret, "weights", digest, case.name, seed) >> 1
     with _isolated(weights_seed), _task_faults(task, case):

@@ -16,12 +16,13 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Protocol
 
 from coding_framework.cuda.bench import Bench
 from coding_framework.cuda.draft import TrialLog
 from coding_framework.cuda.evidence import host_share, leaked_bytes, steering_excess
 from coding_framework.cuda.plan import CandidateFault, LaunchPlan, LaunchReport, ReadBack
-from coding_framework.cuda.reference import Expectation, ReferenceCache
+from coding_framework.cuda.reference import Expectation
 from coding_framework.cuda.run import Execution
 from coding_framework.cuda.tolerance import Comparison, compare
 from coding_framework.types import Finding, Status, Task, TestCase, TestResult
@@ -44,6 +45,14 @@ class TimedCase:
     """Inputs, parameters and outputs once."""
 
 
+class References(Protocol):
+    """Where a trial gets what must come out (`ReferenceCache`)."""
+
+    def get(self, task: Task, case: TestCase, seed: int) -> Expectation:
+        """The expectation of one draw."""
+        ...
+
+
 class CaseTrial:
     """One shape set, from the first host run to the last comparison."""
 
@@ -52,7 +61,7 @@ class CaseTrial:
         task: Task,
         case: TestCase,
         bench: Bench,
-        references: ReferenceCache,
+        references: References,
         seeds: Sequence[int],
         log: TrialLog,
     ) -> None:
@@ -84,6 +93,13 @@ class CaseTrial:
         self._rerun(plan, fresh[-1], execution)
         self._second_call(plan, fresh[0])
         return self._timed(plan, replays)
+
+    def call_once(self) -> None:
+        """The host code alone, on the first draw. Raises CandidateFault where it fails or is wrong;
+        a candidate that is right here has shown nothing."""
+        plan, execution = self._call_host(self._seeds[0])
+        self._check(self._seeds[0], execution)
+        self._require_device_work(plan)
 
     # --- the steps --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ so); the verdict stays; a task that does not fit is an error.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -30,11 +31,13 @@ from coding_framework.agents.feedback import (
     no_kernel,
     outcome,
 )
+from coding_framework.domain import free_sizes
 from coding_framework.errors import UsageError
 from coding_framework.types import (
     ConversationTurn,
     CUDAConversationState,
     Message,
+    ProbeValues,
     Role,
     Task,
     TrainingExample,
@@ -102,6 +105,32 @@ def shown_turn(state: CUDAConversationState) -> ConversationTurn | None:
     if state.best_turn is not None:
         return state.best_turn
     return next((t for t in reversed(state.turns) if t.code is not None), None)
+
+
+def messages_for_tester(
+    state: CUDAConversationState,
+    *,
+    count: int,
+    budget: PromptBudget | None = None,
+    device: str = DEFAULT_DEVICE,
+) -> tuple[Message, ...]:
+    """The prompt that asks for `count` probes of the last turn's kernel. Over budget the kernel is
+    left out. Raises UsageError where even that does not fit."""
+    turn, task = state.turns[-1], state.task
+    sizes = free_sizes(task)
+    said = {
+        "status": turn.verdict.status.replace("_", " ") if turn.verdict else "impossible to judge",
+        "sizes": ", ".join(f"{s.name} {s.low} to {s.high}" for s in sizes),
+        "kinds": ", ".join(get_args(ProbeValues)),
+        "count": count,
+        "example": json.dumps(
+            {"sizes": {s.name: s.low for s in sizes}, "values": "zeros", "why": "..."}
+        ),
+    }
+    page = _Page(task, "v2", device)
+    codes = (turn.code.strip() if turn.code is not None else None, None)
+    variants = (partial(page.messages, "tester", code=code, **said) for code in codes)
+    return fit(variants, budget, task.name)
 
 
 def messages_for_example(example: TrainingExample) -> tuple[Message, ...]:

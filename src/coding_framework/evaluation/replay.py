@@ -1,0 +1,175 @@
+"""Stored conversations shown turn by turn; rewards recomputed under another preset, not judged again.
+
+A run is what any command of ours left: a folder of `solve`, of the quickstart or of RL, or one of
+their files. Nothing in it is changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from coding_framework.errors import UsageError
+from coding_framework.monitoring.jsonl import read_lines
+from coding_framework.monitoring.text import one_line, visible
+from coding_framework.training.reward_functions.cuda_performance_reward import rescored
+from coding_framework.training.verl.rollouts import Rollout, run_rollouts
+from coding_framework.types import ConversationTurn, CUDAConversationState
+
+TRANSCRIPT = "transcript.json"
+"""Where `solve` leaves a conversation."""
+
+
+def episodes(run: Path) -> Iterator[CUDAConversationState]:
+    """The conversations of a run, in the order in which they were stored.
+
+    Raises UsageError where there is no such run, or nothing of ours in it.
+    """
+    if not run.exists():
+        raise UsageError(f"there is no run {run}: give a folder that one of our commands wrote")
+    found = False
+    for state in _of_file(run) if run.is_file() else _of_folder(run):
+        found = True
+        yield state
+    if not found:
+        raise UsageError(
+            f"{run} holds no conversation: give the --output-dir of solve, of the quickstart or of "
+            "a training run, or one of their .jsonl files"
+        )
+
+
+def find_episode(run: Path, wanted: str) -> CUDAConversationState:
+    """The conversation of that id, else of that unambiguous start of an id, else of that number
+    (from 0). Raises UsageError with what there is."""
+    states = list(episodes(run))
+    exact = [s for s in states if s.conversation_id == wanted]
+    if exact:
+        return exact[-1]  # a repeated step's latest
+    if wanted.isdigit() and int(wanted) < len(states):
+        return states[int(wanted)]
+    close = [s for s in states if s.conversation_id.startswith(wanted)]
+    if len({s.conversation_id for s in close}) == 1:
+        return close[-1]
+    hint = f"{len(close)} start with it" if close else f"there are 0 to {len(states) - 1}"
+    raise UsageError(
+        f"no episode {wanted!r} in {run} ({hint}): `cuda-rl replay {run}` lists them"
+    )
+
+
+def episodes_table(states: Iterable[CUDAConversationState]) -> Table:
+    """One line an episode."""
+    table = Table()
+    for name in ("number", "episode", "task", "turns", "best", "ended by"):
+        table.add_column(name, justify="right" if name in ("number", "turns") else "left")
+    for number, state in enumerate(states):
+        best = state.best_speedup
+        shown = "-" if state.best_turn is None else "correct" if best is None else f"{best:.2f}x"
+        cells = (state.conversation_id, state.task.name)
+        table.add_row(
+            str(number), *(Text(one_line(c)) for c in cells), str(len(state.turns)), shown,
+            state.end_reason or "running",
+        )  # fmt: skip
+    return table
+
+
+def show_episode(
+    state: CUDAConversationState, console: Console, preset: str | None = None
+) -> None:
+    """Every turn of a conversation: prompt's size, answer, verdict, reward part by part.
+
+    preset: recomputes the rewards; the stored verdicts stand.
+    """
+    shown = rescored(state, preset) if preset is not None else state
+    console.print(f"{one_line(state.conversation_id)}: task {one_line(state.task.name)}")
+    for turn in shown.turns:
+        console.print(_turn(turn))
+    console.print(f"ended by: {state.end_reason or 'running'}")
+
+
+def _turn(turn: ConversationTurn) -> Panel:
+    parts: list[RenderableType] = [_facts(turn)]
+    if turn.code is not None:
+        parts.append(Syntax(visible(turn.code).rstrip(), "cuda", background_color="default"))
+    if turn.reward is not None:
+        parts.append(_reward(turn))
+    title = f"turn {turn.index + 1}: {turn.role.value}"
+    return Panel(Group(*parts), title=title, title_align="left")
+
+
+def _facts(turn: ConversationTurn) -> Table:
+    table = Table.grid(padding=(0, 2))
+    verdict = turn.verdict
+    if verdict is not None:
+        speedup = f", {verdict.speedup:.2f}x" if verdict.speedup is not None else ""
+        table.add_row("verdict", Text(f"{verdict.status.value}{speedup}: {one_line(verdict.reason)}"))
+    if turn.masked is not None:
+        table.add_row("masked", Text(one_line(turn.masked)))
+    table.add_row("answer", Text(one_line(turn.extraction.note)))
+    if turn.generation.response_ids:
+        tokens = f"{len(turn.generation.prompt_ids)} in, {len(turn.generation.response_ids)} out"
+        table.add_row("tokens", tokens)
+    for note in turn.notes:
+        table.add_row("note", Text(one_line(note)))
+    for found in turn.probes:
+        if found.passed is False:
+            shapes = " ".join(str(list(s)) for s in found.probe.shapes)
+            table.add_row("probe", Text(f"fails for {shapes}: {one_line(found.detail)}"))
+    if turn.alternatives:
+        table.add_row("candidates", f"{len(turn.alternatives) + 1}, the best of them is shown")
+    return table
+
+
+def _reward(turn: ConversationTurn) -> Table:
+    assert turn.reward is not None
+    title = f"reward {turn.reward.total:.4f} ({turn.reward.preset})"
+    table = Table(title=title, title_justify="left")
+    for name in ("part", "value", "of", "why"):
+        table.add_column(name, justify="right" if name in ("value", "of") else "left")
+    for part in turn.reward.parts:
+        values = (f"{part.value:.4f}", f"{part.limit:g}")
+        table.add_row(part.name, *values, Text(one_line(part.why)))
+    return table
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def _of_folder(folder: Path) -> Iterator[CUDAConversationState]:
+    for path in (folder / TRANSCRIPT, *sorted((folder / "evaluations").glob("*.jsonl"))):
+        if path.exists():
+            yield from _of_file(path)
+    for root in (folder, folder / "rl_checkpoints"):
+        for rollout in run_rollouts(root):
+            yield rollout.state
+
+
+def _of_file(path: Path) -> Iterator[CUDAConversationState]:
+    """Conversations of a JSON file or of JSON lines; rollouts are opened up."""
+    if path.suffix == ".json":
+        try:
+            texts: Iterable[str] = [path.read_text(encoding="utf-8")]
+        except (OSError, UnicodeDecodeError) as e:
+            raise UsageError(f"{path} cannot be read ({e})") from e
+    else:
+        texts = read_lines(path)
+    for number, text in enumerate(texts, start=1):
+        yield _parse(text, path, number)
+
+
+def _parse(text: str, path: Path, number: int) -> CUDAConversationState:
+    try:
+        record = json.loads(text)
+        if isinstance(record, dict) and "state" in record:
+            return Rollout.model_validate_json(text).state
+        return CUDAConversationState.model_validate_json(text)
+    except (json.JSONDecodeError, ValidationError) as e:
+        first = str(e).splitlines()[0]
+        raise UsageError(f"{path}, line {number}: no conversation of ours ({first})") from e

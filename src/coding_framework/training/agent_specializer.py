@@ -1,0 +1,179 @@
+"""What each role has of its own: data, reward weights, sampling, weights of the model, metrics.
+
+One policy may be shared by all roles, or each role may have an adapter of its own, by
+configuration; nothing else in the package decides that. The tester is frozen: it has no data and no
+reward, and a configuration that would train it is refused.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from coding_framework.agents.answers import RoleAgent
+from coding_framework.agents.generator import GeneratorAgent
+from coding_framework.agents.optimizer import OptimizerAgent
+from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget, PromptVersion
+from coding_framework.training.reward_functions.cuda_performance_reward import (
+    CUDAPerformanceReward,
+)
+from coding_framework.training.reward_functions.presets import RewardPreset, preset_named
+from coding_framework.types import (
+    CUDAConversationState,
+    Policy,
+    Record,
+    RewardComponents,
+    Role,
+    SamplingParams,
+    TrainingExample,
+)
+
+ExampleKind = Literal["generate", "optimize", "repair"]
+SPEAKERS: Mapping[Role, type[RoleAgent]] = {
+    Role.GENERATOR: GeneratorAgent,
+    Role.OPTIMIZER: OptimizerAgent,
+}
+"""The roles that take turns."""
+
+
+class RoleSpec(Record):
+    """One role's own settings."""
+
+    kinds: tuple[ExampleKind, ...] = ()
+    """Kinds of examples it learns from; (): all that name the role."""
+    reward_weights: Mapping[str, float] = Field(default_factory=dict)
+    """Changes to the preset's numbers for this role's turns, e.g. {"performance": 0.4}."""
+    sampling: SamplingParams = SamplingParams()
+    adapter: str | None = None
+    """PEFT folder; None: the model as it is. Not with a shared policy."""
+    frozen: bool = False
+    """Whether its turns are left out of training."""
+
+
+class SpecializationConfig(Record):
+    """How the roles differ. Maker: configuration files. Consumer: AgentSpecializer."""
+
+    shared_policy: bool = True
+    """One policy for all roles; else each role has its own adapter on one base model."""
+    reward_preset: str = "weighted"
+    prompts: PromptVersion = PROMPT_VERSION
+    roles: Mapping[Role, RoleSpec] = Field(default_factory=dict)
+    """A role that is not named has the defaults; the tester is always frozen."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        tester = self.roles.get(Role.TESTER)
+        if tester is not None and (tester.kinds or tester.reward_weights or not tester.frozen):
+            raise ValueError("the tester is frozen: give it frozen=True, no kinds and no weights")
+        adapters = {spec.adapter for role, spec in self.roles.items() if role in SPEAKERS}
+        if self.shared_policy and len(adapters) > 1:
+            raise ValueError(
+                "roles with different adapters share no policy: set shared_policy=False, or give "
+                "all of them one adapter"
+            )
+        return self
+
+    def of(self, role: Role) -> RoleSpec:
+        """The settings of a role."""
+        return self.roles.get(role, RoleSpec(frozen=role is Role.TESTER))
+
+
+class RoleMetrics(Record):
+    """How one role's turns went. Maker: `AgentSpecializer.metrics`."""
+
+    turns: int
+    compile_rate: float
+    correct_rate: float
+    mean_reward: float | None
+    mean_speedup: float | None
+    """Of its correct turns."""
+    mean_response_tokens: float
+
+
+class AgentSpecializer:
+    """Gives each role what the configuration says is its own."""
+
+    def __init__(self, config: SpecializationConfig | None = None) -> None:
+        """Raises UsageError for an unknown preset, ValueError for weights that it cannot have."""
+        self.config = config or SpecializationConfig()
+        self._rewards = {role: CUDAPerformanceReward(self._preset(role)) for role in SPEAKERS}
+
+    def examples(self, role: Role, given: Iterable[TrainingExample]) -> list[TrainingExample]:
+        """The examples that this role learns from; none for a frozen one."""
+        spec = self.config.of(role)
+        if spec.frozen:
+            return []
+        return [e for e in given if e.role is role and (not spec.kinds or e.kind in spec.kinds)]
+
+    def reward(self, state: CUDAConversationState) -> RewardComponents | None:
+        """Reward of the last turn by the weights of the role that took it."""
+        return self._rewards[state.turns[-1].role](state)
+
+    def policies(self, load: Callable[[str | None], Policy]) -> dict[Role, Policy]:
+        """The policy of each speaking role; `load` is called once an adapter."""
+        loaded: dict[str | None, Policy] = {}
+        policies = {}
+        for role in SPEAKERS:
+            adapter = self.config.of(role).adapter
+            if adapter not in loaded:
+                loaded[adapter] = load(adapter)
+            policies[role] = loaded[adapter]
+        return policies
+
+    def agents(
+        self, policies: Mapping[Role, Policy], budget: PromptBudget | None = None, **how: Any
+    ) -> dict[Role, RoleAgent]:
+        """The speaking agents, each with its policy and sampling; `how` goes to both."""
+        return {
+            role: agent(
+                policies[role],
+                self.config.of(role).sampling,
+                budget=budget,
+                prompts=self.config.prompts,
+                **how,
+            )
+            for role, agent in SPEAKERS.items()
+        }
+
+    def metrics(self, states: Sequence[CUDAConversationState]) -> dict[Role, RoleMetrics]:
+        """What each role's turns came to; masked turns are left out, absent roles too."""
+        by_role = defaultdict(list)
+        for state in states:
+            for turn in state.turns:
+                if turn.masked is None and turn.verdict is not None:
+                    by_role[turn.role].append(turn)
+        return {
+            role: RoleMetrics(
+                turns=len(turns),
+                compile_rate=_mean([float(t.verdict.compiled) for t in turns if t.verdict]) or 0.0,
+                correct_rate=_mean([float(t.verdict.correct) for t in turns if t.verdict]) or 0.0,
+                mean_reward=_mean([t.reward.total for t in turns if t.reward is not None]),
+                mean_speedup=_mean(
+                    [
+                        t.verdict.speedup
+                        for t in turns
+                        if t.verdict and t.verdict.speedup is not None
+                    ]
+                ),
+                mean_response_tokens=_mean([float(len(t.generation.response_ids)) for t in turns])
+                or 0.0,
+            )
+            for role, turns in by_role.items()
+        }
+
+    def _preset(self, role: Role) -> RewardPreset:
+        preset, changes = preset_named(self.config.reward_preset), self.config.of(role)
+        if not changes.reward_weights:
+            return preset
+        name = f"{preset.name}+{role.value}"
+        return RewardPreset.model_validate(
+            {**preset.model_dump(), **changes.reward_weights, "name": name}
+        )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
