@@ -60,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(given)
     except KeyboardInterrupt:
-        resumes = given[0] in ("quickstart", "judge-many") or "build" in " ".join(given[:2])
+        kept = ("quickstart", "judge-many", "solve")
+        resumes = given[0] in kept or "build" in " ".join(given[:2])
         hint = ": the same command goes on from where it was" if resumes else ""
         return _fail(f"stopped{hint}", EXIT_INTERRUPTED)
     except BrokenPipeError:
@@ -135,6 +136,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_quickstart(commands)
     _add_judge(commands)
     _add_judge_many(commands)
+    _add_solve(commands)
+    _add_replay(commands)
     _add_tasks(commands)
     _add_data(commands)
     _add_doctor(commands)
@@ -219,6 +222,35 @@ def _add_judge_many(commands: Any) -> None:
     p.add_argument("--ray", metavar="ADDRESS", help="judge on the nodes of this Ray cluster")
     _add_judging(p)
     p.add_argument("--json", action="store_true", help="always on; taken as `judge` takes it")
+
+
+def _add_solve(commands: Any) -> None:
+    p = _command(
+        commands, "solve", run_solve, "Let the agents work on one task, live in the terminal."
+    )
+    p.add_argument("--task", required=True, metavar="TASK", help="a name or a task file")
+    p.add_argument("--model", metavar="NAME|PATH", help="default: SmolLM2-135M-Instruct")
+    p.add_argument("--adapter", metavar="DIR", help="a PEFT adapter for the model")
+    p.add_argument("--optimizer-adapter", metavar="DIR", help="default: the same adapter")
+    p.add_argument("--server", metavar="URL", help="an OpenAI-compatible server that has --model")
+    p.add_argument("--turns", type=_whole_number, metavar="N", help="at most; default: 5")
+    p.add_argument("--candidates", type=_whole_number, metavar="N", help="a turn; default: 1")
+    p.add_argument("--reward", metavar="PRESET", help="weighted, gated or kevin")
+    p.add_argument("--stop-reward", type=float, metavar="X", help="a reward that is good enough")
+    p.add_argument("--temperature", type=float, metavar="X", help="default: 0.7")
+    p.add_argument("--max-new-tokens", type=_whole_number, metavar="N", help="default: 1024")
+    p.add_argument("--prompts", choices=("v1", "v2"), help="v1 is what models are trained on here")
+    p.add_argument("--tester", choices=("off", "rules", "model"), help="default: rules")
+    p.add_argument("--output-dir", type=Path, metavar="DIR", help="default: outputs/solve/TASK")
+    _add_judging(p)
+
+
+def _add_replay(commands: Any) -> None:
+    p = _command(commands, "replay", run_replay, "Show a stored conversation turn by turn.")
+    p.add_argument("run", type=Path, metavar="RUN", help="a folder or file that a command wrote")
+    p.add_argument("episode", nargs="?", metavar="EPISODE", help="its id or number; none: a list")
+    p.add_argument("--reward", metavar="PRESET", help="reward recomputed: weighted, gated, kevin")
+    p.add_argument("--json", action="store_true", help="the conversation as one JSON object")
 
 
 def _add_tasks(commands: Any) -> None:
@@ -363,6 +395,40 @@ def run_judge_many(args: argparse.Namespace) -> int:
     settings = _judge_settings(args)
     faults = asyncio.run(judge_pairs(pairs, settings, output=args.output, ray=args.ray))
     return EXIT_OURS if faults else EXIT_OK
+
+
+def run_solve(args: argparse.Namespace) -> int:
+    from pydantic import ValidationError
+
+    from coding_framework.solve import SolveOptions, solve
+
+    given = {name: getattr(args, name) for name in SolveOptions.model_fields if hasattr(args, name)}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    try:
+        options = SolveOptions(**chosen, judge=_judge_settings(args))
+    except ValidationError as e:
+        first = e.errors()[0]
+        flag = str(first["loc"][0]).replace("_", "-")
+        raise UsageError(f"--{flag} cannot be {first['input']}: {first['msg'].lower()}") from e
+    solve(options)
+    return EXIT_OK
+
+
+def run_replay(args: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from coding_framework.evaluation import replay
+
+    console = Console(soft_wrap=not sys.stdout.isatty())
+    if args.episode is None:
+        console.print(replay.episodes_table(replay.episodes(args.run)))
+        return EXIT_OK
+    state = replay.find_episode(args.run, args.episode)
+    if args.json:
+        print((replay.rescored(state, args.reward) if args.reward else state).model_dump_json())
+    else:
+        replay.show_episode(state, console, args.reward)
+    return EXIT_OK
 
 
 def run_tasks_list(args: argparse.Namespace) -> int:

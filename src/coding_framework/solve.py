@@ -332,4 +332,6 @@ def _verdict_line(state: CUDAConversationState, chosen: ConversationTurn | None)
         return f"correct in turn {chosen.index + 1}; {ended}"
     over = "PyTorch eager" if timing.speedup is not None else "the naive kernel"
     how = "modelled" if timing.modelled else "measured"
-    return f"correct, {verdict.speedup:.2f}x over {over} ({how}) in turn {chosen.index + 1}; {ended}"
+    return (
+        f"correct, {verdict.speedup:.2f}x over {over} ({how}) in turn {chosen.index + 1}; {ended}"
+    )

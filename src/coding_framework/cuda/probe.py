@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coding_framework.cuda.model_new.build import ExtensionWanted
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.domain import case_of_probe
 from coding_framework.errors import UsageError
@@ -55,6 +56,10 @@ def _run(
     try:
         with open_bench(build, expectation, sandbox, host_cpu_s) as bench:
             CaseTrial(task, case, bench, _Only(expectation), (seed,), log).call_once()
+    except ExtensionWanted:
+        return ProbeResult(
+            probe=probe, passed=None, detail="for these inputs it asks for kernels not built yet"
+        )
     except CandidateFault as fault:
         failed = next((t.detail for t in log.tests if not t.passed), "")
         return ProbeResult(probe=probe, passed=False, detail=failed or fault.reason)

@@ -1,4 +1,4 @@
-"""Stored conversations shown turn by turn; rewards recomputed under another preset, not judged again.
+"""Stored conversations, turn by turn; rewards recomputed under another preset, nothing judged.
 
 A run is what any command of ours left: a folder of `solve`, of the quickstart or of RL, or one of
 their files. Nothing in it is changed.
@@ -23,6 +23,8 @@ from coding_framework.monitoring.text import one_line, visible
 from coding_framework.training.reward_functions.cuda_performance_reward import rescored
 from coding_framework.training.verl.rollouts import Rollout, run_rollouts
 from coding_framework.types import ConversationTurn, CUDAConversationState
+
+__all__ = ["episodes", "episodes_table", "find_episode", "rescored", "show_episode"]
 
 TRANSCRIPT = "transcript.json"
 """Where `solve` leaves a conversation."""
@@ -59,9 +61,7 @@ def find_episode(run: Path, wanted: str) -> CUDAConversationState:
     if len({s.conversation_id for s in close}) == 1:
         return close[-1]
     hint = f"{len(close)} start with it" if close else f"there are 0 to {len(states) - 1}"
-    raise UsageError(
-        f"no episode {wanted!r} in {run} ({hint}): `cuda-rl replay {run}` lists them"
-    )
+    raise UsageError(f"no episode {wanted!r} in {run} ({hint}): `cuda-rl replay {run}` lists them")
 
 
 def episodes_table(states: Iterable[CUDAConversationState]) -> Table:
@@ -80,9 +80,7 @@ def episodes_table(states: Iterable[CUDAConversationState]) -> Table:
     return table
 
 
-def show_episode(
-    state: CUDAConversationState, console: Console, preset: str | None = None
-) -> None:
+def show_episode(state: CUDAConversationState, console: Console, preset: str | None = None) -> None:
     """Every turn of a conversation: prompt's size, answer, verdict, reward part by part.
 
     preset: recomputes the rewards; the stored verdicts stand.
@@ -109,7 +107,9 @@ def _facts(turn: ConversationTurn) -> Table:
     verdict = turn.verdict
     if verdict is not None:
         speedup = f", {verdict.speedup:.2f}x" if verdict.speedup is not None else ""
-        table.add_row("verdict", Text(f"{verdict.status.value}{speedup}: {one_line(verdict.reason)}"))
+        table.add_row(
+            "verdict", Text(f"{verdict.status.value}{speedup}: {one_line(verdict.reason)}")
+        )
     if turn.masked is not None:
         table.add_row("masked", Text(one_line(turn.masked)))
     table.add_row("answer", Text(one_line(turn.extraction.note)))
