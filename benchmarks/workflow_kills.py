@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import random
 import signal
 import sqlite3
@@ -23,12 +22,11 @@ import sys
 import tempfile
 import time
 from contextlib import closing
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from bench_io import bar, write_report
+
 TURNS, CANDIDATES = 5, 2
 ASK_S, JUDGE_S = 0.02, 0.03
 
@@ -190,37 +188,22 @@ def one_kill(delay_s: float, wanted: str) -> dict[str, Any]:
         }
 
 
-def report(rounds: list[dict[str, Any]], seed: int) -> dict[str, Any]:
+def bars_of(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
     same = sum(r["same"] for r in rounds)
     again = sum(len(r["judged_again"]) for r in rounds)
     asked = sum(len(r["asked_again"]) for r in rounds)
-    bars = [
-        ("conversations resumed to the same result", len(rounds), same, same == len(rounds)),
-        ("kept verdicts that were judged again", 0, again, again == 0),
-        ("kept answers that were asked for again", 0, asked, asked == 0),
+    return [
+        bar("conversations resumed to the same result", len(rounds), same, same == len(rounds)),
+        bar("kept verdicts that were judged again", 0, again, again == 0),
+        bar("kept answers that were asked for again", 0, asked, asked == 0),
     ]
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return {
-        "benchmark": "workflow_kills",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": platform.processor() or platform.machine(),
-        "versions": {name: version(name) for name in ("coding-framework", "langgraph")},
-        "command": f"python benchmarks/workflow_kills.py --kills {len(rounds)} --seed {seed}",
-        "commit": commit.stdout.strip(),
-        "bars": [{"bar": b, "target": t, "value": v, "holds": h} for b, t, v, h in bars],
-        "rounds": rounds,
-    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--output", type=Path, default=ROOT / "benchmarks" / "results" / "workflow_kills.json"
-    )
+    parser.add_argument("--output", type=Path)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child is not None:
@@ -238,12 +221,12 @@ def main() -> int:
             f"verdicts kept: {r.get('verdicts_kept', 0)}, judged again: {again}",
             flush=True,
         )
-    figures = report(rounds, args.seed)
-    for bar in figures["bars"]:
-        print(f"{bar['bar']}: {bar['value']} (target {bar['target']}, holds: {bar['holds']})")
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(figures, indent=2) + "\n")
-    return 0 if all(bar["holds"] for bar in figures["bars"]) else 1
+    command = f"python benchmarks/workflow_kills.py --kills {args.kills} --seed {args.seed}"
+    holds = write_report(
+        "workflow_kills", command, bars_of(rounds), {"rounds": rounds}, args.output,
+        packages=("langgraph", "langgraph-checkpoint-sqlite"),
+    )  # fmt: skip
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":

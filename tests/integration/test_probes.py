@@ -47,16 +47,13 @@ def pool() -> Iterator[JudgePool]:
         yield pool
 
 
-def shapes(rows: int) -> tuple[tuple[int, ...], ...]:
-    first = free_sizes(TASK)[0]
-    return with_sizes(
-        TASK, {size.name: first.low for size in free_sizes(TASK)} | {first.name: rows}
-    )
+def smallest() -> tuple[tuple[int, ...], ...]:
+    return with_sizes(TASK, {size.name: size.low for size in free_sizes(TASK)})
 
 
 async def test_a_probe_finds_the_missing_remainder_and_a_right_kernel_passes(pool: JudgePool):
-    odd = Probe(shapes=shapes(free_sizes(TASK)[0].low), values="ramp")
-    alternating = Probe(shapes=shapes(free_sizes(TASK)[0].low), values="alternating")
+    odd = Probe(shapes=smallest(), values="ramp")
+    alternating = Probe(shapes=smallest(), values="alternating")
     outside = Probe(shapes=((10**6, 10**6),))
     wrong = await pool.probe(TASK, NO_REMAINDER, (odd, outside))
     assert [r.passed for r in wrong] == [False, None]
@@ -66,7 +63,7 @@ async def test_a_probe_finds_the_missing_remainder_and_a_right_kernel_passes(poo
 
 
 async def test_a_kernel_that_does_not_compile_has_no_results(pool: JudgePool):
-    assert await pool.probe(TASK, "nonsense", (Probe(shapes=shapes(1)),)) == ()
+    assert await pool.probe(TASK, "nonsense", (Probe(shapes=smallest()),)) == ()
 
 
 async def test_findings_reach_the_optimizer_and_leave_verdict_and_reward_alone(pool: JudgePool):

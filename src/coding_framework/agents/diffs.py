@@ -44,12 +44,12 @@ def apply_diff(previous: str, diff: str) -> Patched:
     source = previous.replace("\r\n", "\n").split("\n")
     position = 0
     for number, hunk in enumerate(hunks, start=1):
-        old = [line[1:].rstrip() for line in hunk if line[:1] in (" ", "-", "")]
+        old = [_text(line).rstrip() for line in hunk if line[:1] != "+"]
         at = _place(source, old, position)
         if isinstance(at, str):
             return Patched(None, f"a diff whose hunk {number} {at}")
         source[at : at + len(old)] = _replacement(hunk, source[at : at + len(old)])
-        position = at + sum(line[:1] in (" ", "+", "") for line in hunk)
+        position = at + sum(line[:1] != "-" for line in hunk)
     plural = "" if len(hunks) == 1 else "s"
     return Patched("\n".join(source), f"a diff of {len(hunks)} hunk{plural}")
 
@@ -64,6 +64,11 @@ def _hunks(lines: list[str]) -> list[list[str]]:
             hunks[-1].append(line)
     trimmed = [_trimmed(hunk) for hunk in hunks]
     return [hunk for hunk in trimmed if _changes(hunk)]
+
+
+def _text(line: str) -> str:
+    """A hunk's line without its mark; models leave out the blank of a kept line now and then."""
+    return line[1:] if line[:1] in ("+", "-", " ") else line
 
 
 def _trimmed(hunk: list[str]) -> list[str]:

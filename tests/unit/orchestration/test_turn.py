@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 
 import pytest
 
-from coding_framework.errors import DeviceError, PolicyError
+from coding_framework.agents.generator import GeneratorAgent
+from coding_framework.agents.optimizer import OptimizerAgent
+from coding_framework.agents.policies import ScriptedPolicy
+from coding_framework.errors import DeviceError, PolicyError, UsageError
 from coding_framework.orchestration.turn import (
     NO_CODE_REASON,
     ConversationConfig,
@@ -17,6 +21,9 @@ from coding_framework.orchestration.turn import (
     run_turn,
 )
 from coding_framework.training.multi_turn_conversation import MultiTurnConversationManager
+from coding_framework.training.reward_functions.cuda_performance_reward import (
+    CUDAPerformanceReward,
+)
 from coding_framework.types import (
     BenchmarkResult,
     CompileSummary,
@@ -398,3 +405,44 @@ def test_the_best_candidate_is_the_turn_and_keeps_the_others():
     )
     assert chosen.code == "b"
     assert [t.code for t in chosen.alternatives] == ["masked", "a", "c"]
+
+
+async def test_five_thousand_malformed_answers_end_as_verdicts():
+    """The real agents and prompts on answers that are cut, spliced and filled with odd bytes; with
+    the real judge: benchmarks/fuzz_answers.py."""
+    rng = random.Random(0)
+    whole = "Reason.\n```cuda\n#include <x>\n__global__ void k() {}\nvoid forward() {}\n```\nDone."
+    pieces = ["", "`", "```", "```diff\n@@\n-", "\0", "\n", "é", "\ud800", "<|im_end|>", "}"]
+
+    def malformed(messages: object) -> str:
+        text = whole
+        for _ in range(rng.randrange(1, 12)):
+            at = rng.randrange(len(text)) if text else 0
+            text = text[:at] + rng.choice(pieces) + text[at + rng.randrange(20) :]
+        return text
+
+    async def judge(task: Task, code: str) -> Verdict:
+        return verdict_of(Status.WRONG_OUTPUT)
+
+    policy = ScriptedPolicy(malformed)
+    cast = {Role.GENERATOR: GeneratorAgent(policy), Role.OPTIMIZER: OptimizerAgent(policy)}
+    config = ConversationConfig(max_turns=10, stop_after_repeats=None)
+    for _ in range(500):
+        state = await run_conversation(TASK, cast, judge, CUDAPerformanceReward(), config)
+        assert [t.verdict is not None for t in state.turns] == [True] * 10
+
+
+async def test_the_manager_judges_with_compiler_and_benchmarker():
+    class Benchmarker:
+        def judging(self, compiler: object = None):
+            assert compiler == "the compiler"
+            return ScriptedJudge({"a": [Status.WRONG_OUTPUT], "b": [Status.CORRECT]})
+
+    manager = MultiTurnConversationManager(
+        ScriptedAgent(["a"]), ScriptedAgent(["b"] * 4), NosyTester(), "the compiler", Benchmarker()
+    )
+    state = await manager.run(TASK.model_copy(update={"name": "relu"}))
+    assert [t.verdict.correct for t in state.turns[:2]] == [False, True]
+    assert state.turns[0].probes
+    with pytest.raises(UsageError, match="needs a judge"):
+        MultiTurnConversationManager(ScriptedAgent([]), ScriptedAgent([]))

@@ -205,6 +205,7 @@ class _Page:
     def messages(self, name: str, **values: object) -> tuple[Message, ...]:
         """The rendered template, below the system's message."""
         reference = _IMPORTS.sub("", self.task.reference).strip()
+        values = {k: _tame(v) if isinstance(v, str) else v for k, v in values.items()}
         shown = values.get("previous", values.get("code"))
         fence = _fence(reference, shown if isinstance(shown, str) else "")
         facts = device_line(self.device) if self.version != "v1" else ""
@@ -278,6 +279,12 @@ def _inputs(task: Task) -> str:
     arguments = [f"{t.name} {t.dtype}{list(t.shape)}" for t in case.inputs]
     init = case.init_args or task.init_args
     return ", ".join(arguments) + (f"; Model{init}" if init else "")
+
+
+def _tame(text: str) -> str:
+    """Text of a candidate's without the marks that chat templates are made of ("<|im_end|>"): no
+    kernel needs them, and a tokenizer would take them for the template's own."""
+    return text.replace("<|", "< |").replace("|>", "| >")
 
 
 def _fence(*texts: str) -> str:

@@ -1,0 +1,103 @@
+"""`cuda-rl solve` from end to end: a real server's answers, the real judge, the files it leaves."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from coding_framework.cli import main
+from coding_framework.types import CUDAConversationState, Verdict
+
+pytestmark = pytest.mark.system
+
+RELU = (Path(__file__).parents[2] / "examples" / "relu.cu").read_text()
+WRONG = (Path(__file__).parents[2] / "examples" / "relu_wrong.cu").read_text()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers chats from a list; 400 when it is empty."""
+
+    answers: list[str]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if not self.answers:
+            self.send_error(400, "no more answers")
+            return
+        choice = {"message": {"content": self.answers.pop(0)}, "finish_reason": "stop"}
+        body = json.dumps({"choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def server(*answers: str) -> Iterator[str]:
+    handler = type("Scripted", (Handler,), {"answers": list(answers)})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{http.server_port}/v1"
+        finally:
+            http.shutdown()
+
+
+def command(url: str, folder: Path, *more: str) -> list[str]:
+    # the conversation's id comes from the options: the port must not change between two runs
+    return ["solve", "--task", "relu", "--model", "m", "--server", url, "--turns", "2",
+            "--output-dir", str(folder), *more]  # fmt: skip
+
+
+def test_solve_leaves_the_best_kernel_its_verdict_and_the_transcript(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with server(f"```cuda\n{WRONG}```", f"```cuda\n{RELU}```") as url:
+        assert main(command(url, tmp_path)) == 0
+        said = capsys.readouterr().out
+        again = main(command(url, tmp_path))  # finished: the server has no answer left
+    assert again == 0
+    assert "turn 1: wrong_output" in said
+    assert "correct, " in said
+    assert "modelled" in said
+    assert (tmp_path / "kernel.cu").read_text().strip() == RELU.strip()
+    verdict = Verdict.model_validate_json((tmp_path / "verdict.json").read_text())
+    assert verdict.correct
+    state = CUDAConversationState.model_validate_json((tmp_path / "transcript.json").read_text())
+    assert len(state.turns) == 2
+    assert state.turns[0].probes, "the tester looked at the failing kernel"
+    assert main(["replay", str(tmp_path), "0", "--reward", "gated"]) == 0
+
+
+def test_a_server_that_fails_is_our_fault_and_the_same_command_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    answers = ["I cannot."]
+    with server(*answers) as url:
+        assert main(command(url, tmp_path, "--tester", "off")) == 3
+    assert "refused the request" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--turns", "0"], "--turns cannot be 0"),
+        (["--candidates", "99"], "--candidates cannot be 99"),
+        (["--reward", "none"], "unknown reward preset 'none'"),
+        (["--prompts", "v9"], "--prompts cannot be v9"),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    tmp_path: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(command("http://127.0.0.1:1", tmp_path, *arguments)) == 2
+    assert sentence in capsys.readouterr().err.replace("'v9'", "v9")

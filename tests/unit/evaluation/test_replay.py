@@ -1,0 +1,103 @@
+"""Stored conversations of every kind of run are found, shown, and rewarded anew."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from made_conversations import make_state, make_turn, make_verdict
+
+from coding_framework.cli import main
+from coding_framework.errors import UsageError
+from coding_framework.evaluation.replay import episodes, find_episode
+from coding_framework.training.verl.rollouts import Rollout, append_rollout
+from coding_framework.types import CUDAConversationState, Status
+
+pytestmark = pytest.mark.unit
+
+
+def state(name: str, speedup: float = 2.0) -> CUDAConversationState:
+    return make_state(
+        make_turn(0, make_verdict(Status.WRONG_OUTPUT, reason="index (0,)"), "first\x1b[31m"),
+        make_turn(1, make_verdict(Status.CORRECT, speedup), "second"),
+        name=name,
+    )
+
+
+@pytest.fixture
+def quickstart(tmp_path: Path) -> Path:
+    """A quickstart's folder: an evaluation and RL rollouts, one step of which was repeated."""
+    folder = tmp_path / "evaluations"
+    folder.mkdir()
+    lines = [state(f"sft/relu/{i}").model_dump_json() for i in range(2)]
+    (folder / "sft.jsonl").write_text("\n".join(lines) + '\n{"cut off')
+    for attempt, speedup in (("0", 1.0), ("1", 3.0)):
+        append_rollout(
+            tmp_path / "rl_checkpoints" / "attempts" / attempt / "rollouts",
+            Rollout(step=1, group="g", session=0, state=state("g-0", speedup), returns=(1.0, 1.0)),
+        )
+    return tmp_path
+
+
+def test_episodes_of_a_run_are_those_of_its_evaluations_and_rollouts(quickstart: Path):
+    assert [s.conversation_id for s in episodes(quickstart)] == ["sft/relu/0", "sft/relu/1", "g-0"]
+    assert find_episode(quickstart, "g-0").best_speedup == 3.0
+
+
+def test_an_episode_is_named_by_id_by_number_or_by_the_start_of_its_id(quickstart: Path):
+    assert find_episode(quickstart, "sft/relu/1").conversation_id == "sft/relu/1"
+    assert find_episode(quickstart, "0").conversation_id == "sft/relu/0"
+    assert find_episode(quickstart, "g").conversation_id == "g-0"
+    with pytest.raises(UsageError, match="2 start with it"):
+        find_episode(quickstart, "sft")
+    with pytest.raises(UsageError, match="there are 0 to 2"):
+        find_episode(quickstart, "7")
+
+
+def test_replay_shows_every_turn_and_what_a_terminal_would_act_on(
+    quickstart: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["replay", str(quickstart), "g-0"]) == 0
+    said = capsys.readouterr().out
+    for part in ("turn 1: generator", "turn 2: optimizer", "wrong_output", "first", "second",
+                 "(weighted)", "ended by: max_turns"):  # fmt: skip
+        assert part in said
+    assert "\x1b" not in said
+    assert "U+001B" in said
+
+
+def test_rewards_are_recomputed_under_another_preset_without_judging(
+    quickstart: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["replay", str(quickstart), "g-0", "--reward", "kevin", "--json"]) == 0
+    shown = CUDAConversationState.model_validate_json(capsys.readouterr().out)
+    stored = find_episode(quickstart, "g-0")
+    assert [t.reward.total for t in shown.turns] == [0.0, pytest.approx(3.3)]
+    assert [t.verdict for t in shown.turns] == [t.verdict for t in stored.turns]
+    assert stored.turns[1].reward.preset == "weighted"
+
+
+def test_without_an_episode_they_are_listed(quickstart: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["replay", str(quickstart)]) == 0
+    assert "sft/relu/1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{}", "no conversation of ours"), ("nonsense", "no conversation of ours"), ("", "no conv")],
+)
+def test_what_is_no_run_is_wrong_use(
+    tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "x.jsonl"
+    path.write_text(content + "\n" if content else "")
+    assert main(["replay", str(path), "0"]) == 2
+    assert message in capsys.readouterr().err
+    assert main(["replay", str(tmp_path / "none"), "0"]) == 2
+    assert main(["replay", str(tmp_path), "0", "--reward", "x"]) == 2
+
+
+def test_a_transcript_of_solve_is_an_episode(tmp_path: Path):
+    (tmp_path / "transcript.json").write_text(json.dumps(state("abc").model_dump(mode="json")))
+    assert find_episode(tmp_path, "0").conversation_id == "abc"
