@@ -161,6 +161,7 @@ class ScriptedPolicy:
             raise PolicyError("the script has no answer: give at least one")
         else:
             text = self._answers[min(len(self.prompts), len(self._answers)) - 1]
+        text = _unicode(text)
         await asyncio.sleep(0)
         prompt = "\n".join(m.content for m in messages)
         return Generation(
@@ -233,9 +234,14 @@ class OpenAIPolicy:
 def _generation(reply: Any) -> Generation:
     choice = reply["choices"][0]
     stopped = choice.get("finish_reason") != "length"
-    return Generation(
-        text=choice["message"]["content"] or "", finish_reason="stop" if stopped else "length"
-    )
+    text = _unicode(choice["message"]["content"] or "")
+    return Generation(text=text, finish_reason="stop" if stopped else "length")
+
+
+def _unicode(text: str) -> str:
+    """Text without lone surrogates, which JSON can carry and records cannot: a malformed answer is
+    an answer, and ends as a verdict."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _first(error: Exception) -> str:
