@@ -247,7 +247,9 @@ def _add_solve(commands: Any) -> None:
 
 def _add_replay(commands: Any) -> None:
     p = _command(commands, "replay", run_replay, "Show a stored conversation turn by turn.")
-    p.add_argument("run", type=Path, metavar="RUN", help="a folder or file that a command wrote")
+    p.add_argument(
+        "run_path", type=Path, metavar="RUN", help="a folder or file that a command wrote"
+    )
     p.add_argument("episode", nargs="?", metavar="EPISODE", help="its id or number; none: a list")
     p.add_argument("--reward", metavar="PRESET", help="reward recomputed: weighted, gated, kevin")
     p.add_argument("--json", action="store_true", help="the conversation as one JSON object")
@@ -421,9 +423,9 @@ def run_replay(args: argparse.Namespace) -> int:
 
     console = Console(soft_wrap=not sys.stdout.isatty())
     if args.episode is None:
-        console.print(replay.episodes_table(replay.episodes(args.run)))
+        console.print(replay.episodes_table(replay.episodes(args.run_path)))
         return EXIT_OK
-    state = replay.find_episode(args.run, args.episode)
+    state = replay.find_episode(args.run_path, args.episode)
     if args.json:
         print((replay.rescored(state, args.reward) if args.reward else state).model_dump_json())
     else:
