@@ -153,6 +153,16 @@ class PlanRecorder:
             raise CudaCallError
         self._note(Free(address))
 
+    def require_kept(self, outputs: Sequence[TensorRef]) -> None:
+        """Raises CandidateFault where the call freed an output that it then returned. (A tensor
+        that goes out of scope is freed after the result was sent.)"""
+        freed = {op.address for op in self._ops if isinstance(op, Free)}
+        for index, output in enumerate(outputs):
+            if any(start <= output.address < start + self.blocks[start] for start in freed):
+                raise CandidateFault(
+                    Status.RUNTIME_ERROR, f"output {index} was freed before it was returned"
+                )
+
     def upload(self, address: int, data: bytes) -> None:
         """Host to device; the bytes become part of the plan."""
         self._uploaded += len(data)
@@ -229,6 +239,7 @@ class CaseRun:
         if takes == len(self._places):
             scalars = ()  # a forward that has the scalars built in
         outputs = host.call((*self._places, *scalars))
+        self._recorder.require_kept(outputs)
         plan = LaunchPlan(self._places, self._recorder.operations, outputs)
         return plan, self._finish(outputs, tensors, tuple(self._recorder.reports))
 

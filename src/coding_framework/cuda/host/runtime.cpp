@@ -130,8 +130,7 @@ cudaError_t device_malloc(void** pointer, size_t size) {
 cudaError_t device_free(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
   auto address = reinterpret_cast<uint64_t>(pointer);
-  if (allocations.erase(address) == 0)  // a tensor's: on a device the answer might be gone with it
-    finish(Kind::Rejected, "cudaFree on memory that it did not allocate");
+  if (allocations.erase(address) == 0) return fail(cudaErrorInvalidValue);
   return fail(static_cast<cudaError_t>(request(Kind::Free, Writer().put<uint64_t>(address)).kind));
 }
 
