@@ -17,6 +17,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +44,16 @@ from coding_framework.types import Record, SamplingParams, Task
 
 __all__ = ["MultiAgentVERLTrainer", "MultiTurnRLConfig", "RLResult", "StepRecord"]
 
+_ALSO_HERE = {
+    "AgentSpecializer": "coding_framework.training.agent_specializer",
+    "CUDAPitfallDetector": "coding_framework.cuda.pitfalls",
+    "CUDASafetyAnalyzer": "coding_framework.cuda.safety_wrapper",
+    "CurriculumManager": "coding_framework.data.curriculum_manager",
+    "SakanaDataLoader": "coding_framework.data.sakana_loader",
+}
+"""Names that users import from here as well; imported when asked for, since training itself needs
+none of them (and may not know the judge)."""
+
 log = structlog.get_logger(__name__)
 
 POLL_S = 1.0
@@ -58,6 +69,12 @@ class HasConversationConfig(Protocol):
 
     @property
     def config(self) -> ConversationConfig: ...
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ALSO_HERE:
+        return getattr(import_module(_ALSO_HERE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class RLResult(Record):

@@ -13,6 +13,7 @@ import pytest
 
 from coding_framework.errors import TrainingError
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.training import verl_integration
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.rollouts import Rollout, append_rollout, run_rollouts
 from coding_framework.training.verl.steps import StepRecord
@@ -152,3 +153,17 @@ def test_import_needs_neither_verl_nor_torch() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AgentSpecializer",
+        "CUDAPitfallDetector",
+        "CUDASafetyAnalyzer",
+        "CurriculumManager",
+        "SakanaDataLoader",
+    ],
+)
+def test_names_that_users_import_from_here_are_here(name):
+    assert getattr(verl_integration, name).__name__ == name
