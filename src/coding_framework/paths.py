@@ -18,8 +18,7 @@ def cache_dir() -> Path:
 
     Raises InfrastructureError where it cannot be made.
     """
-    root = os.environ.get("CUDA_RL_CACHE")
-    path = Path(root) if root else Path.home() / ".cache" / "coding_framework"
+    path = _cache_root()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as e:
@@ -28,6 +27,11 @@ def cache_dir() -> Path:
             "that can be written"
         ) from e
     return path
+
+
+def _cache_root() -> Path:
+    root = os.environ.get("CUDA_RL_CACHE")
+    return Path(root) if root else Path.home() / ".cache" / "coding_framework"
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -64,8 +68,12 @@ def write_json_atomic(path: Path, value: Any) -> None:
 
 def cannot_write(path: Path, error: OSError) -> str:
     """One sentence that says why `path` could not be written, and what to do."""
+    elsewhere = " or set CUDA_RL_CACHE" if path.is_relative_to(_cache_root()) else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk of {path.parent} is full: free some space and run the same command again"
+        return (
+            f"the disk of {path.parent} is full: free some space{elsewhere} and run the same "
+            "command again"
+        )
     return (
         f"{path} cannot be written ({error.strerror or error}): choose a folder that can be written"
     )
