@@ -82,7 +82,9 @@ def test_killed_and_run_again_every_pair_has_one_verdict_and_nothing_is_left(
     cache, temporary = tmp_path / "cache", tmp_path / "tmp"
     cache.mkdir()
     temporary.mkdir()
-    (cache / "native").symlink_to(cache_dir() / "native")  # ours, built once a machine
+    native = cache_dir() / "native"  # ours, built once a machine
+    native.mkdir(exist_ok=True)
+    (cache / "native").symlink_to(native)
     pairs, output = tmp_path / "pairs.jsonl", tmp_path / "verdicts.jsonl"
     with pairs.open("w") as file:
         for i, (task, code) in enumerate(jobs):
