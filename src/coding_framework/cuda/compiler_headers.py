@@ -7,6 +7,7 @@ neither what it compiles nor what it caches under the old address.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -46,8 +47,12 @@ def small_headers(store: Path) -> Headers:
     digest = _digest(files)
     copy = store / digest
     try:
-        if not copy.is_dir() or _digest(_read_folder(copy)) != digest:
-            _write_copy(copy, files)
+        if not _is_whole(copy, digest):
+            store.mkdir(parents=True, exist_ok=True)
+            with (store / ".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not _is_whole(copy, digest):  # a copy that others compile from is never moved
+                    _write_copy(copy, files)
             _remove_unused(store)
         os.utime(copy)
     except OSError as e:
@@ -99,8 +104,12 @@ def _digest(files: Mapping[str, bytes]) -> str:
     return key.hexdigest()
 
 
+def _is_whole(copy: Path, digest: str) -> bool:
+    return copy.is_dir() and _digest(_read_folder(copy)) == digest
+
+
 def _write_copy(copy: Path, files: Mapping[str, bytes]) -> None:
-    copy.parent.mkdir(parents=True, exist_ok=True)
+    """Make or replace the copy, under the store's lock."""
     made = Path(tempfile.mkdtemp(dir=copy.parent, prefix=".made-"))
     try:
         for name, content in files.items():
@@ -110,8 +119,7 @@ def _write_copy(copy: Path, files: Mapping[str, bytes]) -> None:
         damaged = made / ".damaged"
         with suppress(FileNotFoundError):
             os.rename(copy, damaged)
-        with suppress(OSError):  # another process was faster: its copy is as good
-            os.rename(made, copy)
+        os.rename(made, copy)
         shutil.rmtree(copy / ".damaged", ignore_errors=True)
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -120,5 +128,5 @@ def _write_copy(copy: Path, files: Mapping[str, bytes]) -> None:
 def _remove_unused(store: Path) -> None:
     for folder in store.iterdir():
         with suppress(OSError):
-            if time.time() - folder.stat().st_mtime > _KEEP_UNUSED_S:
+            if folder.is_dir() and time.time() - folder.stat().st_mtime > _KEEP_UNUSED_S:
                 shutil.rmtree(folder, ignore_errors=True)

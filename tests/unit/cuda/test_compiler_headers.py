@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,19 @@ def test_the_real_headers_are_torchs_and_pythons() -> None:
     found = [mount.host for mount in headers.folders]
     assert any((folder / "torch" / "extension.h").is_file() for folder in found)
     assert any((folder / "Python.h").is_file() for folder in found)
+
+
+def test_a_copy_that_somebody_compiles_from_is_never_moved(package: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    copies: list[int] = []
+
+    def use(_: int) -> None:
+        folder = small_headers(store).folders[0].host
+        copies.append((folder / "torch" / "extension.h").stat().st_ino)
+
+    for _ in range(5):
+        shutil.rmtree(store, ignore_errors=True)
+        copies.clear()
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(use, range(8)))
+        assert len(set(copies)) == 1
