@@ -1,9 +1,9 @@
 """The policy update on the rows that teach, bound into verl's trainer where this is imported.
 
 A group whose returns are all equal has advantages of 0: its rows cost a forward and a backward pass
-and add nothing to the gradient. On the CPU they were half of a step. Leaving them out also takes
-their tokens out of the loss's mean, as DAPO's dynamic sampling does. They stay where a KL or
-entropy term gives each row a gradient of its own.
+and add nothing to the gradient (in the quickstart a third to all of a step's rows). Leaving them
+out also takes their tokens out of the loss's mean, as DAPO's dynamic sampling does. They stay where
+a KL or entropy term gives each row a gradient of its own.
 """
 
 from __future__ import annotations
@@ -51,10 +51,6 @@ def _update_teaching_rows(trainer: Any, batch: KVBatchMeta, metrics: dict[str, A
     work = calculate_workload(torch.tensor([lengths[row] for row in rows]))
     parts = get_seqlen_balanced_partitions(work, k_partitions=ranks, equal_size=True)
     part.reorder([row for rank in parts for row in rank])
-    if trainer.config.trainer.device == "cpu":
-        # No larger micro-batch is faster there, and each token held costs a megabyte.
-        limit = actor.ppo_max_token_len_per_gpu
-        batch.extra_info["max_token_len_per_gpu"] = min(limit, max(lengths[row] for row in rows))
     part.extra_info = {
         **batch.extra_info,
         "calculate_entropy": bool(actor.calculate_entropy),
@@ -67,6 +63,10 @@ def _update_teaching_rows(trainer: Any, batch: KVBatchMeta, metrics: dict[str, A
         "dataloader_kwargs": {"shuffle": actor.shuffle},
         "temperature": trainer.config.actor_rollout_ref.rollout.temperature,
     }
+    if trainer.config.trainer.device == "cpu":
+        # No larger micro-batch is faster there, and each token held costs a megabyte.
+        limit = actor.ppo_max_token_len_per_gpu
+        part.extra_info["max_token_len_per_gpu"] = min(limit, max(lengths[row] for row in rows))
     output = rename_dict(group.update_actor(part)["metrics"], "actor/")
     output["perf/mfu/actor"] = output.pop("actor/mfu")
     metrics.update(reduce_metrics(output))
