@@ -87,7 +87,7 @@ def training_examples(
     drawn = (
         example
         for style in _styles(styles, seed)
-        for example in _round_robin(
+        for example in round_robin(
             filter(None, (_Material(p, style, known).example(role) for p in members))
             for members in families
         )
@@ -136,7 +136,7 @@ def jobs_for(
     with seed 0: all kernels, and of one training task in three a broken one. naive_only: what
     baselines and examples for the generator need."""
     jobs = []
-    for function in islice(_round_robin(_families(split, 0, max_steps, max_tier, scope)), n):
+    for function in islice(round_robin(_families(split, 0, max_steps, max_tier, scope)), n):
         material = _Material(function, style, {})
         made = material.kernels[:1] if naive_only else material.kernels
         jobs += [Job(material.task, kernel.level, kernel.code) for kernel in made]
@@ -157,7 +157,7 @@ def _tasks(
     min_steps: int = 0,
 ) -> list[Task]:
     known = _receipts_for(scope) if receipts is None else receipts
-    drawn = _round_robin(
+    drawn = round_robin(
         (m.task for m in (_Material(p, COMPACT, known) for p in members) if m.has_baseline)
         for members in (
             [p for p in family if len(p.ops) >= min_steps]
@@ -175,6 +175,66 @@ def _tasks(
 def _receipts_for(scope: Scope) -> Receipts:
     """The starter set rests on the package alone, so that no machine's own judging changes it."""
     return packaged_receipts() if scope == "starter" else all_receipts()
+
+
+def generating(task: Task, kernel: KernelExample, receipt: KernelReceipt | None) -> TrainingExample:
+    """Task -> kernel. A receipt of None: the kernel is trusted as synthesised."""
+    return TrainingExample(
+        id=f"generate/{task.name}/{kernel.level}/{_short_digest(kernel.code)}",
+        task=task,
+        role=Role.GENERATOR,
+        kind="generate",
+        code=kernel.code,
+        why=kernel.why_faster,
+        receipt=_digest(receipt),
+    )
+
+
+def optimizing(
+    task: Task,
+    kernel: KernelExample,
+    before: KernelReceipt | None,
+    better: KernelExample,
+    after: KernelReceipt | None,
+) -> TrainingExample:
+    """Kernel and its verdict -> better kernel and why."""
+    return TrainingExample(
+        id=f"optimize/{task.name}/{better.level}/{_short_digest(better.code)}",
+        task=task,
+        role=Role.OPTIMIZER,
+        kind="optimize",
+        code=better.code,
+        why=better.why_faster,
+        previous_code=kernel.code,
+        previous_verdict=before.verdict if before is not None else None,
+        receipt=_digest(after),
+    )
+
+
+def repairing(
+    task: Task,
+    broken: BrokenKernel,
+    before: KernelReceipt,
+    kernel: KernelExample,
+    after: KernelReceipt,
+    number: str,
+) -> TrainingExample:
+    """Broken kernel and its verdict -> the kernel without the fault. `number` ends its id."""
+    return TrainingExample(
+        id=f"repair/{task.name}/{broken.fault}/{number}",
+        task=task,
+        role=Role.OPTIMIZER,
+        kind="repair",
+        code=kernel.code,
+        why=broken.why_fixed,
+        previous_code=broken.code,
+        previous_verdict=before.verdict,
+        receipt=after.verdict_digest,
+    )
+
+
+def _digest(receipt: KernelReceipt | None) -> str:
+    return receipt.verdict_digest if receipt is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,15 +292,7 @@ class _Material:
         naive = self.kernels[0]
         if not self.usable(naive):
             return None
-        receipt = self.verified(naive)
-        return TrainingExample(
-            id=f"generate/{self.function.name}/naive/{_short_digest(naive.code)}",
-            task=self.task,
-            role=Role.GENERATOR,
-            kind="generate",
-            code=naive.code,
-            receipt=receipt.verdict_digest if receipt is not None else "",
-        )
+        return generating(self.task, naive, self.verified(naive))
 
     def optimize(self) -> TrainingExample | None:
         """None where every other kernel is slower than the naive one. On sizes where a launch is
@@ -251,22 +303,12 @@ class _Material:
         judged = [(k, r) for k in better if (r := self.verified(k)) is not None]
         best, after = better[-1], None
         if before is not None and judged:
-            best, after = min(judged, key=lambda pair: _kernel_ms(pair[1]))
+            best, after = min(judged, key=lambda pair: kernel_ms(pair[1]))
         judged_both = before is not None and after is not None
-        slower = _kernel_ms(after) > _NO_SLOWER * _kernel_ms(before)
+        slower = kernel_ms(after) > _NO_SLOWER * kernel_ms(before)
         if not self.trusting and (slower or not judged_both):
             return None
-        return TrainingExample(
-            id=f"optimize/{self.function.name}/{best.level}/{_short_digest(best.code)}",
-            task=self.task,
-            role=Role.OPTIMIZER,
-            kind="optimize",
-            code=best.code,
-            why=best.why_faster,
-            previous_code=naive.code,
-            previous_verdict=before.verdict if before is not None else None,
-            receipt=after.verdict_digest if after is not None else "",
-        )
+        return optimizing(self.task, naive, before, best, after)
 
     def repair(self) -> TrainingExample | None:
         """None where the fault does not show."""
@@ -275,20 +317,11 @@ class _Material:
         before = self.receipt(broken.code) if broken is not None else None
         if broken is None or after is None or before is None or before.verdict.correct:
             return None
-        return TrainingExample(
-            id=f"repair/{self.function.name}/{broken.fault}/{_short_digest(naive.code)}",
-            task=self.task,
-            role=Role.OPTIMIZER,
-            kind="repair",
-            code=naive.code,
-            why=broken.why_fixed,
-            previous_code=broken.code,
-            previous_verdict=before.verdict,
-            receipt=after.verdict_digest,
-        )
+        return repairing(self.task, broken, before, naive, after, _short_digest(naive.code))
 
 
-def _kernel_ms(receipt: KernelReceipt | None) -> float:
+def kernel_ms(receipt: KernelReceipt | None) -> float:
+    """Time of a judged kernel; infinite where none was told."""
     timing = receipt.verdict.timing if receipt is not None else None
     return timing.kernel_ms if timing is not None else float("inf")
 
@@ -323,7 +356,7 @@ def _families(
     return list(families.values())
 
 
-def _round_robin(groups: Iterable[Iterable[T]]) -> Iterator[T]:
+def round_robin(groups: Iterable[Iterable[T]]) -> Iterator[T]:
     """One of each group in turn, so that any prefix is balanced; drawn only as far as asked for."""
     for row in zip_longest(*groups):
         yield from (item for item in row if item is not None)

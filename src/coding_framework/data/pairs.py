@@ -12,9 +12,16 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
+from itertools import islice
 
 from coding_framework.data.audit import normalised_source
+from coding_framework.data.examples import (
+    generating,
+    kernel_ms,
+    optimizing,
+    repairing,
+    round_robin,
+)
 from coding_framework.data.synthesis.catalog import (
     Function,
     build_task,
@@ -25,7 +32,7 @@ from coding_framework.data.synthesis.faults import BrokenKernel, break_in_many_w
 from coding_framework.data.synthesis.kernels import kernels
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key
 from coding_framework.data.synthesis.styles import COMPACT, Style, varied_style
-from coding_framework.types import KernelExample, Role, Split, Task, TrainingExample
+from coding_framework.types import KernelExample, Split, Task, TrainingExample
 
 REPAIRS = 2
 """Broken kernels of a training task: of its naive kernel and of its best one, one each in turn."""
@@ -64,9 +71,7 @@ def balanced(functions: Sequence[Function], count: int | None) -> list[Function]
     families: dict[str, list[Function]] = {}
     for function in functions:
         families.setdefault(family_of(function).name, []).append(function)
-    rows = zip_longest(*families.values())
-    drawn = (function for row in rows for function in row if function is not None)
-    return list(islice(drawn, count))
+    return list(islice(round_robin(families.values()), count))
 
 
 def _broken(function: Function) -> list[tuple[KernelExample, BrokenKernel]]:
@@ -139,21 +144,9 @@ def _pairs(judged: _Judged) -> Iterator[tuple[TrainingExample, tuple[str, ...]]]
     for style in dict.fromkeys((COMPACT, style_of(judged.function))):
         correct = judged.correct(style)
         for kernel, receipt in correct:
-            yield _generate(judged.task, kernel, receipt), (_device_code(kernel.code, receipt),)
+            yield generating(judged.task, kernel, receipt), (_device_code(kernel.code, receipt),)
         yield from _improvements(judged.task, correct)
     yield from _repairs(judged)
-
-
-def _generate(task: Task, kernel: KernelExample, receipt: KernelReceipt) -> TrainingExample:
-    return TrainingExample(
-        id=f"generate/{task.name}/{kernel.level}/{receipt.kernel_sha256[:8]}",
-        task=task,
-        role=Role.GENERATOR,
-        kind="generate",
-        code=kernel.code,
-        why=kernel.why_faster,
-        receipt=receipt.verdict_digest,
-    )
 
 
 def _improvements(
@@ -164,19 +157,9 @@ def _improvements(
         return
     (naive, before), *better = correct
     for kernel, receipt in better:
-        if _kernel_ms(receipt) > _FASTER * _kernel_ms(before):
+        if kernel_ms(receipt) > _FASTER * kernel_ms(before):
             continue
-        example = TrainingExample(
-            id=f"optimize/{task.name}/{kernel.level}/{receipt.kernel_sha256[:8]}",
-            task=task,
-            role=Role.OPTIMIZER,
-            kind="optimize",
-            code=kernel.code,
-            why=kernel.why_faster,
-            previous_code=naive.code,
-            previous_verdict=before.verdict,
-            receipt=receipt.verdict_digest,
-        )
+        example = optimizing(task, naive, before, kernel, receipt)
         yield (
             example,
             (_device_code(naive.code, before), _device_code(kernel.code, receipt)),
@@ -188,17 +171,8 @@ def _repairs(judged: _Judged) -> Iterator[tuple[TrainingExample, tuple[str, ...]
         after, before = judged.receipt(kernel.code), judged.receipt(broken.code)
         if after is None or before is None or not after.verdict.correct or before.verdict.correct:
             continue
-        example = TrainingExample(
-            id=f"repair/{judged.task.name}/{broken.fault}/{before.kernel_sha256[:8]}",
-            task=judged.task,
-            role=Role.OPTIMIZER,
-            kind="repair",
-            code=kernel.code,
-            why=broken.why_fixed,
-            previous_code=broken.code,
-            previous_verdict=before.verdict,
-            receipt=after.verdict_digest,
-        )
+        number = before.kernel_sha256[:8]
+        example = repairing(judged.task, broken, before, kernel, after, number)
         yield example, (_device_code(broken.code, before), _device_code(kernel.code, after))
 
 
@@ -206,8 +180,3 @@ def _device_code(code: str, receipt: KernelReceipt) -> str:
     compiled = receipt.verdict.compile
     digest = compiled.ptx_sha256 if compiled is not None else ""
     return digest or normalised_source(code)
-
-
-def _kernel_ms(receipt: KernelReceipt) -> float:
-    timing = receipt.verdict.timing
-    return timing.kernel_ms if timing is not None else float("inf")
