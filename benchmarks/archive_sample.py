@@ -16,17 +16,14 @@ import argparse
 import asyncio
 import hashlib
 import json
-import os
-import platform
 import re
-import subprocess
 import sys
 import time
 from collections import Counter
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from bench_io import finish, head
 
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.pool import JudgePool
@@ -36,10 +33,9 @@ from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.errors import InfrastructureError
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
-from coding_framework.paths import cache_dir, write_json_atomic
+from coding_framework.paths import cache_dir
 from coding_framework.types import Status
 
-ROOT = Path(__file__).resolve().parent.parent
 TARGET = 0.95
 RAN = (Status.CORRECT, Status.WRONG_OUTPUT, Status.NONDETERMINISTIC, Status.CHEATING)
 _SYMBOL = re.compile(r"the kernel calls (.+?): it must")
@@ -61,10 +57,8 @@ def main() -> int:
     started = time.monotonic()
     asyncio.run(judge_rows(args.archive, kept, args.workers))
     report = make_report(read_results(kept), args.archive, time.monotonic() - started)
-    target = ROOT / "benchmarks" / "results" / "archive_sample.json"
-    write_json_atomic(target, report)
     print_table(report)
-    return 0 if all(bar["holds"] for bar in report["bars"]) else 1
+    return 0 if finish(report) else 1
 
 
 def read_results(kept: Path) -> dict[str, dict[str, Any]]:
@@ -123,14 +117,7 @@ def make_report(found: dict[str, dict[str, Any]], archive: Path, wall_s: float) 
     nameless = [e["row"] for e in entries if not e["reason"].strip()]
     symbols = Counter(symbol for e in library for symbol in set(_SYMBOL.findall(e["reason"])))
     return {
-        "benchmark": "archive_sample",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": {n: version(n) for n in ("coding-framework", "torch")},
-        "command": command_line(),
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        **head("archive_sample", packages=("torch",)),
         "bars": [
             {
                 "bar": "rows without library calls, not broken with real torch, compile and run",
@@ -162,11 +149,6 @@ def make_report(found: dict[str, dict[str, Any]], archive: Path, wall_s: float) 
     }
 
 
-def command_line() -> str:
-    """The command without the folder that the archive lies in."""
-    return " ".join(["python", *(Path(a).name if a.endswith(".jsonl") else a for a in sys.argv)])
-
-
 def print_table(report: dict[str, Any]) -> None:
     for status, count in report["statuses"].items():
         print(f"{status:18}{count:>5}")
@@ -175,9 +157,6 @@ def print_table(report: dict[str, Any]) -> None:
     for entry in [*report["did_not_run"], *report["did_not_run_and_failed_in_the_archive_too"]]:
         print(f"{entry['status']}: {entry['row']} (archive: {entry['archive']})")
         print(f"    {entry['reason'][:200]}")
-    for bar in report["bars"]:
-        verdict = "holds" if bar["holds"] else "FAILS"
-        print(f"{verdict:6} {bar['bar']}: {bar['value']} (target {bar['target']})")
 
 
 if __name__ == "__main__":

@@ -1,51 +1,77 @@
-"""What the benchmarks of conversations share: the report's head, and where it goes."""
+"""What the benchmarks share: the head of a report, its bars, and where it goes."""
 
 from __future__ import annotations
 
-import json
+import os
 import platform
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from coding_framework.paths import write_json_atomic
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-def bar(what: str, target: float, value: float, holds: bool) -> dict[str, Any]:
-    """One bar; a bar that does not hold is written as such."""
+def bar(what: str, target: Any, value: Any, holds: bool) -> dict[str, Any]:
+    """One bar; a bar that does not hold is written as such. Fractions to four places."""
+    target, value = (round(x, 4) if isinstance(x, float) else x for x in (target, value))
     return {"bar": what, "target": target, "value": value, "holds": holds}
 
 
-def write_report(
+def at_most(what: str, target: float, value: float) -> dict[str, Any]:
+    """A bar that holds up to its target."""
+    return bar(what, target, value, value <= target)
+
+
+def this_machine() -> dict[str, Any]:
+    """The machine now: ask before the work begins, since the load is told."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return {
+        "cpu": next(names, platform.processor()),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+        "load": round(os.getloadavg()[0], 1),
+        "niceness": os.nice(0),
+    }
+
+
+def head(
     name: str,
-    command: str,
-    bars: Sequence[Mapping[str, Any]],
-    figures: Mapping[str, Any],
-    output: Path | None,
     *,
     packages: Sequence[str] = (),
-) -> bool:
-    """Print the bars, write the report (default benchmarks/results/NAME.json); whether all hold."""
+    machine: Mapping[str, Any] | None = None,
+    versions: Mapping[str, str] | None = None,
+    command: str | None = None,
+) -> dict[str, Any]:
+    """What every report begins with. machine: default as it is now. versions: beside those of
+    `packages` and this project. command: default this one, without the folders of data files."""
+    said = (Path(a).name if a.endswith(".jsonl") else a for a in sys.argv[1:])
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    report = {
+    return {
         "benchmark": name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": platform.processor() or platform.machine(),
-        "versions": {p: version(p) for p in ("coding-framework", *packages)},
-        "command": command,
+        "machine": dict(machine if machine is not None else this_machine()),
+        "versions": {p: version(p) for p in ("coding-framework", *packages)} | dict(versions or {}),
+        "command": command or " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *said]),
         "commit": commit.stdout.strip(),
-        "bars": list(bars),
-        **figures,
     }
-    for each in bars:
-        print(f"{each['bar']}: {each['value']} (target {each['target']}, holds: {each['holds']})")
-    path = output or RESULTS / f"{name}.json"
+
+
+def finish(report: Mapping[str, Any], output: Path | None = None) -> bool:
+    """Print the bars, write the report (default benchmarks/results/NAME.json); whether all hold."""
+    for each in report["bars"]:
+        state = "holds" if each["holds"] else "DOES NOT HOLD"
+        print(f"{state:13}  {each['bar']}: {each['value']} (target {each['target']})")
+    path = output or RESULTS / f"{report['benchmark']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=2) + "\n")
-    return all(each["holds"] for each in bars)
+    write_json_atomic(path, report)
+    return all(each["holds"] for each in report["bars"])

@@ -12,25 +12,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
+
+from bench_io import finish, head, this_machine
 
 from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
 from coding_framework.cuda.header_comparison import torch_compiler
 from coding_framework.data.synthesis import catalog
-from coding_framework.paths import write_json_atomic
 
-ROOT = Path(__file__).resolve().parent.parent
 MEDIAN_TARGET_S = 1.5
 RATIO_TARGET = 25.0
 
@@ -128,7 +124,7 @@ def main() -> int:
     kernels = archived(args.archive, args.kernels) if args.archive else synthesised(args.kernels)
     with tempfile.TemporaryDirectory() as folder:
         compiler = CUDACompiler(cache=KernelCompilationCache(Path(folder)))
-        load = os.getloadavg()[0]
+        machine = this_machine()
         timings = compile_all(compiler, kernels)
         started = time.perf_counter()
         hits = [compiler.compile_source(code).cache_hit for _, code in kernels]
@@ -141,23 +137,12 @@ def main() -> int:
                 torch_s.append(compile_with_torch(code, Path(folder)))
     good = [t for t in timings if t.success]
     report = {
-        "benchmark": "compile_latency",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "cores": os.cpu_count(),
-            "cpu": cpu_model(),
-            "load_before": round(load, 1),
-            "niceness": os.nice(0),
-        },
-        "versions": {
-            "nvcc": compiler.toolkit.version,
-            "python": platform.python_version(),
-            "torch": version("torch"),
-        },
-        "command": command_line(),
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
-        ).stdout.strip(),
+        **head(
+            "compile_latency",
+            packages=("torch",),
+            machine=machine,
+            versions={"nvcc": compiler.toolkit.version, "python": platform.python_version()},
+        ),
         "bars": bars(good, torch_s),
         "sandbox": compiler.sandbox.name,
         "kernels": len(timings),
@@ -170,23 +155,7 @@ def main() -> int:
     }
     for name in ("kernels", "compiled", "wall_s", "cpu_s", "cache_hit_s", "torch_headers_s"):
         print(f"{name:16} {report[name]}")
-    for bar in bars(good, torch_s):
-        verdict = "holds" if bar["holds"] else "FAILS"
-        print(f"{verdict:6} {bar['bar']}: {bar['value']} (target {bar['target']})")
-    target = ROOT / "benchmarks" / "results" / "compile_latency.json"
-    write_json_atomic(target, report)
-    return 0 if all(bar["holds"] for bar in report["bars"]) else 1
-
-
-def command_line() -> str:
-    """The command without the folder that the archive lies in."""
-    return " ".join(["python", *(Path(a).name if a.endswith(".jsonl") else a for a in sys.argv)])
-
-
-def cpu_model() -> str:
-    """The CPU's name."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((x.split(": ", 1)[1] for x in lines if x.startswith("model name")), "unknown")
+    return 0 if finish(report) else 1
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:

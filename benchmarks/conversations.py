@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from bench_io import bar, write_report
+from bench_io import bar, finish, head
 
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
@@ -193,10 +193,8 @@ def main() -> int:
         f"--rounds {args.rounds}"
     )
     figures = {"conversations": args.conversations, "turns_each": TURNS, "rows": rows}
-    holds = write_report(
-        "conversations", command, bars, figures, args.output, packages=("langgraph",)
-    )
-    return 0 if holds else 1
+    report = {**head("conversations", packages=("langgraph",), command=command), "bars": bars}
+    return 0 if finish({**report, **figures}, args.output) else 1
 
 
 if __name__ == "__main__":

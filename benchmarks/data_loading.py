@@ -12,25 +12,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from bench_io import at_most, finish, head
 
 from coding_framework.data.archive_rows import LoadReport, read_rows
 from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
 from coding_framework.data.kernelbench.problems import load_problem_rows
-from coding_framework.paths import write_json_atomic
 
-ROOT = Path(__file__).resolve().parent.parent
 ARCHIVE_ROWS = 30_615
 BATCH_TARGET_MS = 20.0
 MEMORY_TARGET_MB = 500.0
@@ -125,8 +121,8 @@ def stream_archive() -> dict[str, Any]:
 def figures(archive: Path | None, kernelbench: Path | None) -> dict[str, Any]:
     batch, stream = batch_ms(), stream_archive()
     bars = [
-        _bar("ms of a training batch, slowest of 200", BATCH_TARGET_MS, batch["max_ms"]),
-        _bar("MB to stream 30,615 rows, peak", MEMORY_TARGET_MB, stream["peak_mb"]),
+        at_most("ms of a training batch, slowest of 200", BATCH_TARGET_MS, batch["max_ms"]),
+        at_most("MB to stream 30,615 rows, peak", MEMORY_TARGET_MB, stream["peak_mb"]),
     ]
     extra: dict[str, Any] = {}
     if archive is not None:
@@ -138,25 +134,14 @@ def figures(archive: Path | None, kernelbench: Path | None) -> dict[str, Any]:
         given = len(kernelbench.read_bytes().splitlines())
         loaded = sum(1 for _ in load_problem_rows(kernelbench))
         extra["kernelbench"] = {"given": given, "loaded": loaded}
-        bars.append(_bar("KernelBench problems that do not load", 0, given - loaded))
+        bars.append(at_most("KernelBench problems that do not load", 0, given - loaded))
     return {
-        "benchmark": "data_loading",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
-        "versions": {"coding-framework": version("coding-framework")},
-        "command": "python " + " ".join(sys.argv),
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        **head("data_loading"),
         "bars": bars,
         "batch": batch,
         "stream": stream,
         **extra,
     }
-
-
-def _bar(name: str, target: float, value: float) -> dict[str, Any]:
-    return {"bar": name, "target": target, "value": round(value, 2), "holds": value <= target}
 
 
 def main() -> int:
@@ -165,18 +150,13 @@ def main() -> int:
     )
     parser.add_argument("--archive", type=Path)
     parser.add_argument("--kernelbench", type=Path)
-    parser.add_argument(
-        "--output", type=Path, default=ROOT / "benchmarks/results/data_loading.json"
-    )
+    parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     found = figures(args.archive, args.kernelbench)
-    for bar in found["bars"]:
-        print(f"{bar['bar']}: {bar['value']} (target {bar['target']}, holds: {bar['holds']})")
     for name in ("archive", "kernelbench", "batch", "stream"):
         if name in found:
             print(f"{name}: {found[name]}")
-    write_json_atomic(args.output, found)
-    return 0 if all(bar["holds"] for bar in found["bars"]) else 1
+    return 0 if finish(found, args.output) else 1
 
 
 if __name__ == "__main__":

@@ -14,27 +14,22 @@ run of the same code was stopped. Prints tables, writes benchmarks/results/emula
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import platform
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_io import ROOT, bar, finish, head, this_machine
 
-ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "unit" / "cuda" / "emulator"))
-from emulator_harness import Gpu, ptx_of  # noqa: E402
-from emulator_truth import generated_kernels, honest_kernels, seeded_faults  # noqa: E402
+from emulator_harness import Gpu, ptx_of
+from emulator_truth import generated_kernels, honest_kernels, seeded_faults
 
-from coding_framework.cuda.emulator.device import EmulatorDevice  # noqa: E402
+from coding_framework.cuda.emulator.device import EmulatorDevice
 
 FAST = {"add": 3000, "row_sum": 3000, "softmax": 3000, "layernorm": 3000, "matmul": 900,
         "matmul_tiled": 900}  # fmt: skip
@@ -62,8 +57,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=7, help="launches a timing is the best of")
     parser.add_argument("--seed", type=int, default=0, help="of the random kernels")
     arguments = parser.parse_args()
-    commit = _output("git rev-parse HEAD").strip()
-    machine = _machine()  # its load, before ours
+    machine = this_machine()  # its load, before ours
     speeds = measure_speed(arguments.repeats)
     start_ms = device_start_ms()
     faults = seeded_faults()
@@ -71,13 +65,9 @@ def main() -> int:
     generated = generated_kernels(arguments.generated, arguments.seed)
     bars = [*_speed_bars(speeds), *_truth_bars(faults, honest, generated)]
     result = {
-        "benchmark": "emulator",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine,
-        "versions": {"python": platform.python_version(), "numpy": version("numpy"),
-                     "nvcc": _output("nvcc --version").strip().splitlines()[-1]},
-        "command": "python " + " ".join(["benchmarks/emulator.py", *sys.argv[1:]]),
-        "commit": commit,
+        **head("emulator", packages=("numpy",), machine=machine, versions={
+            "python": platform.python_version(),
+            "nvcc": _output("nvcc --version").strip().splitlines()[-1]}),
         "bars": bars,
         "speeds": [vars_of(s) for s in speeds],
         "device_start_ms": start_ms,
@@ -85,16 +75,7 @@ def main() -> int:
         "honest": honest,
         "generated": generated,
     }  # fmt: skip
-    target = ROOT / "benchmarks" / "results" / "emulator.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_suffix(".tmp")
-    temporary.write_text(json.dumps(result, indent=1) + "\n")
-    temporary.replace(target)
-    for bar in bars:
-        print(f"{'holds ' if bar['holds'] else 'MISSED'} {bar['bar']}: {bar['value']} "
-              f"(target {bar['target']})")  # fmt: skip
-    print(f"written to {target.relative_to(ROOT)}")
-    return 0 if all(bar["holds"] for bar in bars) else 1
+    return 0 if finish(result) else 1
 
 
 def vars_of(speed: Speed) -> dict[str, Any]:
@@ -175,23 +156,19 @@ def device_start_ms() -> float:
 # --- bars and the machine -------------------------------------------------------------------------
 
 
-def _bar(bar: str, target: float, value: float, holds: bool) -> dict[str, Any]:
-    return {"bar": bar, "target": target, "value": round(value, 3), "holds": holds}
-
-
 def _speed_bars(speeds: list[Speed]) -> list[dict[str, Any]]:
     rates = {(s.kernel, s.setting): s for s in speeds}
     bars = []
     for name, target in FAST.items():
         value = rates[name, "counters"].mega_lanes_per_s
         text = f"{name}, counters on, one core (M lane-instructions/s)"
-        bars.append(_bar(text, target, value, value >= target))
+        bars.append(bar(text, target, value, value >= target))
     gains = [
         rates[n, "counters"].wall_ms / rates[n, "counters, 2 threads"].wall_ms
         for n in ("matmul", "matmul_tiled", "softmax")
     ]
     gain = float(np.median(gains))
-    bars.append(_bar("two cores over one, wall time (median of 3 kernels)", 1.7, gain, gain >= 1.7))
+    bars.append(bar("two cores over one, wall time (median of 3 kernels)", 1.7, gain, gain >= 1.7))
     return bars
 
 
@@ -203,26 +180,16 @@ def _truth_bars(
     alarms = [*faults["false_alarms"], *honest["false_alarms"]]
     done, wrong = generated["kernels"], generated["wrong"]
     return [
-        _bar("generated kernels compared with gcc", 5000, done, done >= 5000),
-        _bar("wrong results in generated kernels", 0, len(wrong), not wrong),
-        _bar("false alarms in generated kernels", 0, len(generated["false_alarms"]),
+        bar("generated kernels compared with gcc", 5000, done, done >= 5000),
+        bar("wrong results in generated kernels", 0, len(wrong), not wrong),
+        bar("false alarms in generated kernels", 0, len(generated["false_alarms"]),
              not generated["false_alarms"]),
-        _bar("seeded faults found", faults["seeded"], found, not faults["missed"]),
-        _bar("honest kernels checked", 200, innocent, innocent >= 200),
-        _bar("false alarms on honest kernels", 0, len(alarms), not alarms),
-        _bar("honest kernels that are not correct", 0, len(honest["not_correct"]),
+        bar("seeded faults found", faults["seeded"], found, not faults["missed"]),
+        bar("honest kernels checked", 200, innocent, innocent >= 200),
+        bar("false alarms on honest kernels", 0, len(alarms), not alarms),
+        bar("honest kernels that are not correct", 0, len(honest["not_correct"]),
              not honest["not_correct"]),
     ]  # fmt: skip
-
-
-def _machine() -> dict[str, Any]:
-    model = platform.processor()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            model = line.split(":", 1)[1].strip()
-            break
-    return {"cpu": model, "cores": os.cpu_count(), "load_1m": os.getloadavg()[0],
-            "system": platform.platform()}  # fmt: skip
 
 
 def _output(command: str) -> str:

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_io import bar, write_report
+from bench_io import bar, finish, head
 from rich.console import Console
 from rich.table import Table
 
@@ -252,10 +252,9 @@ def main() -> int:
         "metrics": {arm: m.model_dump(mode="json") for arm, m in metrics.items()},
     }
     command = f"python benchmarks/feedback_value.py {' '.join(sys.argv[1:])}".strip()
-    holds = write_report(
-        "feedback_value", command, bars, figures, args.output, packages=("torch", "transformers")
-    )
-    return 0 if holds else 1
+    packages = ("torch", "transformers")
+    report = {**head("feedback_value", packages=packages, command=command), "bars": bars}
+    return 0 if finish({**report, **figures}, args.output) else 1
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bench_io import bar, write_report
+from bench_io import bar, finish, head
 
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
@@ -134,10 +134,8 @@ def main() -> int:
         print(f"{end:<24}{n:>7}  {found['examples'].get(end, '')}")
     command = f"python benchmarks/fuzz_answers.py --answers {args.answers} --seed {args.seed}"
     bars = [bar("malformed answers that ended as no verdict", 0, lost, lost == 0)]
-    holds = write_report(
-        "fuzz_answers", command, bars, {"answers": args.answers, **found}, args.output
-    )
-    return 0 if holds else 1
+    report = {**head("fuzz_answers", command=command), "bars": bars, "answers": args.answers}
+    return 0 if finish({**report, **found}, args.output) else 1
 
 
 if __name__ == "__main__":

@@ -20,9 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -30,12 +28,11 @@ from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import psutil
+from bench_io import ROOT, bar, finish, head
 from scipy.stats import beta
 
 from coding_framework.cuda.judge import JudgeConfig
@@ -46,13 +43,11 @@ from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
 from coding_framework.types import Verdict
 
-ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]
 from corpus import exclusions  # noqa: E402
 from corpus.collection import Case, archive_kernels, attacks, honest_kernels  # noqa: E402
 from corpus.records import AFFINE, AFFINE_SOURCE  # noqa: E402
 
-RESULT = ROOT / "benchmarks" / "results" / "judge_rates.json"
 SECRETS = re.compile(r"root:x:0:0|daemon:x:|PYTHONPATH=|CUDA_RL_|BEGIN OPENSSH")
 """What no verdict on an attack may hold: content of host files and of our environment."""
 HOST_CPU_S = 4
@@ -241,35 +236,19 @@ def make_report(sandboxes: dict[str, dict], left: list[str], wall_s: float) -> d
         accepts, rejects = one["false_accepts"], one["false_rejects"]
         changed = len(one["honest_after_an_attack"]["changed"])
         bars += [
-            _bar(f"false accepts, {name}", "0", accepts["count"], accepts["count"] == 0),
-            _bar(f"false rejects, {name}", "<= 1%", rejects["rate"], rejects["rate"] <= 0.01),
-            _bar(f"honest kernels changed by an attack, {name}", "0", changed, changed == 0),
-            _bar(f"leaks, {name}", "0", len(one["leaks"]), not one["leaks"]),
+            bar(f"false accepts, {name}", "0", accepts["count"], accepts["count"] == 0),
+            bar(f"false rejects, {name}", "<= 1%", rejects["rate"], rejects["rate"] <= 0.01),
+            bar(f"honest kernels changed by an attack, {name}", "0", changed, changed == 0),
+            bar(f"leaks, {name}", "0", len(one["leaks"]), not one["leaks"]),
         ]
-    bars.append(_bar("left behind", "0", len(left), not left))
+    bars.append(bar("left behind", "0", len(left), not left))
     return {
-        "benchmark": "judge_rates",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": {n: version(n) for n in ("coding-framework", "torch", "nvidia-cuda-nvcc")},
-        "command": " ".join(["python", *sys.argv]),
-        "commit": git_commit(),
+        **head("judge_rates", packages=("torch", "nvidia-cuda-nvcc")),
         "bars": bars,
         "sandboxes": sandboxes,
         "left_behind": left,
         "wall_s_of_this_run": round(wall_s, 1),
     }
-
-
-def _bar(name: str, target: str, value: object, holds: bool) -> dict[str, object]:
-    return {"bar": name, "target": target, "value": value, "holds": holds}
-
-
-def git_commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip()
 
 
 def print_table(sandboxes: dict[str, dict]) -> None:
@@ -322,8 +301,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     report["excluded_kernels"] = left_out
     print_table(sandboxes)
     if not options.only:
-        RESULT.parent.mkdir(parents=True, exist_ok=True)
-        RESULT.write_text(json.dumps(report, indent=2) + "\n")
+        finish(report)
     return 0 if all(bar["holds"] for bar in report["bars"]) else 1
 
 

@@ -36,16 +36,15 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from bench_io import ROOT, bar, finish, head
 from judging import (
-    ROOT,
-    bar,
+    PACKAGES,
     fresh_cache,
     honest_pairs,
     hostile_pairs,
     judge_many,
     lines_of,
     write_pairs,
-    write_report,
 )
 
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
@@ -68,7 +67,7 @@ def facts(verdict: dict[str, Any]) -> str:
     return ADDRESS.sub("0x", json.dumps({key: verdict.get(key) for key in kept}, sort_keys=True))
 
 
-def finish(command: list[str], environment: dict[str, str]) -> int:
+def run_silently(command: list[str], environment: dict[str, str]) -> int:
     """Run a command to its end; its exit status."""
     return subprocess.run(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
@@ -92,7 +91,7 @@ def overload() -> Iterator[None]:
 
 def by_command(pairs: Path, output: Path, cache: Path, options: list[str]) -> dict[str, str]:
     """Verdicts of a `judge-many`, which goes on where it was."""
-    finish(judge_many(pairs, output, "--seed", SEED, *options), fresh_cache(cache))
+    run_silently(judge_many(pairs, output, "--seed", SEED, *options), fresh_cache(cache))
     return {line["id"]: facts(line) for line in lines_of(output)}
 
 
@@ -293,7 +292,7 @@ def one_kill(
     runs = 0
     while runs < 4:
         runs += 1
-        if finish(command, environment) == 0:
+        if run_silently(command, environment) == 0:
             break
     verdicts = [line for line in lines_of(output) if "status" in line]
     ids = [line["id"] for line in verdicts]
@@ -364,7 +363,8 @@ def main() -> int:
         bars += more
         raw.update(rows)
     name = "judge_soak" if not args.part else f"judge_soak_{'_'.join(args.part)}"
-    return write_report(name, bars, raw)
+    report = {**head(name, packages=PACKAGES), "bars": bars, **raw}
+    return 0 if finish(report) else 1
 
 
 if __name__ == "__main__":

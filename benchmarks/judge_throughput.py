@@ -26,15 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from bench_io import ROOT, bar, finish, head
 from judging import (
-    ROOT,
-    bar,
+    PACKAGES,
     fresh_cache,
     honest_pairs,
     judge_many,
     lines_of,
     write_pairs,
-    write_report,
 )
 
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
@@ -167,9 +166,10 @@ def main() -> int:
         "first_verdicts_s": first,
         "samples": samples[:: max(1, len(samples) // 200)],
     }
-    code = write_report("judge_throughput", bars, raw)
+    report = {**head("judge_throughput", packages=PACKAGES), "bars": bars, **raw}
+    holds = finish(report)
     shutil.rmtree(args.work / "cache", ignore_errors=True)
-    return code
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench_io import ROOT
+
 from coding_framework.data.synthesis import catalog
-from coding_framework.paths import cache_dir, write_json_atomic
+from coding_framework.paths import cache_dir
 from coding_framework.types import Task
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
+PACKAGES = ("torch", "nvidia-cuda-nvcc")
+"""Of which a report of judging tells the versions."""
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 
 Pair = dict[str, str]
@@ -89,36 +87,3 @@ def lines_of(output: Path) -> list[dict[str, Any]]:
         if line.endswith(b"\n"):
             found.append(json.loads(line))
     return found
-
-
-def bar(name: str, target: float, value: float, holds: bool) -> dict[str, Any]:
-    return {"bar": name, "target": target, "value": value, "holds": holds}
-
-
-def write_report(name: str, bars: Sequence[Mapping[str, Any]], raw: Mapping[str, Any]) -> int:
-    """Write benchmarks/results/NAME.json and print the bars; 1 where one does not hold."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    report = {
-        "benchmark": name,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "system": platform.machine(),
-            "cores": len(os.sched_getaffinity(0)),
-            "load": round(os.getloadavg()[0], 1),
-            "niceness": os.nice(0),
-        },
-        "versions": {n: version(n) for n in ("coding-framework", "torch", "nvidia-cuda-nvcc")},
-        "command": "python " + " ".join(sys.argv),
-        "commit": commit.stdout.strip(),
-        "bars": list(bars),
-        **raw,
-    }
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    write_json_atomic(RESULTS / f"{name}.json", report)
-    width = max(len(b["bar"]) for b in bars)
-    for b in bars:
-        state = "holds" if b["holds"] else "DOES NOT HOLD"
-        print(f"{b['bar']:<{width}}  {b['value']:>10g}  (target {b['target']:g})  {state}")
-    return 0 if all(b["holds"] for b in bars) else 1

@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import platform
 import re
 import statistics
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from bench_io import RESULTS, finish, head
 
 from coding_framework.data.pairs import balanced, kernel_jobs
 from coding_framework.data.synthesis.catalog import all_functions, family_of, parse_function
@@ -36,10 +34,9 @@ from coding_framework.data.synthesis.receipts import (
 )
 from coding_framework.monitoring.jsonl import JsonlSink
 from coding_framework.monitoring.progress import Progress
-from coding_framework.paths import cache_dir, write_json_atomic
+from coding_framework.paths import cache_dir
 from coding_framework.wiring import cores, make_judge
 
-ROOT = Path(__file__).resolve().parent.parent
 NO_SLOWER = 0.98
 """Where `data.examples` draws the line: the time model is not good for 2%."""
 FASTER = 1.05
@@ -83,13 +80,8 @@ def report(receipts: Sequence[KernelReceipt]) -> dict[str, Any]:
     )
     said = "modelled no slower" if modelled else "measured faster"
     return {
-        "benchmark": "pairs_speed",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": platform.processor() or platform.machine(),
+        **head("pairs_speed"),
         "devices": sorted({r.verdict.receipt.device for r in receipts}),
-        "versions": {"coding-framework": version("coding-framework")},
-        "command": "python " + " ".join(sys.argv),
-        "commit": _commit(),
         "bars": [
             {
                 "bar": f"share of tasks whose best kernel is {said} than the naive one",
@@ -145,13 +137,6 @@ async def measure(tasks: int | None, workers: int, kept: Path) -> list[KernelRec
     return [receipt for key, receipt in load_receipts(kept).items() if key in wanted]
 
 
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip()
-
-
 def _result_name(figures: dict[str, Any]) -> str:
     if figures["modelled"]:
         return "pairs_speed.json"
@@ -186,11 +171,7 @@ def main() -> int:
     kind = "modelled" if figures["modelled"] else "measured"
     share = figures["share_faster_by_5_percent"]
     print(f"{share:.1%} of {figures['tasks']} tasks have a kernel {kind} at least 5% faster")
-    for bar in figures["bars"]:
-        print(f"{bar['bar']}: {bar['value']} (target {bar['target']}, holds: {bar['holds']})")
-    results = ROOT / "benchmarks" / "results"
-    write_json_atomic(args.output or results / _result_name(figures), figures)
-    return 0
+    return 0 if finish(figures, args.output or RESULTS / _result_name(figures)) else 1
 
 
 if __name__ == "__main__":

@@ -12,22 +12,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from coding_framework.data.synthesis.receipts import load_receipts
-from coding_framework.paths import write_json_atomic
+from bench_io import at_most, finish, head
 
-ROOT = Path(__file__).resolve().parent.parent
+from coding_framework.data.synthesis.receipts import load_receipts
+
 COLD_TARGET_MIN = 120.0
 AGAIN_TARGET_S = 30.0
 COMMAND = """
@@ -76,19 +73,12 @@ def run(tasks: int, kill_after: float) -> dict[str, Any]:
     lost = len(before - set(keys))
     cold_min = (first_s + rest_s) / 60
     return {
-        "benchmark": "tasks_build",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
-        "versions": {"coding-framework": version("coding-framework")},
-        "command": "python " + " ".join(sys.argv),
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        **head("tasks_build"),
         "bars": [
-            _bar("minutes to judge the kernels of all tasks, cold", COLD_TARGET_MIN, cold_min),
-            _bar("seconds of a second run", AGAIN_TARGET_S, again_s),
-            _bar("kernels judged twice after a SIGKILL", 0, twice),
-            _bar("receipts lost by a SIGKILL", 0, lost),
+            at_most("minutes to judge the kernels of all tasks, cold", COLD_TARGET_MIN, cold_min),
+            at_most("seconds of a second run", AGAIN_TARGET_S, again_s),
+            at_most("kernels judged twice after a SIGKILL", 0, twice),
+            at_most("receipts lost by a SIGKILL", 0, lost),
         ],
         "tasks": tasks,
         "kernels_judged": len(keys),
@@ -100,24 +90,17 @@ def run(tasks: int, kill_after: float) -> dict[str, Any]:
     }
 
 
-def _bar(name: str, target: float, value: float) -> dict[str, Any]:
-    return {"bar": name, "target": target, "value": round(value, 2), "holds": value <= target}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--tasks", type=int, default=2000)
     parser.add_argument("--kill-after", type=float, default=120.0)
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/tasks_build.json")
+    parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     figures = run(args.tasks, args.kill_after)
-    for bar in figures["bars"]:
-        print(f"{bar['bar']}: {bar['value']} (target {bar['target']}, holds: {bar['holds']})")
     print(f"{figures['kernels_judged']} kernels judged: {figures['statuses']}")
-    write_json_atomic(args.output, figures)
-    return 0 if all(bar["holds"] for bar in figures["bars"]) else 1
+    return 0 if finish(figures, args.output) else 1
 
 
 if __name__ == "__main__":

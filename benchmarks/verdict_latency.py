@@ -13,27 +13,22 @@ compilation in the cache. Prints a table, writes benchmarks/results/verdict_late
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from bench_io import at_most, finish, head, this_machine
 
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.pool import JudgePool
 from coding_framework.data.synthesis import catalog
 from coding_framework.data.synthesis.program import parse_program
-from coding_framework.paths import write_json_atomic
 from coding_framework.types import Candidate, Status, Task, TensorSpec, TestCase
 
-ROOT = Path(__file__).resolve().parent.parent
 SIDE = 1024
 COMPILE_CACHED_S, VERDICT_CACHED_S = 1.0, 0.2
 TASKS = "relu,add,gelu,softmax,layernorm,rowsum,transpose"
@@ -104,7 +99,7 @@ def main() -> int:
     parser.add_argument("--tasks", default=TASKS)
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
-    load = os.getloadavg()[0]
+    machine = this_machine()  # its load, before ours
     import torch
 
     torch.set_num_threads(1)  # as in the pool's workers
@@ -114,36 +109,19 @@ def main() -> int:
         key: max(row[key] for row in rows) for key in ("compile_cached_s", "verdict_cached_s")
     }
     bars = [
-        {
-            "bar": f"{what}-cached verdict of a 1M-element task, slowest task (s)",
-            "target": target,
-            "value": slowest[f"{what}_cached_s"],
-            "holds": slowest[f"{what}_cached_s"] <= target,
-        }
+        at_most(
+            f"{what}-cached verdict of a 1M-element task, slowest task (s)",
+            target,
+            slowest[f"{what}_cached_s"],
+        )
         for what, target in (("compile", COMPILE_CACHED_S), ("verdict", VERDICT_CACHED_S))
     ]
     report = {
-        "benchmark": "verdict_latency",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "system": platform.machine(),
-            "cores": os.cpu_count(),
-            "load_before": round(load, 1),
-            "niceness": os.nice(0),
-        },
-        "versions": {n: version(n) for n in ("coding-framework", "torch")},
-        "command": "python " + " ".join(sys.argv),
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-        ).stdout.strip(),
+        **head("verdict_latency", packages=("torch",), machine=machine),
         "bars": bars,
         "rows": rows,
     }
-    write_json_atomic(ROOT / "benchmarks" / "results" / "verdict_latency.json", report)
-    for bar in bars:
-        verdict = "holds" if bar["holds"] else "FAILS"
-        print(f"{verdict:6} {bar['bar']}: {bar['value']} (target {bar['target']})")
-    return 0 if all(bar["holds"] for bar in bars) else 1
+    return 0 if finish(report) else 1
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bench_io import bar, write_report
+from bench_io import bar, finish, head
 
 TURNS, CANDIDATES = 5, 2
 ASK_S, JUDGE_S = 0.02, 0.03
@@ -222,11 +222,9 @@ def main() -> int:
             flush=True,
         )
     command = f"python benchmarks/workflow_kills.py --kills {args.kills} --seed {args.seed}"
-    holds = write_report(
-        "workflow_kills", command, bars_of(rounds), {"rounds": rounds}, args.output,
-        packages=("langgraph", "langgraph-checkpoint-sqlite"),
-    )  # fmt: skip
-    return 0 if holds else 1
+    packages = ("langgraph", "langgraph-checkpoint-sqlite")
+    report = head("workflow_kills", packages=packages, command=command)
+    return 0 if finish({**report, "bars": bars_of(rounds), "rounds": rounds}, args.output) else 1
 
 
 if __name__ == "__main__":
