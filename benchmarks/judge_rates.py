@@ -1,7 +1,7 @@
 """The judge's two error rates: false accepts over attacks, false rejects over honest kernels.
 
     uv run python benchmarks/judge_rates.py [--sandbox auto[,native,...]] [--pairs 200]
-        [--archive FILE] [--only TEXT] [--workers N]
+        [--archive FILE] [--minutes M] [--only TEXT] [--workers N] [--again]
 
 The corpus is tests/corpus and the older one of tests/integration; other honest kernels are
 synthesised pairs, one of each task in turn, and, with --archive, the rows that the archive calls
@@ -9,8 +9,12 @@ correct. After each attack the same worker judges an honest kernel, whose verdic
 always is. `unsupported` on an honest kernel is a false reject. Rates are given by sandbox and by
 origin: `unseen` cases were written before their author had read the judge.
 
-Resumable: verdicts are kept in runs/judge_rates/SANDBOX.jsonl, and one by the same judge on the
-same case is not asked for again. Prints a table, writes benchmarks/results/judge_rates.json.
+Resumable, in parts: what came of a case is kept in the cache folder, by judge, sandbox and case
+(its name, task and text), and not asked for again; `--again` forgets it. `--minutes` ends a part in
+time; a killed part loses the cases in flight. Sandboxes may be measured one by one, with the same
+--pairs and --archive: prints a table, and writes benchmarks/results/judge_rates.json of every
+sandbox in which this judge has been given all cases. Exit 0: all bars hold; 1: one does not, or
+cases are left to do.
 Measured limits: the intervals are exact (Clopper-Pearson) for cases drawn at random, which those of
 a corpus are not; they say how little so many cases can show, not how the next attacker does.
 """
@@ -18,7 +22,9 @@ a corpus are not; they say how little so many cases can show, not how the next a
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import math
 import os
 import re
 import sys
@@ -27,20 +33,23 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import psutil
-from bench_io import ROOT, bar, finish, head
+from bench_io import ROOT, bar, finish, head, this_machine
 from scipy.stats import beta
 
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.pool import JudgePool
 from coding_framework.cuda.protocol import judge_digest
+from coding_framework.cuda.sandbox import SANDBOXES, choose_sandbox
 from coding_framework.errors import InfrastructureError
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
+from coding_framework.paths import cache_dir
 from coding_framework.types import Verdict
 
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]
@@ -50,7 +59,7 @@ from corpus.records import AFFINE, AFFINE_SOURCE  # noqa: E402
 
 SECRETS = re.compile(r"root:x:0:0|daemon:x:|PYTHONPATH=|CUDA_RL_|BEGIN OPENSSH")
 """What no verdict on an attack may hold: content of host files and of our environment."""
-HOST_CPU_S = 4
+SEED, HOST_CPU_S = 7, 4
 _one_writer = threading.Lock()
 
 
@@ -71,15 +80,15 @@ class Judged:
 class Bench:
     """One thread with one worker process, so that a case and its successor meet the same one."""
 
-    def __init__(self, sandbox: str, todo: SimpleQueue[Case], usual: str) -> None:
-        config = JudgeConfig(sandbox=sandbox, seed=7, host_cpu_s=HOST_CPU_S)
-        self._pool = JudgePool(config, workers=1)
+    def __init__(self, sandbox: str, todo: SimpleQueue[Case], usual: str, deadline: float) -> None:
+        self._pool = one_worker(sandbox)
         self._todo = todo
         self._usual = usual
+        self._deadline = deadline
 
     def work(self, sink: JsonlSink, progress: Progress) -> None:
         with self._pool:
-            while True:
+            while time.monotonic() < self._deadline:
                 try:
                     case = self._todo.get_nowait()
                 except Empty:
@@ -101,7 +110,7 @@ class Bench:
         after = "" if case.honest else self._follow()
         leaked = not case.honest and SECRETS.search(text) is not None
         judged = Judged(case.key, status, reason, sandbox, round(wall_s, 2), leaked, after)
-        return {"judge": judge_digest(), **{f: getattr(judged, f) for f in Judged.__slots__}}
+        return asdict(judged)
 
     def _follow(self) -> str:
         try:
@@ -122,46 +131,70 @@ def stable(verdict: Verdict) -> str:
     return verdict.model_copy(update={"receipt": receipt, "compile": summary}).model_dump_json()
 
 
-def judge_all(cases: list[Case], sandbox: str, workers: int) -> dict[str, Judged]:
-    """Every case's result, of this run or of an earlier one by the same judge."""
-    log = ROOT / "runs" / "judge_rates" / f"{sandbox}.jsonl"
-    known = load(log)
+def one_worker(sandbox: str) -> JudgePool:
+    return JudgePool(JudgeConfig(sandbox=sandbox, seed=SEED, host_cpu_s=HOST_CPU_S), workers=1)
+
+
+def kept_in(sandbox: str) -> Path:
+    """Where results by this judge in this sandbox are kept."""
+    conditions = f"{judge_digest()} {SEED} {HOST_CPU_S}"
+    key = hashlib.sha256(conditions.encode()).hexdigest()[:16]
+    return cache_dir() / "benchmarks" / f"judge_rates-{key}-{sandbox}.jsonl"
+
+
+def judge_all(cases: list[Case], sandbox: str, workers: int, deadline: float) -> None:
+    """Ask for every case that has no result yet, until the deadline; then one line on this part."""
+    known = read_kept(sandbox)[0]
     todo: SimpleQueue[Case] = SimpleQueue()
     for case in cases:
         if case.key not in known:
             todo.put(case)
-    done = len(cases) - todo.qsize()
+    if not (left := todo.qsize()):
+        return
+    before = set(psutil.Process().children(recursive=True))
+    machine, started = this_machine(), time.monotonic()
     with (
-        JsonlSink(log) as sink,
-        Progress(f"judging in {sandbox}", len(cases), "cases", done=done) as bar,
+        JsonlSink(kept_in(sandbox)) as sink,
+        Progress(f"judging in {sandbox}", len(cases), "cases", done=len(cases) - left) as progress,
     ):
-        if todo.qsize():
-            usual = usual_verdict(sandbox)
-            benches = [Bench(sandbox, todo, usual) for _ in range(workers)]
-            with ThreadPoolExecutor(workers) as threads:
-                for future in [threads.submit(b.work, sink, bar) for b in benches]:
-                    future.result()
-    return load(log)
+        usual = usual_verdict(sandbox)
+        benches = [Bench(sandbox, todo, usual, deadline) for _ in range(workers)]
+        with ThreadPoolExecutor(workers) as threads:
+            for future in [threads.submit(b.work, sink, progress) for b in benches]:
+                future.result()
+        part = {
+            "machine": machine,
+            "workers": workers,
+            "cases": left - todo.qsize(),
+            "wall_s": round(time.monotonic() - started, 1),
+            "left_behind": left_behind(before),
+        }
+        sink.write({"part": part})
 
 
 def usual_verdict(sandbox: str) -> str:
     """The verdict on the honest kernel before any attack."""
-    config = JudgeConfig(sandbox=sandbox, seed=7, host_cpu_s=HOST_CPU_S)
-    with JudgePool(config, workers=1) as pool:
+    with one_worker(sandbox) as pool:
         verdict = pool.judge_blocking(AFFINE, AFFINE_SOURCE)
     if not verdict.correct:
         raise InfrastructureError(f"the honest kernel is {verdict.status}: {verdict.reason}")
     return stable(verdict)
 
 
-def load(log: Path) -> dict[str, Judged]:
-    """Results by case key, of this judge."""
-    found = {}
-    for line in read_lines(log) if log.exists() else ():
+def read_kept(sandbox: str) -> tuple[dict[str, Judged], list[dict[str, Any]]]:
+    """Results by case key, and the parts that were not killed."""
+    found, parts = {}, []
+    for line in read_lines(kept_in(sandbox)):
         record = json.loads(line)
-        if record.pop("judge") == judge_digest():
+        if "part" in record:
+            parts.append(record["part"])
+        else:
             found[record["key"]] = Judged(**record)
-    return found
+    return found, parts
+
+
+def corpus_digest(cases: list[Case]) -> str:
+    return hashlib.sha256(" ".join(sorted(c.key for c in cases)).encode()).hexdigest()[:16]
 
 
 def interval(count: int, n: int) -> list[float]:
@@ -193,9 +226,12 @@ def misjudged(case: Case, judged: Judged) -> bool:
     return (judged.status != "correct") is case.honest
 
 
-def sandbox_report(cases: list[Case], results: dict[str, Judged]) -> dict[str, object]:
-    """The two rates of one sandbox, and what else went wrong."""
-    rows = [(c, results[c.key]) for c in cases if c.key in results]
+def sandbox_report(cases: list[Case], sandbox: str) -> dict[str, Any] | None:
+    """The two rates of one sandbox, and what else went wrong; None while cases are left to do."""
+    results, parts = read_kept(sandbox)
+    if any(c.key not in results for c in cases):
+        return None
+    rows = [(c, results[c.key]) for c in cases]
     hostile = [(c, j) for c, j in rows if not c.honest]
     return {
         "false_accepts": rate(hostile),
@@ -215,6 +251,8 @@ def sandbox_report(cases: list[Case], results: dict[str, Judged]) -> dict[str, o
         ],
         "statuses": dict(sorted(Counter(j.status for _, j in rows).items())),
         "judge_s": round(sum(j.wall_s for _, j in rows), 1),
+        "left_behind": sorted({found for part in parts for found in part["left_behind"]}),
+        "parts": [{k: v for k, v in part.items() if k != "left_behind"} for part in parts],
     }
 
 
@@ -230,28 +268,32 @@ def left_behind(before: set[psutil.Process]) -> list[str]:
     return found + [f"file {mark}" for mark in marks if Path(mark).exists()]
 
 
-def make_report(sandboxes: dict[str, dict], left: list[str], wall_s: float) -> dict[str, object]:
+def make_report(
+    cases: list[Case], left_out: dict[str, str], sandboxes: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
     bars = []
     for name, one in sandboxes.items():
         accepts, rejects = one["false_accepts"], one["false_rejects"]
         changed = len(one["honest_after_an_attack"]["changed"])
+        leaks, left = len(one["leaks"]), len(one["left_behind"])
         bars += [
             bar(f"false accepts, {name}", "0", accepts["count"], accepts["count"] == 0),
             bar(f"false rejects, {name}", "<= 1%", rejects["rate"], rejects["rate"] <= 0.01),
             bar(f"honest kernels changed by an attack, {name}", "0", changed, changed == 0),
-            bar(f"leaks, {name}", "0", len(one["leaks"]), not one["leaks"]),
+            bar(f"leaks, {name}", "0", leaks, leaks == 0),
+            bar(f"left behind, {name}", "0", left, left == 0),
         ]
-    bars.append(bar("left behind", "0", len(left), not left))
     return {
         **head("judge_rates", packages=("torch", "nvidia-cuda-nvcc")),
+        "judge": judge_digest()[:16],
+        "corpus": corpus_digest(cases),
         "bars": bars,
         "sandboxes": sandboxes,
-        "left_behind": left,
-        "wall_s_of_this_run": round(wall_s, 1),
+        "excluded_kernels": left_out,
     }
 
 
-def print_table(sandboxes: dict[str, dict]) -> None:
+def print_table(sandboxes: dict[str, dict[str, Any]]) -> None:
     print(f"{'sandbox':<12}{'rate':<15}{'wrong':>7}{'of':>6}{'95% interval':>22}  unseen")
     for sandbox, one in sandboxes.items():
         for name in ("false_accepts", "false_rejects"):
@@ -288,21 +330,25 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--archive", type=Path, help="rows of the AI CUDA Engineer Archive")
     parser.add_argument("--only", default="", help="cases whose name holds this; writes no result")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--minutes", type=float, default=math.inf, help="take no case after these")
+    parser.add_argument("--again", action="store_true", help="forget what earlier parts found")
     options = parser.parse_args(list(arguments) if arguments is not None else None)
 
     cases, left_out = chosen_cases(options)
-    before = set(psutil.Process().children(recursive=True))
-    started = time.monotonic()
-    sandboxes = {}
-    for name in options.sandbox.split(","):
-        results = judge_all(cases, name, options.workers)
-        sandboxes[name] = sandbox_report(cases, results)
-    report = make_report(sandboxes, left_behind(before), time.monotonic() - started)
-    report["excluded_kernels"] = left_out
-    print_table(sandboxes)
-    if not options.only:
-        finish(report)
-    return 0 if all(bar["holds"] for bar in report["bars"]) else 1
+    deadline = time.monotonic() + 60 * options.minutes
+    asked = [choose_sandbox(name).name for name in options.sandbox.split(",")]
+    for name in asked:
+        if options.again:
+            kept_in(name).unlink(missing_ok=True)
+        judge_all(cases, name, options.workers, deadline)
+    reports = {name: sandbox_report(cases, name) for name in (asked if options.only else SANDBOXES)}
+    whole = {name: report for name, report in reports.items() if report is not None}
+    print_table(whole)
+    holds = bool(whole) and (bool(options.only) or finish(make_report(cases, left_out, whole)))
+    unfinished = [name for name in asked if name not in whole]
+    if unfinished:
+        print(f"cases are left to do in {', '.join(unfinished)}: run the same command again")
+    return 0 if holds and not unfinished else 1
 
 
 if __name__ == "__main__":
