@@ -14,7 +14,7 @@ Resumable, in parts: what came of a case is kept in the cache folder, by judge, 
 time; a killed part loses the cases in flight. Sandboxes may be measured one by one, with the same
 --pairs and --archive: prints a table, and writes benchmarks/results/judge_rates.json of every
 sandbox in which this judge has been given all cases. Exit 0: all bars hold; 1: one does not, or
-cases are left to do.
+cases are left to do. `--sandbox docker` starts Debian's Docker engine where none runs (as root).
 Measured limits: the intervals are exact (Clopper-Pearson) for cases drawn at random, which those of
 a corpus are not; they say how little so many cases can show, not how the next attacker does.
 """
@@ -33,11 +33,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import docker
 import psutil
 from bench_io import ROOT, bar, finish, head, this_machine
 from scipy.stats import beta
@@ -53,6 +56,8 @@ from coding_framework.paths import cache_dir
 from coding_framework.types import Verdict
 
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]
+from docker_engine import docker_engine  # noqa: E402
+
 from corpus import exclusions  # noqa: E402
 from corpus.collection import Case, archive_kernels, attacks, honest_kernels  # noqa: E402
 from corpus.records import AFFINE, AFFINE_SOURCE  # noqa: E402
@@ -167,7 +172,7 @@ def judge_all(cases: list[Case], sandbox: str, workers: int, deadline: float) ->
             "workers": workers,
             "cases": left - todo.qsize(),
             "wall_s": round(time.monotonic() - started, 1),
-            "left_behind": left_behind(before),
+            "left_behind": left_behind(before, sandbox),
         }
         sink.write({"part": part})
 
@@ -256,14 +261,16 @@ def sandbox_report(cases: list[Case], sandbox: str) -> dict[str, Any] | None:
     }
 
 
-def left_behind(before: set[psutil.Process]) -> list[str]:
-    """Processes, shared-memory segments and files that attacks of the corpus would leave."""
+def left_behind(before: set[psutil.Process], sandbox: str) -> list[str]:
+    """Processes, shared-memory segments, files and containers that attacks would leave."""
     mine = set(psutil.Process().children(recursive=True)) - before
     found = [f"process {p.pid}: {' '.join(p.cmdline())[:80]}" for p in mine if p.is_running()]
     segments = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
     found += [
         f"shared memory {line.split()[1]}" for line in segments if line.split()[3] == "1048576"
     ]
+    if sandbox == "docker":
+        found += [f"container {c.name}" for c in docker.from_env().containers.list(all=True)]
     marks = ("/dev/shm/cuda_rl_attack", "/tmp/cuda_rl_was_here", "/tmp/f", "/tmp/i0", "/tmp/x.so")
     return found + [f"file {mark}" for mark in marks if Path(mark).exists()]
 
@@ -336,11 +343,15 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
     cases, left_out = chosen_cases(options)
     deadline = time.monotonic() + 60 * options.minutes
-    asked = [choose_sandbox(name).name for name in options.sandbox.split(",")]
-    for name in asked:
-        if options.again:
-            kept_in(name).unlink(missing_ok=True)
-        judge_all(cases, name, options.workers, deadline)
+    with ExitStack() as running:
+        if "docker" in options.sandbox.split(","):
+            folder = running.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+            os.environ["DOCKER_HOST"] = running.enter_context(docker_engine(Path(folder)))
+        asked = [choose_sandbox(name).name for name in options.sandbox.split(",")]
+        for name in asked:
+            if options.again:
+                kept_in(name).unlink(missing_ok=True)
+            judge_all(cases, name, options.workers, deadline)
     reports = {name: sandbox_report(cases, name) for name in (asked if options.only else SANDBOXES)}
     whole = {name: report for name, report in reports.items() if report is not None}
     print_table(whole)

@@ -1,7 +1,7 @@
-"""A Docker engine for tests, as a pytest plugin: the one that runs here, else Debian's own.
+"""A Docker engine for tests, as a pytest plugin, and benchmarks: one that runs here, else Debian's.
 
 Debian's packages are unpacked into a folder, not installed, and the engine runs from there without
-a bridge and without iptables, on a socket of its own, for as long as the tests do.
+a bridge and without iptables, on a socket of its own, for as long as the tests do. Needs root.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import docker
@@ -22,16 +23,20 @@ from coding_framework.cuda.sandbox.docker import DockerSandbox
 PACKAGES = ("docker.io", "containerd", "runc", "libdevmapper1.02.1")
 
 
-@pytest.fixture(scope="session")
-def docker_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """What DOCKER_HOST has to be. Skips where there is no engine and none can be started."""
+class NoEngineError(Exception):
+    """No engine runs here and none can be started; says why."""
+
+
+@contextmanager
+def docker_engine(folder: Path) -> Iterator[str]:
+    """What DOCKER_HOST has to be; an engine started here keeps its files in `folder`, which goes
+    with it. Raises NoEngineError."""
     usual = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if _answers(usual):
         yield usual
         return
     if os.getuid() != 0:
-        pytest.skip("no Docker engine runs here, and only root can start one")
-    folder = tmp_path_factory.mktemp("docker")
+        raise NoEngineError("no Docker engine runs here, and only root can start one")
     environment = _engine_environment(folder)
     host = f"unix://{folder}/socket"
     command = ["setpriv", "--pdeathsig", "TERM", "dockerd", f"--host={host}"]
@@ -46,6 +51,17 @@ def docker_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         engine.terminate()
         engine.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def docker_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """What DOCKER_HOST has to be. Skips where there is no engine and none can be started."""
+    with ExitStack() as running:
+        try:
+            host = running.enter_context(docker_engine(tmp_path_factory.mktemp("docker")))
+        except NoEngineError as e:
+            pytest.skip(str(e))
+        yield host
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +88,7 @@ def _engine_environment(folder: Path) -> dict[str, str]:
     if shutil.which("dockerd"):
         return dict(os.environ)
     if not shutil.which("apt-get"):
-        pytest.skip("no Docker engine runs here, and there is no apt-get to fetch one with")
+        raise NoEngineError("no Docker engine runs here, and there is no apt-get to fetch one with")
     unpacked = folder / "packages"
     unpacked.mkdir()
     fetched = subprocess.run(
@@ -84,7 +100,7 @@ def _engine_environment(folder: Path) -> dict[str, str]:
     )
     if fetched.returncode != 0:
         why = fetched.stderr.strip().splitlines()[-1:]
-        pytest.skip(f"no Docker engine runs here, and apt-get cannot fetch one: {why}")
+        raise NoEngineError(f"no Docker engine runs here, and apt-get cannot fetch one: {why}")
     for package in unpacked.glob("*.deb"):
         subprocess.run(["dpkg", "--extract", package, unpacked], check=True)
         package.unlink()
@@ -97,5 +113,5 @@ def _wait_for(host: str, engine: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 120
     while not _answers(host):
         if engine.poll() is not None or time.monotonic() > deadline:
-            pytest.skip(f"the Docker engine does not start here: {log.read_text()[-400:]}")
+            raise NoEngineError(f"the Docker engine does not start here: {log.read_text()[-400:]}")
         time.sleep(0.1)
