@@ -102,7 +102,8 @@ class Task(Record):
 
     The candidate's `forward` takes the inputs in order, then the model's parameters and buffers in
     the order in which `__init__` makes them, then the scalars among `init_args` (bool, int, float),
-    as in the archive. A `forward` that takes only the tensors is called without the scalars.
+    as in the archive. A `forward` that takes only the tensors is called without the scalars; one
+    that takes a list for each kind of parameter (weights, biases) gets them as lists.
     """
 
     name: str

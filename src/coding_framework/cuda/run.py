@@ -16,6 +16,7 @@ from typing import Protocol
 
 import torch
 
+from coding_framework.cuda.calling import forward_arguments
 from coding_framework.cuda.device import Device
 from coding_framework.cuda.host.wire import CudaCallError, HostArg
 from coding_framework.cuda.inputs import (
@@ -231,14 +232,14 @@ class CaseRun:
         host: HostProcess,
         tensors: Sequence[torch.Tensor],
         scalars: Sequence[bool | int | float],
+        names: Sequence[str] = (),
     ) -> tuple[LaunchPlan, Execution]:
-        """The candidate's `forward` on these tensors: its plan, and what came of it."""
+        """The candidate's `forward` on these tensors: its plan, and what came of it. names: of the
+        parameters among the tensors, which are the last ones."""
         self._refill(tensors)
         self._recorder.begin()
         takes = host.functions.get("forward")
-        if takes == len(self._places):
-            scalars = ()  # a forward that has the scalars built in
-        outputs = host.call((*self._places, *scalars))
+        outputs = host.call(forward_arguments(self._places, names, scalars, takes))
         self._recorder.require_kept(outputs)
         plan = LaunchPlan(self._places, self._recorder.operations, outputs)
         return plan, self._finish(outputs, tensors, tuple(self._recorder.reports))

@@ -105,7 +105,12 @@ class CaseTrial:
 
     def _call_host(self, seed: int) -> tuple[LaunchPlan, Execution]:
         expectation = self._expect(seed)
-        return self._bench.run.host_run(self._bench.host, expectation.tensors, expectation.scalars)
+        return self._bench.run.host_run(
+            self._bench.host,
+            expectation.tensors,
+            expectation.scalars,
+            expectation.signature.parameter_names,
+        )
 
     def _require_device_work(self, plan: LaunchPlan) -> None:
         if plan.launches:
