@@ -3,10 +3,10 @@
     uv run python benchmarks/archive_sample.py --archive FILE.jsonl [--torch] [--again]
 
 Every row is judged for its own PyTorch module: compiled, recorded, replayed. A row counts as run
-when its outputs were compared, right or wrong, on the shapes that stand for the published ones (it
-may still fail on the unseen shapes: `all_shapes` counts the others). A row that calls a library
-(cuBLAS, at::linear) ends as `rejected` and is counted apart, by symbol; so is a row that did not run
-with the real torch either, by the archive's own log; `--torch` compiles those here (45 s a row).
+when its outputs were compared, right or wrong, on the shapes that stand for the published ones; it
+may fail on the unseen ones, and those that did not are counted too. A row that calls a library
+(cuBLAS, at::linear) ends as `rejected` and is counted apart, by symbol; so is a row that did not
+run with the real torch either, by the archive's own log; `--torch` compiles those here (45 s each).
 Resumable: verdicts are kept in the cache folder until the judge, the file or this benchmark
 changes; `--again` forgets them. Prints a table, writes benchmarks/results/archive_sample.json.
 """
@@ -95,7 +95,7 @@ def compile_with_torch(archive: Path, found: dict[str, dict[str, Any]]) -> None:
     """Add to each row that did not run whether the real headers take it: `torch_compiles`. The
     compiler's cache keeps what it found for a second run."""
     rows = named_rows(SakanaDataLoader(archive))
-    idle = [e for e in found.values() if e["status"] not in (*RAN, Status.REJECTED)]
+    idle = [e for e in found.values() if e["status"] != Status.REJECTED and not e["compared"]]
     compiler = torch_compiler()
     with (
         Progress("compiling with torch's headers", len(idle), "rows") as progress,
@@ -123,7 +123,7 @@ async def judge_rows(archive: Path, kept: Path, workers: int | None) -> None:
 
         async def one(name: str, row: ArchiveRow) -> None:
             task = loader.task(row)
-            entry: dict[str, Any] = {"row": name, "archive": row.outcome}
+            entry: dict[str, Any] = {"row": name, "archive": row.outcome, "compared": []}
             if task is None:
                 entry |= {"status": "no task", "reason": "its PyTorch module does not run"}
             else:
@@ -133,7 +133,7 @@ async def judge_rows(archive: Path, kept: Path, workers: int | None) -> None:
                     entry |= {"status": "our fault", "reason": str(e)}
                 else:
                     entry |= {"status": verdict.status.value, "reason": verdict.reason}
-                    entry["shapes"] = sorted({str(test.shapes) for test in verdict.tests})
+                    entry["compared"] = sorted({test.case for test in verdict.tests})
             sink.write_line(json.dumps(entry))
             progress.advance()
 
@@ -148,10 +148,10 @@ def make_report(found: dict[str, dict[str, Any]], archive: Path, wall_s: float) 
     entries = list(found.values())
     library = [e for e in entries if e["status"] == Status.REJECTED]
     own = [e for e in entries if e["status"] != Status.REJECTED]
-    ran = [e for e in own if e["status"] in RAN]
-    idle = [e for e in own if e["status"] not in RAN]
-    broken = [e for e in idle if not e.get("torch_compiles", e["archive"] != "failed")]
-    ours = [e for e in idle if e not in broken]
+    ran = [e for e in own if e["compared"]]
+    idle = [e for e in own if not e["compared"]]
+    broken = [e for e in idle if e["archive"] == "failed"]
+    ours = [e for e in idle if e["archive"] != "failed"]
     share = len(ran) / (len(ran) + len(ours)) if ran else 0.0
     nameless = [e["row"] for e in entries if not e["reason"].strip()]
     symbols = Counter(symbol for e in library for symbol in set(_SYMBOL.findall(e["reason"])))
@@ -171,6 +171,7 @@ def make_report(found: dict[str, dict[str, Any]], archive: Path, wall_s: float) 
         "rejected_for_library_calls": len(library),
         "without_library_calls": len(own),
         "ran": len(ran),
+        "ran_on_all_shapes_or_compared_wrong": sum(e["status"] in RAN for e in own),
         "share_of_all_without_library_calls": round(len(ran) / len(own), 4) if own else 0.0,
         "statuses": dict(Counter(e["status"] for e in entries).most_common()),
         "library_symbols": dict(symbols.most_common()),

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coding_framework.cuda.host.wire import HostArg, TensorRef
+from coding_framework.cuda.host.wire import HostArg
+from coding_framework.cuda.plan import TensorRef
 
 
 def forward_arguments(

@@ -3,7 +3,7 @@
 import pytest
 
 from coding_framework.cuda.calling import forward_arguments
-from coding_framework.cuda.host.wire import TensorRef
+from coding_framework.cuda.plan import TensorRef
 
 pytestmark = pytest.mark.unit
 
