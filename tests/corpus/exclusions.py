@@ -18,8 +18,35 @@ HONEST: dict[str, str] = {
 }
 """Of the honest corpus."""
 
-ARCHIVE: dict[str, str] = {}
-"""Of the AI CUDA Engineer Archive, as archive/OP_NAME/KERNEL_NAME."""
+_TILE_UNLOADED = "threads outside leave before they load: right only where the tile divides N"
+ARCHIVE: dict[str, str] = {
+    f"archive/1_Square_matrix_multiplication_/{name}": reason
+    for name, reason in (
+        ("workload_balancing_optimization_base", _TILE_UNLOADED),
+        ("optimized_tiled_matmul_base", _TILE_UNLOADED),
+        ("minimal_synchronization_base_base", _TILE_UNLOADED),
+        ("k_partition_atomic_optimization_base", _TILE_UNLOADED),
+        ("memory_access_optimization_base_base", _TILE_UNLOADED),
+        ("modular_device_function_optimization_base", _TILE_UNLOADED),
+        ("correct_thread_block_indexing_optimization_base", _TILE_UNLOADED),
+        ("double_buffered_shared_memory_base", _TILE_UNLOADED),
+        ("load_balanced_tile_allocation_base", _TILE_UNLOADED),
+        (
+            "aligned_vectorized_matmul_base_base",
+            "reads float4 at rounded-down addresses: right only where 4 divides N",
+        ),
+        (
+            "tiled_opt_base",
+            "its unchecked path reads past the last tile: right only where the tile divides N",
+        ),
+        ("matmul_optimized_vectorized_base", "refuses an N that 4 does not divide"),
+        (
+            "optimized_sync_tiling_base_base",
+            "leaves the last tile's unloaded part as it was: right only where the tile divides N",
+        ),
+    )
+}
+"""Of the AI CUDA Engineer Archive, as archive/OP_NAME/KERNEL_NAME; it tried N = 2048 alone."""
 
 
 def archive_exclusion(name: str, code: str) -> str | None:
