@@ -1,6 +1,8 @@
 # The two commands of a newcomer are `make quickstart` and `make test`; each does all the set-up it
 # needs. ARGS goes to the program: make quickstart ARGS="--smoke", make test ARGS="-m unit".
 ARGS ?=
+# Files of tests run side by side, those of one file one after the other.
+WORKERS ?= -n logical --maxprocesses 4 --dist loadfile
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
@@ -17,7 +19,7 @@ quickstart: setup ## the main job: evaluate, SFT, multi-turn RL, evaluate; write
 	@$(BIN)/cuda-rl quickstart $(ARGS)
 
 test: setup ## all tests, with coverage
-	@$(BIN)/python -m pytest --cov=coding_framework $(ARGS)
+	@$(BIN)/python -m pytest --cov=coding_framework $(WORKERS) $(ARGS)
 
 lint: setup ## format, style, types and layers
 	@$(BIN)/ruff format --check .
