@@ -1,8 +1,8 @@
 # The two commands of a newcomer are `make quickstart` and `make test`; each does all the set-up it
 # needs. ARGS goes to the program: make quickstart ARGS="--smoke", make test ARGS="-m unit".
 ARGS ?=
-# Files of tests run side by side, those of one file one after the other.
-WORKERS ?= -n logical --maxprocesses 4 --dist loadfile
+# Files of tests run side by side, the long ones (integration, system) before the many short ones.
+WORKERS ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
