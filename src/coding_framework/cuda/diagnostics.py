@@ -23,6 +23,11 @@ _FRONT_END = re.compile(
     r"(?P<severity>error|fatal error|catastrophic error|warning)\s*(?:#[\w-]+)?\s*:\s*"
     r"(?P<message>.*)$"
 )
+_AT_END = re.compile(
+    r"^At end of source: (?P<severity>error|warning)\s*(?:#[\w-]+)?\s*:\s*(?P<message>.*)$"
+)
+"""A source that was cut off, as an answer is at its token limit."""
+_OPENED = re.compile(re.escape(SOURCE_NAME) + r"\((\d+)\): note .*: (to match this .*)$")
 _TOOL = re.compile(
     r"^(?:ptxas|nvlink|nvcc)\s+(?P<severity>error|fatal|warning)\s*:\s*(?P<message>.*)$"
 )
@@ -66,6 +71,12 @@ def parse_report(text: str, own_folders: Iterable[str] = ()) -> CompilerReport:
 def _diagnostic(line: str, after: list[str], folders: tuple[str, ...]) -> Diagnostic | None:
     if match := _FRONT_END.match(line):
         return _from_front_end(match, after, folders)
+    if match := _AT_END.match(line):
+        opened = _OPENED.match(after[0]) if after else None
+        message = f"the source ends too early: {match['message']}"
+        if opened is None:
+            return _make(match["severity"], None, message)
+        return _make(match["severity"], int(opened[1]), f"{message} {opened[2]}")
     if match := _TOOL.match(line):
         return _make(match["severity"], None, match["message"])
     if match := _PTXAS_PLACE.match(line):

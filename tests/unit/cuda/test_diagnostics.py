@@ -64,6 +64,17 @@ def test_resources_of_every_kernel_are_read() -> None:
         ),
         ("/work/ccA.s:4: Error: file not found: x\n", None, "assembler: file not found: x"),
         ("/usr/bin/ld: cannot find -lnothing\n", None, "linker: cannot find -lnothing"),
+        (
+            'At end of source: error: expected a "}"\n'
+            'kernel.cu(8): note #3196-D: to match this "{"\n',
+            8,
+            'the source ends too early: expected a "}" to match this "{"',
+        ),
+        (
+            "At end of source: error: expected a ;\n",
+            None,
+            "the source ends too early: expected a ;",
+        ),
     ],
 )
 def test_errors_of_every_tool_are_read(text: str, line: int | None, message: str) -> None:
