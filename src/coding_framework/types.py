@@ -352,6 +352,9 @@ class BenchmarkResult(Record):
     flops: int | None = None
     achieved_gbps: float | None = None
     roofline_fraction: float | None = None
+    transfer_ms: float | None = None
+    """Device time of the plan's copies from and to the host, which are not in kernel_ms; None on
+    the emulator."""
     modelled: bool
     """True: from the emulator's time model. Only its order is to be trusted."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coding_framework.cuda.backends import Backend, Equipment
 from coding_framework.cuda.device import Device
-from coding_framework.cuda.emulator.device import EmulatorDevice
-from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.evidence import PlanReader, adds_atomically
 from coding_framework.cuda.host.program import is_answer
 from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
@@ -17,13 +16,7 @@ from coding_framework.cuda.model_new.build import want_extension
 from coding_framework.cuda.model_new.session import AnswerSession
 from coding_framework.cuda.plan import ModuleInfo
 from coding_framework.cuda.reference import Expectation
-from coding_framework.cuda.run import (
-    CaseRun,
-    HostProcess,
-    PlanRecorder,
-    RunLimits,
-    instruction_budget,
-)
+from coding_framework.cuda.run import CaseRun, HostProcess, PlanRecorder
 from coding_framework.cuda.sandbox import Sandbox
 
 _HOST_MEMORY_BYTES = 4 << 30
@@ -38,12 +31,16 @@ class Bench:
     host: HostProcess
     recorder: PlanRecorder
     module: ModuleInfo
-    device_name: str
+    equipment: Equipment
     adds_atomically: bool
     """The device code has floating-point atomics: its sums may vary in rounding."""
-    open_other_schedule: Callable[[], Device]
-    """A second device with the same build loaded, on which blocks run in reverse order and stop
-    before each store for others to come as far; the caller closes it."""
+    open_other_schedule: Callable[[], Device] | None
+    """A second device with the same build loaded, on which threads run in another order; the caller
+    closes it. None: the hardware's own order varies."""
+
+    @property
+    def device_name(self) -> str:
+        return self.equipment.device.name
 
     def plan_reader(self) -> PlanReader:
         """Reads plans recorded on this bench; knows all memory allocated so far."""
@@ -52,29 +49,37 @@ class Bench:
 
 @contextmanager
 def open_bench(
-    build: Path, expectation: Expectation, sandbox: Sandbox, host_cpu_s: int
+    build: Path,
+    expectation: Expectation,
+    sandbox: Sandbox,
+    host_cpu_s: int,
+    backend: Backend,
+    *,
+    timed: bool = False,
 ) -> Iterator[Bench]:
     """Load a build and start its host code, with room for tensors like those of `expectation`.
     Raises CandidateFault where the candidate cannot be loaded, ExtensionWanted where an answer asks
-    for more kernels than its build has."""
-    limits = RunLimits(instructions=instruction_budget(expectation.elements))
-    settings = EmulatorSettings(
-        instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
-    )
+    for more kernels than its build has.
 
-    def open_other_schedule() -> Device:
-        device = EmulatorDevice(settings, block_order="interleaved")
-        device.load(build)
-        return device
+    timed: whether the shape set is the one that the backend times.
+    """
+    with backend.equip(expectation, timed) as equipment:
+        device, other = equipment.device, equipment.open_other_schedule
 
-    with closing(EmulatorDevice(settings)) as device:
+        def open_other_schedule() -> Device:
+            assert other is not None
+            device = other()
+            device.load(build)
+            return device
+
         module = device.load(build)
-        recorder = PlanRecorder(device, limits)
+        recorder = PlanRecorder(device, equipment.limits)
         run = CaseRun(device, recorder, expectation.tensors)
         host_limits = replace(HOST_LIMITS, cpu_s=host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES)
         with HostSession(
-            build, module, recorder, sandbox, host_limits, on_extension=want_extension
-        ) as session:
+            build, module, recorder, sandbox, host_limits,
+            properties=equipment.properties, on_extension=want_extension,
+        ) as session:  # fmt: skip
             host = AnswerSession(session, expectation.signature) if is_answer(build) else session
             ptx = (build / "device.ptx").read_text(errors="replace")
             yield Bench(
@@ -82,7 +87,7 @@ def open_bench(
                 host,
                 recorder,
                 module,
-                device.name,
+                equipment,
                 adds_atomically(ptx),
-                open_other_schedule,
+                None if other is None else open_other_schedule,
             )

@@ -1,8 +1,9 @@
 """Time of a kernel that was found correct: its plan's launches, on checked outputs only.
 
-On the emulator the time is modelled (a sum over the plan's launches, copies and fills); only the
-order of two such times means something, and every result says `modelled`. Host code is not part of
-it on any backend: a candidate's host never shares a process with a clock.
+On a GPU it is measured (`gpu/replay.py`); copies from and to the host are told apart. On the
+emulator it is modelled (a sum over the plan's launches, copies and fills); only the order of two
+such times means something, and every result says `modelled`. Host code is not part of it on any
+backend: a candidate's host never shares a process with a clock.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from coding_framework.cuda.evidence import moved_bytes
+from coding_framework.cuda.physical_floor import Peaks, roofline_ms
 from coding_framework.cuda.plan import LaunchPlan, LaunchReport
 from coding_framework.errors import UsageError
 from coding_framework.paths import cache_dir, write_json_atomic
@@ -72,6 +75,48 @@ def modelled_result(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """Other times for the same function on the same shapes, by the same clock."""
+
+    naive_ms: float | None = None
+    eager_ms: float | None = None
+    compiled_ms: float | None = None
+
+
+def measured_result(
+    timed: TimedCase, baselines: Baselines, flops: int, peaks: Peaks
+) -> BenchmarkResult:
+    """The timing part of a verdict on a GPU, of a case that was measured.
+
+    flops: of the function's matrix products and convolutions as PyTorch does them; 0: it has none,
+    or none that are counted.
+    """
+    assert timed.measurement is not None
+    timing = timed.measurement.timing
+    kernel_ms, seconds = timing.median_ms, timing.median_ms / 1e3
+
+    def over(baseline_ms: float | None) -> float | None:
+        return None if baseline_ms is None else baseline_ms / kernel_ms
+
+    return BenchmarkResult(
+        kernel_ms=kernel_ms,
+        kernel_ms_ci95=(timing.low_ms, timing.high_ms),
+        eager_ms=baselines.eager_ms,
+        compiled_ms=baselines.compiled_ms,
+        speedup=over(baselines.eager_ms),
+        speedup_vs_compiled=over(baselines.compiled_ms),
+        naive_ms=baselines.naive_ms,
+        speedup_vs_naive=over(baselines.naive_ms),
+        bytes_moved=timed.bytes_moved,
+        flops=flops or None,
+        achieved_gbps=timed.bytes_moved / seconds / 1e9,
+        roofline_fraction=roofline_ms(timed.bytes_moved, flops, timed.dtype, peaks) / kernel_ms,
+        transfer_ms=timed.measurement.transfer_ms,
+        modelled=False,
+    )
+
+
 def summed_counters(reports: Sequence[LaunchReport]) -> dict[str, float]:
     """Counters over all launches of a plan: sums are added, ratios weighted by launch time."""
     totals: dict[str, float] = {}
@@ -89,30 +134,27 @@ def summed_counters(reports: Sequence[LaunchReport]) -> dict[str, float]:
 
 
 class BaselineTimes:
-    """Times of the tasks' naive kernels, measured once and kept on disk.
+    """One time a task that others are put beside (its naive kernel's, PyTorch's), measured once and
+    kept on disk.
 
-    The naive kernel is judged on draws of its own with a public seed: the same figure in every run
-    and every process.
+    It is measured on draws of its own with a public seed: the same figure in every run and every
+    process.
     """
 
     def __init__(self, measure: Callable[[Task], float | None], salt: str) -> None:
-        """measure: time in ms of a task's naive kernel, None where it has none or is not correct.
-        salt: everything else that the figure depends on (protocol, device, toolkit)."""
+        """measure: time in ms for a task, None where there is none (a naive kernel that is not
+        correct). salt: everything else that it depends on (what it is of, device, toolkit)."""
         self._measure = measure
         self._salt = salt
         self._held: dict[str, float | None] = {}
 
     def known(self, task: Task) -> bool:
-        """Whether `naive_ms` needs no measurement."""
-        if task.naive_kernel is None:
-            return True
+        """Whether `time_ms` needs no measurement."""
         key = self._key(task)
         return key in self._held or self._path(key).exists()
 
-    def naive_ms(self, task: Task) -> float | None:
-        """Modelled time of the task's naive kernel on its first shape set."""
-        if task.naive_kernel is None:
-            return None
+    def time_ms(self, task: Task) -> float | None:
+        """The task's time on the shape set that is timed."""
         key = self._key(task)
         if key not in self._held:
             self._held[key] = self._load_or_measure(task, key)
@@ -121,12 +163,12 @@ class BaselineTimes:
     def _load_or_measure(self, task: Task, key: str) -> float | None:
         path = self._path(key)
         try:
-            found = json.loads(path.read_text())["naive_ms"]
+            found = json.loads(path.read_text())["time_ms"]
             return None if found is None else float(found)
         except (OSError, ValueError, KeyError, TypeError):
             pass  # not there yet, or damaged: measured again
         measured = self._measure(task)
-        write_json_atomic(path, {"task": task.name, "naive_ms": measured})
+        write_json_atomic(path, {"task": task.name, "time_ms": measured})
         return measured
 
     def _key(self, task: Task) -> str:

@@ -56,6 +56,7 @@ class VerdictDraft:
     """What an answer asked `load_inline` for while it ran; () for other candidates."""
     log: TrialLog = field(default_factory=TrialLog)
     device: str = ""
+    driver: str = ""
     timing: BenchmarkResult | None = None
     counters: Mapping[str, float] = field(default_factory=dict)
 
@@ -85,6 +86,7 @@ class VerdictDraft:
             receipt=self.receipt.model_copy(
                 update={
                     "device": self.device,
+                    "driver": self.driver,
                     "duration_s": round(time.monotonic() - self.started, 4),
                 }
             ),

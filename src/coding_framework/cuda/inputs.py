@@ -47,6 +47,8 @@ _INTEGER_DOMAIN: dict[DType, tuple[int, int]] = {
     "bool": (0, 1),
 }
 _PROBE_SPAN = 10.0
+_POOL = 1 << 18
+"""Elements that are drawn one by one for an input of real size."""
 
 
 def derive_seed(secret: bytes, *parts: str | int) -> int:
@@ -70,6 +72,33 @@ def draw_inputs(
         )
         tensors.append(_draw(spec, (seed + j) % len(_UNBOUNDED), generator))
     return tuple(tensors)
+
+
+def draw_large_inputs(
+    case: TestCase, secret: bytes, task_digest: str, seed: int, device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    """As `draw_inputs`, for shapes of real size, on a GPU: the values of a large input are picked
+    there, at random, from a quarter of a million drawn as usual. So they have the family's values
+    and no trend."""
+    small = case.model_copy(
+        update={"inputs": tuple(_with_fewer_elements(spec) for spec in case.inputs)}
+    )
+    tensors = []
+    for j, drawn in enumerate(draw_inputs(small, secret, task_digest, seed)):
+        spec = case.inputs[j]
+        values = drawn.to(device)
+        if drawn.shape != spec.shape:
+            generator = torch.Generator(device)
+            generator.manual_seed(derive_seed(secret, "pick", task_digest, case.name, seed, j) >> 1)
+            count = math.prod(spec.shape)
+            picks = torch.randint(_POOL, (count,), generator=generator, device=device)
+            values = values[picks].reshape(spec.shape)
+        tensors.append(values)
+    return tuple(tensors)
+
+
+def _with_fewer_elements(spec: TensorSpec) -> TensorSpec:
+    return spec if math.prod(spec.shape) <= _POOL else spec.model_copy(update={"shape": (_POOL,)})
 
 
 def draw_probe(
@@ -102,21 +131,35 @@ def _span(spec: TensorSpec) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def tensor_bytes(tensor: torch.Tensor) -> bytes:
-    """The elements in row-major order, as the device stores them."""
+def tensor_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements in row-major order as a flat uint8 tensor, where the tensor lies."""
     flat = tensor.detach().contiguous().reshape(-1)
     flat = flat.as_strided(flat.shape, (1,))  # one element may have any stride, also 0
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+    return flat.view(torch.uint8)
+
+
+def tensor_bytes(tensor: torch.Tensor) -> bytes:
+    """The elements in row-major order, as the device stores them."""
+    return tensor_bits(tensor).cpu().numpy().tobytes() if tensor.numel() else b""
+
+
+def tensor_from_bits(bits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The flat tensor of which `tensor_bits` gives `bits`."""
+    if dtype is torch.bool:  # any other byte than 0 and 1 is no bool: torch would misread it
+        return bits != 0
+    return bits.view(dtype)
+
+
+def bits_of(data: bytes | bytearray) -> torch.Tensor:
+    """Bytes as a flat uint8 tensor on the CPU."""
+    if not data:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
 def tensor_from_bytes(data: bytes, dtype: torch.dtype) -> torch.Tensor:
     """The flat tensor whose elements are `data`; the inverse of `tensor_bytes`."""
-    if not data:
-        return torch.empty(0, dtype=dtype)
-    raw = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-    if dtype is torch.bool:  # any other byte than 0 and 1 is no bool: torch would misread it
-        return raw != 0
-    return raw.view(dtype)
+    return tensor_from_bits(bits_of(data), dtype)
 
 
 def _draw(spec: TensorSpec, family: int, generator: np.random.Generator) -> torch.Tensor:

@@ -27,12 +27,8 @@ from typing import TYPE_CHECKING, Literal
 import structlog
 from pydantic import Field, SecretBytes
 
-from coding_framework.cuda.benchmarker import (
-    BaselineTimes,
-    modelled_result,
-    modelled_time_ms,
-    summed_counters,
-)
+from coding_framework.cuda.backends import Backend, choose_backend, make_backend
+from coding_framework.cuda.benchmarker import BaselineTimes, summed_counters
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.draft import VerdictDraft
 from coding_framework.cuda.model_new.build import ExtensionWanted, answer_of, compile_answer
@@ -40,11 +36,11 @@ from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, Extens
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
-from coding_framework.errors import UsageError
 from coding_framework.types import (
     BenchmarkResult,
     Candidate,
     CompilationResult,
+    Finding,
     Probe,
     ProbeResult,
     Receipt,
@@ -56,10 +52,13 @@ from coding_framework.types import (
 )
 
 if TYPE_CHECKING:  # torch takes a second to import; the compiler works meanwhile
+    from coding_framework.cuda.bench import Bench
     from coding_framework.cuda.reference import ReferenceCache
     from coding_framework.cuda.trial import TimedCase
 
 _BASELINE_SECRET = b"baseline"
+_GPU_REFERENCE_BYTES = 3 << 30
+"""Of a judge on a GPU, where references of real size lie: the draws of one or two tasks."""
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +77,11 @@ class JudgeConfig(Record):
     """First draw, and makes every draw repeatable; None: draws derive from `secret`."""
     secret: SecretBytes | None = None
     """Secret of the run; None: 32 random bytes for each `Judge`."""
+    baselines: Literal["none", "eager", "compiled"] = "eager"
+    """On a GPU: PyTorch's own times beside the candidate's; "compiled": both, and `torch.compile`
+    takes half a minute for a task."""
+    profile: bool = False
+    """On a GPU: hardware counters by Nsight Compute, which takes some seconds a candidate."""
 
 
 class Judge:
@@ -88,7 +92,8 @@ class Judge:
     ) -> None:
         self.config = config or JudgeConfig()
         self.backend = choose_backend(self.config.backend)
-        self._warm_up = threading.Thread(target=_quietly, args=(_warm_up,), daemon=True)
+        self._device_backend: Backend | None = None
+        self._warm_up = threading.Thread(target=_quietly, args=(self._prepare,), daemon=True)
         self._warm_up.start()
         self._compiler = compiler or CUDACompiler(CompilerConfig(sandbox=self.config.sandbox))
         self._safety = SafetyWrapper()
@@ -108,9 +113,9 @@ class Judge:
             draft.safety = self._safety.inspect(candidate.code)
             self._compile_baseline_meanwhile(task)
             build = self._compile(candidate, draft)
-            self._reference_cache().require_informative(task, self._seeds)
-            timed = [self._try_case(case, build, draft, self._seeds) for case in task.cases]
-            self._time(timed[0], draft)
+            draft.task = self._devices().prepared(task)
+            self._reference_cache().require_informative(draft.task, self._seeds)
+            self._time(self._try_all(build, draft, self._seeds), draft)
         except CandidateFault as fault:
             draft.log.output.append(fault.output)
             return draft.verdict(fault.status, fault.reason)
@@ -118,8 +123,9 @@ class Judge:
 
     def benchmark(self, task: Task, build: Path, kernel_name: str | None = None) -> BenchmarkResult:
         """Time a build on the task's first shape set. Raises CandidateFault where it is wrong."""
-        draft = self._draft(task, Candidate(code=""))
-        timed = self._try_case(task.cases[0], build, draft, self._seeds)
+        draft = self._draft(self._devices().prepared(task), Candidate(code=""))
+        case = self._devices().timed_case(draft.task)
+        timed = self._try_case(case, build, draft, self._seeds)
         launched = sorted({launch.kernel for launch in timed.plan.launches})
         if kernel_name is not None and kernel_name not in launched:
             raise CandidateFault(
@@ -144,7 +150,7 @@ class Judge:
             return ()
         self._warm_up.join()
         sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
-        return run_probes(task, build, probes, sandbox, host_cpu_s, self._secret)
+        return run_probes(task, build, probes, sandbox, host_cpu_s, self._secret, self._devices())
 
     # --- the steps --------------------------------------------------------------------------------
 
@@ -169,6 +175,15 @@ class Judge:
         compile_ = self._compiler.compile_source
         threading.Thread(target=_quietly, args=(compile_, task.naive_kernel), daemon=True).start()
 
+    def _try_all(self, build: Path, draft: VerdictDraft, seeds: tuple[int, ...]) -> TimedCase:
+        """Every shape set; gives the one that is timed."""
+        dependent = False
+        found: dict[str, TimedCase] = {}
+        for case in self._devices().cases(draft.task):
+            found[case.name] = self._try_case(case, build, draft, seeds, dependent=dependent)
+            dependent = dependent or found[case.name].own_seed is not None
+        return found[self._devices().timed_case(draft.task).name]
+
     def _try_case(
         self,
         case: TestCase,
@@ -176,39 +191,84 @@ class Judge:
         draft: VerdictDraft,
         seeds: tuple[int, ...],
         secret: bytes | None = None,
+        dependent: bool = False,
     ) -> TimedCase:
-        """The correctness protocol on one shape set: a fresh device and a fresh host process."""
+        """The correctness protocol on one shape set: a fresh device and a fresh host process.
+        dependent: on another shape set the launches depended on values."""
         references = self._reference_cache(secret)
         from coding_framework.cuda.bench import open_bench
         from coding_framework.cuda.trial import CaseTrial
 
         expectation = references.get(draft.task, case, seeds[0])
         sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
+        backend = self._devices()
+        is_timed = case == backend.timed_case(draft.task)
         tested = len(draft.log.tests)
         try:
-            with open_bench(build, expectation, sandbox, host_cpu_s) as bench:
-                draft.device = bench.device_name
-                return CaseTrial(draft.task, case, bench, references, seeds, draft.log).judge()
+            with open_bench(
+                build, expectation, sandbox, host_cpu_s, backend, timed=is_timed
+            ) as bench:
+                draft.device, draft.driver = bench.device_name, backend.driver
+                trial = CaseTrial(draft.task, case, bench, references, seeds, draft.log)
+                real_size = case in draft.task.gpu_cases
+                timed = trial.record(dependent=dependent) if real_size else trial.judge()
+                timed = trial.measured(timed)
+                if is_timed and self.config.profile:
+                    self._profile(build, bench, timed, draft, references)
+                return timed
         except ExtensionWanted as wanted:
             del draft.log.tests[tested:]
             larger = self._compile_also(build, wanted.request, draft)
-        return self._try_case(case, larger, draft, seeds, secret)
+        return self._try_case(case, larger, draft, seeds, secret, dependent)
+
+    def _profile(
+        self,
+        build: Path,
+        bench: Bench,
+        timed: TimedCase,
+        draft: VerdictDraft,
+        references: ReferenceCache,
+    ) -> None:
+        """Hardware counters of the timed plan, where the device has a profiler."""
+        seed = self._seeds[0] if timed.own_seed is None else timed.own_seed
+        draw = references.get(draft.task, self._devices().timed_case(draft.task), seed)
+        found = self._devices().profile(build, bench, timed, draw)
+        if found is None:
+            return
+        draft.counters = summed_counters(found.reports)
+        if found.note:
+            draft.log.notes.append(
+                Finding(
+                    rule="no_counters", severity="info", line=None, message=found.note, basis="run"
+                )
+            )
 
     def _time(self, timed: TimedCase, draft: VerdictDraft) -> None:
-        draft.counters = summed_counters(timed.replays[-1])
-        naive_ms = self._baselines.naive_ms(draft.task)
-        draft.timing = modelled_result(timed, draft.device, naive_ms)
+        draft.counters = draft.counters or summed_counters(timed.replays[-1])
+        task, references = draft.task, self._reference_cache()
+        naive_ms = self._baselines.time_ms(task) if task.naive_kernel is not None else None
+        try:
+            draft.timing = self._devices().result(task, timed, naive_ms, references, self._seeds[0])
+        except CandidateFault as fault:
+            draft.log.cheats.append(
+                Finding(
+                    rule="impossible_time", severity="high", line=None, message=fault.reason,
+                    basis="run",
+                )
+            )  # fmt: skip
+            raise
 
     def _measure_naive(self, task: Task) -> float | None:
-        """Time of the task's naive kernel on the first shape set: the same path, public draws."""
+        """Time of the task's naive kernel on the timed shape set: the same path, public draws."""
         draft = self._draft(task, Candidate(code=task.naive_kernel or ""))
+        case = self._devices().timed_case(task)
         try:
             build = self._compile(draft.candidate, draft)
-            timed = self._try_case(task.cases[0], build, draft, tuple(range(5)), _BASELINE_SECRET)
+            timed = self._try_case(case, build, draft, tuple(range(5)), _BASELINE_SECRET)
         except CandidateFault as fault:
             log.error("naive_kernel_wrong", task=task.name, status=fault.status, why=fault.reason)
             return None
-        return modelled_time_ms(timed.plan, timed.replays[-1], draft.device)
+        return self._devices().time_ms(timed)
 
     # --- what they need ---------------------------------------------------------------------------
 
@@ -219,9 +279,24 @@ class Judge:
 
         secret = self._secret if secret is None else secret
         if secret not in self._references:
+            place = self._devices().place
             small = secret == _BASELINE_SECRET  # each of its draws is used once
-            self._references[secret] = ReferenceCache(secret, (16 if small else 128) << 20)
+            room = 16 << 20 if small else 128 << 20 if place is None else _GPU_REFERENCE_BYTES
+            self._references[secret] = ReferenceCache(secret, room, place)
         return self._references[secret]
+
+    def _devices(self) -> Backend:
+        """What this judge judges on. Raises DeviceError where a GPU cannot be used."""
+        self._warm_up.join()
+        if self._device_backend is None:
+            self._device_backend = make_backend(self.backend, self.config.baselines)
+        return self._device_backend
+
+    def _prepare(self) -> None:
+        """What takes a second and needs no candidate: done while nvcc works."""
+        import_module("torch")
+        self._device_backend = make_backend(self.backend, self.config.baselines)
+        self._device_backend.warm_up()
 
     def _draft(self, task: Task, candidate: Candidate) -> VerdictDraft:
         receipt = Receipt(
@@ -248,25 +323,10 @@ def _built(result: CompilationResult, draft: VerdictDraft) -> Path:
     return Path(result.binary_path)
 
 
-def _warm_up() -> None:
-    """What takes a second and needs no candidate: done while nvcc works."""
-    import_module("torch")
-    import_module("coding_framework.cuda.emulator.device").EmulatorDevice().close()
-
-
 def _quietly(work: Callable[..., object], *arguments: object) -> None:
     """Work done ahead of time: a failure shows again, in the right place, when it is needed."""
     with suppress(Exception):
         work(*arguments)
-
-
-def choose_backend(name: str) -> Literal["cuda", "emulator"]:
-    """The device that `name` stands for. Raises UsageError where this build cannot use it."""
-    if name == "cuda":
-        raise UsageError(
-            "this build judges on the emulator, which needs no GPU: use --backend emulator or auto"
-        )
-    return "emulator"
 
 
 def secret_of(config: JudgeConfig) -> bytes:

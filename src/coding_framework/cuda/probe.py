@@ -17,6 +17,7 @@ from coding_framework.errors import UsageError
 from coding_framework.types import Probe, ProbeResult, Task, TestCase
 
 if TYPE_CHECKING:
+    from coding_framework.cuda.backends import Backend
     from coding_framework.cuda.reference import Expectation
     from coding_framework.cuda.sandbox import Sandbox
 
@@ -26,20 +27,21 @@ MAX_PROBES = 8
 
 def run_probes(
     task: Task, build: Path, probes: Sequence[Probe], sandbox: Sandbox, host_cpu_s: int,
-    secret: bytes,
+    secret: bytes, backend: Backend,
 ) -> tuple[ProbeResult, ...]:  # fmt: skip
     """Results in the order of the probes. Raises UsageError for too many of them, and for a task
     whose reference fails on a shape set of its own."""
     if len(probes) > MAX_PROBES:
         raise UsageError(f"{len(probes)} probes at once: {MAX_PROBES} are allowed")
     return tuple(
-        _run(task, build, probe, i, sandbox, host_cpu_s, secret) for i, probe in enumerate(probes)
+        _run(task, build, probe, i, sandbox, host_cpu_s, secret, backend)
+        for i, probe in enumerate(probes)
     )
 
 
 def _run(
     task: Task, build: Path, probe: Probe, seed: int, sandbox: Sandbox, host_cpu_s: int,
-    secret: bytes,
+    secret: bytes, backend: Backend,
 ) -> ProbeResult:  # fmt: skip
     from coding_framework.cuda.bench import open_bench
     from coding_framework.cuda.draft import TrialLog
@@ -54,7 +56,7 @@ def _run(
         return ProbeResult(probe=probe, passed=None, detail=str(e))
     log = TrialLog()
     try:
-        with open_bench(build, expectation, sandbox, host_cpu_s) as bench:
+        with open_bench(build, expectation, sandbox, host_cpu_s, backend) as bench:
             CaseTrial(task, case, bench, _Only(expectation), (seed,), log).call_once()
     except ExtensionWanted:
         return ProbeResult(

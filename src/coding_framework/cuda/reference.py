@@ -11,22 +11,27 @@ import copy
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from coding_framework.cuda.inputs import derive_seed, draw_inputs
+from coding_framework.cuda.inputs import derive_seed, draw_inputs, draw_large_inputs
 from coding_framework.cuda.model_new.signature import ModelSignature
 from coding_framework.cuda.parameter_order import recorded_definitions
 from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import DeviceError, InfrastructureError, UsageError
 from coding_framework.types import InitArg, Task, TestCase
 
+if TYPE_CHECKING:
+    from coding_framework.cuda.gpu.place import GpuPlace
+
 _PERTURBED_RUNS = 3
+_PERTURBED_RUNS_ON_GPU = 1
+"""At real sizes: there are elements enough of every scale to find the usual error in one."""
 Scalar = bool | int | float
 
 
@@ -83,12 +88,17 @@ class ReferenceCache:
     code could ever read it.
     """
 
-    def __init__(self, secret: bytes, max_bytes: int = 128 << 20) -> None:
+    def __init__(
+        self, secret: bytes, max_bytes: int = 128 << 20, place: GpuPlace | None = None
+    ) -> None:
+        """place: where shape sets of real size are computed; None: there are none."""
         self._secret = secret
         self._max_bytes = max_bytes
+        self._place = place
         self._held: OrderedDict[tuple[str, str, int], Expectation] = OrderedDict()
         self._bytes = 0
         self._informative: dict[tuple[str, tuple[int, ...]], bool] = {}
+        self._flops: dict[tuple[str, str], int] = {}
 
     def require_informative(self, task: Task, seeds: Sequence[int]) -> None:
         """Raises InfrastructureError where one constant would pass for every draw of the task's
@@ -111,32 +121,79 @@ class ReferenceCache:
         if found is not None:
             self._held.move_to_end(key)
             return found
-        made = expect(task, digest, case, self._secret, seed)
+        place = self._place if case in task.gpu_cases else None
+        made = expect(task, digest, case, self._secret, seed, place=place)
         self._held[key] = made
         self._bytes += made.nbytes
         while self._bytes > self._max_bytes and len(self._held) > 1:
             self._bytes -= self._held.popitem(last=False)[1].nbytes
         return made
 
+    def flops(self, task: Task, case: TestCase, seed: int) -> int:
+        """Operations of the function's matrix products and convolutions; 0 where it has none."""
+        key = (task_digest(task), case.name)
+        if key not in self._flops:
+            from coding_framework.cuda.reference_facts import counted_flops
+
+            with self._model(task, case, seed) as (model, expectation):
+                self._flops[key] = counted_flops(model, expectation.inputs)
+        return self._flops[key]
+
+    def needed_input_bytes(self, task: Task, case: TestCase, seeds: tuple[int, int]) -> int:
+        """A lower bound of the bytes of the inputs on which the answer depends. Some fifty runs of
+        the function for each input: for times that look impossible."""
+        from coding_framework.cuda.reference_facts import needed_input_bytes
+
+        others = self.get(task, case, seeds[1]).inputs
+        with self._model(task, case, seeds[0]) as (model, expectation):
+            return needed_input_bytes(model, expectation.inputs, others)
+
+    @contextmanager
+    def _model(
+        self, task: Task, case: TestCase, seed: int
+    ) -> Iterator[tuple[nn.Module, Expectation]]:
+        """The model of one draw, where its expectation was computed."""
+        expectation = self.get(task, case, seed)
+        on_gpu = self._place is not None and any(t.is_cuda for t in expectation.tensors)
+        with self._place.working() if self._place is not None and on_gpu else nullcontext():
+            digest, inputs = task_digest(task), expectation.inputs
+            with reference_model(task, digest, case, self._secret, seed, inputs) as (model, _):
+                yield model, expectation
+
 
 def expect(
     task: Task, digest: str, case: TestCase, secret: bytes, seed: int,
-    inputs: tuple[torch.Tensor, ...] | None = None,
+    inputs: tuple[torch.Tensor, ...] | None = None, place: GpuPlace | None = None,
 ) -> Expectation:  # fmt: skip
     """Draw the inputs (where none are given) and the parameters of one seed, and compute what must
-    come out."""
-    if inputs is None:
-        inputs = draw_inputs(case, secret, digest, seed)
+    come out; on the GPU of `place`, or on the CPU."""
+    with place.working() if place is not None else nullcontext():
+        if inputs is None and place is not None:
+            inputs = draw_large_inputs(case, secret, digest, seed, place.device)
+        elif inputs is None:
+            inputs = draw_inputs(case, secret, digest, seed)
+        with reference_model(task, digest, case, secret, seed, inputs) as (model, state):
+            parameters = tuple(t.detach().clone().contiguous() for t in state.values())
+            outputs = _expected_outputs(model, inputs, case.reduction_length)
     init_args = case.init_args or task.init_args
-    weights_seed = derive_seed(secret, "weights", digest, case.name, seed) >> 1
-    with _isolated(weights_seed), _task_faults(task, case):
-        with recorded_definitions() as definitions:
-            model = _make_model(task, init_args, inputs)
-        state = definitions.parameters(model)
-        parameters = tuple(t.detach().clone().contiguous() for t in state.values())
-        outputs = _expected_outputs(model, inputs, case.reduction_length)
     signature = ModelSignature(init_args, tuple(state), task.scalar_positions)
     return Expectation(seed, inputs, parameters, signature, outputs)
+
+
+@contextmanager
+def reference_model(
+    task: Task, digest: str, case: TestCase, secret: bytes, seed: int,
+    inputs: tuple[torch.Tensor, ...],
+) -> Iterator[tuple[nn.Module, dict[str, torch.Tensor]]]:  # fmt: skip
+    """The task's model with the parameters of one draw, and those in the order of their
+    definition, on the device of `inputs`. Random numbers inside the block come from the draw."""
+    init_args = case.init_args or task.init_args
+    weights_seed = derive_seed(secret, "weights", digest, case.name, seed) >> 1
+    devices = sorted({t.device.index or 0 for t in inputs if t.is_cuda})
+    with _isolated(weights_seed, devices), _task_faults(task, case):
+        with recorded_definitions() as definitions:
+            model = _make_model(task, init_args, inputs)
+        yield model, definitions.parameters(model)
 
 
 def a_constant_passes(draws: Sequence[Expectation]) -> bool:
@@ -168,7 +225,8 @@ def _expected_outputs(
     reference = _call_in_float64(model, inputs)
     errors = [_difference(n, r) for n, r in zip(native, reference, strict=True)]
     sensitivities = [torch.zeros_like(e) for e in errors]
-    for _ in range(_PERTURBED_RUNS):
+    on_gpu = any(n.is_cuda for n in native)
+    for _ in range(_PERTURBED_RUNS_ON_GPU if on_gpu else _PERTURBED_RUNS):
         eps = _rounding_unit(inputs)
         moved, moved_inputs = _perturbed(model, inputs, eps)
         moved_reference = _call_in_float64(moved, moved_inputs)
@@ -194,7 +252,7 @@ def _expected_outputs(
 def _difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """|one - other| in float64; 0 where either is not finite."""
     if not other.is_floating_point():
-        return torch.zeros(other.shape, dtype=torch.float64)
+        return torch.zeros(other.shape, dtype=torch.float64, device=other.device)
     gap = (one.to(torch.float64) - other.to(torch.float64)).abs()
     return gap.nan_to_num(0.0, 0.0, 0.0)
 
@@ -290,13 +348,13 @@ def _call_in_float64(
 
 
 @contextmanager
-def _isolated(seed: int) -> Iterator[None]:
+def _isolated(seed: int, devices: Sequence[int] = ()) -> Iterator[None]:
     """torch's global generator seeded for the block and put back after it; one thread, so that
     PyTorch's own sums, and with them the tolerance, do not depend on the machine's cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=list(devices)):
             torch.manual_seed(seed)
             yield
     finally:
@@ -308,6 +366,11 @@ def _task_faults(task: Task, case: TestCase) -> Iterator[None]:
     """Whatever a task's own source raises is the fault of whoever wrote the task."""
     try:
         yield
+    except torch.OutOfMemoryError as e:
+        raise DeviceError(
+            f"the GPU has not the memory for the reference of task {task.name!r} at shape set "
+            f"{case.name!r}: judge fewer kernels at once"
+        ) from e
     except Exception as e:
         raise UsageError(
             f"the reference of task {task.name!r} fails on its shape set {case.name!r} "

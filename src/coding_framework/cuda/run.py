@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -22,8 +22,10 @@ from coding_framework.cuda.host.wire import CudaCallError, HostArg
 from coding_framework.cuda.inputs import (
     DTYPE_NAMES,
     TORCH_DTYPES,
+    bits_of,
+    tensor_bits,
     tensor_bytes,
-    tensor_from_bytes,
+    tensor_from_bits,
 )
 from coding_framework.cuda.plan import (
     Alloc,
@@ -42,7 +44,6 @@ from coding_framework.cuda.plan import (
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 
-_MAX_OUTPUT_BYTES = 256 << 20
 _EXECUTED = "smsp__inst_executed.sum"
 
 
@@ -53,6 +54,8 @@ class RunLimits:
     memory_bytes: int = 2 << 30
     """Device memory, inputs excluded."""
     upload_bytes: int = 256 << 20
+    output_bytes: int = 256 << 20
+    """Of each output: strides of 0 make much of little memory."""
     operations: int = 20_000
     """Allocations, copies, fills and launches together."""
     instructions: int = 1_000_000_000
@@ -88,8 +91,9 @@ class Output:
     tensor: torch.Tensor
     """In its logical shape."""
     strides: tuple[int, ...]
-    raw: bytes
-    """The elements in logical order, as they lay on the device: what a rerun must repeat."""
+    raw: torch.Tensor
+    """The bytes of the elements in logical order, as they lay on the device: what a rerun must
+    repeat."""
     defect: str = ""
     """What makes it no tensor of its dtype at all; "" where nothing does."""
 
@@ -115,7 +119,7 @@ class PlanRecorder:
 
     def __init__(self, device: Device, limits: RunLimits) -> None:
         self._device = device
-        self._limits = limits
+        self.limits = limits
         self._ops: list[PlanOp] = []
         self._memory = 0
         self._uploaded = 0
@@ -138,11 +142,11 @@ class PlanRecorder:
     def malloc(self, nbytes: int) -> int:
         """Device memory for the host; its contents are poisoned."""
         self._memory += nbytes
-        if self._memory > self._limits.memory_bytes:
+        if self._memory > self.limits.memory_bytes:
             raise CandidateFault(
                 Status.MEMORY_LIMIT,
                 f"asked for {self._memory >> 20} MiB of device memory; the limit is "
-                f"{self._limits.memory_bytes >> 20} MiB",
+                f"{self.limits.memory_bytes >> 20} MiB",
             )
         address = self._device.alloc(max(1, nbytes))
         self.blocks[address] = max(1, nbytes)
@@ -167,10 +171,10 @@ class PlanRecorder:
     def upload(self, address: int, data: bytes) -> None:
         """Host to device; the bytes become part of the plan."""
         self._uploaded += len(data)
-        if self._uploaded > self._limits.upload_bytes:
+        if self._uploaded > self.limits.upload_bytes:
             raise CandidateFault(
                 Status.MEMORY_LIMIT,
-                f"copied more than {self._limits.upload_bytes >> 20} MiB to the device in one call",
+                f"copied more than {self.limits.upload_bytes >> 20} MiB to the device in one call",
             )
         self._device.upload(address, data)
         self._note(Upload(address, bytes(data)))
@@ -193,10 +197,10 @@ class PlanRecorder:
         report = self._device.launch(launch)
         self.reports.append(report)
         self._executed += report.counters.get(_EXECUTED, 0.0)
-        if self._executed > self._limits.instructions:
+        if self._executed > self.limits.instructions:
             raise CandidateFault(
                 Status.TIMEOUT,
-                f"its launches take more than {self._limits.instructions:.0f} warp instructions",
+                f"its launches take more than {self.limits.instructions:.0f} warp instructions",
             )
         self._note(launch)
 
@@ -204,20 +208,31 @@ class PlanRecorder:
         """Nothing to wait for: each launch has ended when the host hears of it."""
 
     def _note(self, op: PlanOp) -> None:
-        if len(self._ops) >= self._limits.operations:
+        if len(self._ops) >= self.limits.operations:
             raise CandidateFault(
                 Status.TIMEOUT,
-                f"one call asks for more than {self._limits.operations} device operations",
+                f"one call asks for more than {self.limits.operations} device operations",
             )
         self._ops.append(op)
+
+
+@runtime_checkable
+class SharesMemory(Protocol):
+    """A device on a GPU that the judge computes references on: large tensors stay there."""
+
+    def take(self, address: int, tensor: torch.Tensor) -> None: ...
+    def give(self, address: int, nbytes: int) -> torch.Tensor: ...
 
 
 class CaseRun:
     """One shape set of one candidate: inputs placed once, host runs and replays at will."""
 
     def __init__(self, device: Device, recorder: PlanRecorder, tensors: Sequence[torch.Tensor]):
+        """tensors: of the shapes of every draw, on the CPU or all on the device's GPU."""
         self._device = device
         self._recorder = recorder
+        self.on_gpu = any(tensor.is_cuda for tensor in tensors)
+        """Whether the tensors lie on the device's GPU, and results are to lie there too."""
         self._places = tuple(self._place(tensor) for tensor in tensors)
 
     @property
@@ -226,6 +241,20 @@ class CaseRun:
         return tuple(
             (p.address, math.prod(p.shape) * TORCH_DTYPES[p.dtype].itemsize) for p in self._places
         )
+
+    @property
+    def host_blocks(self) -> tuple[tuple[int, int], ...]:
+        """(address, nbytes) of everything that the host allocated."""
+        return tuple(self._recorder.blocks.items())
+
+    def contents(self, tensors: Sequence[torch.Tensor]) -> list[tuple[int, int, bytes | None]]:
+        """(address, nbytes, contents) of all allocations in the order in which they were made: what
+        it takes to replay a plan elsewhere. Contents of what the host allocated: None."""
+        inputs = [
+            (place.address, max(1, tensor.numel() * tensor.element_size()), tensor_bytes(tensor))
+            for place, tensor in zip(self._places, tensors, strict=True)
+        ]
+        return [*inputs, *((address, nbytes, None) for address, nbytes in self.host_blocks)]
 
     def host_run(
         self,
@@ -301,7 +330,7 @@ class CaseRun:
     def _refill(self, tensors: Sequence[torch.Tensor]) -> None:
         for place, tensor in zip(self._places, tensors, strict=True):
             if tensor.numel():
-                self._device.upload(place.address, tensor_bytes(tensor))
+                _store(self._device, place.address, tensor)
 
     def _finish(
         self,
@@ -311,37 +340,49 @@ class CaseRun:
     ) -> Execution:
         changed = None
         for i, (place, tensor) in enumerate(zip(self._places, tensors, strict=True)):
-            data = tensor_bytes(tensor)
-            if data and self._device.download(place.address, len(data)) != data:
+            bits = tensor_bits(tensor)
+            if len(bits) and not torch.equal(self._fetch(place.address, len(bits)), bits):
                 changed = i
                 break
         guard = self._device.check_guards()
         return Execution(tuple(self._read(ref) for ref in outputs), reports, changed, guard)
 
+    def _fetch(self, address: int, nbytes: int) -> torch.Tensor:
+        """Bytes of the device as a flat uint8 tensor, where the expectation's tensors are."""
+        if self.on_gpu and isinstance(self._device, SharesMemory):
+            return self._device.give(address, nbytes)
+        return bits_of(self._device.download(address, nbytes))
+
+    def outputs_of(self, plan: LaunchPlan, bits: Sequence[torch.Tensor]) -> tuple[Output, ...]:
+        """The plan's outputs, given the bytes that lay at each one's `extent`."""
+        return tuple(_output(ref, b) for ref, b in zip(plan.outputs, bits, strict=True))
+
     def _read(self, ref: TensorRef) -> Output:
-        """Read an output where the host claims it lies; every claim is checked first."""
+        """Read an output where the host claims it lies."""
+        address, nbytes = self.extent(ref)
+        return _output(ref, self._fetch(address, nbytes) if nbytes else bits_of(b""))
+
+    def extent(self, ref: TensorRef) -> tuple[int, int]:
+        """(address, nbytes) of the memory that an output spans, 0 bytes where it has no elements.
+        Raises CandidateFault for a claim that cannot be."""
         dtype = TORCH_DTYPES.get(ref.dtype)
         if dtype is None:
             raise CandidateFault(Status.RUNTIME_ERROR, f"returned a tensor of dtype {ref.dtype!r}")
         itemsize = dtype.itemsize
         count = math.prod(ref.shape)
         if count == 0:
-            return Output(torch.empty(ref.shape, dtype=dtype), ref.strides, b"")
+            return ref.address, 0
         if min((*ref.shape, *ref.strides), default=0) < 0 or len(ref.shape) != len(ref.strides):
             raise CandidateFault(Status.RUNTIME_ERROR, "returned a tensor of impossible strides")
-        if count * itemsize > _MAX_OUTPUT_BYTES:  # strides of 0 make much of little memory
+        allowed = self._recorder.limits.output_bytes
+        if count * itemsize > allowed:
             raise CandidateFault(
                 Status.MEMORY_LIMIT,
-                f"returned a tensor of {count * itemsize} bytes; {_MAX_OUTPUT_BYTES} are allowed",
+                f"returned a tensor of {count * itemsize} bytes; {allowed} are allowed",
             )
         extent = sum((n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)) + 1
         self._check_inside(ref.address, extent * itemsize)
-        data = self._device.download(ref.address, extent * itemsize)
-        tensor = _strided(data, dtype, ref)
-        raw = _strided(data, torch.uint8, ref) if dtype is torch.bool else tensor
-        torn = dtype is torch.bool and bool((raw > 1).any())
-        defect = "it has bytes that are neither false nor true: not all was written" if torn else ""
-        return Output(tensor, ref.strides, tensor_bytes(raw), defect)
+        return ref.address, extent * itemsize
 
     def _check_inside(self, address: int, nbytes: int) -> None:
         regions = (*self._recorder.blocks.items(), *self.input_regions)
@@ -352,6 +393,25 @@ class CaseRun:
             )
 
 
-def _strided(data: bytes, dtype: torch.dtype, ref: TensorRef) -> torch.Tensor:
+def _output(ref: TensorRef, bits: torch.Tensor) -> Output:
+    """An output whose memory held `bits`."""
+    dtype = TORCH_DTYPES[ref.dtype]
+    if not len(bits):
+        return Output(torch.empty(ref.shape, dtype=dtype), ref.strides, bits)
+    tensor = _strided(bits, dtype, ref)
+    raw = _strided(bits, torch.uint8, ref) if dtype is torch.bool else tensor
+    torn = dtype is torch.bool and bool((raw > 1).any())
+    defect = "it has bytes that are neither false nor true: not all was written" if torn else ""
+    return Output(tensor, ref.strides, tensor_bits(raw), defect)
+
+
+def _strided(bits: torch.Tensor, dtype: torch.dtype, ref: TensorRef) -> torch.Tensor:
     """The logical tensor in the memory that a reference spans."""
-    return tensor_from_bytes(data, dtype).as_strided(ref.shape, ref.strides).contiguous()
+    return tensor_from_bits(bits, dtype).as_strided(ref.shape, ref.strides).contiguous()
+
+
+def _store(device: Device, address: int, tensor: torch.Tensor) -> None:
+    if tensor.is_cuda and isinstance(device, SharesMemory):
+        device.take(address, tensor)
+    else:
+        device.upload(address, tensor_bytes(tensor))

@@ -101,10 +101,19 @@ def _largest_of_like_scale(error: torch.Tensor, scale: torch.Tensor) -> torch.Te
         return error
     bucket = (scale.log2() / _OCTAVES_PER_BUCKET).floor().to(torch.int64).reshape(-1)
     bucket -= bucket.min()
-    worst = torch.zeros(int(bucket.max()) + 3, dtype=error.dtype)
-    worst.scatter_reduce_(0, bucket + 1, error.reshape(-1), "amax")
+    worst = _largest_of_each(error.reshape(-1), bucket + 1, int(bucket.max()) + 3)
     near = torch.maximum(worst[1:-1], torch.maximum(worst[:-2], worst[2:]))
     return near[bucket].reshape(error.shape)
+
+
+def _largest_of_each(values: torch.Tensor, bucket: torch.Tensor, buckets: int) -> torch.Tensor:
+    """The largest of the values, which are 0 or more, in each bucket."""
+    worst = values.new_zeros(buckets)
+    if not values.is_cuda:
+        return worst.scatter_reduce_(0, bucket, values, "amax")
+    for i in torch.unique(bucket).tolist():  # a few: all threads would wait for the same atomics
+        worst[i] = torch.where(bucket == i, values, 0.0).max()
+    return worst
 
 
 def compare(out: torch.Tensor, strides: tuple[int, ...], expected: ExpectedOutput) -> Comparison:

@@ -15,15 +15,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
+
+import torch
 
 from coding_framework.cuda.bench import Bench
 from coding_framework.cuda.draft import TrialLog
 from coding_framework.cuda.evidence import host_share, leaked_bytes, steering_excess
+from coding_framework.cuda.measurement import CHECKED_DRAWS, Measurement
 from coding_framework.cuda.plan import CandidateFault, LaunchPlan, LaunchReport, ReadBack
 from coding_framework.cuda.reference import Expectation
-from coding_framework.cuda.run import Execution
+from coding_framework.cuda.run import Execution, Output
 from coding_framework.cuda.tolerance import Comparison, compare
 from coding_framework.types import Finding, Status, Task, TestCase, TestResult
 
@@ -31,6 +34,8 @@ _RACES = frozenset({"shared_memory_race"})
 """Faults of a run that make a result a matter of luck. Between threads of one warp (`warp_race`)
 hardware has an order on which much honest code relies: that stays a pitfall."""
 _WARP = 32
+_HARDWARE_RERUNS = 2
+"""On a device whose schedule varies by itself, beside the replay that every device repeats."""
 _OTHER_POISON = 0xA5
 """Byte of every second replay: the device's own poison may be an answer (NaN, -1, true)."""
 
@@ -43,6 +48,12 @@ class TimedCase:
     replays: tuple[tuple[LaunchReport, ...], ...]
     bytes_moved: int
     """Inputs, parameters and outputs once."""
+    dtype: str = "float32"
+    """Of the first input."""
+    own_seed: int | None = None
+    """The only draw that the plan is right for, where its launches depend on values; else None."""
+    measurement: Measurement | None = None
+    """Where the device has a clock."""
 
 
 class References(Protocol):
@@ -94,6 +105,37 @@ class CaseTrial:
         self._second_call(plan, fresh[0])
         return self._timed(plan, replays)
 
+    def record(self, *, dependent: bool) -> TimedCase:
+        """The host code once, compared, and its plan: for a shape set of real size, where the timed
+        calls are the replays. dependent: whether plans of this candidate depend on values."""
+        first = self._seeds[0]
+        plan, execution = self._call_host(first)
+        self._check(first, execution)
+        self._require_device_work(plan)
+        self._mark_read_back(plan)
+        own = first if dependent and plan.reads_back else None
+        return self._timed(plan, [execution.reports], own)
+
+    def measured(self, timed: TimedCase) -> TimedCase:
+        """With its time, where the device has a clock. Raises CandidateFault where a timed call was
+        wrong."""
+        measure = self._bench.equipment.measure
+        if measure is None:
+            return timed
+        after = max(self._seeds) + 1
+        own = timed.own_seed
+        seeds = [own] if own is not None else [after + i for i in range(CHECKED_DRAWS)]
+        draws = [self._expect(seed) for seed in seeds]
+        found = measure(self._bench.run, timed, draws, self._check_timed)
+        guard = self._bench.equipment.device.check_guards()
+        if guard is not None:
+            raise CandidateFault(Status.RUNTIME_ERROR, guard)
+        return replace(timed, measurement=found)
+
+    def _check_timed(self, expectation: Expectation, outputs: tuple[Output, ...]) -> None:
+        if not self._right(expectation.seed, Execution(outputs, (), None, None)):
+            self._wrong(expectation.seed, f"wrong in a timed call: {self._log.tests[-1].detail}")
+
     def call_once(self) -> None:
         """The host code alone, on the first draw. Raises CandidateFault where it fails or is wrong;
         a candidate that is right here has shown nothing."""
@@ -143,16 +185,22 @@ class CaseTrial:
                     Status.NONDETERMINISTIC,
                     f"a race, so another schedule gives another result: {fault.message}",
                 )
-        if any(math.prod(launch.grid + launch.block) > _WARP for launch in plan.launches):
-            with closing(self._bench.open_other_schedule()) as device:
-                other = self._bench.run.twin(device, tensors).replay(plan, tensors)
+        if not any(math.prod(launch.grid + launch.block) > _WARP for launch in plan.launches):
+            return
+        if self._bench.open_other_schedule is None:
+            for _ in range(_HARDWARE_RERUNS):
+                other = self._bench.run.replay(plan, tensors, fill=_OTHER_POISON)
                 self._require_same(seed, before, other)
+            return
+        with closing(self._bench.open_other_schedule()) as device:
+            other = self._bench.run.twin(device, tensors).replay(plan, tensors)
+            self._require_same(seed, before, other)
 
     def _require_same(self, seed: int, before: Execution, again: Execution) -> None:
         if self._task.atomic_order or self._bench.adds_atomically:
             self._check(seed, again)
             return
-        if [o.raw for o in before.outputs] != [o.raw for o in again.outputs]:
+        if not _same_bits(before, again):
             raise CandidateFault(
                 Status.NONDETERMINISTIC,
                 f"two runs on the same inputs of shape set {self._case.name!r} differ",
@@ -229,7 +277,7 @@ class CaseTrial:
         plan, again = self._call_host(last)
         self._require_same(last, execution, again)
         self._rerun(plan, last, again)  # on its own inputs a replay of such a plan is right too
-        return self._timed(plan, reports)
+        return self._timed(plan, reports, last)
 
     # --- comparisons ------------------------------------------------------------------------------
 
@@ -317,11 +365,18 @@ class CaseTrial:
                 )
             )
 
-    def _timed(self, plan: LaunchPlan, replays: Sequence[tuple[LaunchReport, ...]]) -> TimedCase:
+    def _timed(
+        self,
+        plan: LaunchPlan,
+        replays: Sequence[tuple[LaunchReport, ...]],
+        own_seed: int | None = None,
+    ) -> TimedCase:
         outputs = sum(
             o.native.numel() * o.native.element_size() for o in self._expect(self._seeds[0]).outputs
         )
-        return TimedCase(plan, tuple(replays), self._input_bytes() + outputs)
+        dtype = self._case.inputs[0].dtype if self._case.inputs else "float32"
+        moved = self._input_bytes() + outputs
+        return TimedCase(plan, tuple(replays), moved, dtype, own_seed)
 
     def _expect(self, seed: int) -> Expectation:
         return self._references.get(self._task, self._case, seed)
@@ -329,6 +384,12 @@ class CaseTrial:
     def _input_bytes(self) -> int:
         tensors = self._expect(self._seeds[0]).tensors
         return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def _same_bits(one: Execution, other: Execution) -> bool:
+    return len(one.outputs) == len(other.outputs) and all(
+        torch.equal(a.raw, b.raw) for a, b in zip(one.outputs, other.outputs, strict=True)
+    )
 
 
 def _severity(comparison: Comparison) -> tuple[bool, float]:

@@ -92,15 +92,8 @@ def test_a_baseline_is_measured_once_for_all_processes(
 
     for _ in range(2):  # two processes
         baselines = BaselineTimes(measure, "salt")
-        assert [baselines.naive_ms(_task("code")) for _ in range(2)] == [0.5, 0.5]
+        assert [baselines.time_ms(_task("code")) for _ in range(2)] == [0.5, 0.5]
         assert baselines.known(_task("code"))
     assert measured == ["t"]
-    assert BaselineTimes(measure, "other salt").naive_ms(_task("code")) == 0.5
+    assert BaselineTimes(measure, "other salt").time_ms(_task("code")) == 0.5
     assert len(measured) == 2
-
-
-def test_a_task_without_a_naive_kernel_has_no_baseline() -> None:
-    def never(task: Task) -> float:
-        raise AssertionError("nothing to measure")
-
-    assert BaselineTimes(never, "salt").naive_ms(_task(None)) is None

@@ -19,21 +19,11 @@ import threading
 from pathlib import Path
 from typing import Any, Literal
 
-from coding_framework.cuda.emulator import timing_model, wire
+from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.settings import BlockOrder, EmulatorSettings
-from coding_framework.cuda.plan import (
-    CandidateFault,
-    Fault,
-    KernelInfo,
-    Launch,
-    LaunchReport,
-    ModuleInfo,
-    SymbolInfo,
-)
+from coding_framework.cuda.remote_device import RemoteDevice
 from coding_framework.errors import DeviceError
-from coding_framework.types import Status
 
-_MAX_ANSWER = 16 << 30
 _ANSWER_S = 1800.0
 """Wall backstop on one request, far above the limits on instructions and CPU time: a device that is
 silent so long hangs, which is our fault."""
@@ -99,13 +89,14 @@ def _fork_server() -> _Zygote:
         return _zygote
 
 
-class EmulatorDevice:
+class EmulatorDevice(RemoteDevice):
     """An emulated GPU. See `cuda/device.py` for what each method promises.
 
     settings: limits and the GPU to model; block_order: short for the setting of that name.
     """
 
     backend: Literal["emulator", "cuda"] = "emulator"
+    _what = "the emulator"
 
     def __init__(
         self,
@@ -123,102 +114,14 @@ class EmulatorDevice:
         self._connection.settimeout(_ANSWER_S)
         self._closed = False
 
-    def __enter__(self) -> EmulatorDevice:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()
-
-    # --- the Device protocol --------------------------------------------------------------------
-
-    def load(self, build: Path) -> ModuleInfo:
-        got = self._ask("load", str(Path(build).resolve()))[0]
-        return ModuleInfo(
-            {name: _kernel_info(info) for name, info in got["kernels"].items()},
-            {name: SymbolInfo(**info) for name, info in got["symbols"].items()},
-        )
-
-    def alloc(self, nbytes: int) -> int:
-        return int(self._ask("alloc", nbytes)[0])
-
-    def free(self, address: int) -> None:
-        self._ask("free", address)
-
-    def poison(self, address: int) -> None:
-        self._ask("poison", address)
-
-    def upload(self, address: int, data: bytes | memoryview) -> None:
-        if isinstance(data, memoryview):
-            data = data.cast("B") if data.contiguous else data.tobytes()
-        self._ask("upload", address, payload=data)
-
-    def download(self, address: int, nbytes: int) -> bytes:
-        return bytes(self._ask("download", address, nbytes)[1])
-
-    def copy(self, destination: int, source: int, nbytes: int) -> None:
-        self._ask("copy", destination, source, nbytes)
-
-    def fill(self, address: int, value: int, nbytes: int) -> None:
-        self._ask("fill", address, value, nbytes)
-
-    def launch(self, launch: Launch, *, checks: bool = False) -> LaunchReport:
-        got = self._ask(
-            "launch", launch.kernel, launch.grid, launch.block, launch.shared_bytes,
-            launch.cooperative, checks, payload=launch.params,
-        )[0]  # fmt: skip
-        faults = tuple(Fault(**fault) for fault in got["faults"])
-        return LaunchReport(got["kernel"], got["counters"], got["time_ms"], faults, got["output"])
-
-    def check_guards(self) -> str | None:
-        found = self._ask("check_guards")[0]
-        return None if found is None else str(found)
-
     def close(self) -> None:
-        if getattr(self, "_closed", True):
+        if self._closed:
             return
         self._closed = True
         self._connection.close()
         if self._server.owner == os.getpid() and self._server.process.poll() is None:
             with contextlib.suppress(OSError, DeviceError):
-                self._server.end(self._pid)
+                self._end_process()
 
-    # --- the wire -------------------------------------------------------------------------------
-
-    def _ask(
-        self, operation: str, *arguments: Any, payload: bytes | memoryview = b""
-    ) -> tuple[Any, bytearray]:
-        if self._closed:
-            raise DeviceError("this emulated device is closed: make a new one")
-        try:
-            wire.send(self._connection, {"operation": operation, "arguments": arguments}, payload)
-            answer, data = wire.receive(self._connection, _MAX_ANSWER)
-        except (OSError, EOFError) as e:
-            raise self._died(operation) from e
-        if "status" in answer:
-            raise CandidateFault(
-                Status(answer["status"]), answer["reason"], output=answer.get("output", "")
-            )
-        if "error" in answer:
-            raise DeviceError(f"the emulator failed in {operation}: {answer['error']}")
-        return answer["result"], data
-
-    def _died(self, operation: str) -> DeviceError:
-        """The error for a device process that is gone; it is never used again."""
-        self._closed = True
-        self._connection.close()
-        code: int | None = None
-        with contextlib.suppress(OSError, DeviceError):
-            code = self._server.end(self._pid)
-        return DeviceError(
-            f"the emulator's process ended in {operation} (exit {code}): judge the candidate again"
-        )
-
-
-def _kernel_info(info: dict[str, Any]) -> KernelInfo:
-    info["param_offsets"] = tuple(info["param_offsets"])
-    info["param_sizes"] = tuple(info["param_sizes"])
-    return KernelInfo(**info)
+    def _end_process(self) -> int | None:
+        return self._server.end(self._pid)

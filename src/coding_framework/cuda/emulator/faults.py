@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from coding_framework.cuda.emulator.assembler import Kernel
 from coding_framework.cuda.emulator.library import Check, LaunchRecord
 from coding_framework.cuda.emulator.memory import DeviceMemory
+from coding_framework.cuda.kernel_names import readable
 from coding_framework.cuda.plan import CandidateFault, Dim3, Fault
 from coding_framework.types import Status
 
@@ -19,20 +18,6 @@ CHECK_KINDS = (
     "uninitialized_read", "uninitialized_shared_read", "shared_memory_race", "warp_race",
     "barrier_divergence",
 )  # fmt: skip
-
-
-def readable(name: str) -> str:
-    """The plain name in a mangled C++ name; the name itself where it is not mangled."""
-    match = re.match(r"_ZN?K?(\d+)(.*)", name)
-    if match is None:
-        return name
-    rest, size, parts = match.group(2), int(match.group(1)), []
-    while True:
-        parts.append(rest[:size])
-        more = re.match(r"(\d+)(.*)", rest[size:])
-        if not name.startswith("_ZN") or more is None:
-            return parts[-1] or name
-        size, rest = int(more.group(1)), more.group(2)
 
 
 def _triple(index: int, shape: Dim3) -> str:

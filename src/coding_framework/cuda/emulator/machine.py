@@ -18,12 +18,13 @@ from coding_framework.cuda.emulator.assembler import (
     parameter_layout,
 )
 from coding_framework.cuda.emulator.counters import counters
-from coding_framework.cuda.emulator.faults import CHECK_KINDS, noted, raise_for, readable
+from coding_framework.cuda.emulator.faults import CHECK_KINDS, noted, raise_for
 from coding_framework.cuda.emulator.library import Check, Func, LaunchRecord, MemCount, load
 from coding_framework.cuda.emulator.memory import ARENA_BYTES, DeviceMemory
 from coding_framework.cuda.emulator.parser import parse
 from coding_framework.cuda.emulator.program import Function, Module, Variable, unsupported
 from coding_framework.cuda.emulator.settings import BLOCK_ORDERS, EmulatorSettings
+from coding_framework.cuda.kernel_names import readable
 from coding_framework.cuda.plan import (
     CandidateFault,
     KernelInfo,

@@ -16,8 +16,10 @@ import signal
 import socket
 import sys
 
-from coding_framework.cuda.emulator import server, timing_model
+from coding_framework.cuda.device_server import serve
+from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.library import load
+from coding_framework.cuda.emulator.machine import Machine
 from coding_framework.cuda.emulator.settings import EmulatorSettings
 
 _PR_SET_PDEATHSIG = 1
@@ -79,7 +81,7 @@ def _fork(control: socket.socket, descriptor: int, settings: EmulatorSettings) -
         control.close()
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:
             f.write("1000")
-        server.serve(socket.socket(fileno=descriptor), settings)
+        serve(socket.socket(fileno=descriptor), lambda: Machine(settings))
         code = 0
     finally:
         os._exit(code)

@@ -133,7 +133,7 @@ def test_close_kills_the_process_also_while_it_computes(tmp_path: Path) -> None:
         "operation": "launch",
         "arguments": ["endless", (1, 1, 1), (32, 1, 1), 0, False, False],
     }
-    from coding_framework.cuda.emulator import wire
+    from coding_framework.cuda import device_wire as wire
 
     wire.send(device._connection, header, struct.pack("<Q", flag))
     time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Messages between an `EmulatorDevice` and its process: a JSON header and raw bytes.
+"""Messages between a device and its process: a JSON header and raw bytes.
 
 No pickle: the process runs a candidate's device code, and what it says is data, never objects.
 """

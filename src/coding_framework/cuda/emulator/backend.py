@@ -1,0 +1,75 @@
+"""The emulator as a backend of the judge: small shape sets, two schedules, modelled times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coding_framework.cuda.backends import BackendName, Equipment
+from coding_framework.cuda.benchmarker import modelled_result, modelled_time_ms
+from coding_framework.cuda.emulator.device import EmulatorDevice
+from coding_framework.cuda.emulator.settings import DEFAULT_GPU, EmulatorSettings
+from coding_framework.cuda.host.properties import H200
+from coding_framework.types import BenchmarkResult, Task, TestCase
+
+if TYPE_CHECKING:
+    from coding_framework.cuda.bench import Bench
+    from coding_framework.cuda.gpu.place import GpuPlace
+    from coding_framework.cuda.profiler import Profile
+    from coding_framework.cuda.reference import Expectation, ReferenceCache
+    from coding_framework.cuda.trial import TimedCase
+
+
+class EmulatorBackend:
+    """See `cuda/backends.py`."""
+
+    name: BackendName = "emulator"
+    driver = ""
+    place: GpuPlace | None = None
+
+    def warm_up(self) -> None:
+        EmulatorDevice().close()
+
+    def prepared(self, task: Task) -> Task:
+        return task
+
+    def cases(self, task: Task) -> tuple[TestCase, ...]:
+        return task.cases
+
+    def timed_case(self, task: Task) -> TestCase:
+        return task.cases[0]
+
+    @contextmanager
+    def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
+        from coding_framework.cuda.run import RunLimits, instruction_budget
+
+        limits = RunLimits(instructions=instruction_budget(expectation.elements))
+        settings = EmulatorSettings(
+            instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
+        )
+
+        def open_other_schedule() -> EmulatorDevice:
+            return EmulatorDevice(settings, block_order="interleaved")
+
+        with closing(EmulatorDevice(settings)) as device:
+            yield Equipment(device, limits, H200, open_other_schedule)
+
+    def result(
+        self,
+        task: Task,
+        timed: TimedCase,
+        naive_ms: float | None,
+        references: ReferenceCache,
+        seed: int,
+    ) -> BenchmarkResult | None:
+        return modelled_result(timed, DEFAULT_GPU, naive_ms)
+
+    def profile(
+        self, build: Path, bench: Bench, timed: TimedCase, draw: Expectation
+    ) -> Profile | None:
+        return None
+
+    def time_ms(self, timed: TimedCase) -> float | None:
+        return modelled_time_ms(timed.plan, timed.replays[-1], DEFAULT_GPU)

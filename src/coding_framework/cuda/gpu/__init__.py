@@ -1,0 +1,1 @@
+"""A candidate's device code on an NVIDIA GPU: the CUDA half of `cuda/device.py`."""

@@ -1,0 +1,227 @@
+"""A GPU as a backend of the judge: the task's shape sets, then one of real size, which is timed."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from coding_framework.cuda.backends import BackendName, Equipment
+from coding_framework.cuda.benchmarker import Baselines, BaselineTimes, measured_result
+from coding_framework.cuda.gpu.device import CudaDevice
+from coding_framework.cuda.gpu.place import GPU_CASE, GpuPlace, place_of
+from coding_framework.cuda.gpu.settings import GpuSettings
+from coding_framework.cuda.gpu.sharing import Gpu
+from coding_framework.cuda.host.properties import DeviceProperties
+from coding_framework.cuda.physical_floor import Peaks, floor_ms, is_impossible, peaks_of
+from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.profiler import Profile, ReplayFiles, profile_plan
+from coding_framework.cuda.timing_statistics import Timing, TimingProtocol
+from coding_framework.errors import UsageError
+from coding_framework.paths import cache_dir, write_json_atomic
+from coding_framework.types import BenchmarkResult, Status, Task, TestCase
+
+if TYPE_CHECKING:
+    from coding_framework.cuda.bench import Bench
+    from coding_framework.cuda.measurement import Measurement
+    from coding_framework.cuda.reference import Expectation, ReferenceCache
+    from coding_framework.cuda.run import CaseRun, Output
+    from coding_framework.cuda.trial import TimedCase
+
+_LEAST_MEMORY = 2 << 30
+_MEMORY_FACTOR = 8
+"""Device memory that a candidate may take, over that of inputs, parameters and outputs."""
+_PUBLIC_SECRET = b"baseline"
+
+
+class CudaBackend:
+    """See `cuda/backends.py`. Raises DeviceError where no GPU can be used."""
+
+    name: BackendName = "cuda"
+
+    def __init__(
+        self,
+        baselines: Literal["none", "eager", "compiled"] = "eager",
+        protocol: TimingProtocol | None = None,
+    ) -> None:
+        """baselines: "compiled" times both. protocol: how candidates and baselines are timed."""
+        self._wanted = baselines
+        self.protocol = protocol or TimingProtocol()
+        with CudaDevice() as device:
+            self.gpu: Gpu = device.gpu
+            self.driver = device.gpu.driver
+            self._properties = DeviceProperties(**device.facts["properties"])
+            self.peaks: Peaks = peaks_of(device.name, _bandwidth(device), self._properties.l2_bytes)
+        self._times: dict[str, BaselineTimes] = {}
+
+    @functools.cached_property
+    def place(self) -> GpuPlace:
+        return place_of(self.gpu)
+
+    def warm_up(self) -> None:
+        with self.place.working():
+            pass
+
+    # --- what is judged ---------------------------------------------------------------------------
+
+    def prepared(self, task: Task) -> Task:
+        renamed = tuple(
+            case
+            if case.name.startswith(GPU_CASE)
+            else case.model_copy(update={"name": f"{GPU_CASE}{case.name}"})
+            for case in task.gpu_cases
+        )
+        return task.model_copy(update={"gpu_cases": renamed})
+
+    def cases(self, task: Task) -> tuple[TestCase, ...]:
+        return (*task.cases, *task.gpu_cases[:1])
+
+    def timed_case(self, task: Task) -> TestCase:
+        return task.gpu_cases[0] if task.gpu_cases else task.cases[0]
+
+    @contextmanager
+    def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
+        from coding_framework.cuda.run import RunLimits
+
+        needed = sum(t.numel() * t.element_size() for t in expectation.tensors)
+        needed += sum(o.native.numel() * o.native.element_size() for o in expectation.outputs)
+        limits = RunLimits(
+            memory_bytes=max(_LEAST_MEMORY, _MEMORY_FACTOR * needed),
+            output_bytes=max(256 << 20, 2 * needed),
+        )
+        with closing(CudaDevice(self._settings(limits.memory_bytes + needed))) as device:
+            measure = functools.partial(self._measure, device) if timed else None
+            yield Equipment(device, limits, self._properties, None, measure)
+
+    def _settings(self, memory_bytes: int) -> GpuSettings:
+        """Limits in a few steps, so that a process that waits can be taken for another task."""
+        usual = GpuSettings()
+        if memory_bytes <= usual.memory_limit_bytes:
+            return usual
+        return GpuSettings(memory_limit_bytes=self.gpu.memory_bytes)
+
+    def _measure(
+        self,
+        device: CudaDevice,
+        run: CaseRun,
+        timed: TimedCase,
+        draws: Sequence[Expectation],
+        check: Callable[[Expectation, tuple[Output, ...]], None],
+    ) -> Measurement:
+        from coding_framework.cuda.measurement import measure_plan
+
+        fresh = timed.own_seed is None
+        return measure_plan(device, run, timed.plan, draws, check, self.protocol, fresh=fresh)
+
+    # --- what comes of it -------------------------------------------------------------------------
+
+    def time_ms(self, timed: TimedCase) -> float | None:
+        return timed.measurement.timing.median_ms if timed.measurement is not None else None
+
+    def result(
+        self,
+        task: Task,
+        timed: TimedCase,
+        naive_ms: float | None,
+        references: ReferenceCache,
+        seed: int,
+    ) -> BenchmarkResult | None:
+        if timed.measurement is None:
+            return None
+        self._require_possible(task, timed.measurement.timing, references, seed)
+        case = self.timed_case(task)
+        baselines = Baselines(
+            naive_ms=naive_ms,
+            eager_ms=self._baseline("eager", task),
+            compiled_ms=self._baseline("compiled", task),
+        )
+        flops = references.flops(task, case, seed)
+        return measured_result(timed, baselines, flops, self.peaks)
+
+    def _require_possible(
+        self, task: Task, timing: Timing, references: ReferenceCache, seed: int
+    ) -> None:
+        """Raises CandidateFault for a time below what memory allows. Arithmetic is no bound: a
+        function may have a form with fewer operations than PyTorch's."""
+        case = self.timed_case(task)
+        expectation = references.get(task, case, seed)
+        inputs = sum(t.numel() * t.element_size() for t in expectation.inputs)
+        outputs = sum(o.native.numel() * o.native.element_size() for o in expectation.outputs)
+        if not is_impossible(timing.high_ms, floor_ms(inputs, outputs, 0, self.peaks)):
+            return
+        needed = references.needed_input_bytes(task, case, (seed, seed + 1))
+        floor = floor_ms(needed, outputs, 0, self.peaks)
+        if is_impossible(timing.high_ms, floor):
+            raise CandidateFault(
+                Status.CHEATING,
+                f"{1e3 * timing.median_ms:.1f} us are below the {1e3 * floor:.1f} us that it takes "
+                f"to move the {needed + outputs} bytes of the function",
+            )
+
+    def profile(
+        self, build: Path, bench: Bench, timed: TimedCase, draw: Expectation
+    ) -> Profile | None:
+        regions = bench.run.contents(draw.tensors)
+        return profile_plan(ReplayFiles(build, timed.plan, bench.module, regions), self.gpu)
+
+    # --- baselines --------------------------------------------------------------------------------
+
+    def _baseline(self, mode: Literal["eager", "compiled"], task: Task) -> float | None:
+        """Milliseconds of PyTorch on the timed shape set, measured once and kept."""
+        if self._wanted == "none" or (mode == "compiled" and self._wanted != "compiled"):
+            return None
+        return self._times_of(mode).time_ms(task)
+
+    def _times_of(self, mode: Literal["eager", "compiled"]) -> BaselineTimes:
+        if mode not in self._times:
+            import torch
+
+            salt = f"{mode} {self.gpu.name} {self.gpu.driver} {torch.__version__} {self.protocol}"
+            measure = functools.partial(self._measure_baseline, mode)
+            self._times[mode] = BaselineTimes(measure, salt)
+        return self._times[mode]
+
+    def _measure_baseline(self, mode: Literal["eager", "compiled"], task: Task) -> float | None:
+        timing = self.time_reference(task, mode)
+        return None if timing is None else timing.median_ms
+
+    def time_reference(self, task: Task, mode: Literal["eager", "compiled"]) -> Timing | None:
+        """PyTorch's own time for a prepared task, on public draws; None where it cannot be
+        compiled."""
+        import torch
+
+        from coding_framework.cuda.gpu.baselines import time_compiled, time_model
+        from coding_framework.cuda.inputs import draw_large_inputs
+        from coding_framework.cuda.reference import reference_model, task_digest
+
+        case, digest = self.timed_case(task), task_digest(task)
+        with self.place.working():
+            draws = [
+                draw_large_inputs(case, _PUBLIC_SECRET, digest, seed, self.place.device)
+                for seed in range(2)
+            ]
+            made = reference_model(task, digest, case, _PUBLIC_SECRET, 0, draws[0])
+            with made as (model, _):
+                pass
+        time_it = time_model if mode == "eager" else time_compiled
+        try:
+            return time_it(model, draws, self.place, self.protocol)
+        except torch.OutOfMemoryError as e:
+            raise UsageError(f"{task.name} does not fit the GPU: {e}") from e
+
+
+def _bandwidth(device: CudaDevice) -> float:
+    """What this GPU reads a second, measured once a machine and driver."""
+    path = cache_dir() / "gpus" / device.gpu.uuid / "bandwidth.json"
+    try:
+        kept: dict[str, Any] = json.loads(path.read_text())
+        if kept["driver"] == device.gpu.driver:
+            return float(kept["bytes_per_s"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not there yet, or damaged: measured again
+    measured = device.bandwidth()
+    write_json_atomic(path, {"driver": device.gpu.driver, "bytes_per_s": measured})
+    return measured

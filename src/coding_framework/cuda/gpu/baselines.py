@@ -1,0 +1,142 @@
+"""What PyTorch takes for a task's function, eager and compiled, by the candidate's own protocol.
+
+Trusted code: the task's model runs in the judge's process and context. Its kernels are captured
+into a CUDA graph with an event at either end, so that Python's dispatch is not counted against it;
+between calls the inputs change and the L2 is emptied as for a candidate. A model that cannot be
+captured (it synchronises, or allocates by value) is timed by the sum of its kernels, as the
+profiler counts them, with warm caches: its figure is a little low, which costs no baseline a point.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from statistics import median
+
+import structlog
+import torch
+from torch import nn
+
+from coding_framework.cuda.gpu.place import GpuPlace
+from coding_framework.cuda.timing_statistics import (
+    Timing,
+    TimingProtocol,
+    sample_until_known,
+    summary,
+    warm_up,
+)
+
+log = structlog.get_logger(__name__)
+
+_FLUSH_FACTOR = 3
+_CAPTURE_WARM_UP = 3
+_PROFILED_CALLS = 20
+
+Inputs = tuple[torch.Tensor, ...]
+
+
+def time_model(
+    model: nn.Module, draws: Sequence[Inputs], place: GpuPlace, protocol: TimingProtocol
+) -> Timing:
+    """Device time of `model(*inputs)` with inputs like those of `draws` (two or more), alone on the
+    GPU. Raises what the model raises."""
+    device = place.device
+    with place.lock.alone(), torch.cuda.device(device), torch.no_grad():
+        timer = _GraphTimer(model, draws, device)
+        try:
+            timer.capture()
+        except RuntimeError as e:  # CUDA's errors too
+            log.info("baseline_not_captured", why=str(e).splitlines()[0][:200])
+            return _profiled(model, draws[0], protocol)
+        empty = _GraphTimer(_Nothing(), [()], device)
+        empty.capture()
+        nothing_ms = median([empty.call() for _ in range(30)][10:])
+        warm_up(timer.call, protocol, time.monotonic)
+        samples = sample_until_known(timer.call, protocol, time.monotonic)
+    return summary([max(s - nothing_ms, 1e-6) for s in samples], protocol)
+
+
+def time_compiled(
+    model: nn.Module, draws: Sequence[Inputs], place: GpuPlace, protocol: TimingProtocol
+) -> Timing | None:
+    """As `time_model`, of `torch.compile(model)`; None where it does not compile."""
+    try:
+        torch._dynamo.reset()
+        compiled = torch.compile(model)
+        with torch.cuda.device(place.device), torch.no_grad():
+            compiled(*draws[0])
+            torch.cuda.synchronize()
+        return time_model(compiled, draws, place, protocol)
+    except Exception as e:  # whatever the compiler makes of somebody's model
+        log.warning("baseline_not_compiled", why=f"{type(e).__name__}: {e}"[:300])
+        return None
+
+
+class _Nothing(nn.Module):
+    def forward(self) -> None:
+        return None
+
+
+class _GraphTimer:
+    """A model's call as a CUDA graph: flush, event, model, event."""
+
+    def __init__(
+        self, model: Callable[..., object], draws: Sequence[Inputs], device: torch.device
+    ) -> None:
+        self._model = model
+        self._pools = [
+            torch.cat([draw[i].reshape(-1) for draw in draws]) for i in range(len(draws[0]))
+        ]
+        self._static = tuple(t.clone() for t in draws[0])
+        l2 = torch.cuda.get_device_properties(device).L2_cache_size
+        self._flush = torch.zeros(_FLUSH_FACTOR * l2 // 4, dtype=torch.int32, device=device)
+        self._start = torch.cuda.Event(enable_timing=True, external=True)
+        self._end = torch.cuda.Event(enable_timing=True, external=True)
+        self._graph = torch.cuda.CUDAGraph()
+        self._random = random.Random(0)
+        self._outputs: object = None
+
+    def capture(self) -> None:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_CAPTURE_WARM_UP):
+                self._model(*self._static)
+                self._flush.max()
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(self._graph):
+            self._flush.max()
+            self._start.record()
+            self._outputs = self._model(*self._static)
+            self._end.record()
+        torch.cuda.synchronize()
+
+    def call(self) -> float:
+        """Milliseconds of one call on inputs that the call before did not have."""
+        for static, pool in zip(self._static, self._pools, strict=True):
+            spare = pool.numel() - static.numel()
+            offset = self._random.randint(0, spare) // 64 * 64
+            static.copy_(pool[offset : offset + static.numel()].view(static.shape))
+        torch.cuda.synchronize()
+        self._graph.replay()
+        torch.cuda.synchronize()
+        return float(self._start.elapsed_time(self._end))
+
+
+def _profiled(model: nn.Module, inputs: Inputs, protocol: TimingProtocol) -> Timing:
+    """The sum of the kernels' times in one call."""
+    from torch.profiler import ProfilerActivity, profile
+
+    for _ in range(_CAPTURE_WARM_UP):
+        model(*inputs)
+    totals = []
+    for _ in range(_PROFILED_CALLS):
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            model(*inputs)
+            torch.cuda.synchronize()
+        with suppress(AttributeError):
+            totals.append(sum(e.device_time_total for e in found.key_averages()) / 1e3)
+    return summary(totals, protocol)

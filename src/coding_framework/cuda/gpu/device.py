@@ -1,0 +1,272 @@
+"""`CudaDevice`: the `Device` of a machine with an NVIDIA GPU, in a process of its own.
+
+The process outlives the candidate: a context takes a good part of a second to make, so after
+`close` it is emptied (memory overwritten, module unloaded) and waits for this process's next
+candidate. It is replaced after whatever a CUDA context does not survive, after a fault of ours, and
+after some hundreds of candidates. A kernel that does not end is ended with its process; a GPU on
+which no process comes up is left alone for a while (`sharing.quarantine`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from coding_framework.cuda.gpu.settings import GpuSettings
+from coding_framework.cuda.gpu.sharing import Gpu, Seat, quarantine
+from coding_framework.cuda.plan import CandidateFault, LaunchPlan
+from coding_framework.cuda.plan_data import ops_as_data
+from coding_framework.cuda.remote_device import RemoteDevice
+from coding_framework.cuda.timing_statistics import TimingProtocol
+from coding_framework.errors import DeviceError
+from coding_framework.types import Status
+
+if TYPE_CHECKING:
+    import torch
+
+    from coding_framework.cuda.gpu.exchange import Exchange
+
+log = structlog.get_logger(__name__)
+
+_START_S = 90.0
+_END_S = 20.0
+"""For a killed process to give its GPU back: with a running kernel it takes a few seconds."""
+_GRACE_S = 30.0
+"""Beyond the limit on a launch, for an answer to come."""
+_MEASURE_S = 60.0
+_CANDIDATES_A_PROCESS = 500
+
+
+class _Process:
+    """A device process and its socket. Made by `_start`, held by one device at a time."""
+
+    def __init__(self, settings: GpuSettings) -> None:
+        self.settings = settings
+        self.seat = Seat()
+        self.owner = os.getpid()
+        self.candidates = 0
+        self.exchange: Exchange | None = None
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "coding_framework.cuda.gpu.process",
+                 str(theirs.fileno()), str(os.getpid()), self.seat.gpu.uuid,
+                 json.dumps(settings.as_data())],
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                start_new_session=True, env=_environment(self.seat.gpu.uuid),
+            )  # fmt: skip
+        self.connection = ours
+
+    @property
+    def alive(self) -> bool:
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def end(self) -> int | None:
+        """Kill it; its exit code. A GPU that keeps a killed process is put into quarantine."""
+        self.connection.close()
+        if self.owner != os.getpid():
+            return None
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGKILL)
+        try:
+            return self.process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            quarantine(self.seat.gpu, f"process {self.process.pid} does not end")
+            log.error("gpu_in_quarantine", gpu=self.seat.gpu.uuid, why="a process does not end")
+            return None
+        finally:
+            self.seat.close()
+
+
+def _environment(uuid: str) -> dict[str, str]:
+    """Of a process that sees one GPU only, and loads all device code when it is asked to."""
+    root = str(Path(__file__).resolve().parents[3])
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "CUDA_VISIBLE_DEVICES": uuid,
+        "CUDA_MODULE_LOADING": "EAGER",
+        "CUDA_CACHE_DISABLE": "1",
+    }
+
+
+_idle: list[_Process] = []
+_idle_lock = threading.Lock()
+
+
+def _take_idle(settings: GpuSettings) -> _Process | None:
+    with _idle_lock:
+        for process in list(_idle):
+            if not process.alive:
+                _idle.remove(process)
+                process.end()
+            elif process.settings == settings:
+                _idle.remove(process)
+                return process
+    return None
+
+
+def end_idle() -> None:
+    """End the device processes that wait for candidates."""
+    with _idle_lock:
+        processes, _idle[:] = list(_idle), []
+    for process in processes:
+        process.end()
+
+
+atexit.register(end_idle)
+
+
+class CudaDevice(RemoteDevice):
+    """An NVIDIA GPU. See `cuda/device.py` for what each method promises."""
+
+    backend: Literal["emulator", "cuda"] = "cuda"
+    _what = "the GPU's device process"
+
+    def __init__(self, settings: GpuSettings | None = None) -> None:
+        """Raises DeviceError where no GPU can be used."""
+        self.settings = settings or GpuSettings()
+        self._doubtful = False
+        self._process = _take_idle(self.settings) or _Process(self.settings)
+        self._connection = self._process.connection
+        self._closed = False
+        self.gpu: Gpu = self._process.seat.gpu
+        try:
+            self._connection.settimeout(_START_S)
+            self.facts: dict[str, Any] = self._ask("hello")[0]
+        except DeviceError as e:
+            self._give_up()
+            quarantine(self.gpu, str(e))
+            raise DeviceError(f"no device process comes up on {self.gpu.name}: {e}") from e
+        self._connection.settimeout(self.settings.launch_wall_s + _GRACE_S)
+        self.name = str(self.facts["name"])
+
+    def close(self) -> None:
+        """The process is emptied and kept, or ended where anything about it is in doubt."""
+        if self._closed:
+            return
+        process = self._process
+        process.candidates += 1
+        worn = self._doubtful or process.candidates >= _CANDIDATES_A_PROCESS
+        try:
+            if not worn and process.alive:
+                self._ask("reset")
+        except (DeviceError, CandidateFault):
+            worn = True
+        if self._closed:
+            return
+        if worn or not process.alive:
+            self._give_up()
+            return
+        self._closed = True
+        with _idle_lock:
+            _idle.append(process)
+
+    def _ask(
+        self, operation: str, *arguments: Any, payload: bytes | memoryview = b""
+    ) -> tuple[Any, bytearray]:
+        try:
+            return super()._ask(operation, *arguments, payload=payload)
+        except DeviceError:
+            self._doubtful = True
+            raise
+
+    def _silent(self, operation: str) -> Exception:
+        """It did not even say that the kernel did not end: the driver itself waits."""
+        self._give_up()
+        if operation in ("launch", "measure"):
+            return CandidateFault(Status.TIMEOUT, "a kernel did not end, nor could it be stopped")
+        return DeviceError(f"{self._what} is silent in {operation}: judge the candidate again")
+
+    def _end_process(self) -> int | None:
+        return self._process.end()
+
+    # --- large tensors, without a copy through host memory ----------------------------------------
+
+    def take(self, address: int, tensor: torch.Tensor) -> None:
+        """The elements of a tensor on the same GPU, in row-major order, to `address`."""
+        exchange = self._share(tensor.numel() * tensor.element_size())
+        exchange.put(tensor)
+        self._ask("take", address, tensor.numel() * tensor.element_size())
+
+    def give(self, address: int, nbytes: int) -> torch.Tensor:
+        """`nbytes` at `address` as a flat uint8 tensor on the same GPU."""
+        exchange = self._share(nbytes)
+        self._ask("give", address, nbytes)
+        return exchange.get(nbytes)
+
+    def _share(self, nbytes: int) -> Exchange:
+        """The buffer that both processes see, with room for `nbytes`."""
+        from coding_framework.cuda.gpu.exchange import exchange_for
+
+        exchange = exchange_for(self.gpu, nbytes)
+        if self._process.exchange is not exchange:
+            self._ask("share", payload=exchange.handle)
+            self._process.exchange = exchange
+        return exchange
+
+    # --- timing -----------------------------------------------------------------------------------
+
+    def stage(
+        self, region: tuple[int, int, int], draws: int, draw: int, tensor: torch.Tensor
+    ) -> None:
+        """Bring one of `draws` draws of the input at `region` (address, nbytes, itemsize)."""
+        if tensor.is_cuda:
+            self._share(region[1]).put(tensor)
+            self._ask("stage", region, draws, draw)
+        else:
+            from coding_framework.cuda.inputs import tensor_bytes
+
+            self._ask("stage", region, draws, draw, payload=tensor_bytes(tensor))
+
+    def measure(
+        self,
+        plan: LaunchPlan,
+        inputs: Sequence[tuple[int, int, int]],
+        blocks: Sequence[tuple[int, int]],
+        outputs: Sequence[tuple[int, int]],
+        draws: int,
+        protocol: TimingProtocol,
+        *,
+        fresh: bool = True,
+    ) -> dict[str, Any]:
+        """Time a plan whose inputs are staged: `gpu.replay.Measured` as data."""
+        rows, blob = ops_as_data(plan.ops)
+        self._connection.settimeout(_MEASURE_S + self.settings.launch_wall_s + protocol.max_s)
+        try:
+            found: dict[str, Any] = self._ask(
+                "measure", rows, inputs, blocks, outputs, draws, fresh, protocol.as_data(),
+                payload=blob,
+            )[0]  # fmt: skip
+        finally:
+            if not self._closed:
+                self._connection.settimeout(self.settings.launch_wall_s + _GRACE_S)
+        return found
+
+    def kept(self, draw: int, output: int, nbytes: int, *, on_gpu: bool) -> torch.Tensor:
+        """What a checked call put out, as a flat uint8 tensor."""
+        if on_gpu:
+            exchange = self._share(nbytes)
+            self._ask("kept", draw, output, nbytes, True)
+            return exchange.get(nbytes)
+        import torch
+
+        data = self._ask("kept", draw, output, nbytes, False)[1]
+        return torch.frombuffer(data, dtype=torch.uint8) if nbytes else torch.empty(0)
+
+    def bandwidth(self) -> float:
+        """Bytes a second that the GPU reads from its memory, measured now."""
+        return float(self._ask("bandwidth")[0])

@@ -1,0 +1,68 @@
+"""The CUDA driver through cuda-bindings, with errors as exceptions that say whose they are.
+
+Imported by device processes and by the judge's exchange buffer only: the module needs no GPU to be
+imported, its functions need a driver.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuda.bindings import driver as cuda
+
+__all__ = ["DriverError", "call", "cuda"]
+
+# cuda.h, enum cudaError_enum
+OUT_OF_MEMORY = 2
+NOT_READY = 600
+NOT_FOUND = 500
+_OF_THE_LAUNCH = frozenset({1, 701, 720})
+"""Invalid value, out of resources, cooperative launch too large: the context lives on."""
+_OF_THE_KERNEL = frozenset({702, 710, 714, 715, 716, 717, 718, 719, 700})
+"""What a kernel did; the context is lost."""
+
+_WORDS = {
+    700: "it accessed an illegal address",
+    702: "it took too long",
+    710: "an assertion failed",
+    714: "its stack was corrupted, or ran over",
+    715: "it executed an illegal instruction",
+    716: "it accessed a misaligned address",
+    717: "it used an address of the wrong space",
+    718: "it jumped to an invalid place",
+    719: "it failed (a trap, or an access out of bounds)",
+    720: "a cooperative launch with more blocks than the GPU holds at once",
+    701: "more registers, threads or shared memory than a block may have",
+    1: "arguments or extents that CUDA does not allow",
+}
+
+
+class DriverError(Exception):
+    """A driver call that failed."""
+
+    def __init__(self, code: int, name: str) -> None:
+        super().__init__(f"{name} ({code})")
+        self.code = code
+
+    @property
+    def by_launch(self) -> bool:
+        """The candidate's launch is not allowed; the device goes on."""
+        return self.code in _OF_THE_LAUNCH
+
+    @property
+    def by_kernel(self) -> bool:
+        """The candidate's kernel did it; the context is of no more use."""
+        return self.code in _OF_THE_KERNEL
+
+    @property
+    def words(self) -> str:
+        """What happened, for a person."""
+        return _WORDS.get(self.code, str(self))
+
+
+def call(result: tuple[Any, ...]) -> Any:
+    """The value (or values) of a driver call. Raises DriverError."""
+    error, *values = result
+    if int(error) != 0:
+        raise DriverError(int(error), getattr(error, "name", "CUDA error"))
+    return values[0] if len(values) == 1 else tuple(values)

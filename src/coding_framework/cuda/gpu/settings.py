@@ -1,0 +1,23 @@
+"""How a GPU device runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSettings:
+    """Limits of one candidate on a GPU."""
+
+    memory_limit_bytes: int = 32 << 30
+    """Device memory of the candidate, inputs included; more ends as `memory_limit`."""
+    launch_wall_s: float = 10.0
+    """Wall time of one launch, or of one timed call; then it ends as `timeout`, and the process
+    with it. A GPU cannot be asked how much time a kernel had, so it is many times what an honest
+    launch takes while others share the GPU."""
+    printf_bytes: int = 256 << 10
+    """Size of the driver's printf buffer; what does not fit is lost."""
+
+    def as_data(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,209 @@
+"""Which GPUs there are, who works on which, and when nobody else may.
+
+Many judging processes share a GPU. Each operation on it holds the GPU's lock shared; a measurement
+holds it alone, so nothing of ours runs beside what is timed. A gate keeps a measurement from
+waiting for ever: whoever comes after it waits behind it. The kernel frees a dead holder's lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from coding_framework.errors import DeviceError
+from coding_framework.paths import cache_dir
+
+_SEATS = 64
+"""Device processes on one GPU, at most."""
+_QUARANTINE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU that the driver shows."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_bytes: int
+    driver: str
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """The GPUs here that CUDA_VISIBLE_DEVICES lets us use; () where there is none."""
+    return _visible(_all_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _visible(found: tuple[Gpu, ...], allowed: str | None) -> tuple[Gpu, ...]:
+    if allowed is None:
+        return found
+    names = [name.strip() for name in allowed.split(",")]
+    return tuple(
+        gpu
+        for name in names
+        for gpu in found
+        if name and (name == str(gpu.index) or gpu.uuid.startswith(name))
+    )
+
+
+@lru_cache(maxsize=1)
+def _all_gpus() -> tuple[Gpu, ...]:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ()
+    query = "--query-gpu=index,uuid,name,memory.total,driver_version"
+    try:
+        done = subprocess.run(
+            [tool, query, "--format=csv,noheader,nounits"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return parse_gpus(done.stdout) if done.returncode == 0 else ()
+
+
+def parse_gpus(listing: str) -> tuple[Gpu, ...]:
+    """GPUs from nvidia-smi's lines "index, uuid, name, MiB, driver"."""
+    found = []
+    for line in listing.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == 5 and re.fullmatch(r"\d+", parts[0]) and re.fullmatch(r"\d+", parts[3]):
+            found.append(Gpu(int(parts[0]), parts[1], parts[2], int(parts[3]) << 20, parts[4]))
+    return tuple(found)
+
+
+def clocks(gpu: Gpu) -> dict[str, float]:
+    """Clocks of a GPU now, in MHz; {} where the driver does not say. For receipts: never set."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return {}
+    names = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
+    try:
+        done = subprocess.run(
+            [tool, f"--id={gpu.uuid}", f"--query-gpu={','.join(names)}",
+             "--format=csv,noheader,nounits"],
+            capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    found = {}
+    for name, value in zip(names, done.stdout.strip().split(","), strict=False):
+        with suppress(ValueError):
+            found[name] = float(value)
+    return found
+
+
+class GpuLock:
+    """The lock of one GPU, over all processes of this user. One thread at a time."""
+
+    def __init__(self, uuid: str) -> None:
+        folder = _folder(uuid)
+        self._gate = _open(folder / "gate")
+        self._lock = _open(folder / "lock")
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """While others may work on the GPU too."""
+        self._enter(fcntl.LOCK_SH)
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While nobody else of ours works on the GPU."""
+        self._enter(fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        for descriptor in (self._gate, self._lock):
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def _enter(self, how: int) -> None:
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._lock, how)
+        except BaseException:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            raise
+
+
+class Seat:
+    """A place on the GPU with the fewest device processes. Close it when the process has ended."""
+
+    def __init__(self, candidates: tuple[Gpu, ...] | None = None) -> None:
+        """Raises DeviceError where no GPU can be used."""
+        self.gpu, self._handle = _take_seat(candidates if candidates is not None else usable())
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.close(self._handle)
+
+
+def usable() -> tuple[Gpu, ...]:
+    """GPUs that are not in quarantine. Raises DeviceError where there is none."""
+    found = gpus()
+    if not found:
+        raise DeviceError("no NVIDIA GPU is visible here: use --backend emulator")
+    free = tuple(gpu for gpu in found if not _in_quarantine(gpu))
+    if not free:
+        raise DeviceError(
+            f"no GPU answers (in quarantine: {', '.join(g.uuid for g in found)}): look at "
+            f"nvidia-smi, and try again in {_QUARANTINE_S / 60:.0f} minutes"
+        )
+    return free
+
+
+def quarantine(gpu: Gpu, why: str) -> None:
+    """Give this GPU no work for a while: a process on it did not come up, or cannot be ended."""
+    _mark(gpu).write_text(why)
+
+
+def _take_seat(candidates: tuple[Gpu, ...]) -> tuple[Gpu, int]:
+    for number in range(_SEATS):
+        for gpu in candidates:
+            handle = _open(_folder(gpu.uuid) / f"seat{number}")
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                continue
+            return gpu, handle
+    raise DeviceError(f"{_SEATS} processes use each GPU already: judge fewer kernels at once")
+
+
+def _in_quarantine(gpu: Gpu) -> bool:
+    try:
+        return time.time() - _mark(gpu).stat().st_mtime < _QUARANTINE_S
+    except OSError:
+        return False
+
+
+def _mark(gpu: Gpu) -> Path:
+    return _folder(gpu.uuid) / "quarantine"
+
+
+def _folder(uuid: str) -> Path:
+    folder = cache_dir() / "gpus" / uuid
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
