@@ -128,15 +128,18 @@ def choose_backend(name: str) -> BackendName:
     return "emulator"
 
 
-def make_backend(name: BackendName, baselines: Literal["none", "eager", "compiled"]) -> Backend:
-    """The backend of that name. baselines: the times of PyTorch that a GPU's are put beside."""
+def make_backend(
+    name: BackendName, baselines: Literal["none", "eager", "compiled"], launch_wall_s: float
+) -> Backend:
+    """The backend of that name. baselines: the times of PyTorch that a GPU's are put beside.
+    launch_wall_s: what one launch may take on a GPU."""
     if name == "emulator":
         from coding_framework.cuda.emulator.backend import EmulatorBackend
 
         return EmulatorBackend()
     from coding_framework.cuda.gpu.backend import CudaBackend
 
-    return CudaBackend(baselines)
+    return CudaBackend(baselines, launch_wall_s=launch_wall_s)
 
 
 def _why_no_gpu() -> str | None:

@@ -80,6 +80,8 @@ class JudgeConfig(Record):
     baselines: Literal["none", "eager", "compiled"] = "eager"
     """On a GPU: PyTorch's own times beside the candidate's; "compiled": both, and `torch.compile`
     takes half a minute for a task."""
+    launch_wall_s: float = Field(default=10.0, gt=0)
+    """On a GPU: wall time of one launch; the emulator counts instructions instead."""
     profile: bool = False
     """On a GPU: hardware counters by Nsight Compute, which takes some seconds a candidate."""
 
@@ -289,13 +291,17 @@ class Judge:
         """What this judge judges on. Raises DeviceError where a GPU cannot be used."""
         self._warm_up.join()
         if self._device_backend is None:
-            self._device_backend = make_backend(self.backend, self.config.baselines)
+            self._device_backend = self._new_backend()
         return self._device_backend
+
+    def _new_backend(self) -> Backend:
+        config = self.config
+        return make_backend(self.backend, config.baselines, config.launch_wall_s)
 
     def _prepare(self) -> None:
         """What takes a second and needs no candidate: done while nvcc works."""
         import_module("torch")
-        self._device_backend = make_backend(self.backend, self.config.baselines)
+        self._device_backend = self._new_backend()
         self._device_backend.warm_up()
 
     def _draft(self, task: Task, candidate: Candidate) -> VerdictDraft:

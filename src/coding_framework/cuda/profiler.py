@@ -143,33 +143,64 @@ def find_ncu() -> Path | None:
 
 def profile_plan(files: ReplayFiles, gpu: Gpu, metrics: Sequence[str] = METRICS) -> Profile:
     """Counters of every launch of a plan. Never raises for what ncu does or does not find."""
+    return profile_plans((files,), gpu, metrics)[0]
+
+
+def profile_plans(
+    plans: Sequence[ReplayFiles],
+    gpu: Gpu,
+    metrics: Sequence[str] = METRICS,
+    seconds: float = _PROFILE_S,
+) -> tuple[Profile, ...]:
+    """As `profile_plan`, of several plans in one run of ncu, in order."""
+    found = _profile(plans, gpu, metrics, seconds)
+    if isinstance(found, str):
+        return tuple(Profile((), found) for _ in plans)
+    profiles, at = [], 0
+    for files in plans:
+        launches = len(files.plan.launches)
+        profiles.append(Profile(tuple(report_of(row) for row in found[at : at + launches])))
+        at += launches
+    return tuple(profiles)
+
+
+def _profile(
+    plans: Sequence[ReplayFiles], gpu: Gpu, metrics: Sequence[str], seconds: float
+) -> list[dict[str, object]] | str:
+    """One row a launch of all plans, or a sentence that says why there are none."""
     ncu = find_ncu()
     if ncu is None:
-        return Profile((), "no hardware counters: Nsight Compute (ncu) is not installed here")
+        return "no hardware counters: Nsight Compute (ncu) is not installed here"
     known = _known_metrics(str(ncu))
     asked = [m for m in metrics if _is_known(m, known)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        files.write(folder)
+        folders = [folder / str(i) for i in range(len(plans))]
+        for files, one in zip(plans, folders, strict=True):
+            one.mkdir()
+            files.write(one)
         command = [
             str(ncu), "--clock-control", "none", "--target-processes", "application-only",
             "--profile-from-start", "off", "--metrics", ",".join(asked),
             "--export", str(folder / "report"), "--force-overwrite",
-            sys.executable, "-m", "coding_framework.cuda.gpu.profiled_replay", str(folder),
+            sys.executable, "-m", "coding_framework.cuda.gpu.profiled_replay", *map(str, folders),
         ]  # fmt: skip
         lock = GpuLock(gpu.uuid)
         try:
             with lock.alone():
-                said = _run(command, _PROFILE_S, _environment(gpu))
+                said = _run(command, seconds, _environment(gpu))
         finally:
             lock.close()
         report = folder / "report.ncu-rep"
         if not report.is_file():
-            return Profile((), _why_not(said))
+            return _why_not(said)
         rows = _read(report, ncu)
     if rows is None:
-        return Profile((), "no hardware counters: Nsight's Python module cannot read its report")
-    return Profile(tuple(report_of(row) for row in rows))
+        return "no hardware counters: Nsight's Python module cannot read its report"
+    wanted = sum(len(files.plan.launches) for files in plans)
+    if len(rows) != wanted:
+        return f"no hardware counters: ncu saw {len(rows)} launches of {wanted} ({_why_not(said)})"
+    return rows
 
 
 def report_of(row: dict[str, object]) -> LaunchReport:

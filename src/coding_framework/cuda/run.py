@@ -292,6 +292,15 @@ class CaseRun:
             self._device.poison(address)
             if fill is not None:
                 self._device.fill(address, fill, nbytes)
+        reports = self._carry_out(plan, checks=checks)
+        return self._finish(plan.outputs, tensors, tuple(reports))
+
+    def repeat(self, plan: LaunchPlan, calls: int) -> None:
+        """The plan's device work so many times, on memory as it is; nobody looks."""
+        for _ in range(calls):
+            self._carry_out(plan)
+
+    def _carry_out(self, plan: LaunchPlan, *, checks: bool = False) -> list[LaunchReport]:
         reports = []
         for op in plan.ops:
             match op:
@@ -305,7 +314,7 @@ class CaseRun:
                     self._device.fill(op.address, op.value, op.nbytes)
                 case Alloc() | Free() | ReadBack():
                     pass  # the memory is still there; nobody listens
-        return self._finish(plan.outputs, tensors, tuple(reports))
+        return reports
 
     def twin(self, device: Device, tensors: Sequence[torch.Tensor]) -> CaseRun:
         """The same case on another device, loaded with the same build: equal addresses, so that

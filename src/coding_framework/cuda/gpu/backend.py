@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,7 @@ from coding_framework.cuda.backends import BackendName, Equipment
 from coding_framework.cuda.benchmarker import Baselines, BaselineTimes, measured_result
 from coding_framework.cuda.gpu.device import CudaDevice
 from coding_framework.cuda.gpu.place import GPU_CASE, GpuPlace, place_of
-from coding_framework.cuda.gpu.settings import GpuSettings
+from coding_framework.cuda.gpu.settings import LAUNCH_WALL_S, GpuSettings
 from coding_framework.cuda.gpu.sharing import Gpu
 from coding_framework.cuda.host.properties import DeviceProperties
 from coding_framework.cuda.physical_floor import Peaks, floor_ms, is_impossible, peaks_of
@@ -46,11 +47,13 @@ class CudaBackend:
         self,
         baselines: Literal["none", "eager", "compiled"] = "eager",
         protocol: TimingProtocol | None = None,
+        launch_wall_s: float = LAUNCH_WALL_S,
     ) -> None:
         """baselines: "compiled" times both. protocol: how candidates and baselines are timed."""
         self._wanted = baselines
+        self._usual = GpuSettings(launch_wall_s=launch_wall_s)
         self.protocol = protocol or TimingProtocol()
-        with CudaDevice() as device:
+        with CudaDevice(self._usual) as device:
             self.gpu: Gpu = device.gpu
             self.driver = device.gpu.driver
             self._properties = DeviceProperties(**device.facts["properties"])
@@ -98,10 +101,9 @@ class CudaBackend:
 
     def _settings(self, memory_bytes: int) -> GpuSettings:
         """Limits in a few steps, so that a process that waits can be taken for another task."""
-        usual = GpuSettings()
-        if memory_bytes <= usual.memory_limit_bytes:
-            return usual
-        return GpuSettings(memory_limit_bytes=self.gpu.memory_bytes)
+        if memory_bytes <= self._usual.memory_limit_bytes:
+            return self._usual
+        return replace(self._usual, memory_limit_bytes=self.gpu.memory_bytes)
 
     def _measure(
         self,

@@ -16,8 +16,9 @@ __all__ = ["DriverError", "call", "cuda"]
 OUT_OF_MEMORY = 2
 NOT_READY = 600
 NOT_FOUND = 500
-_OF_THE_LAUNCH = frozenset({1, 701, 720})
-"""Invalid value, out of resources, cooperative launch too large: the context lives on."""
+_OF_THE_LAUNCH = frozenset({1, 2, 701, 720})
+"""Invalid value, no memory for its stacks, out of resources, cooperative launch too large: the
+context lives on."""
 _OF_THE_KERNEL = frozenset({702, 710, 714, 715, 716, 717, 718, 719, 700})
 """What a kernel did; the context is lost."""
 
@@ -34,6 +35,7 @@ _WORDS = {
     720: "a cooperative launch with more blocks than the GPU holds at once",
     701: "more registers, threads or shared memory than a block may have",
     1: "arguments or extents that CUDA does not allow",
+    2: "no memory is left for the stacks of its threads",
 }
 
 

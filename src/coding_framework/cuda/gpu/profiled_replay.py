@@ -1,6 +1,6 @@
-"""Replays a plan once, between marks for a profiler: `python -m ...gpu.profiled_replay FOLDER`.
+"""Replays plans, between marks for a profiler: `python -m ...gpu.profiled_replay FOLDER...`.
 
-The folder is what `profiler.ReplayFiles` wrote. Allocations are made in the recorded order, which
+Each folder is what `profiler.ReplayFiles` wrote. Allocations are made in the recorded order, which
 gives them the recorded addresses; a module's variables may lie elsewhere in this process, and what
 points to them is moved along.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from coding_framework.cuda.gpu.driver import call, cuda
 from coding_framework.cuda.gpu.machine import GpuMachine
@@ -18,16 +19,27 @@ from coding_framework.cuda.gpu.settings import GpuSettings
 from coding_framework.cuda.plan_data import moved_ops, ops_from_data
 from coding_framework.errors import DeviceError
 
+_LAUNCH_WALL_S = 120.0
+"""A profiler repeats each launch many times."""
+
 
 def main() -> None:
-    """Raises DeviceError where the plan's addresses cannot be had in this process."""
-    folder = Path(sys.argv[1])
-    described = json.loads((folder / "replay.json").read_text())
-    total = sum(nbytes for _, nbytes, _ in described["regions"])
-    usual = GpuSettings()
-    machine = GpuMachine(
-        GpuSettings(memory_limit_bytes=max(usual.memory_limit_bytes, 2 * total), launch_wall_s=60)
-    )
+    """Raises DeviceError where a plan's addresses cannot be had in this process."""
+    folders = [Path(argument) for argument in sys.argv[1:]]
+    described = [json.loads((folder / "replay.json").read_text()) for folder in folders]
+    total = max(sum(nbytes for _, nbytes, _ in one["regions"]) for one in described)
+    limit = max(GpuSettings().memory_limit_bytes, 2 * total)
+    machine = GpuMachine(GpuSettings(memory_limit_bytes=limit, launch_wall_s=_LAUNCH_WALL_S))
+    replayer = Replayer(machine)
+    for folder, one in zip(folders, described, strict=True):
+        _replay(machine, replayer, folder, one)
+        replayer.clear()
+        machine.reset()
+
+
+def _replay(
+    machine: GpuMachine, replayer: Replayer, folder: Path, described: dict[str, Any]
+) -> None:
     module = machine.load(Path(described["build"]))
     contents = memoryview((folder / "contents").read_bytes())
     at = 0
@@ -43,7 +55,6 @@ def main() -> None:
         if name in module.symbols
     }
     ops = ops_from_data(described["ops"], (folder / "blob").read_bytes())
-    replayer = Replayer(machine)
     call(cuda.cuProfilerStart())
     replayer.run_once(moved_ops(ops, moved))
     call(cuda.cuProfilerStop())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+LAUNCH_WALL_S = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class GpuSettings:
@@ -12,7 +14,7 @@ class GpuSettings:
 
     memory_limit_bytes: int = 32 << 30
     """Device memory of the candidate, inputs included; more ends as `memory_limit`."""
-    launch_wall_s: float = 10.0
+    launch_wall_s: float = LAUNCH_WALL_S
     """Wall time of one launch, or of one timed call; then it ends as `timeout`, and the process
     with it. A GPU cannot be asked how much time a kernel had, so it is many times what an honest
     launch takes while others share the GPU."""

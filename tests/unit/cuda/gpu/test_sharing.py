@@ -1,0 +1,117 @@
+"""Who works on which GPU: locks between processes, seats, quarantine; no GPU is touched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from coding_framework.cuda.gpu import sharing
+from coding_framework.cuda.gpu.sharing import Gpu, GpuLock, Seat, parse_gpus, quarantine
+from coding_framework.errors import DeviceError
+
+pytestmark = pytest.mark.unit
+
+LISTING = """0, GPU-aaaa-1, NVIDIA H200, 143771, 580.159.04
+1, GPU-bbbb-2, NVIDIA H200, 143771, 580.159.04
+"""
+ONE, TWO = parse_gpus(LISTING)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+
+
+def test_gpus_are_read_from_the_drivers_listing() -> None:
+    assert Gpu(0, "GPU-aaaa-1", "NVIDIA H200", 143771 << 20, "580.159.04") == ONE
+    assert parse_gpus("No devices were found\n") == ()
+    assert parse_gpus("0, GPU-x, NVIDIA, [N/A], 580\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("allowed", "seen"),
+    [(None, [0, 1]), ("1", [1]), ("GPU-aaaa", [0]), ("1,0", [1, 0]), ("", []), ("7", [])],
+)
+def test_only_visible_gpus_are_used(allowed: str | None, seen: list[int]) -> None:
+    assert [gpu.index for gpu in sharing._visible((ONE, TWO), allowed)] == seen
+
+
+def test_many_share_a_gpu_and_one_may_have_it_alone() -> None:
+    one, two = GpuLock(ONE.uuid), GpuLock(ONE.uuid)
+    order: list[str] = []
+
+    def measure() -> None:
+        with two.alone():
+            order.append("alone")
+
+    with one.shared(), GpuLock(ONE.uuid).shared():
+        thread = threading.Thread(target=measure)
+        thread.start()
+        time.sleep(0.05)
+        order.append("shared")
+    thread.join(5.0)
+    assert order == ["shared", "alone"]
+    with one.shared():  # it was given back
+        pass
+
+
+def test_who_comes_after_a_measurement_waits_behind_it() -> None:
+    first, waiting, late = (GpuLock(ONE.uuid) for _ in range(3))
+    order: list[str] = []
+
+    def note(lock: GpuLock, alone: bool, name: str) -> None:
+        with lock.alone() if alone else lock.shared():
+            order.append(name)
+
+    with first.shared():
+        threads = [threading.Thread(target=note, args=(waiting, True, "measurement"))]
+        threads[0].start()
+        time.sleep(0.05)
+        threads.append(threading.Thread(target=note, args=(late, False, "late")))
+        threads[1].start()
+        time.sleep(0.05)
+        assert order == []
+    for thread in threads:
+        thread.join(5.0)
+    assert order == ["measurement", "late"]
+
+
+def test_the_lock_of_a_killed_process_is_free() -> None:
+    code = (
+        "import sys, time\nfrom coding_framework.cuda.gpu.sharing import GpuLock\n"
+        f"with GpuLock({ONE.uuid!r}).alone():\n    print('held', flush=True)\n    time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    holder.kill()
+    holder.wait()
+    with GpuLock(ONE.uuid).alone():
+        pass
+
+
+def test_seats_go_to_the_gpu_with_the_fewest_processes() -> None:
+    seats = [Seat((ONE, TWO)) for _ in range(5)]
+    assert [seat.gpu.index for seat in seats] == [0, 1, 0, 1, 0]
+    seats[1].close()
+    assert Seat((ONE, TWO)).gpu.index == 1
+
+
+def test_a_gpu_in_quarantine_gets_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "gpus", lambda: (ONE, TWO))
+    quarantine(ONE, "a process does not end")
+    assert sharing.usable() == (TWO,)
+    quarantine(TWO, "no process comes up")
+    with pytest.raises(DeviceError, match="quarantine"):
+        sharing.usable()
+
+
+def test_without_a_gpu_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "gpus", lambda: ())
+    with pytest.raises(DeviceError, match="--backend emulator"):
+        Seat()
