@@ -16,11 +16,11 @@ from collections.abc import Callable
 
 from bench_io import ROOT, this_machine
 
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]
-
 from coding_framework.cuda.gpu.sharing import clocks, gpus
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.types import Candidate, Status, Task, Verdict
+
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]
 
 
 def machine() -> str:

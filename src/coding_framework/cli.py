@@ -35,6 +35,7 @@ MAX_KERNEL_BYTES = 16 * 2**20
 """A larger file is a wrong path, not a kernel; what is smaller the judge decides on."""
 
 BACKENDS = ("auto", "cuda", "emulator")
+BASELINES = ("none", "eager", "compiled")
 SHOWN_COUNTERS = (
     "smsp__inst_executed.sum",
     "dram__bytes_read.sum",
@@ -182,6 +183,15 @@ def _add_judging(p: argparse.ArgumentParser) -> None:
     p.add_argument("--sandbox", choices=SANDBOXES, default="auto")
     p.add_argument(
         "--seed", type=_whole_number, metavar="N", help="reproduces the inputs; secret otherwise"
+    )
+    p.add_argument(
+        "--baselines",
+        choices=BASELINES,
+        default="eager",
+        help="on a GPU: PyTorch's times beside the kernel's; compiled: torch.compile's too",
+    )
+    p.add_argument(
+        "--profile", action="store_true", help="on a GPU: hardware counters by Nsight Compute"
     )
 
 
@@ -652,6 +662,8 @@ def _judge_settings(args: argparse.Namespace) -> JudgeSettings:
         sandbox=args.sandbox,
         seed=args.seed,
         workers=getattr(args, "workers", None),
+        baselines=args.baselines,
+        profile=args.profile,
     )
 
 

@@ -112,7 +112,7 @@ async def _converse(
     settings = options.judge
     with contextlib.ExitStack() as stack:
         screen.tell("starting the judge and loading the model")
-        judge = make_judge(settings.backend, settings.sandbox, settings.seed, settings.workers)
+        judge = make_judge(**settings.model_dump())
         stack.callback(judge.close)
         policies = await asyncio.to_thread(specializer.policies, _loader(options, stack))
         agents = specializer.agents(policies, _budget(policies[Role.GENERATOR], options))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from coding_framework.training.verl.ray_judge import RayJudgePool
 
 Backend = Literal["auto", "cuda", "emulator"]
+BaselinesName = Literal["none", "eager", "compiled"]
 SandboxName = Literal["auto", "no-docker", "bubblewrap", "docker", "native"]
 
 
@@ -47,6 +48,10 @@ class JudgeSettings(Record):
     """Repeats the inputs; None: secret ones."""
     workers: int | None = Field(default=None, ge=1)
     """Judging processes; None: one a core."""
+    baselines: BaselinesName = "eager"
+    """On a GPU: which times of PyTorch a verdict has; "compiled": both."""
+    profile: bool = False
+    """On a GPU: hardware counters by Nsight Compute."""
 
 
 def make_judge(
@@ -56,6 +61,8 @@ def make_judge(
     workers: int | None = None,
     secret: str | None = None,
     run_folder: str | Path | None = None,
+    baselines: BaselinesName = "eager",
+    profile: bool = False,
 ) -> JudgePool:
     """A judge for many candidates at once. Its processes start with the first candidate and end
     with `close`, or with this process.
@@ -76,6 +83,8 @@ def make_judge(
         sandbox=sandbox,
         seed=seed,
         secret=None if secret is None else SecretBytes(bytes.fromhex(secret)),
+        baselines=baselines,
+        profile=profile,
     )
     return JudgePool(config, workers=workers or cores(), cache_folder=cache)
 
@@ -159,7 +168,7 @@ def judge_one(task: Task, code: str, settings: JudgeSettings) -> Verdict:
     from coding_framework.cuda.judge import Judge, JudgeConfig
 
     torch.set_num_threads(1)
-    config = JudgeConfig(backend=settings.backend, sandbox=settings.sandbox, seed=settings.seed)
+    config = JudgeConfig(**settings.model_dump(exclude={"workers"}))
     return Judge(config).judge(task, Candidate(code=code))
 
 

@@ -248,7 +248,7 @@ class Judge:
     def _time(self, timed: TimedCase, draft: VerdictDraft) -> None:
         draft.counters = draft.counters or summed_counters(timed.replays[-1])
         task, references = draft.task, self._reference_cache()
-        naive_ms = self._baselines.time_ms(task) if task.naive_kernel is not None else None
+        naive_ms = self._naive_ms(timed, draft)
         try:
             draft.timing = self._devices().result(task, timed, naive_ms, references, self._seeds[0])
         except CandidateFault as fault:
@@ -259,6 +259,14 @@ class Judge:
                 )
             )  # fmt: skip
             raise
+
+    def _naive_ms(self, timed: TimedCase, draft: VerdictDraft) -> float | None:
+        """Time of the task's naive kernel; where that was just measured, it is not done again."""
+        if draft.task.naive_kernel is None:
+            return None
+        if self.backend == "cuda" and draft.candidate.code == draft.task.naive_kernel:
+            return self._devices().time_ms(timed)
+        return self._baselines.time_ms(draft.task)
 
     def _measure_naive(self, task: Task) -> float | None:
         """Time of the task's naive kernel on the timed shape set: the same path, public draws."""

@@ -1,0 +1,91 @@
+"""What the benchmarks on a GPU share: rows that survive a stop, a deadline, a report's name."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench_io import RESULTS, ROOT, finish, head
+
+from coding_framework.cuda.gpu.sharing import Gpu, clocks, gpus
+from coding_framework.monitoring.jsonl import JsonlSink, read_lines
+
+PACKAGES = ("torch", "cuda-bindings", "numpy")
+Row = dict[str, Any]
+
+
+def this_gpu() -> Gpu:
+    """The first GPU that may be used. Exits where there is none."""
+    found = gpus()
+    if not found:
+        raise SystemExit("this benchmark needs an NVIDIA GPU, and none is visible here")
+    return found[0]
+
+
+def short_name(gpu: Gpu) -> str:
+    """ "NVIDIA H200" -> "h200"."""
+    return gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ").replace(" ", "_").lower()
+
+
+class Rows:
+    """Rows of a benchmark by key, in a file that each run goes on with."""
+
+    def __init__(self, name: str, work: Path | None) -> None:
+        """work: folder of the rows; None: runs/NAME in this repository."""
+        self.folder = work or ROOT / "runs" / name
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._path = self.folder / "rows.jsonl"
+        self._rows: dict[str, Row] = {}
+        for line in read_lines(self._path) if self._path.exists() else ():
+            row = json.loads(line)
+            self._rows[row["key"]] = row
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows.values())
+
+    def add(self, key: str, row: Row) -> None:
+        """Keep a row; a later one of the same key takes its place."""
+        self._rows[key] = {"key": key, "at": time.time(), **row}
+        with JsonlSink(self._path) as sink:
+            sink.write(self._rows[key])
+
+
+class Deadline:
+    """So many minutes from now."""
+
+    def __init__(self, minutes: float) -> None:
+        self._end = time.monotonic() + 60 * minutes
+
+    @property
+    def left_s(self) -> float:
+        return self._end - time.monotonic()
+
+    def __bool__(self) -> bool:
+        """Whether it is over."""
+        return self.left_s <= 0
+
+
+def write_report(name: str, bars: list[dict[str, Any]], figures: Row) -> bool:
+    """The report of this GPU as benchmarks/results/NAME.GPU.json; whether all bars hold."""
+    gpu = this_gpu()
+    versions = {"driver": gpu.driver, "gpu": gpu.name}
+    report = {
+        **head(name, packages=PACKAGES, versions=versions),
+        "gpu": {"name": gpu.name, "memory_bytes": gpu.memory_bytes, "clocks": clocks(gpu)},
+        "bars": bars,
+        **figures,
+    }
+    out = os.environ.get("OUT")
+    path = RESULTS / f"{name}.{short_name(gpu)}.json"
+    holds = finish(report, path)
+    if out:  # where results are collected
+        Path(out).mkdir(parents=True, exist_ok=True)
+        (Path(out) / path.name).write_text(path.read_text())
+    return holds
