@@ -38,7 +38,7 @@ Inputs = tuple[torch.Tensor, ...]
 
 
 def time_model(
-    model: nn.Module, draws: Sequence[Inputs], place: GpuPlace, protocol: TimingProtocol
+    model: Callable[..., object], draws: Sequence[Inputs], place: GpuPlace, protocol: TimingProtocol
 ) -> Timing:
     """Device time of `model(*inputs)` with inputs like those of `draws` (two or more), alone on the
     GPU. Raises what the model raises."""
@@ -92,14 +92,13 @@ class _GraphTimer:
         self._static = tuple(t.clone() for t in draws[0])
         l2 = torch.cuda.get_device_properties(device).L2_cache_size
         self._flush = torch.zeros(_FLUSH_FACTOR * l2 // 4, dtype=torch.int32, device=device)
-        self._start = torch.cuda.Event(enable_timing=True, external=True)
-        self._end = torch.cuda.Event(enable_timing=True, external=True)
+        self._start, self._end = _event(), _event()
         self._graph = torch.cuda.CUDAGraph()
         self._random = random.Random(0)
         self._outputs: object = None
 
     def capture(self) -> None:
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_CAPTURE_WARM_UP):
@@ -126,7 +125,12 @@ class _GraphTimer:
         return float(self._start.elapsed_time(self._end))
 
 
-def _profiled(model: nn.Module, inputs: Inputs, protocol: TimingProtocol) -> Timing:
+def _event() -> torch.cuda.Event:
+    """One that becomes a node of the graph in which it is recorded."""
+    return torch.cuda.Event(enable_timing=True, external=True)  # type: ignore[no-untyped-call]
+
+
+def _profiled(model: Callable[..., object], inputs: Inputs, protocol: TimingProtocol) -> Timing:
     """The sum of the kernels' times in one call."""
     from torch.profiler import ProfilerActivity, profile
 

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +48,7 @@ _GRACE_S = 30.0
 """Beyond the limit on a launch, for an answer to come."""
 _MEASURE_S = 60.0
 _CANDIDATES_A_PROCESS = 500
+_SAID_BYTES = 2000
 
 
 class _Process:
@@ -59,19 +61,25 @@ class _Process:
         self.candidates = 0
         self.exchange: Exchange | None = None
         ours, theirs = socket.socketpair()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "coding_framework.cuda.gpu.process",
                  str(theirs.fileno()), str(os.getpid()), self.seat.gpu.uuid,
                  json.dumps(settings.as_data())],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                start_new_session=True, env=_environment(self.seat.gpu.uuid),
+                stderr=self._log, start_new_session=True, env=_environment(self.seat.gpu.uuid),
             )  # fmt: skip
         self.connection = ours
 
     @property
     def alive(self) -> bool:
         return self.owner == os.getpid() and self.process.poll() is None
+
+    def said(self) -> str:
+        """The end of what it wrote to its standard error; also what a failed assertion says."""
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _SAID_BYTES))
+        return " ".join(self._log.read().decode("utf-8", "replace").split())
 
     def end(self) -> int | None:
         """Kill it; its exit code. A GPU that keeps a killed process is put into quarantine."""
@@ -88,6 +96,7 @@ class _Process:
             return None
         finally:
             self.seat.close()
+            self._log.close()
 
 
 def _environment(uuid: str) -> dict[str, str]:
@@ -148,7 +157,8 @@ class CudaDevice(RemoteDevice):
             self._connection.settimeout(_START_S)
             self.facts: dict[str, Any] = self._ask("hello")[0]
         except DeviceError as e:
-            self._give_up()
+            if not self._closed:
+                self._give_up()
             quarantine(self.gpu, str(e))
             raise DeviceError(f"no device process comes up on {self.gpu.name}: {e}") from e
         self._connection.settimeout(self.settings.launch_wall_s + _GRACE_S)
@@ -192,7 +202,11 @@ class CudaDevice(RemoteDevice):
         return DeviceError(f"{self._what} is silent in {operation}: judge the candidate again")
 
     def _end_process(self) -> int | None:
-        return self._process.end()
+        said = self._process.said()
+        code = self._process.end()
+        if code not in (0, -signal.SIGKILL):
+            log.warning("device_process_ended", code=code, said=said)
+        return code
 
     # --- large tensors, without a copy through host memory ----------------------------------------
 

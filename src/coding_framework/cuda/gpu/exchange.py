@@ -22,7 +22,6 @@ class Exchange:
 
     def __init__(self, device: torch.device, nbytes: int) -> None:
         self.nbytes = nbytes
-        torch.cuda.init()
         with torch.cuda.device(device):
             torch.cuda.current_stream().synchronize()  # makes the context, and makes it current
             self._address = int(call(cuda.cuMemAlloc(nbytes)))

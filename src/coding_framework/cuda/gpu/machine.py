@@ -108,8 +108,9 @@ class GpuMachine:
                     continue
                 raise
             if nbytes:
-                kind = "const" if space == "const" else "global"
-                found[name] = SymbolInfo(name, int(address), int(nbytes), kind)
+                found[name] = SymbolInfo(
+                    name, int(address), int(nbytes), "const" if space == "const" else "global"
+                )
         return found
 
     # --- launching ------------------------------------------------------------------------------
@@ -260,7 +261,8 @@ def _functions(module: Any) -> dict[str, Any]:
 
 
 def _kernel_info(name: str, function: Any) -> KernelInfo:
-    offsets, sizes = [], []
+    offsets: list[int] = []
+    sizes: list[int] = []
     with suppress(DriverError):  # an index past the last parameter is an invalid value
         while True:
             offset, size = call(cuda.cuFuncGetParamInfo(function, len(offsets)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class Arena:
         self.base = int(
             call(cuda.cuMemAddressReserve(self._reserved, self._granularity, _WANTED_BASE, 0))
         )
-        self._chunks: list[tuple[int, int, object]] = []
+        self._chunks: list[tuple[int, int, Any]] = []
         """(address, nbytes, handle) of what is mapped, in ascending order without gaps."""
         self._mapped_end = self.base
         self._next = self.base + ALIGNMENT
@@ -201,7 +201,7 @@ class Arena:
 
     def reset(self) -> None:
         """Forget and overwrite all allocations; physical memory beyond what is kept goes back."""
-        kept = []
+        kept: list[tuple[int, int, Any]] = []
         held = 0
         for address, nbytes, handle in self._chunks:
             too_much = bool(kept) and held + nbytes > _KEPT_BYTES
@@ -256,7 +256,7 @@ class Arena:
             call(cuda.cuMemsetD8Async(address, value, nbytes, self._queue.stream))
 
 
-def _properties() -> object:
+def _properties() -> Any:
     properties = cuda.CUmemAllocationProp()
     properties.type = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     properties.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
