@@ -62,7 +62,7 @@ def measure(folder: Path, kernel: PlannedKernel, protocol: TimingProtocol) -> di
         "samples": found.samples,
         "settled": found.settled,
         "empty_us": 1e3 * raw["empty_ms"],
-        "graph": raw["graph"],
+        "not_captured": raw["not_captured"],
     }
 
 
@@ -78,7 +78,7 @@ def run_part(rows: Rows, part: str, folder: Path, deadline: Deadline) -> None:
             return
         row = measure(folder, kernel, protocol)
         rows.add(key, {"part": part, "kernel": kernel.name, **row, "clocks": clocks(this_gpu())})
-        print(f"{key:40s} {row['us']:10.2f} us  {row['samples']} samples  graph {row['graph']}")
+        print(f"{key:40s} {row['us']:10.2f} us  {row['samples']} samples {row['not_captured']}")
 
 
 def replay_files(folder: Path, kernel: PlannedKernel) -> ReplayFiles:
@@ -215,7 +215,7 @@ def report(rows: Rows) -> bool:
     figures = {
         "worst_difference_loaded": worst,
         "not_settled": sorted(r["key"] for r in rows if r.get("settled") is False),
-        "not_captured": sorted(r["key"] for r in rows if r.get("graph") is False),
+        "not_captured": sorted(r["key"] for r in rows if r.get("not_captured")),
         "rows": sorted(rows, key=lambda r: r["key"]),
     }
     return write_report("gpu_timing", bars, figures)

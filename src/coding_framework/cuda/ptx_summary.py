@@ -13,6 +13,12 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MANGLED = re.compile(r"\b_Z\w+")
 """C++ names: of functions, their parameters and their shared arrays; the author's choice."""
 _LINE_INFO = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*$", re.MULTILINE)
+_VARIABLE = re.compile(
+    r"^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)?\.(global|const)[ \t]"
+    r"(?:[ \t]*\.(?:align[ \t]+\d+|attribute\([^)]*\)|\w+))*[ \t]+([\w$%]+)",
+    re.MULTILINE,
+)
+"""A declaration at the top of a module; function bodies have none."""
 
 _TECHNIQUES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("vectorised access", re.compile(r"\b(?:ld|st)\.(?:[\w:]+\.)*global(?:\.[\w:]+)*\.v[248]\b")),
@@ -50,3 +56,8 @@ def first_kernel(ptx: str) -> str | None:
     """The mangled name of the first `__global__` function."""
     match = _ENTRY.search(ptx)
     return match.group(1) if match else None
+
+
+def module_variables(ptx: str) -> tuple[tuple[str, str], ...]:
+    """("global" or "const", name) of each variable that a module defines."""
+    return tuple((space, name) for space, name in _VARIABLE.findall(_COMMENT.sub("", ptx)))

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.cuda.ptx_summary import first_kernel, ptx_digest, techniques
+from coding_framework.cuda.ptx_summary import (
+    first_kernel,
+    module_variables,
+    ptx_digest,
+    techniques,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -66,3 +71,29 @@ def test_kernels_are_counted_and_the_first_is_named():
     assert "several kernels" in techniques(text)
     assert first_kernel(text) == "_Z4reluPKfPf"
     assert first_kernel("") is None
+
+
+def test_a_modules_variables_are_found_with_their_space() -> None:
+    ptx = """
+.extern .func  (.param .b32 func_retval0) vprintf
+.global .align 4 .b8 kept[67108864];
+.visible .global .align 4 .u32 launches;
+.const .align 4 .f32 w[2] = {0f3F800000, 0f40000000};
+.global .attribute(.managed) .align 8 .u64 p = 5;
+.extern .shared .align 16 .b8 s[];
+.visible .const .align 8 .b8 _ZN3foo1tE[16];
+.global .align 1 .b8 $str[6] = {104, 101};
+// .global .u32 commented;
+.visible .entry k() {
+\tld.global.f32 \t%f1, [%rd1];
+\tst.global.u32 [%rd1], %r1;
+}
+"""
+    assert module_variables(ptx) == (
+        ("global", "kept"),
+        ("global", "launches"),
+        ("const", "w"),
+        ("global", "p"),
+        ("const", "_ZN3foo1tE"),
+        ("global", "$str"),
+    )

@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from coding_framework.cuda.gpu.exchange import Exchange, exchange_for, torch_device
 from coding_framework.cuda.gpu.settings import GpuSettings
-from coding_framework.cuda.gpu.sharing import Gpu, Seat, quarantine
+from coding_framework.cuda.gpu.sharing import Gpu, Seat, quarantine, usable
+from coding_framework.cuda.inputs import bits_of, tensor_bytes
 from coding_framework.cuda.plan import CandidateFault, LaunchPlan
 from coding_framework.cuda.plan_data import ops_as_data
 from coding_framework.cuda.remote_device import RemoteDevice
@@ -36,8 +38,6 @@ from coding_framework.types import Status
 
 if TYPE_CHECKING:
     import torch
-
-    from coding_framework.cuda.gpu.exchange import Exchange
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +49,20 @@ _GRACE_S = 30.0
 _MEASURE_S = 60.0
 _CANDIDATES_A_PROCESS = 500
 _SAID_BYTES = 2000
+_shares = True
+"""Whether device memory can be shared between processes here; found out at the first try."""
+
+
+_home: Gpu | None = None
+"""The GPU that this process judges on: the judge's own PyTorch works there as well."""
+
+
+def _take_seat() -> Seat:
+    global _home
+    candidates = usable()
+    seat = Seat((_home,) if _home in candidates else candidates)
+    _home = seat.gpu
+    return seat
 
 
 class _Process:
@@ -56,7 +70,7 @@ class _Process:
 
     def __init__(self, settings: GpuSettings) -> None:
         self.settings = settings
-        self.seat = Seat()
+        self.seat = _take_seat()
         self.owner = os.getpid()
         self.candidates = 0
         self.exchange: Exchange | None = None
@@ -212,23 +226,34 @@ class CudaDevice(RemoteDevice):
 
     def take(self, address: int, tensor: torch.Tensor) -> None:
         """The elements of a tensor on the same GPU, in row-major order, to `address`."""
-        exchange = self._share(tensor.numel() * tensor.element_size())
+        nbytes = tensor.numel() * tensor.element_size()
+        exchange = self._share(nbytes)
+        if exchange is None:
+            self.upload(address, tensor_bytes(tensor))
+            return
         exchange.put(tensor)
-        self._ask("take", address, tensor.numel() * tensor.element_size())
+        self._ask("take", address, nbytes)
 
     def give(self, address: int, nbytes: int) -> torch.Tensor:
         """`nbytes` at `address` as a flat uint8 tensor on the same GPU."""
         exchange = self._share(nbytes)
+        if exchange is None:
+            return bits_of(self.download(address, nbytes)).to(torch_device(self.gpu))
         self._ask("give", address, nbytes)
         return exchange.get(nbytes)
 
-    def _share(self, nbytes: int) -> Exchange:
-        """The buffer that both processes see, with room for `nbytes`."""
-        from coding_framework.cuda.gpu.exchange import exchange_for
-
+    def _share(self, nbytes: int) -> Exchange | None:
+        """The buffer that both processes see, with room for `nbytes`; None where the system does
+        not let processes share device memory."""
+        global _shares
+        if not _shares:
+            return None
         exchange = exchange_for(self.gpu, nbytes)
         if self._process.exchange is not exchange:
-            self._ask("share", payload=exchange.handle)
+            if not self._ask("share", payload=exchange.handle)[0]:
+                _shares = False
+                log.warning("device_memory_not_shared", gpu=self.gpu.name)
+                return None
             self._process.exchange = exchange
         return exchange
 
@@ -238,13 +263,12 @@ class CudaDevice(RemoteDevice):
         self, region: tuple[int, int, int], draws: int, draw: int, tensor: torch.Tensor
     ) -> None:
         """Bring one of `draws` draws of the input at `region` (address, nbytes, itemsize)."""
-        if tensor.is_cuda:
-            self._share(region[1]).put(tensor)
-            self._ask("stage", region, draws, draw)
-        else:
-            from coding_framework.cuda.inputs import tensor_bytes
-
+        exchange = self._share(region[1]) if tensor.is_cuda else None
+        if exchange is None:
             self._ask("stage", region, draws, draw, payload=tensor_bytes(tensor))
+            return
+        exchange.put(tensor)
+        self._ask("stage", region, draws, draw)
 
     def measure(
         self,
@@ -272,14 +296,12 @@ class CudaDevice(RemoteDevice):
 
     def kept(self, draw: int, output: int, nbytes: int, *, on_gpu: bool) -> torch.Tensor:
         """What a checked call put out, as a flat uint8 tensor."""
-        if on_gpu:
-            exchange = self._share(nbytes)
+        exchange = self._share(nbytes) if on_gpu else None
+        if exchange is not None:
             self._ask("kept", draw, output, nbytes, True)
             return exchange.get(nbytes)
-        import torch
-
-        data = self._ask("kept", draw, output, nbytes, False)[1]
-        return torch.frombuffer(data, dtype=torch.uint8) if nbytes else torch.empty(0)
+        bits = bits_of(self._ask("kept", draw, output, nbytes, False)[1])
+        return bits.to(torch_device(self.gpu)) if on_gpu else bits
 
     def bandwidth(self) -> float:
         """Bytes a second that the GPU reads from its memory, measured now."""

@@ -6,11 +6,15 @@ imported, its functions need a driver.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 from cuda.bindings import driver as cuda
 
-__all__ = ["DriverError", "call", "cuda"]
+__all__ = ["DriverError", "call", "cuda", "memory_handle", "open_memory"]
+
+_HANDLE_BYTES = 64
+"""CU_IPC_HANDLE_SIZE."""
 
 # cuda.h, enum cudaError_enum
 OUT_OF_MEMORY = 2
@@ -60,6 +64,20 @@ class DriverError(Exception):
     def words(self) -> str:
         """What happened, for a person."""
         return _WORDS.get(self.code, str(self))
+
+
+def memory_handle(address: int) -> bytes:
+    """What another process opens memory of `cuMemAlloc` by."""
+    handle = call(cuda.cuIpcGetMemHandle(address))
+    return ctypes.string_at(handle.getPtr(), _HANDLE_BYTES)
+
+
+def open_memory(handle: bytes) -> int:
+    """Address here of another process's memory. Raises DriverError where that is not allowed."""
+    opaque = cuda.CUipcMemHandle()
+    ctypes.memmove(opaque.getPtr(), handle, _HANDLE_BYTES)
+    flags = cuda.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.value
+    return int(call(cuda.cuIpcOpenMemHandle(opaque, flags)))
 
 
 def call(result: tuple[Any, ...]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from coding_framework.cuda.gpu.driver import call, cuda
+from coding_framework.cuda.gpu.driver import call, cuda, memory_handle
 from coding_framework.cuda.gpu.sharing import Gpu
 from coding_framework.errors import DeviceError
 
@@ -25,7 +25,7 @@ class Exchange:
         with torch.cuda.device(device):
             torch.cuda.current_stream().synchronize()  # makes the context, and makes it current
             self._address = int(call(cuda.cuMemAlloc(nbytes)))
-            self.handle = bytes(call(cuda.cuIpcGetMemHandle(self._address)).reserved)
+            self.handle = memory_handle(self._address)
             self._bytes = torch.as_tensor(_Array(self._address, nbytes), device=device)
 
     def put(self, tensor: torch.Tensor) -> None:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,18 +29,13 @@ from coding_framework.cuda.plan import (
     ModuleInfo,
     SymbolInfo,
 )
+from coding_framework.cuda.ptx_summary import module_variables
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 
 _DYNAMIC_SHARED = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _SPIN_S = 200e-6
 _NAP_S = 50e-6
-_VARIABLE = re.compile(
-    r"^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)?\.(global|const)[ \t]"
-    r"(?:[ \t]*\.(?:align[ \t]+\d+|attribute\([^)]*\)|\w+))*[ \t]+([\w$%]+)",
-    re.MULTILINE,
-)
-"""A module variable of PTX: its space and name. Function bodies declare none."""
 
 
 class GpuMachine:
@@ -100,7 +94,7 @@ class GpuMachine:
 
     def _find_symbols(self, ptx: str) -> dict[str, SymbolInfo]:
         found = {}
-        for space, name in _VARIABLE.findall(ptx):
+        for space, name in module_variables(ptx):
             try:
                 address, nbytes = call(cuda.cuModuleGetGlobal(self._module, name.encode()))
             except DriverError as e:

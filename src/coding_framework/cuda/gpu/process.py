@@ -19,7 +19,7 @@ from dataclasses import asdict
 from typing import Any
 
 from coding_framework.cuda.device_server import DeviceMachine, Operation, serve
-from coding_framework.cuda.gpu.driver import call, cuda
+from coding_framework.cuda.gpu.driver import DriverError, call, cuda, open_memory
 from coding_framework.cuda.gpu.machine import GpuMachine
 from coding_framework.cuda.gpu.replay import Region, Replayer, TimedPlan
 from coding_framework.cuda.gpu.settings import GpuSettings
@@ -99,16 +99,15 @@ class _Service:
     # --- large tensors, through memory that the judge shares with us ------------------------------
 
     def share(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
-        """Map the judge's exchange buffer: an IPC handle; "" unmaps."""
+        """Map the judge's exchange buffer, by its IPC handle; whether the system allows it."""
         if self._shared:
             call(cuda.cuIpcCloseMemHandle(self._shared))
             self._shared = 0
-        if len(payload):
-            handle = cuda.CUipcMemHandle()
-            handle.reserved = bytes(payload)
-            flags = cuda.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.value
-            self._shared = int(call(cuda.cuIpcOpenMemHandle(handle, flags)))
-        return None, b""
+        try:
+            self._shared = open_memory(bytes(payload))
+        except DriverError:
+            return False, b""
+        return True, b""
 
     def take(self, arguments: list[Any], payload: memoryview) -> tuple[Any, bytes]:
         """From the exchange buffer to an allocation."""

@@ -1,8 +1,8 @@
 """Replays plans, between marks for a profiler: `python -m ...gpu.profiled_replay FOLDER...`.
 
 Each folder is what `profiler.ReplayFiles` wrote. Allocations are made in the recorded order, which
-gives them the recorded addresses; a module's variables may lie elsewhere in this process, and what
-points to them is moved along.
+gives them the recorded addresses where the driver grants the range; a module's variables may lie
+elsewhere in this process. Pointers in launch parameters to what lies elsewhere are moved along.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from coding_framework.cuda.gpu.machine import GpuMachine
 from coding_framework.cuda.gpu.replay import Replayer
 from coding_framework.cuda.gpu.settings import GpuSettings
 from coding_framework.cuda.plan_data import moved_ops, ops_from_data
-from coding_framework.errors import DeviceError
 
 _LAUNCH_WALL_S = 120.0
 """A profiler repeats each launch many times."""
 
 
 def main() -> None:
-    """Raises DeviceError where a plan's addresses cannot be had in this process."""
+    """All folders, one after another."""
     folders = [Path(argument) for argument in sys.argv[1:]]
     described = [json.loads((folder / "replay.json").read_text()) for folder in folders]
     total = max(sum(nbytes for _, nbytes, _ in one["regions"]) for one in described)
@@ -43,17 +42,15 @@ def _replay(
     module = machine.load(Path(described["build"]))
     contents = memoryview((folder / "contents").read_bytes())
     at = 0
-    for address, nbytes, size in described["regions"]:
-        got = machine.memory.alloc(nbytes)
-        if got != address:
-            raise DeviceError(f"the plan's memory at {address:#x} came to lie at {got:#x}")
-        machine.memory.upload(address, contents[at : at + size])
-        at += size
     moved = {
         (address, nbytes): module.symbols[name].address
         for name, (address, nbytes) in described["symbols"].items()
         if name in module.symbols
     }
+    for address, nbytes, size in described["regions"]:
+        now = moved[address, nbytes] = machine.memory.alloc(nbytes)
+        machine.memory.upload(now, contents[at : at + size])
+        at += size
     ops = ops_from_data(described["ops"], (folder / "blob").read_bytes())
     call(cuda.cuProfilerStart())
     replayer.run_once(moved_ops(ops, moved))

@@ -70,8 +70,8 @@ class Measured:
     upload_ms: float = 0.0
     """Device time of the plan's copies from the host, which are not part of the samples."""
     read_back_ms: float = 0.0
-    graph: bool = True
-    """False: the plan could not be captured, and the launches of the host lie in its time."""
+    not_captured: str = ""
+    """Why the plan is no graph, where the launches of the host lie in its time; "" where it is."""
     checked: list[int] = field(default_factory=list)
     """Draws whose outputs are kept."""
 
@@ -146,7 +146,7 @@ class Replayer:
             empty_ms=self._empty_ms,
             upload_ms=self._time_transfers([op for op in plan.ops if isinstance(op, Upload)]),
             read_back_ms=self._time_transfers([op for op in plan.ops if isinstance(op, ReadBack)]),
-            graph=call_.graph is not None,
+            not_captured=call_.not_captured,
             checked=list(range(plan.draws)),
         )
 
@@ -302,9 +302,12 @@ class _Call:
         self._random = random.SystemRandom()
         self.graph: Any = None
         """None where the plan cannot be captured."""
+        self.not_captured = ""
         self._what = "the kernels of the timed plan" if plan.ops else ""
-        with suppress(DriverError):
+        try:
             self.graph = self._capture()
+        except DriverError as e:
+            self.not_captured = str(e)
 
     def run(self, draw: int | None) -> float:
         """Milliseconds between the events. draw: the whole draw to take and whose output to keep;
