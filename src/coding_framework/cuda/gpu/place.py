@@ -4,7 +4,7 @@ own context, which no candidate's code shares."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -28,12 +28,13 @@ class GpuPlace:
     def working(self) -> Iterator[None]:
         """Computations of ours on the GPU: never beside a measurement, in full float32 (TF32 would
         widen the tolerance), and ended before the block is left."""
-        with ExitStack() as stack:
-            stack.enter_context(self.lock.shared())
-            stack.enter_context(torch.backends.cudnn.flags(enabled=True, allow_tf32=False))
-            stack.enter_context(torch.device(self.device))
-            stack.enter_context(torch.cuda.device(self.device))
-            yield
+        rounded = torch.backends.cudnn.allow_tf32
+        with self.lock.shared(), torch.device(self.device), torch.cuda.device(self.device):
+            torch.backends.cudnn.allow_tf32 = False
+            try:
+                yield
+            finally:
+                torch.backends.cudnn.allow_tf32 = rounded
             torch.cuda.synchronize(self.device)
 
 
