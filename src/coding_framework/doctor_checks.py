@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -26,6 +27,9 @@ from coding_framework.cuda.sandbox.base import Job, Limits, Mount, Sandbox
 from coding_framework.errors import SandboxError
 from coding_framework.paths import cache_dir
 from coding_framework.types import Status
+
+if TYPE_CHECKING:
+    from coding_framework.cuda.device import Device
 
 GB = 1e9
 NEEDED_DISK_GB = 5.0
@@ -128,23 +132,6 @@ def check_disk() -> Finding:
     return works(detail)
 
 
-def check_gpu() -> Finding:
-    """Not needed: without a GPU the emulator runs what nvcc made."""
-    tool = shutil.which("nvidia-smi")
-    if tool is not None:
-        query = ["--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
-        done = subprocess.run(
-            [tool, *query], capture_output=True, text=True, timeout=30, check=False
-        )
-        if done.returncode == 0 and done.stdout.strip():
-            return works("; ".join(done.stdout.strip().splitlines()))
-    return Finding(
-        State.MISSING,
-        "none: kernels run in the emulator and their times are modelled",
-        "nothing to do; for measured times use a machine with an NVIDIA GPU and its driver",
-    )
-
-
 # --- the judge ------------------------------------------------------------------------------------
 
 KERNEL = """
@@ -235,17 +222,40 @@ def escapes_of(sandbox: Sandbox) -> list[str]:
 
 def check_emulator() -> Finding:
     """Runs the compiled kernel on an emulated GPU and compares every element."""
+    from coding_framework.cuda.emulator.device import EmulatorDevice
+
+    with contextlib.closing(EmulatorDevice()) as device:
+        fix = f"remove {cache_dir() / 'native'} to build the interpreter anew"
+        return _run_kernel(device, f"models {device.name}", fix)
+
+
+def check_gpu() -> Finding:
+    """Runs it on a GPU. Not needed: without one the emulator runs what nvcc made."""
+    from coding_framework.cuda.gpu.sharing import gpus
+
+    found = gpus()
+    if not found:
+        return Finding(
+            State.MISSING,
+            "none: kernels run in the emulator and their times are modelled",
+            "nothing to do; for measured times use a machine with an NVIDIA GPU and its driver",
+        )
+    from coding_framework.cuda.gpu.device import CudaDevice
+
+    named = "; ".join(f"{gpu.name}, {gpu.memory_bytes >> 30} GiB, {gpu.driver}" for gpu in found)
+    with contextlib.closing(CudaDevice()) as device:
+        return _run_kernel(device, named, "look at nvidia-smi, and at the driver's log")
+
+
+def _run_kernel(device: Device, about: str, fix: str) -> Finding:
+    """Runs the compiled kernel and compares every element. fix: what helps where they differ."""
     import numpy as np
 
     from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
-    from coding_framework.cuda.emulator.device import EmulatorDevice
     from coding_framework.cuda.plan import Launch
 
     x = np.arange(1000, dtype=np.float32)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        contextlib.closing(EmulatorDevice()) as device,
-    ):
+    with tempfile.TemporaryDirectory() as folder:
         compiler = CUDACompiler(cache=KernelCompilationCache(Path(folder)))
         build = compiler.compile_source(KERNEL).binary_path
         if build is None:
@@ -258,15 +268,10 @@ def check_emulator() -> Finding:
         device.launch(Launch(name, (4, 1, 1), (256, 1, 1), 0, params))
         ms = (time.perf_counter() - start) * 1e3
         y = np.frombuffer(device.download(target, x.nbytes), np.float32)
-        device_name = device.name
     wrong = int((y != 2 * x).sum())
     if wrong:
-        return Finding(
-            State.BROKEN,
-            f"{wrong} of {x.size} results are wrong",
-            f"remove {cache_dir() / 'native'} to build the interpreter anew",
-        )
-    return works(f"models {device_name}; a kernel of {x.size} elements ran in {ms:.0f} ms")
+        return Finding(State.BROKEN, f"{wrong} of {x.size} results are wrong", fix)
+    return works(f"{about}; a kernel of {x.size} elements ran in {ms:.0f} ms")
 
 
 def check_verdicts() -> Finding:
