@@ -211,7 +211,8 @@ class Judge:
                 build, expectation, sandbox, host_cpu_s, backend, timed=is_timed
             ) as bench:
                 draft.device, draft.driver = bench.device_name, backend.driver
-                trial = CaseTrial(draft.task, case, bench, references, seeds, draft.log)
+                own = int(draft.candidate.sha256[:8], 16)
+                trial = CaseTrial(draft.task, case, bench, references, seeds, draft.log, own)
                 real_size = case in draft.task.gpu_cases
                 timed = trial.record(dependent=dependent) if real_size else trial.judge()
                 timed = trial.measured(timed)

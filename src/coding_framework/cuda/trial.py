@@ -77,14 +77,18 @@ class CaseTrial:
         references: References,
         seeds: Sequence[int],
         log: TrialLog,
+        timing_seed: int = 0,
     ) -> None:
-        """seeds: at least two draws; the first records the plan, the others replay it."""
+        """seeds: at least two draws; the first records the plan, the others replay it. timing_seed:
+        the candidate's own, so that timed calls check on draws that no other candidate has seen:
+        what one leaves behind on a device answers for no other."""
         self._task = task
         self._case = case
         self._bench = bench
         self._references = references
         self._seeds = tuple(seeds)
         self._log = log
+        self._timing_seed = timing_seed
 
     def judge(self) -> TimedCase:
         """All four steps. Raises CandidateFault with the status of the verdict."""
@@ -124,7 +128,7 @@ class CaseTrial:
         measure = self._bench.equipment.measure
         if measure is None:
             return timed
-        after = max(self._seeds) + 1
+        after = max(self._seeds) + 1 + self._timing_seed
         own = timed.own_seed
         seeds = [own] if own is not None else [after + i for i in range(CHECKED_DRAWS)]
         draws = [self._expect(seed) for seed in seeds]

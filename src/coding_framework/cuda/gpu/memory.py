@@ -213,7 +213,7 @@ class Arena:
                 held += nbytes
         self._chunks = kept
         self._mapped_end = self.base + held
-        self._set(self.base, GUARD_BYTE, min(held, self._next - self.base))
+        self._set(self.base, GUARD_BYTE, held)  # also what was never allocated, only written
         self._queue.wait()
         self._next = self.base + ALIGNMENT
         self._used = 0

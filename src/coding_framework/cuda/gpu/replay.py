@@ -86,7 +86,7 @@ class Replayer:
         self._flush = self._zeroed(self._flush_bytes)
         self._pools: dict[int, int] = {}
         self._kept: dict[tuple[int, int], int] = {}
-        self._owned: list[int] = []
+        self._owned: list[tuple[int, int]] = []
         self._empty_ms: float | None = None
 
     # --- what the judge brings, and takes away ---------------------------------------------------
@@ -109,8 +109,13 @@ class Replayer:
         return self._kept[draw, output]
 
     def clear(self) -> None:
-        """Give back everything that belongs to one plan."""
-        for address in self._owned:
+        """Overwrite and give back everything that belongs to one plan; overwrite, too, what a
+        kernel could have left in the memory that empties the L2."""
+        stream = self._machine.stream
+        for address, nbytes in (*self._owned, (self._flush, self._flush_bytes)):
+            call(cuda.cuMemsetD8Async(address, 0, nbytes, stream))
+        self._machine.wait()
+        for address, _ in self._owned:
             call(cuda.cuMemFree(address))
         self._owned, self._pools, self._kept = [], {}, {}
 
@@ -252,8 +257,9 @@ class Replayer:
         return self._machine
 
     def _own(self, nbytes: int) -> int:
-        self._owned.append(int(call(cuda.cuMemAlloc(nbytes))))
-        return self._owned[-1]
+        address = int(call(cuda.cuMemAlloc(nbytes)))
+        self._owned.append((address, nbytes))
+        return address
 
     def _zeroed(self, nbytes: int) -> int:
         address = int(call(cuda.cuMemAlloc(nbytes)))
