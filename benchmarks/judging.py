@@ -91,6 +91,7 @@ def judge_many(pairs: Path, output: Path, *options: str) -> list[str]:
 def fresh_cache(folder: Path) -> dict[str, str]:
     """An environment with an empty cache, but for our own native parts: they are built once a
     machine, and are nothing that a verdict rests on."""
+    folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     native = folder / "native"
     if not native.exists():
