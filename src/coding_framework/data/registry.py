@@ -28,13 +28,11 @@ def find_task(spec: str) -> Task:
     """
     path = Path(spec)
     if path.suffix == ".py":
-        task = load_problem_file(path)
-        _require_shape_sets(task, f"the sizes of the problem file {path} cannot be varied", _NAMED)
-        return task
+        what = f"the sizes of the problem file {path} cannot be varied"
+        return _with_shape_sets(load_problem_file(path), what, _NAMED)
     if path.suffix in (".json", ".yaml", ".yml"):
-        task = _read_task_file(path)
-        _require_shape_sets(task, f"the task file {path} has too few shape sets", _DECLARED)
-        return task
+        what = f"the task file {path} has too few shape sets"
+        return _with_shape_sets(_read_task_file(path), what, _DECLARED)
     task = catalog.find(spec.removesuffix(SUFFIX))
     if task is not None and spec.endswith(SUFFIX):
         return with_held_out_shapes(task)
@@ -116,9 +114,9 @@ _DECLARED = (
 _NAMED = "give them names at the top of the file (N = 1024) and use these in `get_inputs()`"
 
 
-def _require_shape_sets(task: Task, what: str, remedy: str) -> None:
-    """The judge's protocol wants shape sets that an agent has not seen: a kernel for one size only
-    would pass. The first counts as seen where none is marked."""
+def _with_shape_sets(task: Task, what: str, remedy: str) -> Task:
+    """The task itself. The judge's protocol wants shape sets that no agent has seen: a kernel for
+    one size only would pass. The first counts as seen where none is marked."""
     seen, sets = set(), set()
     marked = any(case.shown for case in task.cases)
     for i, case in enumerate(task.cases):
@@ -128,6 +126,7 @@ def _require_shape_sets(task: Task, what: str, remedy: str) -> None:
             seen.add(shapes)
     if len(sets) < _SHAPE_SETS or len(sets - seen) < _UNSEEN:
         raise UsageError(f"{what} ({len(sets)}, {len(sets - seen)} of them unseen): {remedy}")
+    return task
 
 
 def _names() -> list[str]:

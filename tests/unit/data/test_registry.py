@@ -105,6 +105,8 @@ def test_a_problem_file_has_three_shape_sets_of_its_named_sizes_or_is_refused(
     shapes = [case.inputs[0].shape for case in find_task(str(path)).cases]
     assert shapes[0] == (16, 16)
     assert len(set(shapes)) == 3
+    path.write_text(_PROBLEM.format(sizes="N = 256", shape="N, 1024, 1024"))
+    assert {case.inputs[0].shape[0] for case in find_task(str(path)).cases} == {1, 2, 3}
     path.write_text(_PROBLEM.format(sizes="", shape="16, 16"))
     with pytest.raises(UsageError, match=r"cannot be varied .*give them names at the top"):
         find_task(str(path))
