@@ -173,16 +173,17 @@ def test_what_a_cluster_cannot_do_is_one_sentence() -> None:
         RayJudgePool("ray_judges:nothing", nodes=1, jobs_per_node=1)
 
 
-@pytest.mark.parametrize(
-    ("address", "status", "said"),
-    [("127.0.0.1:1", 3, "no Ray cluster answers"), ("no address", 2, "no address of a Ray")],
-)
-def test_a_cluster_that_is_not_there_is_one_sentence(
-    tmp_path: Path, address: str, status: int, said: str
+def test_a_cluster_that_is_not_there_is_wrong_use_or_our_fault(
+    tmp_path: Path,
 ) -> None:
-    (tmp_path / "pairs.jsonl").write_text('{"id": "a", "task": "relu", "code": "int x;"}\n')
-    command = [sys.executable, "-m", "coding_framework.cli", "judge-many", "--ray", address]
-    command += ["--tasks-and-kernels", str(tmp_path / "pairs.jsonl")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, "Traceback" in done.stderr) == (status, False), done.stderr
-    assert said in done.stderr
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"id": "a", "task": "relu", "code": "int x;"}\n')
+    for address, status, said in (
+        ("127.0.0.1:1", 3, "no Ray cluster answers at '127.0.0.1:1'"),
+        ("nowhere", 2, "'nowhere' is no address of a Ray cluster"),
+    ):
+        command = [sys.executable, "-m", "coding_framework.cli", "judge-many", "--ray", address]
+        command += ["--tasks-and-kernels", str(pairs)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (status, False), done.stderr
+        assert said in done.stderr

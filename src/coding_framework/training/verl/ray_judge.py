@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import Future
@@ -44,6 +45,7 @@ _START_S = 600.0
 """For the judges to start, and for one to come back where all are lost: nodes may be on their way.
 """
 _BACK_S = 1.0
+_CONNECT_S = 10.0
 
 
 class _NodeJudge:
@@ -244,17 +246,33 @@ class RayJudgePool:
 
 
 def _join(address: str | None) -> None:
+    """Join the cluster, or start one. Raises UsageError for what is no address, InfrastructureError
+    where none answers: at once, while Ray would try for minutes."""
+    if address not in (None, "auto", "local"):
+        _require_answer(str(address))
     try:
         ray.init(address=address, include_dashboard=False, log_to_driver=False)
-    except ValueError as e:
+    except (ConnectionError, RuntimeError) as e:
+        raise _no_cluster(address) from e
+
+
+def _require_answer(address: str) -> None:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdecimal()):
         raise UsageError(
             f"{address!r} is no address of a Ray cluster: write HOST:PORT, auto or local"
-        ) from e
-    except (ConnectionError, RuntimeError) as e:
-        raise InfrastructureError(
-            f"no Ray cluster answers at {address!r}: start one with `ray start --head`, or give "
-            "the address that it printed"
-        ) from e
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except (OSError, OverflowError) as e:
+        raise _no_cluster(address) from e
+
+
+def _no_cluster(address: str | None) -> InfrastructureError:
+    return InfrastructureError(
+        f"no Ray cluster answers at {address!r}: start one with `ray start --head`, and give the "
+        "address that it prints"
+    )
 
 
 def _room(jobs: int | None, nodes: int | None) -> tuple[int, int]:
