@@ -142,7 +142,7 @@ def sameness(args: argparse.Namespace, work: Path) -> Found | None:
     honest = list(islice(honest_pairs(), args.verdicts // 20))
     work = folder_of(work, args.sandbox, honest)
     work.mkdir(parents=True, exist_ok=True)
-    todo = [*honest, *hostile_pairs(work)]
+    todo = [*honest, *hostile_pairs(work)[: len(honest)]]
     pairs, cache, total = work / "pairs.jsonl", work / "cache", len(todo)
     write_pairs(pairs, todo)
     idle = by_command("idle, empty cache", pairs, total, args, cache)
