@@ -16,6 +16,7 @@ import asyncio
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
@@ -62,6 +63,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--max-response-tokens", type=int)
     cli.add_argument("--num-tasks", type=int, help="different tasks to draw prompts from")
     cli.add_argument("--max-task-ops", type=int, help="longest composition among the tasks")
+    cli.add_argument("--task-scope", choices=["starter", "all"], help="all: what was judged here")
     cli.add_argument("--lora-rank", type=int, help="0: all weights")
     cli.add_argument("--device", choices=["auto", "cpu", "cuda"])
     cli.add_argument("--num-gpus", type=int)
@@ -146,13 +148,25 @@ def dry_run(config: MultiTurnRLConfig) -> None:
     print("verl accepts this configuration; nothing was started")
 
 
-def run(config: MultiTurnRLConfig, num_tasks: int, max_task_ops: int) -> RLResult:
+def make_pool(given: dict[str, object], recipe: RecipeFile) -> dict[str, Any]:
+    """Which tasks, by the flags, then the recipe's `run` section."""
+    fields = (
+        ("num_tasks", "rl_tasks", 256),
+        ("max_task_ops", "task_max_ops", 3),
+        ("task_scope", "task_scope", "starter"),
+    )
+    return {flag: given.pop(flag, recipe.run.get(field, other)) for flag, field, other in fields}
+
+
+def run(
+    config: MultiTurnRLConfig, num_tasks: int, max_task_ops: int | None, task_scope: Any
+) -> RLResult:
     """Tasks, training, result."""
     from coding_framework.data.data_pipeline import training_tasks
 
     prompts = config.num_episodes * config.prompts_per_step
     count = num_tasks if config.curriculum else min(prompts, num_tasks)
-    tasks = training_tasks(count, config.seed, max_steps=max_task_ops)
+    tasks = training_tasks(count, config.seed, max_steps=max_task_ops, scope=task_scope)
     return asyncio.run(MultiAgentVERLTrainer(config, tasks=tasks).train())
 
 
@@ -160,7 +174,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = vars(parse(arguments))
     try:
         recipe = read_recipe(given.pop("config"))
-        pool = {k: given.pop(k, v) for k, v in (("num_tasks", 256), ("max_task_ops", 3))}
+        pool = make_pool(given, recipe)
         if given.pop("dry_run"):
             model = given.pop("generator_checkpoint", recipe.base_model or "the SFT model")
             given.pop("optimizer_checkpoint", None)

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
@@ -33,6 +35,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--num-examples", type=int, help="examples of the generator")
     cli.add_argument("--optimizer-examples", type=int, help="default: as many")
     cli.add_argument("--max-task-ops", type=int, help="longest composition among the tasks")
+    cli.add_argument("--task-scope", choices=["starter", "all"], help="all: what was judged here")
     cli.add_argument("--epochs", type=float)
     cli.add_argument("--max-steps", type=int)
     cli.add_argument("--batch-size", type=int)
@@ -50,24 +53,26 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return cli.parse_args(arguments)
 
 
-def run(config: SFTConfig) -> SFTResult:
+def run(config: SFTConfig, task_scope: Any) -> SFTResult:
     """Examples, training, result."""
     from coding_framework.agents.models import resolve_model
     from coding_framework.data.data_pipeline import training_examples
 
     base = resolve_model(config.base_model)  # first: an unknown model is said at once
-    examples = load_examples(config, training_examples)
+    examples = load_examples(config, partial(training_examples, scope=task_scope))
     return train_sft(config, examples, resolve=lambda _: base)
 
 
 def main(arguments: list[str] | None = None) -> int:
     given = vars(parse(arguments))
     try:
-        config = sft_config(read_recipe(given.pop("config")), given)
+        recipe = read_recipe(given.pop("config"))
+        scope = given.pop("task_scope", recipe.run.get("task_scope", "starter"))
+        config = sft_config(recipe, given)
         configure_logging(Path(config.output_dir) / "log.jsonl")
         quiet_libraries()
         print(config.model_dump_json(indent=2), file=sys.stderr)
-        result = run(config)
+        result = run(config, scope)
     except UsageError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

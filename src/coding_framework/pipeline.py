@@ -20,6 +20,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,8 @@ def _fine_tune(job: Job, base_model: str) -> dict[str, Any]:
     from coding_framework.training.sft import load_examples, train_sft
 
     config = job.sft_config(base_model)
-    result = train_sft(config, load_examples(config, training_examples), resolve=resolve_model)
+    make = partial(training_examples, scope=job.recipe.task_scope)
+    result = train_sft(config, load_examples(config, make), resolve=resolve_model)
     return result.model_dump(mode="json")
 
 
@@ -156,6 +158,7 @@ def train_rl(run: Run) -> dict[str, Any]:
         run.job.seed,
         min_steps=0 if config.curriculum else recipe.rl_task_min_ops,
         max_steps=recipe.task_max_ops,
+        scope=recipe.task_scope,
     )
     result = asyncio.run(MultiAgentVERLTrainer(config, tasks=tasks).train())
     return result.model_dump(mode="json")

@@ -17,6 +17,7 @@ from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import Record, Task
 from coding_framework.wiring import SandboxName
 
+Scope = Literal["starter", "all"]
 LOG_NAME = "log.jsonl"
 Skipped = Literal["sft", "rl"]
 
@@ -48,8 +49,11 @@ class Recipe(Record):
     """Most tokens of a generator's answer in evaluation."""
     optimizer_tokens: int = Field(default=1024, ge=1)
     """Likewise of the optimizer; RL's limit for both."""
-    task_max_ops: int = Field(default=3, ge=1)
-    """Longest composition in training and evaluation."""
+    task_max_ops: int | None = Field(default=3, ge=1)
+    """Longest composition in training and evaluation; None: any."""
+    task_scope: Scope = "starter"
+    """"all": also the families and longer compositions whose kernels this machine has judged
+    (`cuda-rl tasks build`); tiers 2 and 3 are there alone."""
     sandbox: SandboxName = "auto"
     """In which candidates run, in RL and evaluations."""
     concurrency: int = Field(default=48, ge=1)
@@ -95,7 +99,12 @@ class Job:
         from coding_framework.data.data_pipeline import held_out_tasks
 
         recipe = self.recipe
-        return held_out_tasks(recipe.held_out_tasks, self.seed, max_steps=recipe.task_max_ops)
+        return held_out_tasks(
+            recipe.held_out_tasks,
+            self.seed,
+            max_steps=recipe.task_max_ops,
+            scope=recipe.task_scope,
+        )
 
     def conversation(self) -> ConversationConfig:
         return ConversationConfig(
