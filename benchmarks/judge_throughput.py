@@ -1,19 +1,21 @@
-"""How many verdicts an hour, how much memory, how soon the first one.
+"""How many verdicts an hour on kernels that were never compiled, and how soon the first one.
 
-    uv run python benchmarks/judge_throughput.py [--kernels 2000] [--workers N] [--sandbox auto]
-                                                 [--work DIR]
+    uv run python benchmarks/judge_throughput.py [--kernels 800] [--workers N] [--sandbox auto]
+                                                 [--minutes M] [--work DIR]
 
-`cuda-rl judge-many` judges that many different kernels, nothing of them compiled before; its memory
-(with that of all its descendants, shared pages once) is looked at every 5 seconds. Run again with
-the same folder it goes on where it was killed. First verdict: `cuda-rl judge` of a kernel that was
-never compiled, from the start of the process to its end, median of 5. An idle machine is wanted.
-Prints a table, writes benchmarks/results/judge_throughput.json; exits 1 where a bar does not hold.
+`cuda-rl judge-many` judges that many different kernels (20 minutes at the bar). Run again it goes
+on where it was killed, or where `--minutes` ended it; all time counts, the starts of the processes
+too. First verdict: `cuda-rl judge` of a kernel that was never compiled, from the start of the
+process to its end, median of 5. An idle machine is wanted. Memory is judge_soak.py's matter. Prints
+a table, writes benchmarks/results/judge_throughput.json when all are judged; exits 1 where a bar
+does not hold or kernels are left.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
@@ -25,86 +27,30 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import psutil
 from bench_io import ROOT, bar, finish, head
 from judging import (
     PACKAGES,
+    folder_of,
     fresh_cache,
     honest_pairs,
     judge_many,
+    judged_in,
     lines_of,
+    watch,
     write_pairs,
 )
 
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines
-from coding_framework.monitoring.memory import resident_bytes
+from coding_framework.monitoring.jsonl import read_lines
 
-LOOK_S = 5.0
-VERDICTS_AN_HOUR, FIRST_S, GROWTH = 2500, 3.0, 0.05
-
-
-def judge_all(pairs: int, work: Path, options: list[str]) -> None:
-    """Judge what is left, and write down time, verdicts and memory as it goes."""
-    work.mkdir(parents=True, exist_ok=True)
-    todo = work / "pairs.jsonl"
-    if not todo.exists():
-        write_pairs(todo, list(islice(honest_pairs(), pairs)))
-    output = work / "verdicts.jsonl"
-    command = judge_many(todo, output, *options)
-    segment = f"{os.getpid()}-{time.time():.0f}"
-    with JsonlSink(work / "samples.jsonl") as sink, (work / "log").open("ab") as log:
-        started = time.monotonic()
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=log, env=fresh_cache(work / "cache")
-        )
-        root = psutil.Process(process.pid)
-        ended = False
-        while not ended:
-            try:
-                process.wait(LOOK_S)
-                ended = True
-            except subprocess.TimeoutExpired:
-                pass
-            sample = {
-                "segment": segment,
-                "s": round(time.monotonic() - started, 2),
-                "verdicts": len(lines_of(output)),
-                "mib": None if ended else resident_bytes(root) >> 20,
-            }
-            sink.write(sample)
-            print(f"\r{sample['verdicts']}/{pairs}  {sample['s']:.0f} s  ", end="", file=sys.stderr)
-    print(file=sys.stderr)
+VERDICTS_AN_HOUR, FIRST_S = 2500, 3.0
 
 
 def throughput(samples: list[dict[str, Any]]) -> tuple[float, int]:
     """Verdicts an hour over all segments, process starts included, and how many verdicts."""
-    seconds, done, before = 0.0, 0, 0
-    for segment in dict.fromkeys(s["segment"] for s in samples):
-        last = [s for s in samples if s["segment"] == segment][-1]
-        seconds += last["s"]
-        done += last["verdicts"] - before
-        before = last["verdicts"]
+    last = {s["segment"]: s for s in samples}.values()
+    seconds = sum(s["s"] for s in last)
+    done = sum(s["verdicts"] - s["before"] for s in last)
     return 3600 * done / seconds, done
-
-
-def memory_growth(samples: list[dict[str, Any]]) -> dict[str, float]:
-    """Median memory of the last quarter over that of the second, of the longest segment: in the
-    first quarter caches of bounded size fill."""
-    segments = Counter(s["segment"] for s in samples)
-    longest = max(segments, key=lambda name: segments[name])
-    seen = [s["mib"] for s in samples if s["segment"] == longest and s["mib"]]
-    if len(seen) < 8:
-        return {"early_mib": 0.0, "late_mib": 0.0, "growth": 0.0, "samples": len(seen)}
-    quarter = len(seen) // 4
-    early, late = (
-        statistics.median(part) for part in (seen[quarter : 2 * quarter], seen[-quarter:])
-    )
-    return {
-        "early_mib": early,
-        "late_mib": late,
-        "growth": round(late / early - 1, 4),
-        "samples": len(seen),
-    }
 
 
 def first_verdicts(work: Path, sandbox: str, repeats: int = 5) -> list[float]:
@@ -130,19 +76,38 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--kernels", type=int, default=2000)
+    parser.add_argument("--kernels", type=int, default=800)
     parser.add_argument("--workers", type=int)
     parser.add_argument("--sandbox", default="auto")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end this part after these")
     parser.add_argument("--work", type=Path, default=ROOT / "outputs" / "judge_throughput")
     args = parser.parse_args()
+    deadline = time.monotonic() + 60 * args.minutes
     options = ["--sandbox", args.sandbox]
     options += ["--workers", str(args.workers)] if args.workers else []
-    judge_all(args.kernels, args.work, options)
-    samples = [json.loads(line) for line in read_lines(args.work / "samples.jsonl")]
-    verdicts = lines_of(args.work / "verdicts.jsonl")
+    pairs = list(islice(honest_pairs(), args.kernels))
+    work = folder_of(args.work, pairs, options)
+    work.mkdir(parents=True, exist_ok=True)
+    write_pairs(work / "pairs.jsonl", pairs)
+    output = work / "verdicts.jsonl"
+    if len(judged_in(output)) < len(pairs):
+        watch(
+            "judging",
+            judge_many(work / "pairs.jsonl", output, *options),
+            output,
+            len(pairs),
+            environment=fresh_cache(work / "cache"),
+            samples=work / "samples.jsonl",
+            deadline=deadline,
+        )
+    verdicts = lines_of(output)
+    samples = [json.loads(line) for line in read_lines(work / "samples.jsonl")]
     rate, done = throughput(samples)
-    memory = memory_growth(samples)
-    first = first_verdicts(args.work, args.sandbox)
+    print(f"{done} of {len(pairs)} kernels, {rate:.0f} an hour")
+    if len(judged_in(output)) < len(pairs):
+        print("kernels are left: run the same command again")
+        return 1
+    first = first_verdicts(work, args.sandbox)
     median_first = statistics.median(first[1:])
     bars = [
         bar(
@@ -151,24 +116,18 @@ def main() -> int:
             round(rate),
             rate >= VERDICTS_AN_HOUR,
         ),
-        bar(
-            f"growth of memory over {done} verdicts, last quarter over second",
-            GROWTH,
-            memory["growth"],
-            memory["growth"] <= GROWTH,
-        ),
         bar("first verdict after the start (s)", FIRST_S, median_first, median_first <= FIRST_S),
     ]
     raw = {
         "sandbox": sorted({v["receipt"]["sandbox"] for v in verdicts if "receipt" in v}),
         "statuses": Counter(v.get("status", "error") for v in verdicts),
-        "memory": memory,
+        "kernels": done,
         "first_verdicts_s": first,
         "samples": samples[:: max(1, len(samples) // 200)],
     }
     report = {**head("judge_throughput", packages=PACKAGES), "bars": bars, **raw}
     holds = finish(report)
-    shutil.rmtree(args.work / "cache", ignore_errors=True)
+    shutil.rmtree(work / "cache", ignore_errors=True)
     return 0 if holds else 1
 
 

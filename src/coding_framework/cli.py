@@ -229,7 +229,11 @@ def _add_judge_many(commands: Any) -> None:
     p.add_argument(
         "--workers", type=_at_least_one, metavar="N", help="default: one a core (of each node)"
     )
-    p.add_argument("--ray", metavar="ADDRESS", help="judge on the nodes of this Ray cluster")
+    p.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="judge on the nodes of this Ray cluster: HOST:PORT, auto, or local for a new one here",
+    )
     _add_judging(p)
     p.add_argument("--json", action="store_true", help="always on; taken as `judge` takes it")
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import docker
@@ -80,3 +84,76 @@ def test_the_command_judges_in_docker_when_asked_to(docker_host: str) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("correct: ")
     assert "sandbox   docker" in done.stdout
+
+
+# --- the image with compilers of its own ----------------------------------------------------------
+
+
+def packages(*roots: str) -> set[str]:
+    """Debian packages that are installed here, with all that they depend on."""
+    form = "${Package}\t${Depends}, ${Pre-Depends}\n"
+    listed = subprocess.run(
+        ["dpkg-query", "--show", f"--showformat={form}"], capture_output=True, text=True, check=True
+    )
+    needs = dict(line.split("\t") for line in listed.stdout.splitlines())
+    found: set[str] = set()
+    left = list(roots)
+    while left:
+        package = left.pop()
+        if package in needs and package not in found:
+            found.add(package)
+            left += re.findall(r"[a-z0-9][a-z0-9+.-]+(?=[ ,(|:]|$)", needs[package])
+    return found
+
+
+def write_base(archive: Path) -> None:
+    """A root file system with a shell, g++ and util-linux, of the files that packages left here."""
+    wanted = packages("g++", "libc6-dev", "util-linux", "dash", "coreutils")
+    files = subprocess.run(
+        ["dpkg-query", "--listfiles", *wanted], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    places = {Path(name).parent.resolve() / Path(name).name for name in files if name[:1] == "/"}
+    places = {p for p in places if p.is_relative_to("/usr") and not p.is_relative_to("/usr/share")}
+    with tarfile.open(archive, "w") as tar:
+        for link in ("bin", "lib", "lib64", "sbin"):
+            tar.add(f"/{link}", link, recursive=False)
+        for name in ("dev", "etc", "opt", "proc", "run", "sys", "tmp", "work"):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(folder)
+        for place in sorted(p for p in places if p.is_symlink() or p.exists()):
+            tar.add(place, str(place.relative_to("/")), recursive=False)
+
+
+@pytest.fixture
+def image(docker_host: str, tmp_path: Path) -> Iterator[str]:
+    """The production image, built without a network on a base made here."""
+    if shutil.which("dpkg-query") is None:
+        pytest.skip("the base image is made of Debian's packages, and this is another system")
+    client = docker.DockerClient(docker_host, timeout=300)
+    write_base(tmp_path / "base.tar")
+    client.api.import_image_from_file(str(tmp_path / "base.tar"), repository="base", tag="test")
+    (tmp_path / "base.tar").unlink()
+    client.images.build(
+        path=str(ROOT / "docker"),
+        dockerfile="sandbox.Dockerfile",
+        buildargs={"BASE": "base:test"},
+        network_mode="none",
+        tag="cuda-rl-sandbox:test",
+    )
+    yield "cuda-rl-sandbox:test"
+    for tag in ("cuda-rl-sandbox:test", "base:test"):
+        client.images.remove(tag, force=True)
+
+
+def test_the_production_image_is_built_without_a_network_and_its_compilers_judge(
+    image: str, docker_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", docker_host)
+    sandbox = DockerSandbox(image)
+    assert sandbox.missing() is None
+    compiler = CUDACompiler(cache=KernelCompilationCache(tmp_path), sandbox=sandbox)
+    verdict = Judge(JudgeConfig(seed=3), compiler=compiler).judge(
+        DOUBLE_TASK, Candidate(code=DOUBLE)
+    )
+    assert verdict.status is Status.CORRECT, verdict.reason

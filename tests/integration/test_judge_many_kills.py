@@ -1,6 +1,6 @@
 """`judge-many` under SIGKILL of its parts: run again, one verdict a pair, and nothing left behind.
 
-benchmarks/judge_soak.py does this 30 times, at random points.
+benchmarks/judge_kills.py does this 30 times, at random points.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def traces(temporary: Path, cache: Path) -> set[str]:
         for kind in ("shm", "sem", "msg")
         for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines()
     ]
-    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    ours = str(cache.parent)  # other tests mount too
+    mounts = [x for x in Path("/proc/self/mounts").read_text().splitlines() if ours in x]
     return {*map(str, files), *map(str, Path("/dev/shm").glob("*")), *ipc, *mounts}
 
 
@@ -118,5 +119,4 @@ def test_killed_and_run_again_every_pair_has_one_verdict_and_nothing_is_left(
     assert [line["status"] for line in sorted(verdicts, key=lambda v: str(v["id"]))][:3] == [
         "correct"
     ] * 3
-    unfinished = {x for x in traces(temporary, cache) - before if "partial" not in x}
-    assert unfinished == set()
+    assert traces(temporary, cache) - before == set()

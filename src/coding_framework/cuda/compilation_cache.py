@@ -2,8 +2,9 @@
 
 Guaranteed: an entry that is found is whole and unchanged since it was written (a manifest of
 SHA-256 digests is checked at each hit; a damaged entry is removed and built anew); a killed writer
-leaves nothing that is later found; the folder is never mounted writable into a sandbox. The size is
-bounded: the least recently used entries go, but none that was used in the last ten minutes.
+leaves nothing that is later found, and what it leaves is removed when the next cache is opened; the
+folder is never mounted writable into a sandbox. The size is bounded: the least recently used
+entries go, but none that was used in the last ten minutes.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ DEFAULT_MAX_BYTES = 2 << 30
 MIN_UNUSED_S = 600.0
 _MANIFEST = "manifest.json"
 _RESULT = "result.json"
+_LOCK = ".lock"
 _SWEEP_EVERY = 64
 """Writes between two looks at the size, which costs one pass over the entries."""
 
@@ -49,6 +51,7 @@ class KernelCompilationCache:
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
             except OSError as e:
                 raise InfrastructureError(cannot_write(self.folder / part, e)) from e
+        self._remove_orphans()
 
     def get(self, digest: str) -> CompilationResult | None:
         """The stored result, marked as a hit, or None."""
@@ -78,8 +81,7 @@ class KernelCompilationCache:
     ) -> CompilationResult:
         """Store a result with its files (name -> where they lie now); returns it with its path."""
         entry = self._entry(digest)
-        try:
-            partial = Path(tempfile.mkdtemp(dir=self.folder / "partial"))
+        with self.scratch() as partial:
             for name, source in files.items():
                 shutil.copyfile(source, partial / name)
                 (partial / name).chmod(0o444)
@@ -95,8 +97,6 @@ class KernelCompilationCache:
             if entry.exists():
                 self._discard(entry)
             os.rename(partial, entry)
-        except OSError as e:
-            raise InfrastructureError(cannot_write(entry, e)) from e
         self._writes += 1
         if self._writes % _SWEEP_EVERY == 1:
             self.sweep()
@@ -132,19 +132,59 @@ class KernelCompilationCache:
             self._discard(entry)
             total -= size
             removed += 1
-        for left in (self.folder / "partial").iterdir():  # of writers that were killed
-            if now - left.stat().st_mtime > MIN_UNUSED_S:
-                shutil.rmtree(left, ignore_errors=True)
         return removed
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A fresh folder, gone at the end of the block, or, where this process is killed, when the
+        next cache is opened. Raises InfrastructureError where it, or in it, cannot be written."""
+        partial = self.folder / "partial"
+        try:
+            with _owned(partial) as name:
+                folder = partial / name
+                folder.mkdir(mode=0o700)
+                try:
+                    yield folder
+                finally:
+                    shutil.rmtree(folder, ignore_errors=True)
+        except OSError as e:
+            raise InfrastructureError(cannot_write(partial, e)) from e
+
+    def _remove_orphans(self) -> None:
+        """Scratch folders whose owner is gone: nobody holds their lock."""
+        for lock in (self.folder / "partial").glob(f"*{_LOCK}"):
+            with contextlib.suppress(OSError), lock.open("rb+") as file:  # or removed meanwhile
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                folder = lock.with_suffix("")
+                shutil.rmtree(folder, ignore_errors=True)
+                if not folder.exists():  # a dying compiler may still have been writing there
+                    lock.unlink()
 
     def _entry(self, digest: str) -> Path:
         return self.folder / "entries" / digest[:2] / digest
 
     def _discard(self, entry: Path) -> None:
-        grave = Path(tempfile.mkdtemp(dir=self.folder / "partial"))
-        with contextlib.suppress(OSError):  # another process was faster
+        with self.scratch() as grave, contextlib.suppress(OSError):  # another process was faster
             os.rename(entry, grave / "entry")
-        shutil.rmtree(grave, ignore_errors=True)
+
+
+@contextmanager
+def _owned(folder: Path) -> Iterator[str]:
+    """A name that is new in `folder`, ours as long as the block runs: its lock file is locked. The
+    lock ends with this process, and holds between machines that share the folder."""
+    while True:
+        handle, path = tempfile.mkstemp(suffix=_LOCK, dir=folder)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.fstat(handle).st_nlink == 0:  # taken for an orphan before it was locked
+                continue
+            try:
+                yield Path(path).stem
+            finally:
+                Path(path).unlink(missing_ok=True)
+            return
+        finally:
+            os.close(handle)
 
 
 def _sha256(path: Path) -> str:

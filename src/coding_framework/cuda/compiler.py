@@ -18,9 +18,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -54,7 +52,7 @@ from coding_framework.cuda.toolkit import (
     host_compiler_fingerprint,
 )
 from coding_framework.errors import InfrastructureError, SandboxError
-from coding_framework.paths import cache_dir, cannot_write
+from coding_framework.paths import cache_dir
 from coding_framework.types import Candidate, CompilationResult, Diagnostic, Status
 
 __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
@@ -202,7 +200,7 @@ class CUDACompiler:
     def _build(self, source: str, flags: tuple[str, ...], digest: str) -> CompilationResult:
         """Compile, and keep what is certain: a failure that may be ours is tried again."""
         for tries_left in reversed(range(_TRIES)):
-            with self._scratch_folder() as folder:
+            with self.cache.scratch() as folder:
                 result, certain = self._build_in(folder, source, flags, digest)
                 if result.success:
                     files = {
@@ -217,22 +215,6 @@ class CUDACompiler:
                     break
                 log.warning("compilation_tried_again", reason=result.reason, digest=digest[:16])
         return result
-
-    @contextmanager
-    def _scratch_folder(self) -> Iterator[Path]:
-        """A fresh folder for one compilation. Raises InfrastructureError where it, or anything
-        that we write in it, cannot be written."""
-        parent = self.cache.folder / "partial"
-        try:
-            folder = Path(tempfile.mkdtemp(prefix="compile-", dir=parent))
-        except OSError as e:
-            raise InfrastructureError(cannot_write(parent, e)) from e
-        try:
-            yield folder
-        except OSError as e:
-            raise InfrastructureError(cannot_write(folder, e)) from e
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _build_in(
         self, folder: Path, source: str, flags: tuple[str, ...], digest: str

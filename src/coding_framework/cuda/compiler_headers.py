@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -110,7 +109,9 @@ def _is_whole(copy: Path, digest: str) -> bool:
 
 def _write_copy(copy: Path, files: Mapping[str, bytes]) -> None:
     """Make or replace the copy, under the store's lock."""
-    made = Path(tempfile.mkdtemp(dir=copy.parent, prefix=".made-"))
+    made = copy.with_name(".made")
+    shutil.rmtree(made, ignore_errors=True)  # of a process that was killed
+    made.mkdir()
     try:
         for name, content in files.items():
             (made / name).parent.mkdir(parents=True, exist_ok=True)

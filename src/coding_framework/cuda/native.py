@@ -12,7 +12,6 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -54,18 +53,23 @@ def build_once(
         fcntl.flock(lock, fcntl.LOCK_EX)
         if target.exists():
             return target
-        with tempfile.TemporaryDirectory(dir=folder) as tmp:
+        work = folder / ".build"
+        shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
+        work.mkdir()
+        try:
             for file_name, text in sources.items():
-                (Path(tmp) / file_name).write_text(text)
+                (work / file_name).write_text(text)
             command = [tool, *arguments, "-o", name]
             done = subprocess.run(
-                command, cwd=tmp, capture_output=True, text=True, timeout=timeout_s, check=False
+                command, cwd=work, capture_output=True, text=True, timeout=timeout_s, check=False
             )
             if done.returncode != 0:
                 raise InfrastructureError(
                     f"building {name} with {compiler} failed: {done.stderr.strip()[:2000]}"
                 )
-            os.replace(Path(tmp) / name, target)
+            os.replace(work / name, target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
     return target
 
 

@@ -23,13 +23,16 @@ def find_task(spec: str) -> Task:
     A path ending in .py is a KernelBench problem, one in .json, .yaml or .yml a task file (the
     fields of `Task`); any other text is the name of a synthesised task, in the catalogue or not
     (`mul3_add_gelu`), with `@shapes` behind it for shapes that training does not have. Raises
-    UsageError with close matches, or with what is wrong in the file.
+    UsageError with close matches, or with what is wrong in the file: also where it has too few
+    shape sets for the judge's protocol.
     """
     path = Path(spec)
     if path.suffix == ".py":
-        return load_problem_file(path)
+        what = f"the sizes of the problem file {path} cannot be varied"
+        return _with_shape_sets(load_problem_file(path), what, _NAMED)
     if path.suffix in (".json", ".yaml", ".yml"):
-        return _read_task_file(path)
+        what = f"the task file {path} has too few shape sets"
+        return _with_shape_sets(_read_task_file(path), what, _DECLARED)
     task = catalog.find(spec.removesuffix(SUFFIX))
     if task is not None and spec.endswith(SUFFIX):
         return with_held_out_shapes(task)
@@ -101,6 +104,29 @@ def _what_the_judge_said(task: Task, example: KernelExample) -> str:
         return f"judged {receipt.verdict.status.value}"
     kind = "modelled" if timing.modelled else "measured"
     return f"judged {receipt.verdict.status.value}, {timing.speedup_vs_naive:.2f}x naive, {kind}"
+
+
+_SHAPE_SETS, _UNSEEN = 3, 2
+_DECLARED = (
+    "give at least 3 `cases` of different shapes, of which agents see one (`shown`): its usual "
+    "sizes, sizes that no block or vector width divides, and tiny ones"
+)
+_NAMED = "give them names at the top of the file (N = 1024) and use these in `get_inputs()`"
+
+
+def _with_shape_sets(task: Task, what: str, remedy: str) -> Task:
+    """The task itself. The judge's protocol wants shape sets that no agent has seen: a kernel for
+    one size only would pass. The first counts as seen where none is marked."""
+    seen, sets = set(), set()
+    marked = any(case.shown for case in task.cases)
+    for i, case in enumerate(task.cases):
+        shapes = tuple(spec.shape for spec in case.inputs), case.init_args
+        sets.add(shapes)
+        if case.shown or (i == 0 and not marked):
+            seen.add(shapes)
+    if len(sets) < _SHAPE_SETS or len(sets - seen) < _UNSEEN:
+        raise UsageError(f"{what} ({len(sets)}, {len(sets - seen)} of them unseen): {remedy}")
+    return task
 
 
 def _names() -> list[str]:

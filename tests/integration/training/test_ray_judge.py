@@ -3,38 +3,60 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 import ray
-from judge_tasks import DOUBLE, DOUBLE_TASK, make_task
+from judge_tasks import DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
+from ray.cluster_utils import Cluster
 
 from coding_framework.cuda.judge import Judge, JudgeConfig
-from coding_framework.errors import UsageError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.training.verl.ray_judge import RayJudgePool
-from coding_framework.types import Candidate, Verdict
+from coding_framework.types import Candidate
 
 pytestmark = pytest.mark.integration
 
 SLOW = "ray_judges:make_slow_judge"
+NODE = {
+    "num_cpus": 2,
+    "include_dashboard": False,
+    "object_store_memory": 80 << 20,
+    "resources": {"judge": 1},
+}
+
+
+def start_cluster(tries: int = 3) -> Cluster:
+    """On a loaded machine Ray's own processes miss the 30 s that it gives them."""
+    for left in reversed(range(tries)):
+        try:
+            return Cluster(initialize_head=True, head_node_args=NODE)
+        except Exception:  # Ray raises no narrower one
+            if not left:
+                raise
+    raise AssertionError
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    paths = os.pathsep.join(filter(None, sys.path))
+def cluster() -> Iterator[Cluster]:
+    """A cluster of one node with two processors, joined."""
+    cluster = start_cluster()
     ray.init(
-        num_cpus=4,
-        include_dashboard=False,
+        address=cluster.address,
         log_to_driver=False,
-        object_store_memory=80 << 20,
-        runtime_env={"env_vars": {"PYTHONPATH": paths}},
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
     )
-    yield
+    yield cluster
     ray.shutdown()
+    cluster.shutdown()
 
 
 def told(folder: Path, name: str) -> list[list[int]]:
@@ -44,35 +66,151 @@ def told(folder: Path, name: str) -> list[list[int]]:
     return [[int(x) for x in line.split()] for line in (folder / name).read_text().splitlines()]
 
 
-async def test_verdicts_are_those_of_a_judge_on_this_machine() -> None:
-    arguments = {"seed": 3, "workers": 1}
-    with RayJudgePool("coding_framework.wiring:make_judge", arguments, jobs_per_node=1) as pool:
-        there = await pool.judge(DOUBLE_TASK, DOUBLE)
-        with pytest.raises(UsageError, match="reference of task"):
-            await pool.judge(make_task("broken", "x @ x"), DOUBLE)
-        family = psutil.Process().children(recursive=True)  # Ray's own are among them
-        family = [p for p in family if "pool_worker" in " ".join(_words(p))]
-        assert family
-    here = Judge(JudgeConfig(seed=3)).judge(DOUBLE_TASK, Candidate(code=DOUBLE))
-    assert _findings(there) == _findings(here)
-    _, alive = psutil.wait_procs(family, timeout=20)
-    assert alive == []
+async def began(folder: Path, name: str, times: int = 1) -> int:
+    """Wait until a job has begun so often; the process of its judge."""
+    deadline = time.monotonic() + 60
+    while len(told(folder, name)) < times and time.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+    return told(folder, name)[times - 1][0]
+
+
+def judges(cluster: Cluster) -> list[psutil.Process]:
+    """Processes of judges on the nodes of the cluster."""
+    found = []
+    for node in cluster.list_all_nodes():
+        raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
+        for process in raylet.children(recursive=True):
+            try:
+                words = " ".join(process.cmdline())
+            except psutil.Error:
+                continue
+            if "_NodeJudge" in words or "pool_worker" in words:
+                found.append(process)
+    return found
+
+
+def test_the_command_gives_the_verdicts_of_this_machine_and_leaves_no_process(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    jobs = [(DOUBLE_TASK, DOUBLE), (ROW_SUM_TASK, ROW_SUM)]
+    with (tmp_path / "pairs.jsonl").open("w") as pairs:
+        for task, code in jobs:
+            (tmp_path / f"{task.name}.json").write_text(task.model_dump_json())
+            line = {"id": task.name, "task": f"{task.name}.json", "code": code}
+            pairs.write(json.dumps(line) + "\n")
+    command = [sys.executable, "-m", "coding_framework.cli", "judge-many", "--seed", "3"]
+    command += ["--tasks-and-kernels", pairs.name, "--ray", cluster.address, "--workers", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    there = {line["id"]: line for line in map(json.loads, done.stdout.splitlines())}
+    judge = Judge(JudgeConfig(seed=3))
+    for task, code in jobs:
+        here = judge.judge(task, Candidate(code=code)).model_dump(mode="json")
+        for key in ("status", "reason", "tests", "timing", "counters", "cheats"):
+            assert there[task.name][key] == json.loads(json.dumps(here[key])), key
+    assert psutil.wait_procs(judges(cluster), timeout=20)[1] == []
 
 
 async def test_no_more_jobs_than_slots_are_with_the_nodes(tmp_path: Path) -> None:
-    with RayJudgePool(SLOW, {"folder": str(tmp_path)}, nodes=2, jobs_per_node=2) as pool:
-        assert pool.capacity == 4
-        await asyncio.gather(*(pool.judge(DOUBLE_TASK, "many 0.1") for _ in range(40)))
+    with RayJudgePool(SLOW, {"folder": str(tmp_path)}, nodes=2, jobs_per_node=1) as pool:
+        assert pool.capacity == 2
+        await asyncio.gather(*(pool.judge(DOUBLE_TASK, "many 0.1") for _ in range(20)))
         assert len({process for process, _ in told(tmp_path, "many")}) == 2
-        assert max(at_once for _, at_once in told(tmp_path, "many")) <= 2
+        assert {at_once for _, at_once in told(tmp_path, "many")} == {1}
 
 
-def _words(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
+async def test_a_job_lost_with_its_process_is_judged_again_once(tmp_path: Path) -> None:
+    with RayJudgePool(SLOW, {"folder": str(tmp_path)}, nodes=1) as pool:
+        job = asyncio.create_task(pool.judge(DOUBLE_TASK, "lost 1"))
+        os.kill(await began(tmp_path, "lost"), signal.SIGKILL)
+        assert (await job).task == DOUBLE_TASK.name
+        assert len(told(tmp_path, "lost")) == 2
+
+        job = asyncio.create_task(pool.judge(DOUBLE_TASK, "twice 600"))
+        for times in (1, 2):
+            os.kill(await began(tmp_path, "twice", times), signal.SIGKILL)
+        with pytest.raises(InfrastructureError, match="lost twice"):
+            await job
+        assert (await pool.judge(DOUBLE_TASK, "next 0")).task == DOUBLE_TASK.name
+        assert len(told(tmp_path, "twice")) == 2
 
 
-def _findings(verdict: Verdict) -> tuple[object, ...]:
-    return (verdict.status, verdict.tests, verdict.timing, verdict.counters, verdict.cheats)
+async def test_jobs_lost_with_their_node_are_judged_once_more_on_another(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    node = cluster.add_node(**NODE)
+    with RayJudgePool(SLOW, {"folder": str(tmp_path)}, jobs_per_node=2) as pool:
+        assert pool.capacity == 4
+        names = [f"job{i}" for i in range(4)]
+        jobs = [asyncio.create_task(pool.judge(DOUBLE_TASK, f"{name} 3")) for name in names]
+        first = {name: await began(tmp_path, name) for name in names}
+        raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
+        there = {process.pid for process in raylet.children(recursive=True)}
+        await asyncio.to_thread(cluster.remove_node, node, allow_graceful=False)
+        assert len(await asyncio.gather(*jobs)) == 4
+        lost = {name for name in names if first[name] in there}
+        assert len(lost) == 2
+        assert {name for name in names if len(told(tmp_path, name)) == 2} == lost
+        assert sum(len(told(tmp_path, name)) for name in names) == 6
+        assert (await pool.judge(DOUBLE_TASK, "next 0")).task == DOUBLE_TASK.name
+
+
+async def test_a_job_over_the_wall_limit_is_our_fault_and_frees_its_slot(tmp_path: Path) -> None:
+    with RayJudgePool(SLOW, {"folder": str(tmp_path)}, nodes=1, job_wall_s=4) as pool:
+        with pytest.raises(InfrastructureError, match="within 4 s"):
+            await pool.judge(DOUBLE_TASK, "silent 600")
+        assert (await pool.judge(DOUBLE_TASK, "after 0")).task == DOUBLE_TASK.name
+        assert len(told(tmp_path, "silent")) == 1
+
+
+async def test_errors_keep_their_class_and_a_closed_pool_says_so(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    pool = RayJudgePool(SLOW, {"folder": str(tmp_path)}, nodes=1)
+    with pytest.raises(UsageError, match="correct it"):
+        await pool.judge(DOUBLE_TASK, "wrong use")
+    with pytest.raises(InfrastructureError, match="ZeroDivisionError"):
+        await pool.judge(DOUBLE_TASK, "a bug")
+    assert await asyncio.to_thread(pool.judge_blocking, DOUBLE_TASK, "blocking 0")
+    job = asyncio.create_task(pool.judge(DOUBLE_TASK, "open 600"))
+    await began(tmp_path, "open")
+    await asyncio.to_thread(pool.close)
+    with pytest.raises(InfrastructureError, match="closed"):
+        await job
+    with pytest.raises(InfrastructureError, match="closed"):
+        await pool.judge(DOUBLE_TASK, "late 0")
+    assert psutil.wait_procs(judges(cluster), timeout=20)[1] == []
+
+
+def test_what_a_cluster_cannot_do_is_one_sentence() -> None:
+    with pytest.raises(UsageError, match=r"no room for 1 judges of 64 .* 2 processors"):
+        RayJudgePool(SLOW, jobs_per_node=64)
+    with pytest.raises(InfrastructureError, match="could not start on its node"):
+        RayJudgePool("ray_judges:nothing", nodes=1, jobs_per_node=1)
+
+
+def test_a_cluster_that_is_not_there_is_wrong_use_or_our_fault(
+    tmp_path: Path,
+) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"id": "a", "task": "relu", "code": "int x;"}\n')
+    for address, status, said in (
+        ("127.0.0.1:1", 3, "no Ray cluster answers at '127.0.0.1:1'"),
+        ("nowhere", 2, "'nowhere' is no address of a Ray cluster"),
+    ):
+        command = [sys.executable, "-m", "coding_framework.cli", "judge-many", "--ray", address]
+        command += ["--tasks-and-kernels", str(pairs)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (status, False), done.stderr
+        assert said in done.stderr
+
+
+async def test_only_nodes_with_the_resource_judge_where_it_is_asked_for(tmp_path: Path) -> None:
+    """Two pools, as two rollout workers have them, each with its part of the processors."""
+    how, folder = {"jobs_per_node": 1, "resource": "judge"}, {"folder": str(tmp_path)}
+    with RayJudgePool(SLOW, folder, **how) as one, RayJudgePool(SLOW, folder, **how) as other:
+        assert (one.capacity, other.capacity) == (1, 1)
+        await asyncio.gather(*(p.judge(DOUBLE_TASK, "part 0") for p in (one, other)))
+        assert len({process for process, _ in told(tmp_path, "part")}) == 2
+    with pytest.raises(InfrastructureError, match=r"--resources='\{\"none\": 1\}'"):
+        RayJudgePool(SLOW, folder, resource="none")

@@ -102,15 +102,41 @@ def test_entries_in_use_are_kept_even_over_the_bound(tmp_path: Path) -> None:
     assert cache.get(DIGEST) is not None
 
 
-def test_what_a_killed_writer_left_is_swept_later(cache: KernelCompilationCache) -> None:
-    left = cache.folder / "partial" / "left"
-    left.mkdir()
-    (left / "host.so").write_bytes(b"half")
-    cache.sweep()
-    assert left.exists()  # it may still be writing
-    os.utime(left, (0, 0))
-    cache.sweep()
-    assert not left.exists()
+def _write_until_killed(folder: Path, started: Path) -> None:
+    with KernelCompilationCache(folder).scratch() as scratch:
+        (scratch / "kernel.cu").write_text("half")
+        started.write_text(scratch.name)
+        time.sleep(600)
+
+
+def test_what_a_killed_writer_left_is_removed_when_the_next_cache_is_opened(
+    cache: KernelCompilationCache, tmp_path: Path
+) -> None:
+    started, partial = tmp_path / "started", cache.folder / "partial"
+    writer = multiprocessing.get_context("fork").Process(
+        target=_write_until_killed, args=(cache.folder, started)
+    )
+    writer.start()
+    while not started.exists() or not started.read_text():
+        time.sleep(0.01)
+    KernelCompilationCache(cache.folder)
+    assert (partial / started.read_text() / "kernel.cu").exists()  # it is still writing
+    writer.kill()
+    writer.join(30)
+    with cache.scratch() as ours:
+        KernelCompilationCache(cache.folder)
+        assert {p.stem for p in partial.iterdir()} == {ours.name}
+    assert list(partial.iterdir()) == []
+
+
+def test_a_scratch_folder_goes_with_its_block_whatever_happens_in_it(
+    cache: KernelCompilationCache,
+) -> None:
+    with pytest.raises(UnicodeEncodeError), cache.scratch() as folder:
+        (folder / "file").write_text("\udc80", "utf-8")
+    with pytest.raises(InfrastructureError, match="cannot be written"), cache.scratch() as folder:
+        (folder / "no" / "file").write_text("x")
+    assert list((cache.folder / "partial").iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

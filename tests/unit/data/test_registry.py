@@ -64,6 +64,54 @@ def test_a_bad_file_is_one_sentence(
         find_task(str(path))
 
 
+def _with_cases(path: Path, cases: list[dict[str, object]]) -> str:
+    task = find_task("mul2_add_relu").model_dump(mode="json")
+    path.write_text(json.dumps({**task, "cases": cases}))
+    return str(path)
+
+
+def test_a_task_file_without_unseen_shapes_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    main, odd, tiny = find_task("mul2_add_relu").model_dump(mode="json")["cases"]
+    path = tmp_path / "task.json"
+    for cases, counts in (
+        ([main], "1, 0 of them unseen"),
+        ([main, odd], "2, 1 of them unseen"),
+        ([main, odd, {**odd, "name": "again"}], "2, 1 of them unseen"),
+        ([main, {**odd, "shown": True}, tiny], "3, 1 of them unseen"),
+        ([{**main, "shown": False}, odd, {**main, "name": "x"}], "2, 1 of them unseen"),
+    ):
+        with pytest.raises(UsageError, match=rf"too few shape sets \({counts}\): give at least 3"):
+            find_task(_with_cases(path, cases))
+    assert len(find_task(_with_cases(path, [main, odd, tiny])).cases) == 3
+
+
+_PROBLEM = """import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + 1
+{sizes}
+def get_inputs():
+    return [torch.rand({shape})]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_problem_file_has_three_shape_sets_of_its_named_sizes_or_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(_PROBLEM.format(sizes="N = M = 16", shape="N, M"))
+    shapes = [case.inputs[0].shape for case in find_task(str(path)).cases]
+    assert shapes[0] == (16, 16)
+    assert len(set(shapes)) == 3
+    path.write_text(_PROBLEM.format(sizes="N = 256", shape="N, 1024, 1024"))
+    assert {case.inputs[0].shape[0] for case in find_task(str(path)).cases} == {1, 2, 3}
+    path.write_text(_PROBLEM.format(sizes="", shape="16, 16"))
+    with pytest.raises(UsageError, match=r"cannot be varied .*give them names at the top"):
+        find_task(str(path))
+
+
 def test_lists_filter_by_split_family_and_tier() -> None:
     assert {t.split for t in list_tasks(split=Split.TRAIN)} == {Split.TRAIN}
     assert {t.family for t in list_tasks(family="scan")} == {"scan"}

@@ -8,9 +8,7 @@ request that comes later (`load_inline` inside `__init__` or `forward`) is added
 from __future__ import annotations
 
 import hashlib
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +23,6 @@ from coding_framework.cuda.model_new.extensions import (
 )
 from coding_framework.cuda.model_new.runtime import python_runtime
 from coding_framework.cuda.plan import CandidateFault, Launch, ModuleInfo
-from coding_framework.cuda.sandbox import Sandbox
-from coding_framework.errors import InfrastructureError
-from coding_framework.paths import cannot_write
 from coding_framework.types import CompilationResult, Diagnostic, Status
 
 if TYPE_CHECKING:
@@ -78,14 +73,14 @@ def compile_answer(
     if (hit := compiler.cache.get(digest)) is not None:
         return hit
     try:
-        requests = requests_of(answer, compiler.sandbox)
+        requests = requests_of(compiler, answer)
     except CandidateFault as fault:
         return _refused(fault)
     known = {request.digest: request for request in (*requests, *later)}
     result = compiler.compile_cuda(cuda_source(list(known.values()), answer))
     if not result.success or result.binary_path is None:
         return result
-    with _folder(compiler) as folder:
+    with compiler.cache.scratch() as folder:
         (folder / ANSWER_NAME).write_text(answer, encoding="utf-8", newline="")
         (folder / EXTENSIONS_NAME).write_text("".join(f"{d}\n" for d in known))
         built = Path(result.binary_path)
@@ -112,7 +107,7 @@ def want_extension(payload: memoryview) -> None:
     raise ExtensionWanted(decode_request(payload))
 
 
-def requests_of(answer: str, sandbox: Sandbox) -> tuple[ExtensionRequest, ...]:
+def requests_of(compiler: CUDACompiler, answer: str) -> tuple[ExtensionRequest, ...]:
     """What the answer asks for when it is imported. Raises CandidateFault (load_error, rejected,
     unsupported, timeout, ...) where it cannot be."""
     requests: list[ExtensionRequest] = []
@@ -124,14 +119,11 @@ def requests_of(answer: str, sandbox: Sandbox) -> tuple[ExtensionRequest, ...]:
                 Status.OUTPUT_LIMIT, f"more than {MAX_REQUESTS} calls of load_inline"
             )
 
-    with tempfile.TemporaryDirectory() as name:
-        build = Path(name)
-        try:
-            build.chmod(0o755)
-            (build / ANSWER_NAME).write_text(answer, encoding="utf-8", newline="")
-        except OSError as e:
-            raise InfrastructureError(cannot_write(build, e)) from e
-        with HostSession(build, ModuleInfo({}, {}), _NoDevice(), sandbox, on_extension=note):
+    module, device, sandbox = ModuleInfo({}, {}), _NoDevice(), compiler.sandbox
+    with compiler.cache.scratch() as build:
+        build.chmod(0o755)
+        (build / ANSWER_NAME).write_text(answer, encoding="utf-8", newline="")
+        with HostSession(build, module, device, sandbox, on_extension=note):
             pass
     return tuple({request.digest: request for request in requests}.values())
 
@@ -148,12 +140,3 @@ def _refused(fault: CandidateFault) -> CompilationResult:
         reason=fault.reason,
         errors=(Diagnostic(severity="error", line=None, message=fault.reason),),
     )
-
-
-@contextmanager
-def _folder(compiler: CUDACompiler) -> Iterator[Path]:
-    try:
-        with tempfile.TemporaryDirectory(dir=compiler.cache.folder / "partial") as name:
-            yield Path(name)
-    except OSError as e:
-        raise InfrastructureError(cannot_write(compiler.cache.folder, e)) from e

@@ -16,7 +16,6 @@ import os
 import shutil
 import sys
 import sysconfig
-import tempfile
 import zipfile
 from functools import lru_cache
 from pathlib import Path
@@ -69,7 +68,9 @@ def _runtime(cache: str) -> Path:
         with (target.parent / f"{target.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():
-                partial = Path(tempfile.mkdtemp(dir=target.parent))
+                partial = target.with_name(f"{target.name}.partial")
+                shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+                partial.mkdir(mode=0o700)
                 _make(partial)
                 partial.chmod(0o755)
                 os.rename(partial, target)

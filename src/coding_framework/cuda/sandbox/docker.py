@@ -65,7 +65,8 @@ _CLOCK_STEP_S = 10.0
 _NOBODY = 65534
 _SOURCE = Path(__file__).parent / "container_init.c"
 _INIT, _CONFINE, _CONTROL = "/opt/init", "/opt/confine", "/run/judge"
-_SOCKETS = "cuda-rl-docker-"
+_PREFIX = "cuda-rl-docker-"
+"""Of our folders beside the system's temporary files; the owner's name follows."""
 _numbers = itertools.count()
 
 
@@ -98,7 +99,7 @@ class DockerSandbox:
             host = os.environ.get("DOCKER_HOST", "its usual socket")
             return f"no Docker engine answers at {host}: start one, or set DOCKER_HOST"
         try:
-            with tempfile.TemporaryDirectory(prefix="sandbox-") as folder:
+            with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{_owner()}-") as folder:
                 return self._try(Path(folder))
         except (OSError, CodingFrameworkError) as e:
             return f"it does not work here: {e}"
@@ -276,12 +277,12 @@ def _remove(container: Any) -> None:
 
 
 def _remove_orphans(client: DockerClient) -> None:
-    """Containers of judges that were killed before they could start them, and their sockets."""
+    """Containers of judges that were killed before they could start them, and their folders."""
     for container in client.containers.list(all=True, filters={"label": _LABEL}):
         if not _owner_lives(container.labels[_LABEL]):
             _remove(container)
-    for folder in Path(tempfile.gettempdir()).glob(f"{_SOCKETS}*"):
-        if not _owner_lives(folder.name.removeprefix(_SOCKETS)):
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        if not _owner_lives(folder.name.removeprefix(_PREFIX)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -307,7 +308,7 @@ def _owner_lives(name: str) -> bool:
 def _control_socket() -> Iterator[tuple[socket.socket, Path]]:
     """A listening socket in a folder of its own, which the container's init connects to. Both are
     gone when the block ends: nobody connects a second time."""
-    folder = Path(tempfile.gettempdir()) / f"{_SOCKETS}{_owner()}-{next(_numbers)}"
+    folder = Path(tempfile.gettempdir()) / f"{_PREFIX}{_owner()}-{next(_numbers)}"
     try:
         folder.mkdir(mode=0o755)
     except OSError as e:

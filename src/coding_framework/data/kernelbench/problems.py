@@ -20,8 +20,15 @@ from pathlib import Path
 
 import structlog
 
-from coding_framework.data.kernelbench.constants import parse, run_module
-from coding_framework.data.kernelbench.sizes import Budget, Measure, make_odd, measure, shrink
+from coding_framework.data.kernelbench.constants import Values, parse, run_module
+from coding_framework.data.kernelbench.sizes import (
+    Budget,
+    Measure,
+    enlarge,
+    make_odd,
+    measure,
+    shrink,
+)
 from coding_framework.data.kernelbench.values import Bounds, input_bounds, reduction_length
 from coding_framework.errors import UsageError
 from coding_framework.types import Split, Task, TensorSpec, TestCase
@@ -78,12 +85,10 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     source, scalar_positions = _with_scalars_as_arguments(source)
     tree = parse(source)
     original = measure(tree, {})
-    main = shrink(tree, {}, original, MAIN_BUDGET)
-    odd = make_odd(tree, main, original)
-    tiny = shrink(tree, main, original, TINY_BUDGET)
-    bounds = input_bounds(tree, main)
+    sizes = _sizes(tree, original)
+    bounds = input_bounds(tree, sizes["main"])
     cases = []
-    for label, values in (("main", main), ("odd", odd), ("tiny", tiny)):
+    for label, values in sizes.items():
         made = measure(tree, values)
         terms = max(reduction_length(tree, values), made.products_per_output)
         cases.append(_case(label, made, bounds, terms))
@@ -103,6 +108,20 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
         source="kernelbench",
         licence=LICENCE,
     )
+
+
+def _sizes(tree: ast.Module, original: Measure) -> dict[str, Values]:
+    """Three shape sets. A problem that no budget holds is at its smallest already: then the others
+    are larger."""
+    main = shrink(tree, {}, original, MAIN_BUDGET)
+    odd = make_odd(tree, main, original)
+    elements = min(TINY_BUDGET.elements, measure(tree, main).elements // 4)
+    tiny = shrink(tree, main, original, Budget(elements, TINY_BUDGET.flops))
+    return {
+        "main": main,
+        "odd": enlarge(tree, main, original, 3) if odd == main else odd,
+        "tiny": enlarge(tree, main, original, 2) if tiny == main else tiny,
+    }
 
 
 def _case(label: str, made: Measure, bounds: Sequence[Bounds], terms: int) -> TestCase:

@@ -1,0 +1,219 @@
+"""One verdict a pair, the right one, whatever is killed.
+
+    uv run python benchmarks/judge_kills.py [--kills 30] [--minutes M] [--sandbox auto] [--seed 0]
+                                            [--work DIR]
+
+`judge-many` is disturbed by a SIGKILL at a random point, in turn of the judge, of a device process,
+of a sandbox and of a judging process; the same command is run again until it ends well, and every
+pair must have exactly one verdict, the right one, with no process and no unfinished build left.
+
+Resumable: rounds are kept in DIR for this judge and these arguments; `--minutes` ends a part in
+time. Prints a table, and writes benchmarks/results/judge_kills.json when all rounds are done. Exit
+0: the bars hold; 1: one does not, or rounds are left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import psutil
+from bench_io import ROOT, bar, finish, head
+from judging import (
+    PACKAGES,
+    facts,
+    folder_of,
+    fresh_cache,
+    honest_pairs,
+    hostile_pairs,
+    judge_many,
+    lines_of,
+    words_of,
+    write_pairs,
+)
+
+from coding_framework.monitoring.jsonl import JsonlSink, read_lines
+from coding_framework.monitoring.progress import Progress
+from coding_framework.paths import write_json_atomic
+
+SEED = "7"
+LATEST = 0.85
+"""Share of an undisturbed run's time at which the last kills come: after it there is little to
+kill."""
+
+
+def run_silently(command: list[str], environment: dict[str, str]) -> int:
+    """Run a command to its end; its exit status."""
+    return subprocess.run(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+    ).returncode
+
+
+def of_judge(family: list[psutil.Process]) -> list[psutil.Process]:
+    return family[:1]
+
+
+def of_device(family: list[psutil.Process]) -> list[psutil.Process]:
+    """Forked device processes: children of a fork server."""
+    servers = {p.pid for p in family if "emulator.zygote" in words_of(p)}
+    return [p for p in family if p.ppid() in servers]
+
+
+def of_sandbox(family: list[psutil.Process]) -> list[psutil.Process]:
+    return [p for p in family if p.name() in ("bwrap", "host_runner", "confine_exec")]
+
+
+def of_worker(family: list[psutil.Process]) -> list[psutil.Process]:
+    return [p for p in family if "pool_worker" in words_of(p)]
+
+
+VICTIMS: dict[str, Callable[[list[psutil.Process]], list[psutil.Process]]] = {
+    "judge": of_judge,
+    "device process": of_device,
+    "sandbox": of_sandbox,
+    "judging process": of_worker,
+}
+
+
+def kill_one(process: subprocess.Popen[bytes], victim: str, draw: random.Random) -> bool:
+    """SIGKILL a random victim of that kind as soon as there is one; False where the command ended
+    first."""
+    while process.poll() is None:
+        with suppress(psutil.Error):
+            root = psutil.Process(process.pid)
+            found = VICTIMS[victim]([root, *root.children(recursive=True)])
+            if found:
+                draw.choice(found).kill()
+                return True
+        time.sleep(0.002)
+    return False
+
+
+def one_kill(
+    pairs: Path, wanted: dict[str, str], victim: str, length_s: float, draw: random.Random,
+    options: list[str],
+) -> dict[str, Any]:  # fmt: skip
+    """One disturbed run, and the same command again until it ends well."""
+    folder = pairs.parent / "round"
+    shutil.rmtree(folder, ignore_errors=True)
+    environment = fresh_cache(folder / "cache")
+    output = folder / "verdicts.jsonl"
+    command = judge_many(pairs, output, "--seed", SEED, *options)
+    delay_s = draw.uniform(0.0, LATEST * length_s)
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(delay_s)
+    family = []
+    with suppress(psutil.Error):
+        family = psutil.Process(process.pid).children(recursive=True)
+    killed = kill_one(process, victim, draw)
+    process.wait()
+    _, survivors = psutil.wait_procs(family, timeout=30)
+    kept = sum("status" in line for line in lines_of(output))
+    runs = 0
+    while runs < 4:
+        runs += 1
+        if run_silently(command, environment) == 0:
+            break
+    verdicts = [line for line in lines_of(output) if "status" in line]
+    ids = [line["id"] for line in verdicts]
+    return {
+        "victim": victim,
+        "killed": killed,
+        "delay_s": round(delay_s, 2),
+        "kept": kept,
+        "runs_after": runs,
+        "unfinished": [p.name for p in (folder / "cache" / "builds" / "partial").glob("*")],
+        "survivors": [words_of(p) for p in survivors],
+        "missing": sorted(set(wanted) - set(ids)),
+        "twice": sorted({i for i in ids if ids.count(i) > 1}),
+        "other": [line["id"] for line in verdicts if facts(line) != wanted[line["id"]]],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="start no round after these"
+    )
+    parser.add_argument("--sandbox", default="auto")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, default=ROOT / "outputs" / "judge_kills")
+    args = parser.parse_args()
+    deadline = time.monotonic() + 60 * args.minutes
+    honest = list(islice(honest_pairs(), 6))
+    work = folder_of(args.work, args.sandbox, args.seed, honest)
+    work.mkdir(parents=True, exist_ok=True)
+    quick = [p for p in hostile_pairs(work) if "endless" not in p["id"]]
+    todo = [*honest, *quick[:: max(1, len(quick) // 4)][:4]]
+    pairs = work / "pairs.jsonl"
+    write_pairs(pairs, todo)
+    wanted, length_s = undisturbed(pairs, len(todo), args.sandbox)
+    rows = [json.loads(line) for line in read_lines(work / "rounds.jsonl")]
+    with (
+        JsonlSink(work / "rounds.jsonl") as sink,
+        Progress("kills", args.kills, "rounds", done=len(rows)) as progress,
+    ):
+        for i in range(len(rows), args.kills):
+            if time.monotonic() > deadline:
+                print("rounds are left: run the same command again")
+                return 1
+            victim = list(VICTIMS)[i % len(VICTIMS)]
+            draw = random.Random(f"{args.seed} {i}")
+            rows.append(
+                one_kill(pairs, wanted, victim, length_s, draw, ["--sandbox", args.sandbox])
+            )
+            sink.write(rows[-1])
+            progress.advance(note=f"{victim} after {rows[-1]['delay_s']} s")
+    bars = [
+        bar(f"{name}, of {len(rows)} kills", 0, count, count == 0)
+        for name, count in (
+            ("pairs without a verdict", sum(len(r["missing"]) for r in rows)),
+            ("pairs with two verdicts", sum(len(r["twice"]) for r in rows)),
+            ("pairs with another verdict", sum(len(r["other"]) for r in rows)),
+            ("unfinished builds left", sum(len(r["unfinished"]) for r in rows)),
+            ("processes that survived", sum(len(r["survivors"]) for r in rows)),
+            ("rounds that ended before the kill", sum(not r["killed"] for r in rows)),
+        )
+    ]
+    report = {**head("judge_kills", packages=PACKAGES), "bars": bars, "rounds": rows}
+    return 0 if finish(report) else 1
+
+
+def undisturbed(pairs: Path, total: int, sandbox: str) -> tuple[dict[str, str], float]:
+    """The right verdicts, and how long they take from an empty cache."""
+    kept = pairs.with_name("undisturbed.json")
+    if not kept.exists():
+        folder = pairs.with_name("undisturbed")
+        shutil.rmtree(folder, ignore_errors=True)
+        output = folder / "verdicts.jsonl"
+        command = judge_many(pairs, output, "--seed", SEED, "--sandbox", sandbox)
+        started = time.monotonic()
+        run_silently(command, fresh_cache(folder / "cache"))
+        length_s = time.monotonic() - started
+        facts_of = {line["id"]: facts(line) for line in lines_of(output) if "status" in line}
+        if len(facts_of) < total:
+            raise SystemExit(f"{total - len(facts_of)} pairs got no verdict: look at {output}")
+        write_json_atomic(kept, {"wanted": facts_of, "length_s": length_s})
+    found = json.loads(kept.read_text())
+    return found["wanted"], found["length_s"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
