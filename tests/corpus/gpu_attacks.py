@@ -48,6 +48,8 @@ TOTAL = task(
     "total", "x.sum()", {"main": [(64, 96)], "odd": [(37, 53)], "tiny": [(3, 5)]},
     reduction=(6144, 1961, 15),
 )  # fmt: skip
+_STOP = "__device__ int stop;"
+"""Nobody sets it. ptxas removes an endless loop that reads no memory, a volatile local's too."""
 _LIMIT = 1 << 16
 """More elements than any small shape set has: where a kernel knows that it is timed."""
 
@@ -77,13 +79,13 @@ def _cheat(
 
 
 _DEVICE_LOST = (
-    _affine("endless_loop", "infinite kernels", "volatile int go = 1; while (go) { }", TIMEOUT),
-    _affine("endless_in_one_thread", "infinite kernels", "volatile int go = 1; if (i == 0) while (go) { }", TIMEOUT),
-    _affine("endless_at_real_size_only", "infinite kernels", f"volatile int go = 1; if (n > {_LIMIT}) while (go) {{ }}", TIMEOUT),
+    _affine("endless_loop", "infinite kernels", "while (*(volatile int*)&stop == 0) { }", TIMEOUT, head=_STOP),
+    _affine("endless_in_one_thread", "infinite kernels", "if (i == 0) while (*(volatile int*)&stop == 0) { }", TIMEOUT, head=_STOP),
+    _affine("endless_at_real_size_only", "infinite kernels", f"if (n > {_LIMIT}) while (*(volatile int*)&stop == 0) {{ }}", TIMEOUT, head=_STOP),
     _affine("endless_sleep", "infinite kernels", "for (;;) __nanosleep(1000000);", TIMEOUT | WRONG),
-    _affine("endless_from_the_second_launch_on", "infinite kernels", "__threadfence(); if (i == 0) { if (atomicAdd(&calls, 1) > 0) { volatile int go = 1; while (go) { } } }", TIMEOUT, head="__device__ int calls;"),
+    _affine("endless_from_the_second_launch_on", "infinite kernels", "__threadfence(); if (i == 0) { if (atomicAdd(&calls, 1) > 0) while (*(volatile int*)&stop == 0) { } }", TIMEOUT, head=_STOP + " __device__ int calls;"),
     _affine("waits_for_a_block_that_never_comes", "grid-sync deadlocks", "if (threadIdx.x == 0) { atomicAdd(&arrived, 1); while (*(volatile int*)&arrived < (int)gridDim.x + 1) { } }", TIMEOUT, head="__device__ int arrived;"),
-    _affine("persistent_kernel_waits_for_the_host", "persistent kernel", "if (i == 0) while (*(volatile int*)&stop == 0) { }", TIMEOUT, head="__device__ int stop;"),
+    _affine("persistent_kernel_waits_for_the_host", "persistent kernel", "if (i == 0) while (*(volatile int*)&stop == 0) { }", TIMEOUT, head=_STOP),
     _affine("writes_to_null", "illegal addresses", "*(volatile int*)0 = i;", FAULT),
     _affine("reads_far_away", "illegal addresses", "o[0] += ((volatile float*)0x10)[i];", FAULT),
     _affine("writes_far_behind_its_output", "illegal addresses", "if (i == 0) o[1ll << 36] = 1.0f;", FAULT),

@@ -255,6 +255,7 @@ def _functions(module: Any) -> dict[str, Any]:
 
 
 def _kernel_info(name: str, function: Any) -> KernelInfo:
+    call(cuda.cuFuncLoad(function))  # where modules load lazily, its attributes are not there yet
     offsets: list[int] = []
     sizes: list[int] = []
     with suppress(DriverError):  # an index past the last parameter is an invalid value
