@@ -2,12 +2,15 @@
 
 They count PTX instructions, not SASS: memory, divergence and barrier metrics agree with the
 hardware's meaning, instruction counts come close to it. `smsp__thread_inst_executed` counts the
-active threads of each instruction, predicated off or not, as Nsight does. Only
-`emulator__issue_slots.sum` is a name of ours: the estimate that the time model issues.
+active threads of each instruction, predicated off or not, as Nsight does. Names of ours begin with
+`emulator__`: what the time model uses beside them. Issue slots, estimated; the share of a launch's
+instructions that its longest warp and its longest block have; atomics on the one address that had
+most of them; products of tensor cores, in those of half precision that take as long.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from coding_framework.cuda.emulator.assembler import Kernel
@@ -69,6 +72,23 @@ def issue_slots(opcode: str) -> int:
     return 1
 
 
+_TENSOR_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
+_TENSOR_COST = {"f64": 16.0, "tf32": 2.0, "s8": 0.5, "u8": 0.5}
+"""Time of a product against one of half precision, by the type of its factors."""
+
+
+@lru_cache(maxsize=4096)
+def tensor_products(opcode: str) -> float:
+    """Multiplications of one warp-wide mma, in those of half precision that take as long; 0 for any
+    other instruction."""
+    shape = _TENSOR_SHAPE.search(opcode)
+    if shape is None or not opcode.startswith(("mma.", "wmma.mma.")):
+        return 0.0
+    parts = opcode.split(".")
+    cost = next((cost for kind, cost in _TENSOR_COST.items() if kind in parts), 1.0)
+    return cost * int(shape[1]) * int(shape[2]) * int(shape[3])
+
+
 @lru_cache(maxsize=4096)
 def _flop_kind(opcode: str) -> str:
     parts = opcode.split(".")
@@ -89,6 +109,7 @@ def counters(
     by_class = dict.fromkeys(_CLASSES, 0)
     by_flop: dict[str, int] = {}
     slots = special = tensor = 0
+    products = 0.0
     for block, w, n in zip(kernel.blocks, warps, lanes, strict=True):
         if not w:
             continue
@@ -101,6 +122,7 @@ def counters(
             head = opcode.split(".", 1)[0]
             special += w if head in _TRANSCENDENTAL or head == "cvt" else 0
             tensor += w if head == "mma" or opcode.startswith("wmma.mma") else 0
+            products += w * tensor_products(opcode)
             flop = _flop_kind(opcode)
             if flop:
                 by_flop[flop] = by_flop.get(flop, 0) + n
@@ -114,6 +136,11 @@ def counters(
     out["smsp__inst_executed_pipe_xu.sum"] = special
     out["smsp__inst_executed_pipe_tensor.sum"] = tensor
     out["emulator__issue_slots.sum"] = slots
+    executed = max(record.executed, 1)
+    out["emulator__longest_warp.ratio"] = record.longest_warp / executed
+    out["emulator__longest_block.ratio"] = record.longest_block / executed
+    out["emulator__same_address_atomics.sum"] = record.hottest_atomics
+    out["emulator__tensor_products.sum"] = products
     out["smsp__sass_branch_targets.sum"] = record.branches
     out["smsp__sass_branch_targets_threads_divergent.sum"] = record.divergent
     out["smsp__inst_executed_op_barrier.sum"] = record.barriers

@@ -96,7 +96,7 @@ class LaunchRecord(ctypes.Structure):
         *_fields("block_warps", "block_lanes", "mem", "check", kind=ctypes.c_void_p),
         ("fault", Fault),
         *_fields("executed", "branches", "divergent", "dram_read", "dram_write", "barriers",
-                 "output_bytes"),
+                 "longest_warp", "longest_block", "hottest_atomics", "output_bytes"),
         ("output", ctypes.c_void_p),
         *_fields("output_size", "next_block"),
         ("stop", ctypes.c_int32),
