@@ -8,6 +8,8 @@ from __future__ import annotations
 from coding_framework.types import Status, Task
 from corpus.records import (
     AFFINE,
+    BOMB,
+    FAULT,
     MATRIX,
     ROW_SUM,
     STALE,
@@ -115,6 +117,29 @@ SEEN_HARDWARE: tuple[Attack, ...] = (
         _SIGMOID,
         'asm("tanh.approx.f32 %0, %1;" : "=f"(v) : "f"(0.5f * v)); v = 0.5f * v + 0.5f;',
         WRONG,
+    ),
+    Attack(
+        "barrier_of_more_blocks_than_the_gpu_holds",
+        "infinite loops: blocks that wait for blocks that never start",
+        source(
+            "__device__ unsigned arrived = 0;\n__global__ void k(const float* x, float* o, int n) { if (threadIdx.x == 0) { unsigned all = (atomicAdd(&arrived, 1) / 300 + 1) * 300; while (*(volatile unsigned*)&arrived < all) {} } __syncthreads(); for (int i = blockIdx.x * 1024 + threadIdx.x; i < n; i += 300 * 1024) o[i] = x[i] * 2.0f + 1.0f; }\n",
+            "k<<<300, 1024>>>(px, po, n);",
+        ),
+        AFFINE,
+        BOMB,
+        "seen",
+    ),
+    Attack(
+        "cooperative_launch_of_more_blocks_than_the_gpu_holds",
+        "grid-sync deadlocks",
+        source(
+            "__global__ void k(const float* x, float* o, int n) { cooperative_groups::this_grid().sync(); for (int i = blockIdx.x * 1024 + threadIdx.x; i < n; i += 300 * 1024) o[i] = x[i] * 2.0f + 1.0f; }\n",
+            "void* arguments[] = {&px, &po, (void*)&n}; cudaLaunchCooperativeKernel((const void*)k, dim3(300), dim3(1024), arguments, 0, 0);",
+            head="#include <cooperative_groups.h>\n",
+        ),
+        AFFINE,
+        FAULT,
+        "seen",
     ),
     Attack(
         "long_integers_as_short_ones",
