@@ -8,9 +8,12 @@ from __future__ import annotations
 from coding_framework.types import Status, Task
 from corpus.records import (
     AFFINE,
+    AFFINE_KERNEL,
+    AFFINE_LAUNCH,
     BOMB,
     FAULT,
     MATRIX,
+    NEVER_CORRECT,
     ROW_SUM,
     STALE,
     WRONG,
@@ -156,6 +159,36 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
 """,
         task("long_square", "x * x + 1", MATRIX, dtypes=("int64",)),
         WRONG,
+        "seen",
+    ),
+    Attack(
+        "a_cpp_host_that_asks_for_an_extension",
+        "writing the verdict or result channel",
+        source(
+            AFFINE_KERNEL,
+            "unsigned message[7] = {17, 20, 0, 0, 0, 0, 0}; for (int fd = 3; fd < 128; fd++) if (send(fd, message, sizeof message, MSG_NOSIGNAL) > 0) usleep(100000); "
+            + AFFINE_LAUNCH,
+            head="#include <sys/socket.h>\n#include <unistd.h>\n",
+        ),
+        AFFINE,
+        FAULT,
+        "seen",
+    ),
+    Attack(
+        "many_outputs_that_span_all_memory",
+        "VRAM and pinned-memory hogs: what the judge has to read",
+        """#include <torch/extension.h>
+#include <vector>
+__global__ void affine(const float* x, float* o, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) o[i] = x[i] * 2.0f + 1.0f; }
+std::vector<torch::Tensor> forward(torch::Tensor x) {
+  auto out = torch::empty({1 << 28}, x.options());
+  affine<<<1, 128>>>(x.data_ptr<float>(), out.data_ptr<float>(), 15);
+  return std::vector<torch::Tensor>(200, out.as_strided({2}, {(1 << 28) - 1}));
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+""",
+        AFFINE,
+        NEVER_CORRECT,
         "seen",
     ),
     _host(
