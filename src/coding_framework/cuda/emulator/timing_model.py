@@ -123,7 +123,7 @@ def _inside(device: Gpu, counters: Mapping[str, float], share: float) -> dict[st
         return counters.get(f"smsp__sass_thread_inst_executed_op_{kind}_pred_on.sum", 0.0)
 
     cycles = {"issue": counters.get("emulator__issue_slots.sum", 0.0) / 4}
-    for kind in ("fp32", "fp64", "fp16", "integer", "bit"):
+    for kind in ("fp32", "fp64", "fp16", "integer", "bit", "inter_thread_communication"):
         cycles[kind] = ops(kind) / device.lanes[kind]
     special = counters.get("smsp__inst_executed_pipe_xu.sum", 0.0)
     cycles["special"] = special * 32 / device.lanes["special"]
