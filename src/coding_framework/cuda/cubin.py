@@ -55,7 +55,8 @@ def _register_counts(info: bytes) -> Iterator[tuple[int, int]]:
         if form != _SIZED:
             continue
         if attribute == _REGISTER_COUNT and length == 8:
-            yield struct.unpack_from("<II", info, at)
+            symbol, registers = struct.unpack_from("<II", info, at)
+            yield symbol, registers
         at += length
 
 
