@@ -321,8 +321,9 @@ static void close_worker(Worker *k) {
 
 // The atomics on the one address that had most of them, about: addresses share places.
 static u64 hottest(const Worker *workers, u64 n) {
-  u64 most = 0;
-  for (u64 place = 0; place < HOT_PLACES; place++) {
+  u64 most = 0, any = 0;
+  for (u64 i = 0; i < n; i++) any |= workers[i].hot != NULL;
+  for (u64 place = 0; any && place < HOT_PLACES; place++) {
     u64 here = 0;
     for (u64 i = 0; i < n; i++) here += workers[i].hot ? workers[i].hot[place] : 0;
     most = here > most ? here : most;
