@@ -25,7 +25,7 @@ def registers_in(cubin: bytes) -> dict[str, int]:
     """Registers a thread by kernel; {} for a file that is no such cubin."""
     try:
         return dict(_registers(cubin))
-    except (struct.error, LookupError, ValueError):
+    except (struct.error, ArithmeticError, LookupError, ValueError):
         return {}
 
 

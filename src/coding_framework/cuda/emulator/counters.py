@@ -3,9 +3,10 @@
 They count PTX instructions, not SASS: memory, divergence and barrier metrics agree with the
 hardware's meaning, instruction counts come close to it. `smsp__thread_inst_executed` counts the
 active threads of each instruction, predicated off or not, as Nsight does. Names of ours begin with
-`emulator__`: what the time model uses beside them. Issue slots, estimated; the share of a launch's
-instructions that its longest warp and its longest block have; atomics on the one address that had
-most of them; products of tensor cores, in those of half precision that take as long.
+`emulator__`: what the time model uses beside them. Issue slots, estimated; the largest shares that
+one warp and one block have of a launch's instructions and of its loads from global memory; atomics
+on the one address that had most of them; products of tensor cores, in those of half precision that
+take as long.
 """
 
 from __future__ import annotations
@@ -136,15 +137,18 @@ def counters(
     out["smsp__inst_executed_pipe_xu.sum"] = special
     out["smsp__inst_executed_pipe_tensor.sum"] = tensor
     out["emulator__issue_slots.sum"] = slots
-    executed = max(record.executed, 1)
-    out["emulator__longest_warp.ratio"] = record.longest_warp / executed
-    out["emulator__longest_block.ratio"] = record.longest_block / executed
-    out["emulator__same_address_atomics.sum"] = record.hottest_atomics
-    out["emulator__tensor_products.sum"] = products
     out["smsp__sass_branch_targets.sum"] = record.branches
     out["smsp__sass_branch_targets_threads_divergent.sum"] = record.divergent
     out["smsp__inst_executed_op_barrier.sum"] = record.barriers
     _memory(out, kernel, mem)
+    executed = max(record.executed, 1)
+    out["emulator__longest_warp.ratio"] = record.longest_warp / executed
+    out["emulator__longest_block.ratio"] = record.longest_block / executed
+    reads = max(out["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"], 1)
+    out["emulator__most_loads_warp.ratio"] = record.most_loads_warp / reads
+    out["emulator__most_loads_block.ratio"] = record.most_loads_block / reads
+    out["emulator__same_address_atomics.sum"] = record.hottest_atomics
+    out["emulator__tensor_products.sum"] = products
     out["dram__bytes_read.sum"] = record.dram_read * 32
     out["dram__bytes_write.sum"] = record.dram_write * 32
     out["dram__bytes.sum"] = (record.dram_read + record.dram_write) * 32

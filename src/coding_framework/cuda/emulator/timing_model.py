@@ -104,12 +104,15 @@ def model_ms(
     waves = -(-blocks // device.multiprocessors)
     # the fullest multiprocessor sets the pace of everything that is done inside one: blocks that
     # have nothing to do take no work off those that have
-    share = max(waves / blocks, counters.get("emulator__longest_block.ratio", 0.0))
+    share, load_share = (
+        max(waves / blocks, counters.get(f"emulator__{most}_block.ratio", 0.0))
+        for most in ("longest", "most_loads")
+    )
     resident = min(held.warps * device.multiprocessors, warps, held.warps * busy)
-    alone = max(1.0 / max(resident, 1), counters.get("emulator__longest_warp.ratio", 0.0))
     terms = _inside(device, counters, share)
+    terms["l1"] *= load_share / share
     terms.update(_outside(device, counters))
-    terms.update(_latency(device, counters, blocks, alone))
+    terms.update(_latency(device, counters, blocks, resident))
     work = sum(t**4 for t in terms.values()) ** 0.25
     terms["launch"] = device.model["launch_us"] / 1e3
     terms["total"] = work + terms["launch"]
@@ -160,10 +163,13 @@ def _outside(device: Gpu, counters: Mapping[str, float]) -> dict[str, float]:
 
 
 def _latency(
-    device: Gpu, counters: Mapping[str, float], blocks: int, alone: float
+    device: Gpu, counters: Mapping[str, float], blocks: int, resident: int
 ) -> dict[str, float]:
-    """Time that too few resident warps leave open. alone: share of the work that no warp beside
-    the one that does it can hide."""
+    """Time that too few resident warps leave open: none hides what another does alone."""
+    alone, alone_loads = (
+        max(1.0 / max(resident, 1), counters.get(f"emulator__{most}_warp.ratio", 0.0))
+        for most in ("longest", "most_loads")
+    )
     reads = counters.get("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", 0.0)
     tags = counters.get("l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_ld.sum", 0.0)
     memory = 0.0
@@ -174,7 +180,7 @@ def _latency(
         near_ns, far_ns = device.model["l2_latency_ns"], device.model["dram_latency_ns"]
         wait_ns = 20.0 + missed * near_ns + far * (far_ns - near_ns)
         wait_ns += 2.0 * (tags / reads - 1.0) / device.clock_ghz
-        rounds = reads * alone / device.model["requests_in_flight"]
+        rounds = reads * alone_loads / device.model["requests_in_flight"]
         memory = max(rounds * wait_ns, wait_ns) / 1e6
     issued = counters.get("emulator__issue_slots.sum", 0.0)
     cycles = device.model["dependent_issue_cycles"] / device.model["independent_instructions"]

@@ -147,7 +147,7 @@ def test_blocks_and_warps_without_work_hide_none() -> None:
     n = 1 << 14
     a, o = array(gpu, n), gpu.put(np.zeros(1, np.float32))
     alone = time_us(gpu.run("sum", 1, 32, a, o, n, 1))
-    assert time_us(gpu.run("sum", 1320, 32, a, o, n, 1)) >= alone
+    assert time_us(gpu.run("sum", 1320, 32, a, o, n, 1)) > 0.95 * alone
     assert time_us(gpu.run("sum", 1, 1024, a, o, n, 1)) > 0.95 * alone
     assert time_us(gpu.run("sum", 1, 1024, a, o, n, 32)) < 0.5 * alone
 

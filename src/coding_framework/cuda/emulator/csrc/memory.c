@@ -348,6 +348,7 @@ static void check_shared_store(Worker *k, Warp *w, const In *I, int l, u8 *p, vo
 
 int memory_load(Worker *k, Warp *w, const In *I) {
   Launch *L = k->L;
+  w->loads++;
   const u64 *a = (const u64 *)(w->R + I->a);
   u32 size = SIZE_OF(I), count = COUNT_OF(I), width = size * count, mask = w->mask;
   void *slots[8];
@@ -755,6 +756,7 @@ int async_copy(Worker *k, Warp *w, const In *I) {
   EACH_LANE at[l] = from[l] + more[0];
   u32 reading = 0;
   EACH_LANE if ((mask >> l & 1) && (!limit || limit[l])) reading |= 1u << l;
+  w->loads += reading != 0;
   if (k->L->count && reading) {
     In J = *I; J.imm = 0;
     count_sectors(k, &J, at, size, reading, 0);

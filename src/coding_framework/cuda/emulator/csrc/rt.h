@@ -76,7 +76,7 @@ typedef struct {
   char *R; char *base;
   u32 live, act, mask, bar; int sp, fp, state, wid;
   u32 func, local_base, bar_dst, bar_kind, bar_mask, epoch, forced, stuck, slice, paused; int nparked;
-  u64 ran;
+  u64 ran, loads;   // instructions, and loads from global memory
   Async *async; u32 nasync, group[LANES], born;   // born: lanes that a thread was started in
   Parked parked[LANES];
   u32 tid[3][LANES] __attribute__((aligned(64)));
@@ -111,7 +111,7 @@ typedef struct {
   // results
   u64 *block_warps, *block_lanes; MemCount *mem; Check *check; Fault fault;
   u64 executed, branches, divergent, dram_read, dram_write, barriers, longest_warp, longest_block;
-  u64 hottest_atomics, output_bytes;
+  u64 most_loads_warp, most_loads_block, hottest_atomics, output_bytes;
   u8 *output; u64 output_size;
   // inner
   u64 next_block; i32 stop;
@@ -121,6 +121,7 @@ typedef struct {
   Launch *L; Block *blk; i64 left; i64 slice;
   u64 *block_warps, *block_lanes; MemCount *mem; u32 *alloc_cache; u64 *l1;
   u64 branches, divergent, dram_read, dram_write, barriers, longest_warp, longest_block;
+  u64 most_loads_warp, most_loads_block;
   u32 *hot;   // atomics by address, HOT_PLACES sums
   Block *parked, *parked_last, *pool; u64 nparked;
   u64 started_ns; u32 epoch, block_number, victim, spins;

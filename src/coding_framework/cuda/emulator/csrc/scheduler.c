@@ -120,7 +120,7 @@ static void start_block(Worker *k, Block *b, u64 index) {
     w->R = w->base; w->live = w->act = n >= 32 ? FULL : (1u << n) - 1;
     w->sp = 0; w->fp = 0; w->state = RUN; w->func = (u32)L->entry_func; w->local_base = 0; w->epoch = 0;
     w->bar_dst = 0; w->nparked = 0; w->forced = 0; w->stuck = 0; w->slice = WARP_SLICE;
-    w->paused = 0; w->ran = 0; w->nasync = 0; w->born = w->live;
+    w->paused = 0; w->ran = w->loads = 0; w->nasync = 0; w->born = w->live;
     memset(w->group, 0, sizeof w->group);
     w->st[0] = (Entry){(u32)f->entry, NOWHERE, w->live, 0};
     set_mask(w, w->live);
@@ -234,14 +234,20 @@ static int run_block(Worker *k, Block *b, i64 slice) {
 
 // --- workers --------------------------------------------------------------------------------------
 
-// The instructions of the longest warp and of the longest block: a launch takes at least these.
+static void at_least(u64 *most, u64 n) { if (n > *most) *most = n; }
+
+// What one warp and one block did at most: a launch takes at least that long.
 static void weigh(Worker *k, const Block *b, u64 warps) {
-  u64 block = 0;
+  u64 ran = 0, loads = 0;
   for (u64 i = 0; i < warps; i++) {
-    block += b->warps[i].ran;
-    if (b->warps[i].ran > k->longest_warp) k->longest_warp = b->warps[i].ran;
+    const Warp *w = &b->warps[i];
+    ran += w->ran;
+    loads += w->loads;
+    at_least(&k->longest_warp, w->ran);
+    at_least(&k->most_loads_warp, w->loads);
   }
-  if (block > k->longest_block) k->longest_block = block;
+  at_least(&k->longest_block, ran);
+  at_least(&k->most_loads_block, loads);
 }
 
 static void *work(void *argument) {
@@ -312,8 +318,10 @@ static void close_worker(Worker *k) {
   }
   L->branches += k->branches; L->divergent += k->divergent; L->barriers += k->barriers;
   L->dram_read += k->dram_read; L->dram_write += k->dram_write;
-  if (k->longest_warp > L->longest_warp) L->longest_warp = k->longest_warp;
-  if (k->longest_block > L->longest_block) L->longest_block = k->longest_block;
+  at_least(&L->longest_warp, k->longest_warp);
+  at_least(&L->longest_block, k->longest_block);
+  at_least(&L->most_loads_warp, k->most_loads_warp);
+  at_least(&L->most_loads_block, k->most_loads_block);
   for (Block *b = k->pool, *n; b; b = n) { n = b->next; free_block(b); }
   for (Block *b = k->parked, *n; b; b = n) { n = b->next; free_block(b); }
   free(k->block_warps); free(k->block_lanes); free(k->mem); free(k->alloc_cache); free(k->l1); free(k->hot);
