@@ -72,10 +72,16 @@ def open_bench(
         recorder = PlanRecorder(device, limits)
         run = CaseRun(device, recorder, expectation.tensors)
         host_limits = replace(HOST_LIMITS, cpu_s=host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES)
+        answers = is_answer(build)
         with HostSession(
-            build, module, recorder, sandbox, host_limits, on_extension=want_extension
+            build,
+            module,
+            recorder,
+            sandbox,
+            host_limits,
+            on_extension=want_extension if answers else None,  # nobody else may ask for kernels
         ) as session:
-            host = AnswerSession(session, expectation.signature) if is_answer(build) else session
+            host = AnswerSession(session, expectation.signature) if answers else session
             ptx = (build / "device.ptx").read_text(errors="replace")
             yield Bench(
                 run,

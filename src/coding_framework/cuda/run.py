@@ -316,6 +316,12 @@ class CaseRun:
                 changed = i
                 break
         guard = self._device.check_guards()
+        size = sum(map(_bytes_to_read, outputs))
+        if size > _MAX_OUTPUT_BYTES:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT,
+                f"returned tensors of {size} bytes; {_MAX_OUTPUT_BYTES} are allowed",
+            )
         return Execution(tuple(self._read(ref) for ref in outputs), reports, changed, guard)
 
     def _read(self, ref: TensorRef) -> Output:
@@ -323,20 +329,13 @@ class CaseRun:
         dtype = TORCH_DTYPES.get(ref.dtype)
         if dtype is None:
             raise CandidateFault(Status.RUNTIME_ERROR, f"returned a tensor of dtype {ref.dtype!r}")
-        itemsize = dtype.itemsize
-        count = math.prod(ref.shape)
-        if count == 0:
+        if math.prod(ref.shape) == 0:
             return Output(torch.empty(ref.shape, dtype=dtype), ref.strides, b"")
         if min((*ref.shape, *ref.strides), default=0) < 0 or len(ref.shape) != len(ref.strides):
             raise CandidateFault(Status.RUNTIME_ERROR, "returned a tensor of impossible strides")
-        if count * itemsize > _MAX_OUTPUT_BYTES:  # strides of 0 make much of little memory
-            raise CandidateFault(
-                Status.MEMORY_LIMIT,
-                f"returned a tensor of {count * itemsize} bytes; {_MAX_OUTPUT_BYTES} are allowed",
-            )
-        extent = sum((n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)) + 1
-        self._check_inside(ref.address, extent * itemsize)
-        data = self._device.download(ref.address, extent * itemsize)
+        nbytes = _extent(ref) * dtype.itemsize
+        self._check_inside(ref.address, nbytes)
+        data = self._device.download(ref.address, nbytes)
         tensor = _strided(data, dtype, ref)
         raw = _strided(data, torch.uint8, ref) if dtype is torch.bool else tensor
         torn = dtype is torch.bool and bool((raw > 1).any())
@@ -350,6 +349,18 @@ class CaseRun:
                 Status.RUNTIME_ERROR,
                 f"returned a tensor of {nbytes} bytes at {address:#x}, which lies in no allocation",
             )
+
+
+def _extent(ref: TensorRef) -> int:
+    """Elements from the first to the last of a tensor that is not empty."""
+    return sum((n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=False)) + 1
+
+
+def _bytes_to_read(ref: TensorRef) -> int:
+    """What reading a tensor takes: large strides span much memory for few elements, and strides of
+    0 make many elements of little memory."""
+    count, dtype = math.prod(ref.shape), TORCH_DTYPES.get(ref.dtype)
+    return max(count, _extent(ref)) * (dtype.itemsize if dtype else 1) if count else 0
 
 
 def _strided(data: bytes, dtype: torch.dtype, ref: TensorRef) -> torch.Tensor:
