@@ -5,7 +5,8 @@
 
 Writes OUTPUT_DIR/final_model, OUTPUT_DIR/best_model_episode_X, OUTPUT_DIR/result.json and, under
 OUTPUT_DIR/attempts, every conversation of the training. The same command goes on after a kill.
-Without a GPU the defaults are those for a model of about 135M parameters on 2 cores.
+Without a GPU the defaults are those for a model of about 135M parameters on 2 cores. --config takes
+a recipe of configs/; a flag wins over it. --dry-run says what would run where, and starts nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ import asyncio
 import shutil
 import sys
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import Any
 
 from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.monitoring.logs import configure_logging, quiet_libraries
+from coding_framework.training.recipes import RecipeFile, read_recipe, rl_config
 from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
     MultiTurnRLConfig,
     RLResult,
+    with_dtype,
 )
 
 
@@ -33,7 +36,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
     )
-    cli.add_argument("--generator-checkpoint", required=True, help="SFT adapter, or a whole model")
+    cli.add_argument("--config", default=None, help="a recipe, e.g. configs/one_gpu.yaml")
+    cli.add_argument("--dry-run", action="store_true", default=False)
+    cli.add_argument("--generator-checkpoint", help="SFT adapter, or a whole model")
     cli.add_argument("--optimizer-checkpoint", help="the same: RL trains one policy for both")
     cli.add_argument("--output-dir")
     cli.add_argument("--num-episodes", type=int, help="training steps")
@@ -41,14 +46,24 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--rl-batch-size", dest="prompts_per_step", type=int, help="prompts a step")
     cli.add_argument("--samples-per-prompt", type=int)
     cli.add_argument("--learning-rate", type=float)
-    cli.add_argument("--algorithm", choices=["grpo"])
+    cli.add_argument("--algorithm", choices=["grpo", "dapo", "ppo"])
+    cli.add_argument("--clip-ratio-low", type=float)
+    cli.add_argument("--clip-ratio-high", type=float, help="default: 0.28 with dapo, else 0.2")
+    cli.add_argument("--kl-coefficient", type=float, help="of the KL to the start; 0.02 to 0.08")
+    cli.add_argument("--sampling-rounds", type=int, help="dapo: most groups drawn, in batches")
+    cli.add_argument("--overlong-buffer-tokens", type=int, help="answers this close to the limit")
+    cli.add_argument("--gae-lambda", type=float, help="ppo: 0.95")
+    cli.add_argument("--gae-gamma", type=float, help="ppo: 1.0")
+    cli.add_argument("--critic-learning-rate", type=float)
     cli.add_argument("--discount", type=float, help="of later turns' rewards")
+    cli.add_argument("--curriculum", choices=["three_tier", "four_tier"])
     cli.add_argument("--reward-preset", choices=["weighted", "gated", "kevin"])
     cli.add_argument("--temperature", type=float)
     cli.add_argument("--max-prompt-tokens", type=int)
     cli.add_argument("--max-response-tokens", type=int)
     cli.add_argument("--num-tasks", type=int, help="different tasks to draw prompts from")
     cli.add_argument("--max-task-ops", type=int, help="longest composition among the tasks")
+    cli.add_argument("--task-scope", choices=["starter", "all"], help="all: what was judged here")
     cli.add_argument("--lora-rank", type=int, help="0: all weights")
     cli.add_argument("--device", choices=["auto", "cpu", "cuda"])
     cli.add_argument("--num-gpus", type=int)
@@ -56,11 +71,14 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--no-docker", action="store_true", help="never judge in Docker")
     cli.add_argument("--save-every", type=int, help="steps between checkpoints")
     cli.add_argument("--seed", type=int)
+    cli.add_argument("--wandb", action=argparse.BooleanOptionalAction)
     return cli.parse_args(arguments)
 
 
 def start_model(given: dict[str, object], output: Path) -> Path:
     """The whole model that RL starts from; an adapter is merged once. Raises UsageError."""
+    if "generator_checkpoint" not in given:
+        raise UsageError("--generator-checkpoint is missing: make one with run_sft_training.py")
     checkpoint = Path(str(given.pop("generator_checkpoint")))
     other = given.pop("optimizer_checkpoint", None)
     if other is not None and not same_weights(checkpoint, Path(str(other))):
@@ -103,45 +121,69 @@ def merge(adapter: Path, target: Path) -> None:
     fresh.rename(target)
 
 
-def make_config(given: dict[str, object], model: Path) -> MultiTurnRLConfig:
-    """The recipe of this machine with the given flags. Raises UsageError."""
-    import torch
-
-    device = given.pop("device", "auto")
-    on_cpu = device == "cpu" or (device == "auto" and not torch.cuda.is_available())
-    sandbox = given.pop("sandbox", "auto")
+def make_config(given: dict[str, object], recipe: RecipeFile, model: Path) -> MultiTurnRLConfig:
+    """The recipe with the given flags. Raises UsageError."""
+    judge: dict[str, object] = {}
+    if "sandbox" in given:
+        judge["sandbox"] = given.pop("sandbox")
     if given.pop("no_docker", False):
-        if sandbox == "docker":
+        if judge.get("sandbox") == "docker":
             raise UsageError("--no-docker and --sandbox docker exclude each other: choose one")
-        if sandbox == "auto":
-            sandbox = "no-docker"
-    judge = {"sandbox": sandbox}
-    values = {**given, "model_path": str(model), "judge_args": judge}
-    try:
-        if on_cpu:
-            return MultiTurnRLConfig.cpu(**values)
-        return MultiTurnRLConfig.model_validate(values)
-    except ValidationError as e:
-        first = e.errors()[0]
-        flag = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else "the flags"
-        raise UsageError(f"{flag}: {first['msg'].lower()}") from e
+        if judge.get("sandbox", "auto") == "auto":
+            judge["sandbox"] = "no-docker"
+    return rl_config(recipe, {**given, "model_path": str(model), "judge_args": judge})
 
 
-def run(config: MultiTurnRLConfig, num_tasks: int, max_task_ops: int) -> RLResult:
+def dry_run(config: MultiTurnRLConfig) -> None:
+    """Print what would run and where; verl checks its own configuration. Raises UsageError."""
+    from coding_framework.training.placement import cluster_commands, placement
+    from coding_framework.training.verl.dry_run import validated
+
+    print(config.model_dump_json(indent=2))
+    for part, place in placement(config):
+        print(f"{part:<16} {place}")
+    for line in cluster_commands(config):
+        print(line)
+    validated(with_dtype(config))
+    print("verl accepts this configuration; nothing was started")
+
+
+def make_pool(given: dict[str, object], recipe: RecipeFile) -> dict[str, Any]:
+    """Which tasks, by the flags, then the recipe's `run` section."""
+    fields = (
+        ("num_tasks", "rl_tasks", 256),
+        ("max_task_ops", "task_max_ops", 3),
+        ("task_scope", "task_scope", "starter"),
+    )
+    return {flag: given.pop(flag, recipe.run.get(field, other)) for flag, field, other in fields}
+
+
+def run(
+    config: MultiTurnRLConfig, num_tasks: int, max_task_ops: int | None, task_scope: Any
+) -> RLResult:
     """Tasks, training, result."""
     from coding_framework.data.data_pipeline import training_tasks
 
     prompts = config.num_episodes * config.prompts_per_step
-    tasks = training_tasks(min(prompts, num_tasks), config.seed, max_steps=max_task_ops)
+    count = num_tasks if config.curriculum else min(prompts, num_tasks)
+    tasks = training_tasks(count, config.seed, max_steps=max_task_ops, scope=task_scope)
     return asyncio.run(MultiAgentVERLTrainer(config, tasks=tasks).train())
 
 
 def main(arguments: list[str] | None = None) -> int:
     given = vars(parse(arguments))
     try:
-        output = Path(str(given.get("output_dir", "rl_checkpoints")))
-        pool = {k: given.pop(k, v) for k, v in (("num_tasks", 256), ("max_task_ops", 3))}
-        config = make_config(given, start_model(given, output))
+        recipe = read_recipe(given.pop("config"))
+        pool = make_pool(given, recipe)
+        if given.pop("dry_run"):
+            model = given.pop("generator_checkpoint", recipe.base_model or "the SFT model")
+            given.pop("optimizer_checkpoint", None)
+            dry_run(make_config(given, recipe, Path(str(model))))
+            return 0
+        output = Path(str(given.get("output_dir") or recipe.rl.get("output_dir", "rl_checkpoints")))
+        configure_logging(output / "log.jsonl")
+        quiet_libraries()
+        config = make_config(given, recipe, start_model(given, output))
         print(config.model_dump_json(indent=2), file=sys.stderr)
         result = run(config, **pool)
     except UsageError as e:

@@ -5,17 +5,20 @@
 
 Writes OUTPUT_DIR/generator and OUTPUT_DIR/optimizer (LoRA adapters), OUTPUT_DIR/model (merged) and
 OUTPUT_DIR/config.json. The same command goes on after a kill. Without a GPU the defaults are those
-for SmolLM2-135M on a CPU.
+for SmolLM2-135M on a CPU. --config takes a recipe of configs/; a flag wins over it.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-
-from pydantic import ValidationError
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.monitoring.logs import configure_logging, quiet_libraries
+from coding_framework.training.recipes import read_recipe, sft_config
 from coding_framework.training.sft import SFTConfig, SFTResult, load_examples, train_sft
 
 
@@ -26,11 +29,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
     )
+    cli.add_argument("--config", default=None, help="a recipe, e.g. configs/one_gpu.yaml")
     cli.add_argument("--base-model", help="local folder, hub name, or packaged model")
     cli.add_argument("--output-dir")
     cli.add_argument("--num-examples", type=int, help="examples of the generator")
     cli.add_argument("--optimizer-examples", type=int, help="default: as many")
     cli.add_argument("--max-task-ops", type=int, help="longest composition among the tasks")
+    cli.add_argument("--task-scope", choices=["starter", "all"], help="all: what was judged here")
     cli.add_argument("--epochs", type=float)
     cli.add_argument("--max-steps", type=int)
     cli.add_argument("--batch-size", type=int)
@@ -48,35 +53,26 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return cli.parse_args(arguments)
 
 
-def make_config(given: dict[str, object]) -> SFTConfig:
-    """The recipe of this machine with the given flags. Raises UsageError."""
-    import torch
-
-    on_cpu = given.get("device") == "cpu" or not torch.cuda.is_available()
-    try:
-        return SFTConfig.cpu(**given) if on_cpu else SFTConfig.model_validate(given)
-    except ValidationError as e:
-        first = e.errors()[0]
-        flag = "--" + str(first["loc"][0]).replace("_", "-")
-        raise UsageError(f"{flag} {first['input']}: {first['msg'].lower()}") from e
-
-
-def run(config: SFTConfig) -> SFTResult:
+def run(config: SFTConfig, task_scope: Any) -> SFTResult:
     """Examples, training, result."""
     from coding_framework.agents.models import resolve_model
     from coding_framework.data.data_pipeline import training_examples
 
     base = resolve_model(config.base_model)  # first: an unknown model is said at once
-    examples = load_examples(config, training_examples)
+    examples = load_examples(config, partial(training_examples, scope=task_scope))
     return train_sft(config, examples, resolve=lambda _: base)
 
 
 def main(arguments: list[str] | None = None) -> int:
     given = vars(parse(arguments))
     try:
-        config = make_config(given)
+        recipe = read_recipe(given.pop("config"))
+        scope = given.pop("task_scope", recipe.run.get("task_scope", "starter"))
+        config = sft_config(recipe, given)
+        configure_logging(Path(config.output_dir) / "log.jsonl")
+        quiet_libraries()
         print(config.model_dump_json(indent=2), file=sys.stderr)
-        result = run(config)
+        result = run(config, scope)
     except UsageError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SecretBytes
 
@@ -113,6 +113,19 @@ def make_ray_judge(settings: JudgeSettings, address: str) -> RayJudgePool:
         arguments,
         address=address,
         jobs_per_node=settings.workers,
+    )
+
+
+def make_cluster_judge(
+    factory: str, arguments: Mapping[str, Any], *, nodes: int, jobs_per_node: int
+) -> RayJudgePool:
+    """A rollout worker's part of the cluster's judges: on nodes that have the resource `judge`,
+    beside the parts of the others. `arguments` must name a run_folder that all nodes see, or a
+    seed, so that all draw alike."""
+    from coding_framework.training.verl.ray_judge import RayJudgePool
+
+    return RayJudgePool(
+        factory, arguments, nodes=nodes, jobs_per_node=jobs_per_node, resource="judge"
     )
 
 

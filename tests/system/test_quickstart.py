@@ -1,4 +1,8 @@
-"""`cuda-rl quickstart --smoke`, for real: killed in the middle of RL, and gone on from there."""
+"""The whole run with tiny counts, for real: killed in the middle of RL, and gone on from there.
+
+By `launch_complete_cuda_training.py --quick-test`; .ci/run makes the same run through the
+quickstart.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,13 @@ import pytest
 
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(600)]
 
+ROOT = Path(__file__).parents[2]
 STAGES = ["model", "eval_base", "sft", "eval_sft", "rl", "eval_rl"]
 
 
 def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    """The command of the README, in a session of its own."""
-    command = [sys.executable, "-m", "coding_framework.cli", "quickstart", "--smoke"]
+    """The command of TRAINING_GUIDE.md, in a session of its own."""
+    command = [sys.executable, str(ROOT / "launch_complete_cuda_training.py"), "--quick-test"]
     with log.open("ab") as file:
         return subprocess.Popen(
             [*command, "--output-dir", str(folder)],

@@ -13,43 +13,20 @@ import time
 import psutil
 import pytest
 
-from coding_framework import cli, quickstart
-from coding_framework.evaluation.metrics import stage_metrics
-from coding_framework.quickstart import Stage
+from coding_framework import cli, pipeline
+from fake_stages import fake_stages
 
 pytestmark = pytest.mark.unit
-
-
-def fake_stages(calls: list[str], broken: str | None = None) -> tuple[Stage, ...]:
-    """Stages with the names and the results of the real ones, that only note that they ran."""
-
-    def make(name: str) -> Stage:
-        def run(job):
-            calls.append(name)
-            if name == broken:
-                raise KeyboardInterrupt
-            if name.startswith("eval_"):
-                label = name.removeprefix("eval_")
-                metrics = stage_metrics(label, []).model_dump(mode="json")
-                return {"metrics": metrics, "judge": {"device": "d", "sandbox": "s"}}
-            if name == "rl":
-                steps = [{"step": i, "reward_mean": 0.1 * i, "grad_norm": 0.5} for i in (1, 2)]
-                return {"steps": steps, "final_model": "m"}
-            return {"path": "m", "model": "m"}
-
-        return Stage(name, name, run)
-
-    return tuple(make(stage.name) for stage in quickstart.STAGES)
 
 
 @pytest.fixture
 def start(monkeypatch, tmp_path):
     """Runs `cuda-rl quickstart` in this process with replaced stages; gives status and calls."""
-    monkeypatch.setattr(quickstart.Job, "held_out", lambda self: [])
+    monkeypatch.setattr(pipeline.Job, "held_out", lambda self: [])
 
     def run(*argv: str, broken: str | None = None) -> tuple[int, list[str]]:
         calls: list[str] = []
-        monkeypatch.setattr(quickstart, "STAGES", fake_stages(calls, broken))
+        monkeypatch.setattr(pipeline, "STAGES", fake_stages(calls, broken))
         return cli.main(["quickstart", "--output-dir", str(tmp_path / "out"), *argv]), calls
 
     return run
@@ -99,13 +76,13 @@ def test_a_signal_leaves_no_process_behind(tmp_path, stop_signal):
     code = f"""
     import subprocess, sys, time
     from pathlib import Path
-    from coding_framework import cli, quickstart
+    from coding_framework import cli, pipeline
     def stage(job):
         subprocess.Popen(["sh", "-c", "trap '' TERM INT; sleep 1000 & wait; sleep 1000"],
                          start_new_session=True)
         Path({str(tmp_path / "up")!r}).touch()
         time.sleep(1000)
-    quickstart.STAGES = (quickstart.Stage("model", "model", stage),)
+    pipeline.STAGES = (pipeline.Stage("model", "model", stage),)
     sys.exit(cli.main(["quickstart", "--output-dir", {str(tmp_path / "out")!r}]))
     """
     run = subprocess.Popen(

@@ -33,20 +33,23 @@ class RLNumbers(Record):
 
 
 class Learning(Record):
-    """What the run was to show, each claim with the numbers that it rests on in `stages`."""
+    """What the run was to show, each claim with the numbers that it rests on in `stages`; None
+    where a stage of it was left out."""
 
-    sft_above_base: bool
+    sft_above_base: bool | None = None
     """The lower end of SFT's 95% interval of the pass rate is above the base model's upper end."""
-    rl_not_below_sft: bool
+    rl_not_below_sft: bool | None = None
     """RL's pass rate is not below SFT's beyond noise: SFT's interval is not clear above RL's."""
-    at_least_four_rl_steps_with_gradient: bool
+    rl_above_base: bool | None = None
+    """Likewise as the first, where SFT was left out."""
+    at_least_four_rl_steps_with_gradient: bool | None = None
 
 
 class Summary(Record):
     """`summary.json`."""
 
     stages: Mapping[str, StageMetrics]
-    """By "base", "sft" and "rl"."""
+    """By "base", "sft" and "rl"; what was left out is not there."""
     rl: RLNumbers
     learning: Learning
     costs: Mapping[str, StageCost]
@@ -66,11 +69,16 @@ def summarize(
 ) -> Summary:
     """Put the parts together and state what they show."""
     by_label = {stage.label: stage for stage in stages}
-    base, sft, after_rl = by_label["base"], by_label["sft"], by_label["rl"]
+    base, sft, after_rl = (by_label.get(label) for label in ("base", "sft", "rl"))
     learning = Learning(
-        sft_above_base=clearly_above(sft.passed, base.passed),
-        rl_not_below_sft=not clearly_above(sft.passed, after_rl.passed),
-        at_least_four_rl_steps_with_gradient=rl.steps_with_gradient >= 4,
+        sft_above_base=clearly_above(sft.passed, base.passed) if sft and base else None,
+        rl_not_below_sft=not clearly_above(sft.passed, after_rl.passed)
+        if sft and after_rl
+        else None,
+        rl_above_base=clearly_above(after_rl.passed, base.passed)
+        if after_rl and base and not sft
+        else None,
+        at_least_four_rl_steps_with_gradient=rl.steps_with_gradient >= 4 if after_rl else None,
     )
     return Summary(
         stages=by_label,
@@ -108,20 +116,31 @@ def stage_table(summary: Summary) -> Table:
 
 
 def closing_lines(summary: Summary) -> list[str]:
-    """What the run showed and took, in sentences."""
-    base, sft, rl = (summary.stages[label] for label in ("base", "sft", "rl"))
-
-    def share(stage: StageMetrics) -> str:
-        return f"{stage.passed.count} of {stage.passed.n}"
-
+    """What the run showed and took, in sentences; the last is what it took."""
     claim = summary.learning
-    sft_text = "clearly above" if claim.sft_above_base else "not clearly above"
-    rl_text = "not below" if claim.rl_not_below_sft else "below"
+
+    def share(label: str) -> str:
+        passed = summary.stages[label].passed
+        return f"{passed.count} of {passed.n}"
+
+    shown = []
+    if claim.sft_above_base is not None:
+        text = "clearly above" if claim.sft_above_base else "not clearly above"
+        shown.append(f"SFT ({share('sft')}) is {text} the base model ({share('base')})")
+    if claim.rl_not_below_sft is not None:
+        text = "not below" if claim.rl_not_below_sft else "below"
+        shown.append(f"RL ({share('rl')}) is {text} SFT beyond noise")
+    if claim.rl_above_base is not None:
+        text = "clearly above" if claim.rl_above_base else "not clearly above"
+        shown.append(f"RL ({share('rl')}) is {text} the base model ({share('base')})")
+    lines = [f"{'; '.join(shown)}."]
+    if "rl" in summary.stages:
+        lines.append(
+            f"RL took {summary.rl.steps} steps, {summary.rl.steps_with_gradient} of them with a "
+            "gradient."
+        )
     return [
-        f"SFT ({share(sft)}) is {sft_text} the base model ({share(base)}); "
-        f"RL ({share(rl)}) is {rl_text} SFT beyond noise.",
-        f"RL took {summary.rl.steps} steps, {summary.rl.steps_with_gradient} of them with a "
-        "gradient.",
+        *lines,
         f"The stages took {duration(summary.wall_s)} and at most "
         f"{summary.peak_memory_gib:.1f} GiB.",
     ]

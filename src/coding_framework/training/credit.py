@@ -147,7 +147,7 @@ def group_advantages(
 
 
 def _relative(values: list[float], scale: Scale) -> list[float]:
-    if len(values) < 2:
+    if len(values) < 2 or min(values) == max(values):  # a mean of equals may round off them
         return [0.0] * len(values)
     mean = math.fsum(values) / len(values)
     deviations = [value - mean for value in values]

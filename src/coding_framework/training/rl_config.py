@@ -8,7 +8,12 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from coding_framework.training.credit import DEFAULT_DISCOUNT
+from coding_framework.training.reward_functions.overlong import MOST_OVERLONG_PENALTY
 from coding_framework.types import Record
+
+Algorithm = Literal["grpo", "dapo", "ppo"]
+MOST_SPARE_PROMPTS = 20_000
+"""Prompts written for dynamic sampling beyond those of the steps: a few kB each."""
 
 
 class MultiTurnRLConfig(Record):
@@ -22,27 +27,51 @@ class MultiTurnRLConfig(Record):
     """Local Hugging Face folder of the policy to start from (the merged SFT model)."""
     output_dir: str = "rl_checkpoints"
     """Everything of the run: checkpoints, rollouts, metrics, logs, exported models."""
-    algorithm: Literal["grpo"] = "grpo"
+    algorithm: Algorithm = "grpo"
+    """grpo: groups of one prompt are each other's baseline. dapo (arXiv:2503.14476): the same with
+    clip-higher, dynamic sampling and overlong shaping. ppo: a critic and GAE over the tokens of a
+    turn, whose last one is paid the turn's return. The loss is a mean over tokens in all three."""
     num_episodes: int = Field(default=200, ge=1)
     """Training steps."""
     max_turns: int = Field(default=5, ge=1, le=16)
     """Turns of a conversation at most."""
     prompts_per_step: int = Field(default=32, ge=1)
-    samples_per_prompt: int = Field(default=4, ge=2)
-    """Conversations of one prompt: the group of the baseline."""
+    samples_per_prompt: int = Field(default=4, ge=1)
+    """Conversations of one prompt: the group of the baseline. PPO needs no group."""
     learning_rate: float = Field(default=1e-5, gt=0.0)
     discount: float = Field(default=DEFAULT_DISCOUNT, ge=0.0, le=1.0)
     """Of later turns' rewards; Kevin's 0.4 is `credit.KEVIN_DISCOUNT`."""
     scale_advantages: bool = True
     """Divide by the group's standard deviation (GRPO); False: Dr. GRPO."""
-    clip_ratio_low: float = Field(default=0.2, gt=0.0)
-    clip_ratio_high: float = Field(default=0.2, gt=0.0)
+    clip_ratio_low: float = Field(default=0.2, gt=0.0, lt=1.0)
+    clip_ratio_high: float | None = Field(default=None, gt=0.0)
+    """None: 0.28 with dapo (clip-higher), else 0.2."""
     kl_coefficient: float = Field(default=0.0, ge=0.0)
-    """Weight of the KL to the start model in the loss; above 0 a frozen reference is kept."""
+    """Weight of the KL to the start model in the loss; above 0 a frozen reference is kept. The
+    documents use 0.02 to 0.08."""
+    sampling_rounds: int = Field(default=10, ge=1)
+    """dapo: groups without advantage are replaced until this many times `prompts_per_step` groups
+    were used for a step; further ones are taken as they are. A policy that always or never solves
+    its tasks must not draw for ever."""
+    overlong_buffer_tokens: int | None = Field(default=None, ge=0)
+    """Length over which an answer's penalty grows to the whole, before `max_response_tokens`; 0: no
+    penalty. None: a fifth of the answer with dapo (its authors' 4096 of 20480), else 0."""
+    overlong_penalty: float = Field(default=MOST_OVERLONG_PENALTY, gt=0.0, le=MOST_OVERLONG_PENALTY)
+    """What an answer that fills `max_response_tokens` loses of its reward."""
+    gae_lambda: float = Field(default=0.95, ge=0.0, le=1.0)
+    """ppo: over the tokens of a turn; so is the next."""
+    gae_gamma: float = Field(default=1.0, gt=0.0, le=1.0)
+    critic_learning_rate: float = Field(default=1e-5, gt=0.0)
     temperature: float = Field(default=1.0, gt=0.0)
+    greedy: bool = False
+    """The likeliest token each time: the samples of a prompt are then equal, which teaches groups
+    nothing. For tests of repeating a run; the temperature still scales the update's log-probs."""
     max_prompt_tokens: int = Field(default=2048, ge=32)
     """Of the last turn, feedback included. A longer prompt ends its conversation, masked."""
     max_response_tokens: int = Field(default=1024, ge=1)
+    curriculum: str | None = None
+    """Preset that chooses the prompts by what was solved so far ("three_tier", "four_tier"); None:
+    passes over all tasks, each in a new random order."""
     reward_preset: str = "weighted"
     stop_reward: float | None = 0.8
     """Reward at which a correct turn ends its conversation; None: always all turns."""
@@ -54,6 +83,11 @@ class MultiTurnRLConfig(Record):
     judge: str = "coding_framework.wiring:make_judge"
     """Import path of the factory of the judge, built in each rollout worker."""
     judge_args: Mapping[str, Any] = Field(default_factory=dict)
+    judge_nodes: int = Field(default=0, ge=0)
+    """Nodes of the Ray cluster that judge and do nothing else (they have the resource `judge`); 0:
+    each rollout worker judges where it runs, with its share of the cores."""
+    judge_jobs_per_node: int | None = Field(default=None, ge=1)
+    """Candidates at once on such a node, for all rollout workers together: its processors."""
     judge_timeout_s: float = Field(default=900.0, gt=0.0)
     """Wall limit on one verdict with queueing; passing it masks the turn."""
     policy_timeout_s: float = Field(default=1800.0, gt=0.0)
@@ -61,6 +95,8 @@ class MultiTurnRLConfig(Record):
     stall_limit_s: float = Field(default=1800.0, gt=0.0)
     """Without a finished conversation or step for so long the run ends: Ray waits silently for
     ever where resources are missing."""
+    reward: str | None = None
+    """Import path of a reward's factory, without arguments, instead of the preset."""
     agents: str = "coding_framework.wiring:make_agents"
     """Import path of the factory (policy, sampling, budget=...) -> agents by role."""
 
@@ -84,8 +120,11 @@ class MultiTurnRLConfig(Record):
     threads: int | None = Field(default=None, ge=1)
     """Threads of each process's matrix products; None: the cores there are."""
     object_store_mib: int = Field(default=2048, ge=80)
+    object_spilling_dir: str | None = None
+    """Where Ray puts objects for which its store is too small; None: its temporary folder."""
     ray_address: str | None = None
-    """A cluster to join; None: an instance of our own, which nothing else sees."""
+    """A cluster to join; None: an instance of our own, which nothing else sees. Sizes of the object
+    store and where it spills are then said to `ray start` on each node."""
 
     save_every: int = Field(default=1, ge=1)
     """Steps between checkpoints."""
@@ -93,8 +132,10 @@ class MultiTurnRLConfig(Record):
     """How often a trainer that ended after it had begun its work (a worker killed, memory short)
     is started again from its last checkpoint. One that fails before its first conversation is
     not: it would fail again."""
-    max_fault_share: float = Field(default=0.2, ge=0.0, le=1.0)
-    """A larger share of turns masked by faults of ours (counted from 20 turns on) ends the run."""
+    max_fault_share: float = Field(default=0.01, ge=0.0, le=1.0)
+    """More turns masked by faults of ours than such a share would explain end the run."""
+    wandb: bool | None = None
+    """Also report to the wandb project CUDA-MultiTurn-RL; None: where WANDB_API_KEY is set."""
     overrides: tuple[str, ...] = ()
     """Hydra overrides for verl, after all of ours."""
 
@@ -102,14 +143,54 @@ class MultiTurnRLConfig(Record):
     def _possible(self) -> Self:
         if self.device == "cpu" and self.num_nodes != 1:
             raise ValueError("training on the CPU uses one node: set num_nodes=1")
+        if (self.num_nodes > 1 or self.judge_nodes) and self.ray_address is None:
+            raise ValueError("more than one node needs a Ray cluster: set ray_address")
+        if self.judge_nodes:
+            at_once = self.judge_nodes * (self.judge_jobs_per_node or 0)
+            if at_once < self.rollout_workers:
+                raise ValueError(
+                    f"{self.judge_nodes} judge_nodes with judge_jobs_per_node="
+                    f"{self.judge_jobs_per_node} are too few for {self.rollout_workers} "
+                    "rollout_workers, which need one each"
+                )
         row = self.max_prompt_tokens + self.max_response_tokens
         if self.micro_batch_tokens is not None and self.micro_batch_tokens < row:
             raise ValueError(
                 f"micro_batch_tokens={self.micro_batch_tokens} is less than a row of {row} tokens"
             )
-        if self.clip_ratio_low >= 1.0:
-            raise ValueError(f"clip_ratio_low={self.clip_ratio_low}: choose a number below 1")
+        if self.samples_per_prompt < 2 and self.algorithm != "ppo":
+            raise ValueError(
+                f"samples_per_prompt should be greater than or equal to 2 with {self.algorithm}: "
+                "its baseline is the group of a prompt"
+            )
+        if self.overlong_buffer >= self.max_response_tokens:
+            raise ValueError(
+                f"overlong_buffer_tokens={self.overlong_buffer} leaves nothing of the "
+                f"{self.max_response_tokens} tokens of an answer: choose fewer"
+            )
         return self
+
+    @property
+    def clip_high(self) -> float:
+        """The upper clip ratio of the algorithm."""
+        if self.clip_ratio_high is not None:
+            return self.clip_ratio_high
+        return 0.28 if self.algorithm == "dapo" else 0.2
+
+    @property
+    def overlong_buffer(self) -> int:
+        """Tokens before the longest answer over which a penalty grows; 0: none."""
+        if self.overlong_buffer_tokens is not None:
+            return self.overlong_buffer_tokens
+        return self.max_response_tokens // 5 if self.algorithm == "dapo" else 0
+
+    @property
+    def prompts_in_file(self) -> int:
+        """Prompts that the run may draw; the loader begins anew after them."""
+        steps = self.num_episodes * self.prompts_per_step
+        if self.algorithm != "dapo":
+            return steps
+        return max(steps, min(steps * self.sampling_rounds, MOST_SPARE_PROMPTS))
 
     @property
     def conversations_per_step(self) -> int:

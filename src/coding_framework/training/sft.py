@@ -30,6 +30,7 @@ from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.jsonl import JsonlSink
 from coding_framework.monitoring.progress import Progress
+from coding_framework.monitoring.wandb_sink import wandb_wanted
 from coding_framework.paths import cannot_write, write_json_atomic
 from coding_framework.training.sft_config import (
     ROLES,
@@ -276,8 +277,11 @@ class _Run:
         from trl import SFTConfig as TRLConfig
 
         config, bf16 = self.config, str(self.dtype) == "torch.bfloat16"
-        if config.wandb:
+        wandb = wandb_wanted(config.wandb)
+        if wandb:
             os.environ.setdefault("WANDB_PROJECT", "CUDA-SFT-Training")
+            if not os.environ.get("WANDB_API_KEY"):
+                os.environ.setdefault("WANDB_MODE", "offline")
         return TRLConfig(
             output_dir=str(self.folder / "checkpoints"),
             max_steps=total,
@@ -299,7 +303,7 @@ class _Run:
             save_strategy="steps",
             save_steps=min(config.save_every, total),
             save_total_limit=2,
-            report_to=["wandb"] if config.wandb else [],
+            report_to=["wandb"] if wandb else [],
             disable_tqdm=True,
             dataloader_pin_memory=self.device == "cuda",
             seed=config.seed,

@@ -48,8 +48,8 @@ class SFTConfig(Record):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     save_every: int = Field(default=50, ge=1)
     """Steps between checkpoints."""
-    wandb: bool = False
-    """Also report to the wandb project CUDA-SFT-Training."""
+    wandb: bool | None = None
+    """Also report to the wandb project CUDA-SFT-Training; None: where WANDB_API_KEY is set."""
     seed: int = 0
 
     @classmethod

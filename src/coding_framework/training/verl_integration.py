@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,14 +24,17 @@ from typing import Any, Protocol
 
 import structlog
 
+from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import Progress
+from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
 from coding_framework.orchestration.turn import ConversationConfig, RewardFn
 from coding_framework.paths import write_atomic
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl import checkpoints
 from coding_framework.training.verl.dataset import prompt_order, write_dataset
+from coding_framework.training.verl.episode_spec import episode_spec
 from coding_framework.training.verl.overrides import RunPaths
 from coding_framework.training.verl.process import (
     TrainerProcess,
@@ -38,11 +42,11 @@ from coding_framework.training.verl.process import (
     trainer_environment,
 )
 from coding_framework.training.verl.rollouts import RolloutCounter, rollouts_file
-from coding_framework.training.verl.spec import EpisodeSpec, write_spec
+from coding_framework.training.verl.spec import write_spec
 from coding_framework.training.verl.steps import StepRecord, read_metrics, step_record
-from coding_framework.types import Record, SamplingParams, Task
+from coding_framework.types import Record, Task
 
-__all__ = ["MultiAgentVERLTrainer", "MultiTurnRLConfig", "RLResult", "StepRecord"]
+__all__ = ["MultiAgentVERLTrainer", "MultiTurnRLConfig", "RLResult", "StepRecord", "with_dtype"]
 
 _ALSO_HERE = {
     "AgentSpecializer": "coding_framework.training.agent_specializer",
@@ -59,8 +63,10 @@ log = structlog.get_logger(__name__)
 POLL_S = 1.0
 MEMORY_INTERVAL_S = 10.0
 """Reading the shares of all pages of a dozen processes costs them a quarter of a second."""
-FAULT_SAMPLE = 20
-"""Turns seen before the share of faults is judged."""
+FAULT_DOUBT = 0.01
+"""A run ends where so many faults would come by chance, at the share that is allowed, less often
+than this: 3 of 20 turns or 5 of 100, where 1% is."""
+WANDB_PROJECT = "CUDA-MultiTurn-RL"
 REWARD = "coding_framework.wiring:make_reward"
 
 
@@ -75,6 +81,13 @@ def __getattr__(name: str) -> Any:
     if name in _ALSO_HERE:
         return getattr(import_module(_ALSO_HERE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class Progression(Record):
+    """How a curriculum went. Maker: the run. Consumer: the report."""
+
+    tiers: tuple[str, ...]
+    windows: tuple[WindowRecord, ...]
 
 
 class RLResult(Record):
@@ -92,6 +105,8 @@ class RLResult(Record):
     """Of the last attempt."""
     peak_gib: float
     """Resident memory of all processes together, of the last attempt."""
+    curriculum: Progression | None = None
+    """None where the prompts were not drawn by one."""
 
 
 class _TrainerEndedError(TrainingError):
@@ -125,9 +140,8 @@ class MultiAgentVERLTrainer:
         conversation_manager: Its `config` says when conversations end; None: `config.max_turns`
             and `config.stop_reward` do.
         reward_function: Named by its preset (`preset.name`), since it is built again in the
-            workers; None: `config.reward_preset`.
+            workers; None: `config.reward`, else `config.reward_preset`.
         tasks: Training tasks.
-        reward: Import path of the reward's factory and its arguments, instead of the above.
     """
 
     def __init__(
@@ -137,9 +151,8 @@ class MultiAgentVERLTrainer:
         reward_function: RewardFn | None = None,
         *,
         tasks: Sequence[Task],
-        reward: tuple[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self._config = _with_dtype(config)
+        self._config = with_dtype(config)
         self._tasks = tasks
         if not (Path(config.model_path) / "config.json").exists():
             raise UsageError(
@@ -152,7 +165,10 @@ class MultiAgentVERLTrainer:
             else ConversationConfig(max_turns=config.max_turns, stop_reward=config.stop_reward)
         )
         preset = getattr(getattr(reward_function, "preset", None), "name", config.reward_preset)
-        self._reward = reward or (REWARD, {"preset": preset})
+        own = config.reward if reward_function is None else None
+        self._reward: tuple[str, Mapping[str, Any]] = (
+            (own, {}) if own is not None else (REWARD, {"preset": preset})
+        )
 
     async def train(self) -> RLResult:
         """Run to the last step, from the last whole checkpoint where there is one.
@@ -161,6 +177,7 @@ class MultiAgentVERLTrainer:
             TrainingError: where verl ends before the last step, or the judge mostly fails; the
                 message names the reason and the log.
         """
+        _require_devices(self._config)
         self._output.mkdir(parents=True, exist_ok=True)
         with _run_lock(self._output):
             for restart in range(self._config.max_restarts + 1):
@@ -176,8 +193,8 @@ class MultiAgentVERLTrainer:
     async def _train(self, ray_temp: Path) -> RLResult:
         started = time.monotonic()
         config, root = self._config, self._output / "checkpoints"
-        checkpoints.prune(root)
         resume = checkpoints.latest_checkpoint(root, config.num_gpus * config.num_nodes)
+        checkpoints.prune(root)
         done = checkpoints.step_of(resume) if resume is not None else 0
         self._complete_steps(done)
         peak = 0.0
@@ -202,25 +219,15 @@ class MultiAgentVERLTrainer:
 
     def _write_inputs(self, attempt: _Attempt, paths: RunPaths) -> None:
         config = self._config
-        prompts = config.num_episodes * config.prompts_per_step
-        write_dataset(prompt_order(self._tasks, prompts, config.seed), paths.dataset)
-        spec = EpisodeSpec(
-            judge=config.judge,
-            judge_args=config.judge_args,
-            reward=self._reward[0],
-            reward_args=self._reward[1],
-            agents=config.agents,
-            conversation=self._conversation,
-            discount=config.discount,
-            sampling=SamplingParams(
-                max_new_tokens=config.max_response_tokens,
-                temperature=config.temperature,
-                seed=config.seed,
-            ),
-            max_prompt_tokens=config.max_prompt_tokens,
-            judge_timeout_s=config.judge_timeout_s,
-            policy_timeout_s=config.policy_timeout_s,
-            rollouts_dir=str(attempt.rollouts),
+        drawn = config.prompts_in_file if config.curriculum is None else len(self._tasks)
+        write_dataset(prompt_order(self._tasks, drawn, config.seed), paths.dataset)
+        spec = episode_spec(
+            config,
+            self._conversation,
+            self._reward,
+            output=self._output,
+            rollouts=attempt.rollouts,
+            resume=paths.resume_from,
         )
         write_spec(spec, attempt.spec)
         write_atomic(self._output / "config.json", config.model_dump_json(indent=1))
@@ -231,7 +238,15 @@ class MultiAgentVERLTrainer:
         seen: dict[int, StepRecord] = {}
         counter = RolloutCounter(attempt.rollouts)
         stall = _Stall(config.stall_limit_s, attempt.log)
-        with Progress("RL", config.num_episodes, "steps", done=done) as progress:
+        with (
+            Progress("RL", config.num_episodes, "steps", done=done) as progress,
+            WandbSink(
+                WANDB_PROJECT,
+                self._output,
+                config.model_dump(mode="json"),
+                wanted=wandb_wanted(config.wandb),
+            ) as wandb,
+        ):
             code: int | None = None
             while code is None:
                 code = await process.wait(POLL_S)
@@ -240,6 +255,7 @@ class MultiAgentVERLTrainer:
                         continue
                     seen[step] = step_record(step, metrics, attempt.rollouts)
                     self._note_step(seen[step])
+                    wandb.log(step, seen[step].model_dump(mode="json"))
                     _check_faults(list(seen.values()), config.max_fault_share, attempt.log)
                 last = max(seen, default=done)
                 ended = counter.count(last + 1)
@@ -260,6 +276,8 @@ class MultiAgentVERLTrainer:
         if ended:
             of = self._config.conversations_per_step
             doing = f"{ended}/{of} conversations" if ended < of else "updating the policy"
+            if self._config.algorithm == "dapo":  # it draws as many as it takes
+                doing = f"{ended} conversations"
             said.append(f"step {last + 1}: {doing}")
         elif record is None:
             said.append("starting Ray and the model")
@@ -324,6 +342,7 @@ class MultiAgentVERLTrainer:
             resumed_from=resumed,
             duration_s=duration_s,
             peak_gib=peak_gib,
+            curriculum=_progression(last),
         )
         write_atomic(self._output / "result.json", result.model_dump_json(indent=1))
         return result
@@ -349,7 +368,7 @@ class _Stall:
             )
 
 
-def _with_dtype(config: MultiTurnRLConfig) -> MultiTurnRLConfig:
+def with_dtype(config: MultiTurnRLConfig) -> MultiTurnRLConfig:
     """The configuration with `compute_dtype` decided for this machine."""
     if config.compute_dtype != "auto":
         return config
@@ -357,6 +376,32 @@ def _with_dtype(config: MultiTurnRLConfig) -> MultiTurnRLConfig:
 
     name = str(fast_dtype(config.device)).removeprefix("torch.")
     return MultiTurnRLConfig.model_validate({**config.model_dump(), "compute_dtype": name})
+
+
+def _require_devices(config: MultiTurnRLConfig) -> None:
+    """Ray would wait for GPUs that are not there for ever, without a word. Of a cluster that is
+    joined only Ray knows."""
+    if config.device == "cpu" or config.ray_address is not None:
+        return
+    import torch
+
+    found = torch.cuda.device_count()
+    if found < config.num_gpus:
+        raise UsageError(
+            f"{config.num_gpus} GPUs were asked for and {found} are here: set num_gpus, or "
+            "device cpu"
+        )
+
+
+def _progression(checkpoint: Path) -> Progression | None:
+    """How the curriculum of a run went, from its last checkpoint."""
+    path = checkpoint / checkpoints.CURRICULUM
+    if not path.exists():
+        return None
+    state = json.loads(path.read_text(encoding="utf-8"))
+    return Progression.model_validate(
+        {"tiers": state["tiers"], "windows": state["manager"]["windows"]}
+    )
 
 
 def _note(record: StepRecord) -> str:
@@ -371,9 +416,14 @@ def _note(record: StepRecord) -> str:
 
 
 def _check_faults(records: Sequence[StepRecord], limit: float, log_file: Path) -> None:
+    """Raises TrainingError where faults of ours are more frequent than `limit` beyond doubt."""
     turns = sum(r.turns for r in records)
     faults = sum(r.faults for r in records)
-    if turns >= FAULT_SAMPLE and faults > limit * turns:
+    if faults <= limit * turns:
+        return
+    from scipy.stats import binom
+
+    if binom.sf(faults - 1, turns, limit) < FAULT_DOUBT:
         raise TrainingError(
             f"{faults} of {turns} turns were lost to faults of ours (limit {limit:.0%}): the judge "
             f"or the rollout server is broken, see the rollouts beside {log_file}"

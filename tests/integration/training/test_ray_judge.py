@@ -26,7 +26,12 @@ from coding_framework.types import Candidate
 pytestmark = pytest.mark.integration
 
 SLOW = "ray_judges:make_slow_judge"
-NODE = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 << 20}
+NODE = {
+    "num_cpus": 2,
+    "include_dashboard": False,
+    "object_store_memory": 80 << 20,
+    "resources": {"judge": 1},
+}
 
 
 def start_cluster(tries: int = 3) -> Cluster:
@@ -198,3 +203,14 @@ def test_a_cluster_that_is_not_there_is_wrong_use_or_our_fault(
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, "Traceback" in done.stderr) == (status, False), done.stderr
         assert said in done.stderr
+
+
+async def test_only_nodes_with_the_resource_judge_where_it_is_asked_for(tmp_path: Path) -> None:
+    """Two pools, as two rollout workers have them, each with its part of the processors."""
+    how, folder = {"jobs_per_node": 1, "resource": "judge"}, {"folder": str(tmp_path)}
+    with RayJudgePool(SLOW, folder, **how) as one, RayJudgePool(SLOW, folder, **how) as other:
+        assert (one.capacity, other.capacity) == (1, 1)
+        await asyncio.gather(*(p.judge(DOUBLE_TASK, "part 0") for p in (one, other)))
+        assert len({process for process, _ in told(tmp_path, "part")}) == 2
+    with pytest.raises(InfrastructureError, match=r"--resources='\{\"none\": 1\}'"):
+        RayJudgePool(SLOW, folder, resource="none")

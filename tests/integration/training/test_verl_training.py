@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 import os
@@ -14,9 +15,11 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.training.verl.process import MAIN, RUN_VARIABLE, run_processes
+from coding_framework.training.verl.steps import read_metrics
 from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
     MultiTurnRLConfig,
@@ -24,6 +27,7 @@ from coding_framework.training.verl_integration import (
 )
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE))
 
 import tiny_rl  # noqa: E402
@@ -31,6 +35,17 @@ import tiny_rl  # noqa: E402
 pytestmark = pytest.mark.integration
 
 STEPS = 3
+SIZES = {
+    "num_episodes": STEPS,
+    "max_prompt_tokens": 256,
+    "max_response_tokens": 16,
+    "learning_rate": 1e-3,
+    "judge": "tiny_rl:make_judge",
+    "judge_args": {"fault_share": 0.08},
+    "agents": "tiny_rl:make_agents",
+    "reward": "tiny_rl:TextReward",
+    "max_fault_share": 0.5,
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,28 +54,29 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config(model: Path, output: Path, **changes: object) -> MultiTurnRLConfig:
-    return MultiTurnRLConfig.cpu(
-        **{
-            "model_path": str(model),
-            "output_dir": str(output),
-            "num_episodes": STEPS,
-            "max_prompt_tokens": 256,
-            "max_response_tokens": 16,
-            "learning_rate": 1e-3,
-            "judge": "tiny_rl:make_judge",
-            "judge_args": {"fault_share": 0.08},
-            "agents": "tiny_rl:make_agents",
-            "max_fault_share": 0.5,
-            **changes,
-        }
-    )
+    given = {"model_path": str(model), "output_dir": str(output), **SIZES, **changes}
+    return MultiTurnRLConfig.cpu(**given)
 
 
 def train(settings: MultiTurnRLConfig) -> RLResult:
-    trainer = MultiAgentVERLTrainer(
-        settings, tasks=tiny_rl.tiny_tasks(5), reward=("tiny_rl:TextReward", {})
-    )
-    return asyncio.run(trainer.train())
+    return asyncio.run(MultiAgentVERLTrainer(settings, tasks=tiny_rl.tiny_tasks(5)).train())
+
+
+def script(model: Path, output: Path, **changes: object) -> list[str]:
+    """The root script with a recipe of these sizes."""
+    recipe = output.with_suffix(".yaml")
+    recipe.write_text(yaml.safe_dump({"device": "cpu", "rl": {**SIZES, **changes}}))
+    return [
+        sys.executable, str(ROOT / "run_multiturn_rl_training.py"), "--config", str(recipe),
+        "--generator-checkpoint", str(model), "--output-dir", str(output),
+    ]  # fmt: skip
+
+
+def finished(command: list[str]) -> RLResult:
+    """What the script prints at its end."""
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return RLResult.model_validate_json(ran.stdout)
 
 
 def wait_until(condition: object, seconds: float, what: str) -> None:
@@ -81,14 +97,11 @@ def worker_path(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_run_killed_after_its_first_step_goes_on_and_ends(
     model: Path, tmp_path: Path, worker_path: None
 ) -> None:
-    """SIGKILL of the caller in the middle; the same call again makes the remaining steps."""
+    """SIGKILL of the root script in the middle; the same command makes the remaining steps."""
     settings = config(model, tmp_path / "run")
-    script = (
-        "import sys, test_verl_training as t;"
-        "t.train(t.MultiTurnRLConfig.model_validate_json(sys.argv[1]))"
-    )
+    command = script(model, tmp_path / "run")
     steps = tmp_path / "run" / "steps.jsonl"
-    with subprocess.Popen([sys.executable, "-c", script, settings.model_dump_json()]) as caller:
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as caller:
         try:
             wait_until(lambda: steps.exists() or caller.poll() is not None, 400, "first step")
         finally:
@@ -97,7 +110,7 @@ def test_run_killed_after_its_first_step_goes_on_and_ends(
     run = str((tmp_path / "run").resolve())
     wait_until(lambda: not run_processes(run), 30, "end of the killed run's processes")
 
-    result = train(settings)
+    result = finished(command)
 
     assert 1 <= result.resumed_from < STEPS
     assert [step.step for step in result.steps] == list(range(1, STEPS + 1))
@@ -120,6 +133,41 @@ def test_run_killed_after_its_first_step_goes_on_and_ends(
     again = train(settings)  # nothing is left to do: no Ray, no step
     assert again.resumed_from == STEPS
     assert again.steps == result.steps
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("algorithm", ["dapo", "ppo"])
+def test_the_other_algorithms_make_two_real_steps_through_the_root_script(
+    model: Path, tmp_path: Path, worker_path: None, algorithm: str
+) -> None:
+    output = tmp_path / "run"
+    smallest = {
+        "algorithm": algorithm,
+        "num_episodes": 2,
+        "prompts_per_step": 1,
+        "samples_per_prompt": 2,
+        "judge_args": {},
+        "reward": "tiny_rl:PickyReward" if algorithm == "dapo" else "tiny_rl:TextReward",
+        "kl_coefficient": 0.02 if algorithm == "ppo" else 0.0,
+    }
+    result = finished(script(model, output, **smallest))
+
+    assert [step.step for step in result.steps] == [1, 2]
+    assert all(step.grad_norm is not None and step.grad_norm > 0 for step in result.steps)
+    assert all(step.rows_learnt > 0 for step in result.steps)
+    assert_weights_moved(model, Path(result.final_model))
+    metrics = read_metrics(next((output / "attempts").glob("*/metrics.jsonl")))
+    if algorithm == "ppo":
+        assert all(math.isfinite(metrics[step]["critic/vf_loss"]) for step in (1, 2))
+        assert metrics[2]["actor/kl_loss"] > 0
+        assert list(output.glob("checkpoints/global_step_2/critic/model_world_size_1_rank_0.pt"))
+    else:
+        prompts = (output / "prompts.jsonl").read_text().splitlines()
+        names = iter(json.loads(row)["reward_model"]["ground_truth"] for row in prompts)
+        flat = [len(list(itertools.takewhile(tiny_rl.is_flat, names))) for _ in result.steps]
+        assert sum(flat) > 0, "the seed draws a prompt that teaches nothing"
+        assert [step.groups_dropped for step in result.steps] == flat
 
 
 def assert_weights_moved(before: Path, after: Path) -> None:

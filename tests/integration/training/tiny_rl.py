@@ -58,6 +58,22 @@ class TextReward:
         return RewardComponents(preset="text", parts=(part,))
 
 
+class PickyReward(TextReward):
+    """As TextReward, but the same for all answers to some of the tasks."""
+
+    def __call__(self, state: CUDAConversationState) -> RewardComponents | None:
+        paid = super().__call__(state)
+        if paid is None or not is_flat(state.task.name):
+            return paid
+        flat = paid.parts[0].model_copy(update={"value": 0.5})
+        return paid.model_copy(update={"parts": (flat,)})
+
+
+def is_flat(task: str) -> bool:
+    """Whether `PickyReward` pays all answers to the task alike."""
+    return len(task) % 2 == 0
+
+
 class _Answer(Record):
     messages: tuple[Message, ...]
     generation: Generation

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from coding_framework.training.multi_turn_conversation import MultiTurnConversat
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )
+from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.rollouts import read_rollouts
 from coding_framework.training.verl.spec import EpisodeSpec
 from coding_framework.types import (
@@ -183,7 +185,7 @@ async def by_verl(folder: Path) -> tuple[list[CUDAConversationState], list[tuple
         loop = object.__new__(agent_loop.KernelTurnsLoop)
         loop.server_manager, loop.tokenizer = Server(GROUP[session]), Tokenizer()
         row = {
-            "extra_info": {"task": TASK.model_dump_json()},
+            "extra_info": {"task": TASK.model_dump_json(), "index": 0},
             "global_steps": 1,
             "session_id": session,
             "uid": "u",
@@ -243,12 +245,94 @@ def test_a_group_is_identical_through_manager_workflow_and_verl(
     assert _verl_advantages(rows) == pytest.approx(expected, abs=1e-6)
 
 
+def test_dynamic_sampling_keeps_the_group_and_drops_one_in_which_all_did_the_same(
+    verl_environment: None, tmp_path: Path
+) -> None:
+    sampling = pytest.importorskip("coding_framework.training.verl.dynamic_sampling")
+    _, rows = asyncio.run(by_verl(tmp_path))
+    found = [(group, row.reward_score if any(row.response_mask) else None) for group, row in rows]
+    assert sampling.has_advantage(found)
+    repaired = [pair for pair in found[:3] for _ in range(4)]  # the first conversation, four times
+    assert len({value for _, value in repaired}) == 3, "its turns' returns differ"
+    assert not sampling.has_advantage(repaired)
+    assert not sampling.has_advantage(found[-2:]), "what faults of ours left says nothing"
+    assert not sampling.has_advantage([])
+
+
+def test_ppo_spreads_each_turns_return_over_its_tokens(
+    verl_environment: None, tmp_path: Path
+) -> None:
+    """With a value of v everywhere and gamma 1 only the last token has a temporal difference, G - v
+    of its turn, so that the k-th token from the end has 0.95^k (G - v); then verl whitens."""
+    _, rows = asyncio.run(by_verl(tmp_path))
+    rewards, mask = _tensors(rows)
+    v, discount = 0.5, 0.95
+    advantages, returns = estimator.masked_gae(
+        rewards, torch.full_like(rewards, v), mask, 1.0, discount
+    )
+    golden = [turn["return"] for state in json.loads(GOLDEN.read_text()) for turn in state["turns"]]
+    raw = [
+        [
+            discount ** (len(row.response_ids) - 1 - k) * (g - v)
+            for k in range(len(row.response_ids))
+        ]
+        for (_, row), g in zip(rows, golden, strict=True)
+        if g is not None
+    ]
+    every = [x for of_row in raw for x in of_row]
+    mean, deviation = statistics.fmean(every), statistics.stdev(every)
+    known = [i for i, g in enumerate(golden) if g is not None]
+    for i, expected in zip(known, raw, strict=True):
+        length = len(expected)
+        assert returns[i, :length].tolist() == pytest.approx([x + v for x in expected], abs=1e-5)
+        white = [(x - mean) / deviation for x in expected]
+        assert advantages[i, :length].tolist() == pytest.approx(white, abs=1e-4)
+    masked = [i for i in range(len(golden)) if i not in known]
+    assert masked
+    assert not advantages[masked].any()
+
+
+def test_a_step_of_faults_alone_teaches_ppo_nothing_and_does_not_end_it() -> None:
+    values, nothing = torch.rand(2, 3), torch.zeros(2, 3)
+    advantages, returns = estimator.masked_gae(nothing, values, nothing, 1.0, 0.95)
+    assert not advantages.any()
+    assert torch.equal(returns, values)
+
+
+@pytest.mark.parametrize(("algorithm", "loss"), [("grpo", -1.2), ("dapo", -1.25)])
+def test_clip_higher_lets_a_likelier_token_count_for_more(algorithm: str, loss: float) -> None:
+    """Ratio 1.25 at advantage 1: GRPO's objective ends at 1.2, DAPO's at 1.28."""
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
+
+    config = MultiTurnRLConfig.cpu(model_path="m", algorithm=algorithm)
+    clips = {"clip_ratio_low": config.clip_ratio_low, "clip_ratio_high": config.clip_high}
+    actor = OmegaConf.create(
+        {**clips, "clip_ratio": 0.2, "clip_ratio_c": 3.0, "global_batch_info": {}}
+    )
+    found, _ = compute_policy_loss_vanilla(
+        old_log_prob=torch.zeros(1, 1),
+        log_prob=torch.full((1, 1), 1.25).log(),
+        advantages=torch.ones(1, 1),
+        response_mask=torch.ones(1, 1),
+        loss_agg_mode="token-mean",
+        config=actor,
+    )
+    assert float(found) == pytest.approx(loss)
+
+
 def _verl_advantages(rows: list[tuple[str, Any]]) -> list[float]:
-    """What verl's trainer computes of the rows: the return lies on the last token of each."""
+    """What verl's trainer computes of the rows with GRPO and DAPO."""
+    rewards, mask = _tensors(rows)
+    advantages, _ = estimator.turn_grpo(rewards, mask, [group for group, _ in rows], config={})
+    return [float(x) for x in advantages[:, 0]]
+
+
+def _tensors(rows: list[tuple[str, Any]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """(rewards, mask) as verl's trainer has them: a return lies on the last token of its row."""
     width = max(len(row.response_ids) for _, row in rows)
     mask, rewards = torch.zeros(len(rows), width), torch.zeros(len(rows), width)
     for i, (_, row) in enumerate(rows):
         mask[i, : len(row.response_ids)] = torch.tensor(row.response_mask, dtype=torch.float32)
         rewards[i, len(row.response_ids) - 1] = row.reward_score
-    advantages, _ = estimator.turn_grpo(rewards, mask, [group for group, _ in rows], config={})
-    return [float(x) for x in advantages[:, 0]]
+    return rewards, mask

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from coding_framework.errors import UsageError
 from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.dry_run import validated
 from coding_framework.training.verl.overrides import RunPaths, hydra_overrides, ray_options
 
 pytestmark = pytest.mark.unit
@@ -41,7 +43,8 @@ def test_cpu_sizes_can_be_changed_one_by_one() -> None:
         ({"unknown": 1}, "Extra inputs"),
         ({"samples_per_prompt": 1}, "greater than or equal to 2"),
         ({"micro_batch_tokens": 100}, "less than a row of"),
-        ({"clip_ratio_low": 1.0}, "choose a number below 1"),
+        ({"clip_ratio_low": 1.0}, "less than 1"),
+        ({"algorithm": "dapo", "overlong_buffer_tokens": 1024}, "leaves nothing of the 1024"),
         ({"device": "cpu", "num_nodes": 2}, "set num_nodes=1"),
     ],
 )
@@ -100,25 +103,41 @@ def test_users_overrides_come_last() -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        MultiTurnRLConfig.cpu(model_path="/a model", compute_dtype="float32"),
         MultiTurnRLConfig.cpu(
-            model_path="m", lora_rank=8, kl_coefficient=0.02, compute_dtype="bfloat16"
+            model_path="/a model", lora_rank=8, kl_coefficient=0.02, compute_dtype="bfloat16"
         ),
-        MultiTurnRLConfig(model_path="m", num_gpus=8, compute_dtype="bfloat16"),
+        MultiTurnRLConfig.cpu(model_path="m", algorithm="dapo", compute_dtype="float32"),
+        MultiTurnRLConfig.cpu(model_path="m", algorithm="ppo", compute_dtype="float32"),
+        MultiTurnRLConfig(model_path="m", algorithm="ppo", num_gpus=8, compute_dtype="bfloat16"),
     ],
-    ids=["cpu", "cpu-lora-kl", "eight-gpus"],
+    ids=["cpu-lora-kl", "cpu-dapo", "cpu-ppo", "eight-gpus-ppo"],
 )
 def test_verls_own_configuration_accepts_every_override(config: MultiTurnRLConfig) -> None:
     """Hydra composes verl's schema with them: a name that verl does not know is an error."""
-    hydra = pytest.importorskip("hydra")
-    import importlib.util
-
-    spec = importlib.util.find_spec("verl")
-    assert spec is not None
-    assert spec.origin is not None
-    folder = Path(spec.origin).parent / "trainer" / "config"
-    with hydra.initialize_config_dir(str(folder), version_base=None):
-        composed = hydra.compose("ppo_trainer", overrides=hydra_overrides(config, PATHS))
+    composed = validated(config)
     assert composed.actor_rollout_ref.rollout.agent.agent_loop_manager_class.endswith("Manager")
-    assert composed.trainer.default_local_dir == "/run/my run/checkpoints"
     assert composed.actor_rollout_ref.actor.optim.lr == config.learning_rate
+    assert composed.actor_rollout_ref.actor.clip_ratio_high == config.clip_high
+    assert composed.algorithm.filter_groups.enable == (config.algorithm == "dapo")
+    if config.algorithm == "ppo":
+        assert (composed.algorithm.lam, composed.algorithm.gamma) == (0.95, 1.0)
+        assert composed.critic.strategy == "fsdp2"
+
+
+def test_what_verl_refuses_is_one_sentence() -> None:
+    config = MultiTurnRLConfig.cpu(
+        model_path="m", compute_dtype="float32", overrides=("trainer.no_such_option=1",)
+    )
+    with pytest.raises(UsageError, match=r"verl refuses this configuration: .*no_such_option"):
+        validated(config)
+
+
+def test_each_algorithm_has_its_clip_and_its_shaping() -> None:
+    made = {
+        name: MultiTurnRLConfig.cpu(model_path="m", algorithm=name, max_response_tokens=500)
+        for name in ("grpo", "dapo", "ppo")
+    }
+    assert {n: c.clip_high for n, c in made.items()} == {"grpo": 0.2, "dapo": 0.28, "ppo": 0.2}
+    assert {n: c.overlong_buffer for n, c in made.items()} == {"grpo": 0, "dapo": 100, "ppo": 0}
+    assert made["dapo"].prompts_in_file == 10 * made["grpo"].prompts_in_file
+    assert MultiTurnRLConfig(model_path="m", algorithm="ppo", samples_per_prompt=1)

@@ -111,15 +111,20 @@ async def test_trainer_is_started_again_only_where_that_may_help(
         assert not any(folder.exists() for folder in starts)
 
 
-def test_many_faults_end_the_run_and_few_do_not(tmp_path: Path) -> None:
-    _check_faults([StepRecord(step=1, turns=100, faults=10)], 0.2, tmp_path / "log")
-    _check_faults([StepRecord(step=1, turns=10, faults=10)], 0.2, tmp_path / "log")
-    with pytest.raises(TrainingError, match="30 of 100 turns were lost to faults of ours"):
-        _check_faults(
-            [StepRecord(step=1, turns=50, faults=5), StepRecord(step=2, turns=50, faults=25)],
-            0.2,
-            tmp_path / "log",
-        )
+@pytest.mark.parametrize(
+    ("turns", "faults", "ends"),
+    [(20, 2, False), (20, 3, True), (100, 4, False), (100, 5, True), (10_000, 110, False),
+     (10_000, 140, True), (3, 3, True), (0, 0, False)],
+)  # fmt: skip
+def test_faults_end_the_run_where_chance_does_not_explain_them(
+    tmp_path: Path, turns: int, faults: int, ends: bool
+) -> None:
+    records = [StepRecord(step=1, turns=turns, faults=faults), StepRecord(step=2)]
+    if not ends:
+        _check_faults(records, 0.01, tmp_path / "log")
+        return
+    with pytest.raises(TrainingError, match=f"{faults} of {turns} turns were lost to faults of"):
+        _check_faults(records, 0.01, tmp_path / "log")
 
 
 def test_a_run_in_which_nothing_changes_is_ended(tmp_path: Path) -> None:

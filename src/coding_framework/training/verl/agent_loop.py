@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import time
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -29,14 +30,16 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import PromptBudget
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
-from coding_framework.orchestration.turn import end_reason, run_turn
+from coding_framework.orchestration.turn import RewardFn, end_reason, run_turn
 from coding_framework.training.credit import conversation_returns, group_key
+from coding_framework.training.reward_functions.overlong import OverlongShaping
 from coding_framework.training.verl import (  # noqa: F401  (bound into verl by their import)
+    dynamic_sampling,
     estimator,
     update,
 )
 from coding_framework.training.verl.overrides import AGENT_LOOP
-from coding_framework.training.verl.rollouts import Rollout, append_rollout
+from coding_framework.training.verl.rollouts import Rollout, VerdictTime, append_rollout
 from coding_framework.training.verl.spec import SPEC_VARIABLE, EpisodeSpec, build, read_spec
 from coding_framework.types import (
     ConversationTurn,
@@ -131,6 +134,21 @@ class TimedJudge:
             ) from e
 
 
+class ClockedJudge:
+    """A judge that notes what each verdict took. One instance a conversation."""
+
+    def __init__(self, judge: JudgeFn) -> None:
+        self._judge = judge
+        self.times: list[VerdictTime] = []
+
+    async def __call__(self, task: Task, code: str) -> Verdict:
+        started = time.monotonic()
+        verdict = await self._judge(task, code)
+        wall_s = round(time.monotonic() - started, 4)
+        self.times.append(VerdictTime(wall_s=wall_s, judging_s=verdict.receipt.duration_s))
+        return verdict
+
+
 class Environment:
     """Judge, reward and settings of a worker process: built once, used by all its episodes."""
 
@@ -139,7 +157,9 @@ class Environment:
     def __init__(self, spec: EpisodeSpec) -> None:
         self.spec = spec
         self.judge: JudgeFn = TimedJudge(build(spec.judge, **spec.judge_args), spec.judge_timeout_s)
-        self.reward = build(spec.reward, **spec.reward_args)
+        self.reward: RewardFn = build(spec.reward, **spec.reward_args)
+        if spec.overlong is not None:
+            self.reward = OverlongShaping(self.reward, spec.overlong)
 
     @classmethod
     def current(cls) -> Environment:
@@ -161,26 +181,27 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         """
         environment = Environment.current()
         spec = environment.spec
-        task = Task.model_validate_json(row["extra_info"]["task"])
+        given = row["extra_info"]
+        task = Task.model_validate_json(given["task"])
         step, session = int(row["global_steps"]), int(row["session_id"])
         policy = VerlPolicy(
             self.server_manager,
             self.tokenizer,
             spec,
-            seed_text=f"{spec.sampling.seed}/{step}/{task.name}/{session}",
+            # The row's number too: dynamic sampling may draw a task twice for a step.
+            seed_text=f"{spec.sampling.seed}/{step}/{given['index']}/{task.name}/{session}",
         )
         sampling = spec.sampling.model_copy(
-            update={"temperature": float(sampling_params["temperature"])}
+            update={"temperature": 0.0 if spec.greedy else float(sampling_params["temperature"])}
         )
         budget = PromptBudget(spec.max_prompt_tokens, policy.count)
         agents = build(spec.agents, policy, sampling, budget=budget)
+        judge = ClockedJudge(environment.judge)
         state = CUDAConversationState(conversation_id=f"{row['uid']}-{session}", task=task)
         fault: str | None = None
         while fault is None and (ended := end_reason(state, spec.conversation)) is None:
             try:
-                state = await run_turn(
-                    state, agents, environment.judge, environment.reward, spec.conversation
-                )
+                state = await run_turn(state, agents, judge, environment.reward, spec.conversation)
             except (PolicyError, UsageError) as e:  # UsageError: a task that no prompt can hold
                 fault = f"{type(e).__name__}: {e}"
                 log.warning("policy_failed", task=task.name, step=step, error=fault)
@@ -188,7 +209,7 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         returns = conversation_returns(state, spec.discount, spec.conversation.max_turns)
         rollout = Rollout(
             step=step, group=str(row["uid"]), session=session, state=state, returns=returns,
-            fault=fault,
+            prompt=int(given["index"]), fault=fault, verdict_times=tuple(judge.times),
         )  # fmt: skip
         append_rollout(Path(spec.rollouts_dir), rollout)
         return [

@@ -1,23 +1,54 @@
 """verl's checkpoints on disk: which is whole, which may go, and the policy kept as the best.
 
-verl writes `global_step_N/actor/*.pt`, then `global_step_N/data.pt`, then the number into a tracker
-file. None of these writes is atomic, so a kill can leave any prefix of that; a checkpoint counts
-only if every file of it can be opened to its end.
+verl writes `global_step_N/actor/*.pt` (and `critic/*.pt`), then `global_step_N/data.pt`. None of
+these writes is atomic. When all are done its callback has us write `manifest.json` with the size
+and the digest of each file, as the last file and as a whole: a checkpoint without one was cut off
+by a kill, one that differs from it was damaged later, and neither is resumed from.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
-import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from coding_framework.errors import TrainingError
+import structlog
+from pydantic import ValidationError
+
+from coding_framework.errors import TrainingError, UsageError
+from coding_framework.paths import write_atomic
+from coding_framework.types import Record
+
+log = structlog.get_logger(__name__)
 
 _STEP = re.compile(r"global_step_(\d+)")
-_WORLD = re.compile(r"model_world_size_(\d+)_rank_(\d+)\.pt")
+_WORLD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
+_BLOCK = 64 << 20
+"""Bytes digested at once; several blocks in parallel, for a file of gigabytes takes seconds."""
+MANIFEST = "manifest.json"
+CURRICULUM = "curriculum.json"
+"""State of the curriculum, in checkpoints of runs that have one."""
 KEPT = 2
+
+
+class FileEntry(Record):
+    """A file as it was when the checkpoint was finished."""
+
+    size_bytes: int
+    digest: str
+    """SHA-256 of the SHA-256 digests of its blocks of 64 MiB."""
+
+
+class Manifest(Record):
+    """A finished checkpoint. Maker: `write_manifest`. Consumers: resuming, pruning."""
+
+    step: int
+    world_size: int
+    files: dict[str, FileEntry]
+    """By path below the checkpoint's folder."""
 
 
 def step_of(folder: Path) -> int:
@@ -28,53 +59,124 @@ def step_of(folder: Path) -> int:
     return int(found.group(1))
 
 
+def write_manifest(folder: Path) -> None:
+    """Say that the checkpoint in `folder` is finished, with what it consists of. Its files are on
+    the disk before the manifest is."""
+    files = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        size = path.stat().st_size
+        entry = FileEntry(size_bytes=size, digest=_digest(path, size))
+        files[path.relative_to(folder).as_posix()] = entry
+    manifest = Manifest(step=step_of(folder), world_size=_world_size(folder), files=files)
+    write_atomic(folder / MANIFEST, manifest.model_dump_json(indent=1))
+
+
+def _world_size(folder: Path) -> int:
+    """Training processes that wrote the policy."""
+    for path in (folder / "actor").glob("model_world_size_*_rank_*.pt"):
+        found = _WORLD.fullmatch(path.name)
+        if found:
+            return int(found.group(1))
+    raise TrainingError(f"{folder} holds no policy: verl wrote no model_world_size_N_rank_R.pt")
+
+
+def _digest(path: Path, size: int) -> str:
+    def block(offset: int) -> bytes:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return hashlib.sha256(file.read(_BLOCK)).digest()
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+        parts = threads.map(block, range(0, size, _BLOCK))
+        return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """None where the checkpoint was not finished."""
+    try:
+        return Manifest.model_validate_json((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValidationError, UnicodeDecodeError):
+        return None
+
+
 def whole_checkpoints(root: Path) -> list[Path]:
-    """The checkpoints that can be resumed from, oldest first."""
+    """The checkpoints that were finished and have all their files, oldest first."""
     folders = [p for p in root.glob("global_step_*") if _STEP.fullmatch(p.name)]
     return sorted((p for p in folders if is_whole(p)), key=step_of)
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether all files of a checkpoint are there and complete.
+    """Whether a checkpoint was finished and its files have the sizes that they had then. Quick:
+    what the files hold is looked at by `damage`."""
+    manifest = read_manifest(folder)
+    return manifest is not None and all(
+        _size(folder / name) == entry.size_bytes for name, entry in manifest.files.items()
+    )
 
-    A .pt file is a zip archive, whose directory stands at its end: one cut off cannot be opened.
-    """
-    models = sorted((folder / "actor").glob("model_world_size_*_rank_*.pt"))
-    if not models or not zipfile.is_zipfile(folder / "data.pt"):
-        return False
-    found = _WORLD.fullmatch(models[0].name)
-    world = int(found.group(1)) if found else 0
-    names = [
-        f"{part}_world_size_{world}_rank_{rank}.pt"
-        for rank in range(world)
-        for part in ("model", "optim", "extra_state")
-    ]
-    return all(zipfile.is_zipfile(folder / "actor" / name) for name in names)
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint, in words; None where every file is as it was written."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        return "it was not finished (a kill, or a full disk)"
+    for name, entry in manifest.files.items():
+        path, size = folder / name, _size(folder / name)
+        if size < 0:
+            return f"{name} is missing"
+        if size != entry.size_bytes:
+            return f"{name} has {size} bytes and had {entry.size_bytes}"
+        if _digest(path, size) != entry.digest:
+            return f"the content of {name} has changed"
+    return None
 
 
 def latest_checkpoint(root: Path, world_size: int) -> Path | None:
-    """The newest whole checkpoint; None where there is none.
+    """The newest checkpoint without damage; None where there is none. A damaged one is passed over
+    with a warning.
 
     Raises:
-        TrainingError: where it was made by another number of training processes.
+        UsageError: where it was made by another number of training processes.
     """
-    whole = whole_checkpoints(root)
-    if not whole:
-        return None
-    newest = whole[-1]
-    model = next((newest / "actor").glob("model_world_size_*_rank_*.pt"))
-    found = _WORLD.fullmatch(model.name)
-    made_by = int(found.group(1)) if found else 0
-    if made_by != world_size:
-        raise TrainingError(
-            f"{newest} was made by {made_by} training processes and this run has {world_size}: "
-            f"rerun with {made_by}, or start a new run from an exported model"
-        )
-    return newest
+    folders = [p for p in root.glob("global_step_*") if _STEP.fullmatch(p.name)]
+    passed_over: list[str] = []
+    for folder in sorted(folders, key=step_of, reverse=True):
+        wrong = damage(folder)
+        if wrong is not None:
+            passed_over.append(f"{folder.name}: {wrong}")
+            continue
+        if passed_over:
+            log.warning("checkpoint_damaged", damage="; ".join(passed_over), going_on_from=folder)
+        manifest = read_manifest(folder)
+        assert manifest is not None
+        if manifest.world_size != world_size:
+            raise UsageError(_other_world(folder, manifest.world_size, world_size))
+        return folder
+    if passed_over:
+        log.warning("checkpoint_damaged", damage="; ".join(passed_over), going_on_from="the start")
+    return None
+
+
+def _other_world(folder: Path, made_by: int, now: int) -> str:
+    target = folder.parent.parent / f"model_step_{step_of(folder)}"
+    return (
+        f"{folder} was made by {made_by} training processes and this run has {now}: rerun with "
+        f"{made_by}, or convert its policy with `python -m coding_framework.training.verl.export "
+        f"{folder / 'actor'} {target}` and start a run in another folder with "
+        f"--generator-checkpoint {target} (the optimizer and the order of tasks begin anew)"
+    )
 
 
 def prune(root: Path, keep: int = KEPT) -> None:
-    """Remove what cannot be resumed from, and all but the newest `keep` checkpoints.
+    """Remove what was not finished, and all but the newest `keep` checkpoints.
 
     Only while no trainer runs: one that is being written looks like one that was cut off.
     """

@@ -1,4 +1,9 @@
-"""The per-turn GRPO estimator, registered with verl. The arithmetic is `training/credit.py`'s."""
+"""Advantages in verl: the per-turn GRPO estimator, registered, and a guard around verl's GAE.
+
+GRPO's arithmetic is `training/credit.py`'s. With PPO a row is an episode of its own: its tokens are
+the steps, and the last one is paid the turn's return (`credit.conversation_returns`); the sums over
+tokens are verl's.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from verl.trainer.ppo import core_algos
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from coding_framework.training.credit import group_advantages
@@ -39,3 +45,27 @@ def turn_grpo(
     rows = torch.tensor(advantages, dtype=torch.float32, device=token_level_rewards.device)
     spread = rows.unsqueeze(-1) * response_mask
     return spread, spread
+
+
+_VERLS_GAE = core_algos.compute_gae_advantage_return
+
+
+def masked_gae(
+    token_level_rewards: torch.Tensor,
+    values: torch.Tensor,
+    response_mask: torch.Tensor,
+    gamma: float,
+    lam: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """verl's (advantages, returns), whitened over the batch; advantages are 0 where masked.
+
+    verl raises where fewer than two tokens are to be learnt from, which a step of faults of ours
+    leaves; here such a step teaches nothing: advantages of 0, and returns that are the values.
+    """
+    if response_mask.sum() < 2:
+        return torch.zeros_like(values), values
+    advantages, returns = _VERLS_GAE(token_level_rewards, values, response_mask, gamma, lam)
+    return advantages * response_mask, returns
+
+
+core_algos.compute_gae_advantage_return = masked_gae

@@ -1,9 +1,13 @@
-"""A verl checkpoint as a Hugging Face folder, adapters merged. Imports torch; call it last."""
+"""A verl checkpoint as a Hugging Face folder, adapters merged. Imports torch; call it last.
+
+python -m coding_framework.training.verl.export CHECKPOINT/actor TARGET
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,3 +95,20 @@ def merge_adapters(state: dict[str, torch.Tensor], scale: float) -> dict[str, to
             weight = weight + scale * (state[layer + _LORA_B] @ state[layer + _LORA_A])
         merged[plain] = weight
     return merged
+
+
+def main(arguments: list[str]) -> int:
+    """Export what the command line names."""
+    if len(arguments) != 2:
+        print("error: give the actor folder of a checkpoint, and the target", file=sys.stderr)
+        return 2
+    try:
+        export_model(Path(arguments[0]), Path(arguments[1]))
+    except (TrainingError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,31 @@ AGENT_LOOP = "kernel_turns"
 ESTIMATOR = "turn_grpo"
 CPU_ROLLOUT = "cpu_batched"
 PLUGIN = "coding_framework.training.verl.plugin"
-CPU_ENGINES = "coding_framework.training.verl.cpu_engines"
 MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
+ROWS_METRIC = "training/rows_updated"
+"""Rows with an advantage in a step's update, among verl's metrics."""
+CHECKPOINT_CALLBACK = "coding_framework.training.verl.checkpoint_callback.FinishCheckpoint"
+CURRICULUM = "pkg://coding_framework.training.verl.curriculum"
 _SHORT = {"bfloat16": "bf16", "float32": "fp32"}
 RAY_CPU_SLOTS = 8
 """Logical slots, not cores: verl's actors ask for about 6 of them, and with fewer they wait for
 each other silently for ever. Ray starts a worker process a slot beforehand, so not many more."""
+
+
+CLUSTER_VARIABLES = (
+    "CODING_FRAMEWORK_RL_RUN",
+    "CODING_FRAMEWORK_EPISODE_SPEC",
+    "VERL_USE_EXTERNAL_MODULES",
+    "VERL_PLATFORM",
+    "VERL_FILE_LOGGER_PATH",
+    "VLLM_USE_FLASHINFER_SAMPLER",
+    "HF_HUB_OFFLINE",
+    "TOKENIZERS_PARALLELISM",
+    "MALLOC_ARENA_MAX",
+    "CUDA_RL_CACHE",
+    "PYTHONPATH",
+)
+"""What every process of a run must have in its environment."""
 
 
 class RunPaths(Record):
@@ -48,7 +68,7 @@ def hydra_overrides(config: MultiTurnRLConfig, paths: RunPaths) -> list[str]:
 
 
 def _data(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
-    return {
+    pairs: dict[str, Any] = {
         "data.train_files": str(paths.dataset),
         "data.val_files": str(paths.dataset),
         "data.train_batch_size": config.prompts_per_step,
@@ -59,6 +79,9 @@ def _data(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
         "data.dataloader_num_workers": 0,
         "data.return_raw_chat": True,
     }
+    if config.curriculum is not None:
+        pairs |= {"data.custom_cls.path": CURRICULUM, "data.custom_cls.name": "CurriculumDataset"}
+    return pairs
 
 
 def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
@@ -79,15 +102,15 @@ def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
         f"{root}.actor.ppo_max_token_len_per_gpu": config.tokens_per_micro_batch,
         f"{root}.actor.optim.lr": config.learning_rate,
         f"{root}.actor.clip_ratio_low": config.clip_ratio_low,
-        f"{root}.actor.clip_ratio_high": config.clip_ratio_high,
+        f"{root}.actor.clip_ratio_high": config.clip_high,
+        f"{root}.actor.loss_agg_mode": "token-mean",
         f"{root}.actor.use_kl_loss": config.kl_coefficient > 0,
         f"{root}.actor.kl_loss_coef": config.kl_coefficient,
         f"{root}.actor.data_loader_seed": config.seed,
-        f"{root}.actor.fsdp_config.seed": config.seed,
-        f"+{root}.actor.fsdp_config.mixed_precision.param_dtype": _SHORT[config.compute_dtype],
-        f"+{root}.actor.fsdp_config.mixed_precision.reduce_dtype": "fp32",
-        f"+{root}.actor.fsdp_config.mixed_precision.buffer_dtype": "fp32",
+        **_engine(f"{root}.actor.fsdp_config", config),
     }
+    if config.kl_coefficient > 0:
+        pairs |= _engine(f"{root}.ref.fsdp_config", config)  # or it would compute otherwise
     if config.lora_rank:
         pairs |= {
             f"{root}.model.lora_rank": config.lora_rank,
@@ -95,13 +118,7 @@ def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
             f"{root}.model.lora.merge": True,  # the rollout gets plain merged weights
         }
     if config.device == "cpu":
-        pairs |= {
-            f"{root}.model.external_lib": CPU_ENGINES,
-            f"{root}.actor.use_torch_compile": False,  # a compile costs more than a short run
-            f"{root}.actor.fsdp_config.use_torch_compile": False,
-            # Nothing to save by freeing gathered weights in the middle of a step.
-            f"{root}.actor.fsdp_config.reshard_after_forward": False,
-        }
+        pairs[f"{root}.actor.use_torch_compile"] = False
     return pairs
 
 
@@ -127,12 +144,59 @@ def _rollout(config: MultiTurnRLConfig) -> dict[str, Any]:
 
 
 def _algorithm(config: MultiTurnRLConfig) -> dict[str, Any]:
-    return {
+    pairs: dict[str, Any] = {
         "algorithm.adv_estimator": ESTIMATOR,
         "algorithm.norm_adv_by_std_in_grpo": config.scale_advantages,
         "algorithm.rollout_correction.bypass_mode": config.reuse_rollout_logprobs,
+        "critic.enable": config.algorithm == "ppo",
         "reward.num_workers": 0,  # rows carry their reward
     }
+    if config.algorithm == "dapo":
+        pairs |= {  # which groups are dropped: dynamic_sampling.py
+            "algorithm.filter_groups.enable": True,
+            "algorithm.filter_groups.metric": "reward",
+            "+trainer.v1.sampler.sampler_kwargs.rounds": config.sampling_rounds,
+        }
+    if config.algorithm == "ppo":
+        pairs |= {
+            "algorithm.adv_estimator": "gae",
+            "algorithm.gamma": config.gae_gamma,
+            "algorithm.lam": config.gae_lambda,
+            **_critic(config),
+        }
+    return pairs
+
+
+def _critic(config: MultiTurnRLConfig) -> dict[str, Any]:
+    """A critic that starts from the policy's weights; sizes and batches are the actor's."""
+    return {
+        "critic.strategy": "fsdp2",
+        "critic.model.path": config.model_path,
+        "critic.model.use_remove_padding": True,
+        "+critic.model.override_config.attn_implementation": "sdpa",
+        "critic.model.enable_gradient_checkpointing": config.gradient_checkpointing,
+        "critic.optim.lr": config.critic_learning_rate,
+        "critic.ppo_max_token_len_per_gpu": config.tokens_per_micro_batch,
+        "critic.data_loader_seed": config.seed,
+        **_engine("critic.fsdp", config),
+    }
+
+
+def _engine(root: str, config: MultiTurnRLConfig) -> dict[str, Any]:
+    """FSDP: weights and sums in float32, products in the compute dtype."""
+    pairs: dict[str, Any] = {
+        f"{root}.seed": config.seed,
+        f"+{root}.mixed_precision.param_dtype": _SHORT[config.compute_dtype],
+        f"+{root}.mixed_precision.reduce_dtype": "fp32",
+        f"+{root}.mixed_precision.buffer_dtype": "fp32",
+    }
+    if config.device == "cpu":
+        pairs |= {
+            f"{root}.use_torch_compile": False,  # a compile costs more than a short run
+            # Nothing to save by freeing gathered weights in the middle of a step.
+            f"{root}.reshard_after_forward": False,
+        }
+    return pairs
 
 
 def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
@@ -150,6 +214,8 @@ def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
         "trainer.total_training_steps": config.num_episodes,
         "trainer.save_freq": config.save_every,
         "trainer.max_actor_ckpt_to_keep": 2,  # the one before lives until the next is whole
+        "trainer.max_critic_ckpt_to_keep": 2,
+        "trainer.checkpoint_callback_class": CHECKPOINT_CALLBACK,
         "trainer.default_local_dir": str(paths.checkpoints),
         "trainer.val_before_train": False,
         "trainer.test_freq": -1,
@@ -170,6 +236,19 @@ def _ray(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
     return queue | {f"{init}.num_cpus": cpus} | {f"+{init}.{k}": v for k, v in options.items()}
 
 
+def cluster_overrides(config: MultiTurnRLConfig, environment: Mapping[str, str]) -> list[str]:
+    """The run's variables for the workers of a cluster that is joined: its nodes were started with
+    another environment. None for an instance of our own, whose processes inherit them."""
+    if config.ray_address is None:
+        return []
+    root = "+ray_kwargs.ray_init.runtime_env.env_vars"
+    return [
+        f"{root}.{name}={json.dumps(environment[name])}"  # quoted: 1 and false stay text
+        for name in CLUSTER_VARIABLES
+        if name in environment
+    ]
+
+
 def ray_options(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
     """Arguments of `ray.init` for an instance of our own."""
     options: dict[str, Any] = {
@@ -179,6 +258,8 @@ def ray_options(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
         "object_store_memory": config.object_store_mib * 2**20,
         "num_cpus": max(os.cpu_count() or 1, 16),
     }
+    if config.object_spilling_dir is not None:
+        options["object_spilling_directory"] = config.object_spilling_dir
     if config.device == "cpu":
         options["num_cpus"] = RAY_CPU_SLOTS + config.rollout_workers + config.num_gpus
         options["num_gpus"] = config.num_gpus  # logical: a training process each

@@ -2,7 +2,8 @@
 
 Where VERL_PLATFORM=cpu it registers the CPU platform and names its rollout. It imports little, for
 it runs in each of a run's processes; what is heavy is imported by the processes that need it:
-engines (model.external_lib), agent loop and estimator (agent.agent_loop_manager_class).
+engines and the critic's loader by training workers, agent loop, estimator and sampling by those
+that load agent.agent_loop_manager_class.
 `main.check_registered` makes sure that it really happened.
 """
 
@@ -12,6 +13,9 @@ import os
 
 from coding_framework.training.verl.overrides import CPU_ROLLOUT
 
+_WORKER = "WG_PREFIX"
+"""verl sets it for its training workers. Their critic asks for its engine when it is made, before
+any module that the configuration names (model.external_lib) would be imported."""
 _ADAPTER = "coding_framework.training.verl.cpu_rollout.CPURolloutAdapter"
 
 
@@ -21,6 +25,10 @@ def _register() -> None:
 
         cpu_platform.use_plain_gloo()
         _name_rollout()  # after the platform: what it imports asks for it
+        if _WORKER in os.environ:
+            from coding_framework.training.verl import cpu_engines  # noqa: F401
+    if _WORKER in os.environ:
+        from coding_framework.training.verl import critic_loader  # noqa: F401
 
 
 def _name_rollout() -> None:

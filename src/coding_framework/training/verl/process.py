@@ -25,6 +25,7 @@ from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.overrides import (
     PLUGIN,
     RunPaths,
+    cluster_overrides,
     hydra_overrides,
 )
 from coding_framework.training.verl.spec import SPEC_VARIABLE
@@ -99,7 +100,7 @@ class TrainerProcess:
     def __init__(
         self, config: MultiTurnRLConfig, paths: RunPaths, environment: Mapping[str, str], log: Path
     ) -> None:
-        overrides = hydra_overrides(config, paths)
+        overrides = hydra_overrides(config, paths) + cluster_overrides(config, environment)
         self._command = [sys.executable, "-m", MAIN, config.device, *overrides]
         self._environment = dict(environment)
         self._log = log

@@ -91,20 +91,22 @@ class RayJudgePool:
         nodes: int | None = None,
         jobs_per_node: int | None = None,
         job_wall_s: float = 1800.0,
+        resource: str | None = None,
     ) -> None:
         """factory: "module:callable" that makes a judge of `arguments` on each node; give it a
         secret or a seed, so that all draw alike.
         address: of the cluster to join where this process is in none; None: one of this machine.
         nodes: default all that have the processors. jobs_per_node: default the fewest processors of
-        a node. job_wall_s: backstop on one job, our fault when reached.
+        a node. job_wall_s: backstop on one job, our fault when reached. resource: judge on the
+        nodes that have this Ray resource alone.
         Raises UsageError for more jobs than a node has processors, InfrastructureError where the
         cluster does not answer or a judge does not start."""
         self._ours = not ray.is_initialized()
         if self._ours:
             _join(address)
         try:
-            jobs, count = _room(jobs_per_node, nodes)
-            self._nodes = _start_judges(factory, dict(arguments or {}), jobs, count)
+            jobs, count = _room(jobs_per_node, nodes, resource)
+            self._nodes = _start_judges(factory, dict(arguments or {}), jobs, count, resource)
         except BaseException:
             if self._ours:
                 ray.shutdown()
@@ -275,13 +277,20 @@ def _no_cluster(address: str | None) -> InfrastructureError:
     )
 
 
-def _room(jobs: int | None, nodes: int | None) -> tuple[int, int]:
+def _room(jobs: int | None, nodes: int | None, resource: str | None) -> tuple[int, int]:
     """Jobs for each node, and how many nodes, as the cluster has processors for them."""
     processors = [
         int(n["Resources"]["CPU"])
         for n in ray.nodes()
-        if n["Alive"] and n["Resources"].get("CPU", 0) >= 1
+        if n["Alive"]
+        and n["Resources"].get("CPU", 0) >= 1
+        and (resource is None or resource in n["Resources"])
     ]
+    if not processors and resource is not None:
+        raise InfrastructureError(
+            f"no node of the Ray cluster has the resource {resource!r}: start those that judge "
+            f"with ray start --resources='{{\"{resource}\": 1}}'"
+        )
     if not processors:
         raise InfrastructureError("the Ray cluster has no processors: add a node, try again")
     jobs = jobs or min(processors)
@@ -294,13 +303,17 @@ def _room(jobs: int | None, nodes: int | None) -> tuple[int, int]:
     return jobs, count
 
 
-def _start_judges(factory: str, arguments: dict[str, Any], jobs: int, count: int) -> list[_Node]:
+def _start_judges(
+    factory: str, arguments: dict[str, Any], jobs: int, count: int, resource: str | None
+) -> list[_Node]:
     """A judge on each of `count` nodes. Raises InfrastructureError where one does not start."""
     actor = ray.remote(_NodeJudge).options(
         num_cpus=jobs,
         max_concurrency=jobs + 1,
         max_restarts=-1,
         scheduling_strategy="SPREAD",
+        # A mark, not an amount: the processors are what runs out.
+        resources={resource: 0.0001} if resource is not None else None,
     )
     nodes = [_Node(actor.remote(factory, arguments)) for _ in range(count)]
     try:

@@ -15,10 +15,23 @@ from pydantic import Field
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.training.reward_functions.overlong import Overlong
 from coding_framework.types import Record, SamplingParams
 
 SPEC_VARIABLE = "CODING_FRAMEWORK_EPISODE_SPEC"
 """Environment variable with the path of the spec's JSON file."""
+
+
+class CurriculumSpec(Record):
+    """How a curriculum draws the prompts. Maker: verl_integration. Consumer: curriculum.py."""
+
+    preset: str
+    """Of `data.curriculum_manager.PRESETS`."""
+    seed: int
+    prompts: int
+    """That the run may draw: the length that verl's loader sees."""
+    state_file: str | None = None
+    """Where a resumed run's checkpoint keeps its state."""
 
 
 class EpisodeSpec(Record):
@@ -36,12 +49,18 @@ class EpisodeSpec(Record):
     conversation: ConversationConfig
     discount: float = Field(ge=0.0, le=1.0)
     sampling: SamplingParams
+    greedy: bool = False
+    """The likeliest token each time, whatever the temperature."""
     max_prompt_tokens: int = Field(ge=1)
     judge_timeout_s: float = Field(gt=0.0)
     """Wall limit on one verdict, queueing included. Passing it is our fault, not the candidate's:
     the turn is masked."""
+    overlong: Overlong | None = None
+    """Penalty on answers near the token limit; None: none."""
     policy_timeout_s: float = Field(gt=0.0)
     """Wall limit on one answer; passing it ends the conversation, masked."""
+    curriculum: CurriculumSpec | None = None
+    """None: prompts in the order of the dataset's file."""
     rollouts_dir: str
     """Folder where finished conversations are appended, one file a step."""
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pydantic import Field
 
 from coding_framework.monitoring.jsonl import read_lines
+from coding_framework.training.verl.measures import Measures, measure, rows_with_advantage
+from coding_framework.training.verl.overrides import ROWS_METRIC
 from coding_framework.training.verl.rollouts import Rollout, read_rollouts
 from coding_framework.types import ConversationTurn, Record
 
@@ -39,7 +41,7 @@ class StepRecord(Record):
     faults: int = 0
     """Conversations or turns lost to a fault of ours (a part of what is masked)."""
     rows_learnt: int = 0
-    """Turns with a known return and an advantage that is not 0 by construction."""
+    """Turns with a known return and an advantage that is not 0."""
     reward_mean: float | None = None
     """Over turns that are not masked."""
     reward_best_mean: float | None = None
@@ -52,6 +54,17 @@ class StepRecord(Record):
     response_tokens: int = 0
     mean_logprob: float | None = None
     """Of sampled tokens; minus this estimates the policy's entropy in nats a token."""
+    entropy: float | None = None
+    """Nats a token; None where the rollout's log-probs are reused and no pass computes it."""
+    kl: float | None = None
+    """To the start model, per token (verl's low-variance estimate); None without a KL term."""
+    critic_loss: float | None = None
+    """Of the values, with PPO."""
+    groups_dropped: int = 0
+    """Prompts without advantage that dynamic sampling replaced."""
+    gpu_memory_gib: float | None = None
+    """Most that torch held on a GPU so far."""
+    measures: Measures = Measures()
     grad_norm: float | None = None
     learning_rate: float | None = None
     loss: float | None = None
@@ -86,7 +99,7 @@ def step_record(step: int, metrics: Mapping[str, float], rollouts_dir: Path) -> 
         turns=len(turns),
         masked_turns=sum(t.masked is not None for t in turns),
         faults=sum(map(_is_fault, turns)) + sum(r.fault is not None for r in rollouts),
-        rows_learnt=_rows_learnt(rollouts),
+        rows_learnt=int(metrics.get(ROWS_METRIC, rows_with_advantage(rollouts))),
         reward_mean=_mean(rewards),
         reward_best_mean=_mean(best),
         compile_rate=_mean([v.compiled for v in judged]),
@@ -96,6 +109,12 @@ def step_record(step: int, metrics: Mapping[str, float], rollouts_dir: Path) -> 
         mean_logprob=_mean(logprobs),
         grad_norm=metrics.get("actor/grad_norm"),
         learning_rate=metrics.get("actor/lr"),
+        entropy=metrics.get("actor/entropy"),
+        kl=metrics.get("actor/kl_loss"),
+        critic_loss=metrics.get("critic/vf_loss"),
+        groups_dropped=int(metrics.get("training/filter_groups/evicted_samples", 0)),
+        gpu_memory_gib=metrics.get("perf/max_memory_allocated_gb"),
+        measures=measure(rollouts),
         loss=metrics.get("actor/loss"),
         ppo_kl=metrics.get("actor/ppo_kl"),
         clip_fraction=metrics.get("actor/pg_clipfrac"),
@@ -114,16 +133,6 @@ def _is_fault(turn: ConversationTurn) -> bool:
 
 def _best_reward(rollout: Rollout) -> float | None:
     return max((t.reward.total for t in rollout.state.turns if t.reward is not None), default=None)
-
-
-def _rows_learnt(rollouts: Sequence[Rollout]) -> int:
-    """Rows in groups (prompt, role, turn) whose known returns differ."""
-    groups: dict[tuple[str, str, int], list[float]] = {}
-    for rollout in rollouts:
-        for turn, value in zip(rollout.state.turns, rollout.returns, strict=True):
-            if value is not None:
-                groups.setdefault((rollout.group, turn.role, turn.index), []).append(value)
-    return sum(len(values) for values in groups.values() if max(values) > min(values))
 
 
 def _mean(values: Iterable[float]) -> float | None:

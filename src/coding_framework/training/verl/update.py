@@ -18,7 +18,8 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
-ROWS_METRIC = "training/rows_updated"
+from coding_framework.training.verl.overrides import ROWS_METRIC
+
 _UPDATE_ALL = PPOTrainer._update_actor
 
 
@@ -33,13 +34,13 @@ def chosen_rows(teaches: list[bool], lengths: list[int], ranks: int) -> list[int
 def _update_teaching_rows(trainer: Any, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
     """One update with the rows that teach; none where no row does. Returns the whole batch."""
     actor = trainer.config.actor_rollout_ref.actor
-    if actor.use_kl_loss or actor.entropy_coeff != 0.0:
-        return _UPDATE_ALL(trainer, batch, metrics)
     data = tq.kv_batch_get(
         keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"]
     )
     teaches = [bool(row.any()) for row in data["advantages"].unbind()]
     metrics[ROWS_METRIC] = sum(teaches)
+    if actor.use_kl_loss or actor.entropy_coeff != 0.0:
+        return _UPDATE_ALL(trainer, batch, metrics)
     if not any(teaches):
         metrics["actor/grad_norm"] = 0.0
         return batch

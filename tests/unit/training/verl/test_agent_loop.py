@@ -147,7 +147,7 @@ def episode(server: Server, session: int = 0) -> list[Any]:
     loop = object.__new__(agent_loop.KernelTurnsLoop)
     loop.server_manager, loop.tokenizer = server, Tokenizer()
     row = {
-        "extra_info": {"task": TASK.model_dump_json()},
+        "extra_info": {"task": TASK.model_dump_json(), "index": 0},
         "global_steps": 4,
         "session_id": session,
         "uid": "u-1",

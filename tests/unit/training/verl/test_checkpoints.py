@@ -6,15 +6,18 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from coding_framework.errors import TrainingError
+from coding_framework.errors import UsageError
 from coding_framework.training.verl.checkpoints import (
+    damage,
     is_whole,
     keep_as,
     latest_checkpoint,
     prune,
     step_of,
     whole_checkpoints,
+    write_manifest,
 )
 
 pytestmark = pytest.mark.unit
@@ -32,6 +35,7 @@ def checkpoint(root: Path, step: int, world: int = 1) -> Path:
     for name in [*names, "data.pt"]:
         with zipfile.ZipFile(folder / name, "w") as archive:
             archive.writestr("data", b"x" * 1000)
+    write_manifest(folder)
     return folder
 
 
@@ -66,7 +70,46 @@ def test_checkpoint_cut_off_anywhere_does_not_count(
         cut.unlink()
     else:
         cut.write_bytes(cut.read_bytes()[:kept_bytes])
+    with capture_logs() as said:
+        assert latest_checkpoint(tmp_path, 1) == older
+    (warning,) = said
+    assert warning["event"] == "checkpoint_damaged"
+    assert f"global_step_4: {name}" in warning["damage"]
+    assert warning["going_on_from"] == older
+
+
+def test_checkpoint_whose_content_changed_does_not_count(tmp_path: Path) -> None:
+    older = checkpoint(tmp_path, 3)
+    path = checkpoint(tmp_path, 4) / "actor" / "optim_world_size_1_rank_0.pt"
+    data = bytearray(path.read_bytes())
+    data[500] ^= 1
+    path.write_bytes(data)
+    assert is_whole(path.parent.parent), "sizes alone do not tell"
+    assert damage(path.parent.parent) == (
+        "the content of actor/optim_world_size_1_rank_0.pt has changed"
+    )
     assert latest_checkpoint(tmp_path, 1) == older
+
+
+def test_checkpoint_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, 3)
+    manifest = folder / "manifest.json"
+    for text in (None, "", manifest.read_text()[:100]):
+        manifest.write_text(text) if text is not None else manifest.unlink()
+        assert not is_whole(folder)
+        assert damage(folder) == "it was not finished (a kill, or a full disk)"
+        assert latest_checkpoint(tmp_path, 1) is None
+
+
+def test_critics_files_are_part_of_a_checkpoint(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, 3)
+    (folder / "critic").mkdir()
+    critic = folder / "critic" / "model_world_size_1_rank_0.pt"
+    critic.write_bytes(b"x" * 10)
+    write_manifest(folder)
+    assert damage(folder) is None
+    critic.write_bytes(b"x" * 9)
+    assert damage(folder) == "critic/model_world_size_1_rank_0.pt has 9 bytes and had 10"
 
 
 def test_missing_rank_does_not_count(tmp_path: Path) -> None:
@@ -78,7 +121,8 @@ def test_missing_rank_does_not_count(tmp_path: Path) -> None:
 
 def test_other_world_size_is_refused_with_what_to_do(tmp_path: Path) -> None:
     checkpoint(tmp_path, 2, world=2)
-    with pytest.raises(TrainingError, match=r"made by 2 training processes .* rerun with 2"):
+    command = r"python -m coding_framework.training.verl.export \S+/actor \S+/model_step_2"
+    with pytest.raises(UsageError, match=rf"made by 2 .* rerun with 2, .*{command}"):
         latest_checkpoint(tmp_path, 1)
 
 

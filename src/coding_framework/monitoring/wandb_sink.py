@@ -1,0 +1,98 @@
+"""Figures to wandb, where that is wanted: never needed, never a reason to end the work.
+
+Off without a key; what is sent is always in the run's JSON lines as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import structlog
+
+from coding_framework.paths import write_atomic
+
+log = structlog.get_logger(__name__)
+
+KEY = "WANDB_API_KEY"
+
+
+def wandb_wanted(given: bool | None) -> bool:
+    """Whether to report: as it was said, else where a key is set."""
+    return bool(os.environ.get(KEY)) if given is None else given
+
+
+class WandbSink:
+    """The run in `folder` as one of a project. A context manager. Without a key wandb's offline
+    mode keeps it in the folder; what fails is warned of once, and ends the reporting alone."""
+
+    def __init__(
+        self, project: str, folder: Path, config: Mapping[str, Any], *, wanted: bool
+    ) -> None:
+        self._project, self._folder, self._config = project, folder, config
+        self._wanted = wanted
+        self._run: Any = None
+
+    def __enter__(self) -> Self:
+        if self._wanted:
+            try:
+                import wandb
+
+                self._run = wandb.init(
+                    project=self._project,
+                    name=f"{self._folder.parent.name}/{self._folder.name}",
+                    id=self._id(),
+                    resume="allow",  # a rerun of the same folder goes on with the same curves
+                    dir=str(self._folder),
+                    config=dict(self._config),
+                    mode="online" if os.environ.get(KEY) else "offline",
+                    settings=wandb.Settings(silent=True),
+                )
+            except Exception as e:  # a foreign service: training goes on without it
+                self._give_up(e)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._run is not None:
+            try:
+                self._run.finish(exit_code=0 if error is None else 1)
+            except Exception as e:
+                self._give_up(e)
+
+    def log(self, step: int, values: Mapping[str, Any]) -> None:
+        """Send the numbers of a record, nested names joined by "/"."""
+        if self._run is None:
+            return
+        try:
+            self._run.log(dict(flat_numbers(values)), step=step)
+        except Exception as e:
+            self._give_up(e)
+
+    def _id(self) -> str:
+        """Drawn at the folder's first run and kept there."""
+        path = self._folder / "wandb_id"
+        if not path.exists():
+            write_atomic(path, uuid4().hex)
+        return path.read_text(encoding="utf-8")
+
+    def _give_up(self, error: Exception) -> None:
+        self._run = None
+        log.warning("wandb_left_out", reason=f"{type(error).__name__}: {error}")
+
+
+def flat_numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """("a/b", number) of every number in nested mappings."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat_numbers(value, f"{prefix}{name}/")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{name}", float(value)

@@ -1,0 +1,429 @@
+"""A whole run: base model, SFT, multi-turn RL; each evaluated on the same held-out tasks.
+
+    model -> eval base -> SFT -> eval sft -> RL -> eval rl -> report
+
+The quickstart and `launch_complete_cuda_training.py` are recipes of it. Read `STAGES` and the
+function of each stage. Guaranteed: the same command goes on after a kill from the last finished
+stage (an evaluation from its last conversation, RL from its last checkpoint); a folder of another
+configuration is refused; a recipe with an impossible setting is refused before anything runs;
+Ctrl-C leaves no process behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import platform
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+import structlog
+from rich.console import Console
+
+from coding_framework.data.curriculum_manager import WindowRecord
+from coding_framework.evaluation.curriculum_curve import curriculum_curve
+from coding_framework.evaluation.metrics import StageMetrics
+from coding_framework.evaluation.report import (
+    ReportData,
+    StageConversations,
+    TrainingCurve,
+    TrainingStep,
+    write_report,
+)
+from coding_framework.evaluation.runner import (
+    Evaluation,
+    EvaluationConfig,
+    evaluate,
+    read_states,
+)
+from coding_framework.evaluation.summary import (
+    RLNumbers,
+    StageCost,
+    Summary,
+    closing_lines,
+    stage_table,
+    summarize,
+)
+from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all, run_in_child
+from coding_framework.monitoring.jsonl import read_lines
+from coding_framework.monitoring.progress import Progress, duration
+from coding_framework.monitoring.stages import StageManifest, StageRecord
+from coding_framework.paths import write_json_atomic
+from coding_framework.plan import Job, Plan
+from coding_framework.types import CUDAConversationState, Receipt, SamplingParams
+from coding_framework.wiring import cores, make_agents, make_judge, make_reward
+
+log = structlog.get_logger(__name__)
+
+GRACE_S = 2.0
+"""Between asking a process of ours to end and killing it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every stage is handed."""
+
+    job: Job
+    manifest: StageManifest
+
+    def result(self, stage: str) -> Mapping[str, Any]:
+        """Result of a finished stage."""
+        record = self.manifest.finished(stage)
+        assert record is not None, f"the stage {stage} comes before"
+        return record.result
+
+
+def run_plan(plan: Plan) -> int:
+    """All stages, from the first that is not finished; returns the exit status.
+
+    Raises UsageError where the recipe has an impossible setting or the folder holds another run.
+    """
+    recipe = plan.recipe
+    config = {
+        "base_model": plan.base_model,
+        "seed": plan.seed,
+        "skip": sorted(plan.skip),
+        "version": version("coding-framework"),
+        "recipe": recipe.model_dump(mode="json", exclude={"expected_s"}),
+    }
+    job = Job(plan.folder, recipe, plan.base_model, plan.seed)
+    job.sft_config(plan.base_model)
+    job.rl_config(plan.base_model)
+    stages = [s for s in STAGES if s.name.removeprefix("eval_") not in plan.skip]
+    with StageManifest(plan.folder, config) as manifest, _no_process_left():
+        job.configure_logging()
+        for number in range(len(stages)):
+            _run_stage(Run(job, manifest), stages, number)
+        summary = _finish(Run(job, manifest), plan, config)
+    _print_end(summary, plan.folder)
+    return 0
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+def get_model(run: Run) -> dict[str, Any]:
+    """The base model as a local folder."""
+    from coding_framework.agents.models import resolve_model
+
+    return {"path": str(resolve_model(run.job.base_model))}
+
+
+def evaluate_base(run: Run) -> dict[str, Any]:
+    return _evaluate(run, "base", Path(run.result("model")["path"]))
+
+
+def train_sft(run: Run) -> dict[str, Any]:
+    """Supervised fine-tuning of both roles on kernels that the judge found correct."""
+    return run_in_child(_fine_tune, run.job, run.result("model")["path"])
+
+
+def _fine_tune(job: Job, base_model: str) -> dict[str, Any]:
+    job.configure_logging()
+    from coding_framework.agents.models import resolve_model
+    from coding_framework.data.data_pipeline import training_examples
+    from coding_framework.training.sft import load_examples, train_sft
+
+    config = job.sft_config(base_model)
+    make = partial(training_examples, scope=job.recipe.task_scope)
+    result = train_sft(config, load_examples(config, make), resolve=resolve_model)
+    return result.model_dump(mode="json")
+
+
+def evaluate_sft(run: Run) -> dict[str, Any]:
+    return _evaluate(run, "sft", Path(run.result("sft")["model"]))
+
+
+def train_rl(run: Run) -> dict[str, Any]:
+    """Multi-turn RL by verl's trainer, from the SFT model, or the base model where SFT is left
+    out."""
+    from coding_framework.data.data_pipeline import training_tasks
+    from coding_framework.training.verl_integration import MultiAgentVERLTrainer
+
+    recipe = run.job.recipe
+    sft = run.manifest.finished("sft")
+    config = run.job.rl_config(sft.result["model"] if sft else run.result("model")["path"])
+    prompts = config.num_episodes * config.prompts_per_step
+    tasks = training_tasks(
+        recipe.rl_tasks if config.curriculum else min(prompts, recipe.rl_tasks),
+        run.job.seed,
+        min_steps=0 if config.curriculum else recipe.rl_task_min_ops,
+        max_steps=recipe.task_max_ops,
+        scope=recipe.task_scope,
+    )
+    result = asyncio.run(MultiAgentVERLTrainer(config, tasks=tasks).train())
+    return result.model_dump(mode="json")
+
+
+def evaluate_rl(run: Run) -> dict[str, Any]:
+    return _evaluate(run, "rl", Path(run.result("rl")["final_model"]))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the main job."""
+
+    name: str
+    title: str
+    run: Callable[[Run], dict[str, Any]]
+
+
+STAGES = (
+    Stage("model", "getting the model", get_model),
+    Stage("eval_base", "evaluating the base model", evaluate_base),
+    Stage("sft", "supervised fine-tuning", train_sft),
+    Stage("eval_sft", "evaluating after SFT", evaluate_sft),
+    Stage("rl", "multi-turn RL", train_rl),
+    Stage("eval_rl", "evaluating after RL", evaluate_rl),
+)
+
+
+def _run_stage(run: Run, stages: Sequence[Stage], number: int) -> None:
+    stage = stages[number]
+    head = f"[{number + 1}/{len(stages)}] {stage.title}"
+    if run.manifest.finished(stage.name) is not None:
+        _tell(f"{head}: done before")
+        return
+    expected = run.job.recipe.expected_s
+    seconds = sum(expected.get(s.name, 0.0) for s in stages[number:])
+    _tell(f"{head}{f' (about {duration(seconds)} left in all)' if seconds else ''}")
+    log.info("stage_started", stage=stage.name)
+    with run.manifest.stage(stage.name) as result:
+        result.update(stage.run(run))
+    record = run.manifest.finished(stage.name)
+    assert record is not None
+    log.info("stage_finished", stage=stage.name, wall_s=record.wall_s)
+    _tell(f"{head}: {duration(record.wall_s)}, {record.peak_memory_gib:.1f} GiB at most")
+
+
+def _evaluate(run: Run, label: str, model: Path) -> dict[str, Any]:
+    """Conversations of the model in `model` on the held-out tasks."""
+    return run_in_child(_evaluate_folder, run.job, label, model)
+
+
+def _evaluate_folder(job: Job, label: str, model: Path) -> dict[str, Any]:
+    job.configure_logging()
+    result = asyncio.run(_evaluate_model(job, label, model))
+    return {"metrics": result.metrics.model_dump(mode="json"), "judge": _judged_by(result.states)}
+
+
+def _judged_by(states: Sequence[CUDAConversationState]) -> dict[str, str]:
+    """What ran the kernels, as the fullest receipt of the verdicts says."""
+    verdicts = [t.verdict for s in states for t in s.turns if t.verdict is not None]
+    receipt = max((v.receipt for v in verdicts), key=_told, default=Receipt())
+    backend = verdicts[0].backend if verdicts else "none"
+    return {
+        "backend": backend,
+        "device": receipt.device or "not reached",
+        "sandbox": receipt.sandbox or "not reached",
+        "toolkit": receipt.toolkit,
+    }
+
+
+def _told(receipt: Receipt) -> int:
+    return sum(map(bool, (receipt.device, receipt.sandbox, receipt.toolkit)))
+
+
+async def _evaluate_model(job: Job, label: str, model: Path) -> Evaluation:
+    from coding_framework.agents.policies import TransformersPolicy
+    from coding_framework.agents.prompts import PromptBudget
+
+    tasks = job.held_out()
+    recipe = job.recipe
+    config = EvaluationConfig(
+        conversation=job.conversation(),
+        concurrency=recipe.concurrency,
+        samples_per_task=recipe.samples_per_task,
+    )
+    heat = 0.0 if recipe.samples_per_task == 1 else 1.0
+    sampling = SamplingParams(max_new_tokens=recipe.generator_tokens, temperature=heat)
+    longer = SamplingParams(max_new_tokens=recipe.optimizer_tokens, temperature=heat)
+    total = len(tasks) * recipe.samples_per_task
+    with contextlib.ExitStack() as stack:
+        judge = make_judge(sandbox=recipe.sandbox)
+        stack.callback(judge.close)
+        policy = TransformersPolicy(model, device=recipe.device)
+        stack.callback(policy.close)
+        budget = PromptBudget(recipe.max_prompt_tokens, policy.count)
+        progress = stack.enter_context(Progress(f"  {label}", total, "conversations"))
+        correct = 0
+
+        def count(state: CUDAConversationState) -> None:
+            nonlocal correct
+            correct += state.best_turn is not None
+            progress.advance(note=f"{correct} correct")
+
+        return await evaluate(
+            label,
+            tasks,
+            make_agents(policy, sampling, optimizer_sampling=longer, budget=budget),
+            judge,
+            make_reward(),
+            config,
+            store=job.states_file(label),
+            on_done=count,
+        )
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def _finish(run: Run, plan: Plan, config: Mapping[str, Any]) -> Summary:
+    """Write summary.json and report.html from what the stages left."""
+    stages = [
+        StageMetrics.model_validate(run.result(f"eval_{label}")["metrics"]) for label in plan.labels
+    ]
+    steps = list(run.result("rl")["steps"]) if "rl" not in plan.skip else []
+    summary = summarize(
+        stages,
+        _rl_numbers(steps),
+        {name: _cost(record) for name, record in run.manifest.stages.items()},
+        config,
+        {**_environment(), **run.result(f"eval_{plan.labels[-1]}")["judge"]},
+    )
+    write_json_atomic(plan.folder / "summary.json", summary.model_dump(mode="json"))
+    write_report(_report(run, plan, summary, steps), plan.folder / "report.html")
+    return summary
+
+
+def _rl_numbers(steps: list[Mapping[str, Any]]) -> RLNumbers:
+    rewards = [step["reward_mean"] for step in steps if step.get("reward_mean") is not None]
+    return RLNumbers(
+        steps=len(steps),
+        steps_with_gradient=sum(1 for step in steps if (step.get("grad_norm") or 0.0) > 0.0),
+        mean_reward_first=rewards[0] if rewards else None,
+        mean_reward_last=rewards[-1] if rewards else None,
+    )
+
+
+def _report(run: Run, plan: Plan, summary: Summary, steps: list[Mapping[str, Any]]) -> ReportData:
+    job = run.job
+    wanted = {  # one conversation of each task
+        label: {f"{label}/{task.name}/0": task for task in job.held_out()} for label in plan.labels
+    }
+    conversations = tuple(
+        StageConversations(
+            label=label,
+            states=tuple(read_states(job.states_file(label), wanted[label]).values()),
+        )
+        for label in plan.labels
+    )
+    facts = (
+        ("model", job.base_model),
+        ("device", summary.environment["device"]),
+        ("sandbox", summary.environment["sandbox"]),
+        ("time", f"{duration(summary.wall_s)} on {cores()} cores"),
+        ("memory", f"{summary.peak_memory_gib:.1f} GiB at most"),
+        ("seed", str(job.seed)),
+        ("version", version("coding-framework")),
+    )
+    return ReportData(
+        title=plan.title,
+        lead=" ".join(closing_lines(summary)[:-1]),
+        facts=facts,
+        stages=tuple(summary.stages.values()),
+        curves=(*_curves(run.job.folder, steps), *_curriculum(run)),
+        conversations=conversations,
+    )
+
+
+def _curves(folder: Path, steps: list[Mapping[str, Any]]) -> tuple[TrainingCurve, ...]:
+    """Of the trainings that ran."""
+    shares = ("correct_rate", "compile_rate")
+    rl = tuple(_training_step(step, ("reward_mean", *shares)) for step in steps)
+    metrics = read_lines(folder / "sft_checkpoints" / "metrics.jsonl")
+    sft = tuple(_training_step(json.loads(line), ("loss",)) for line in metrics)
+    curves = (
+        TrainingCurve(
+            title="RL: mean reward of a turn", y_label="reward", steps=rl, keys=("reward_mean",)
+        ),
+        TrainingCurve(title="RL: share of judged turns", y_label="share", steps=rl, keys=shares),
+        TrainingCurve(
+            title="SFT: loss", y_label="nats a token", steps=_smoothed(sft), keys=("loss",)
+        ),
+    )
+    return tuple(curve for curve in curves if curve.steps)
+
+
+def _curriculum(run: Run) -> tuple[TrainingCurve, ...]:
+    record = run.manifest.finished("rl")
+    found = record.result.get("curriculum") if record is not None else None
+    if found is None:
+        return ()
+    windows = [WindowRecord.model_validate(window) for window in found["windows"]]
+    return (curriculum_curve(windows, found["tiers"]),) if windows else ()
+
+
+def _training_step(entry: Mapping[str, Any], keys: Sequence[str]) -> TrainingStep:
+    values = {key: entry[key] for key in keys if entry.get(key) is not None}
+    return TrainingStep(step=entry["step"], values=values)
+
+
+def _smoothed(steps: Sequence[TrainingStep], points: int = 50) -> tuple[TrainingStep, ...]:
+    """Means over equal stretches of steps, at most `points` of them."""
+    size = max(1, math.ceil(len(steps) / points))
+    stretches = [steps[i : i + size] for i in range(0, len(steps), size)]
+    return tuple(
+        TrainingStep(
+            step=stretch[-1].step,
+            values={"loss": math.fsum(s.values["loss"] for s in stretch) / len(stretch)},
+        )
+        for stretch in stretches
+    )
+
+
+def _cost(record: StageRecord) -> StageCost:
+    return StageCost(
+        wall_s=record.wall_s, peak_memory_gib=record.peak_memory_gib, attempts=record.attempts
+    )
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": str(cores()),
+        **{name: version(name) for name in ("torch", "transformers", "trl", "verl", "ray")},
+    }
+
+
+def _print_end(summary: Summary, folder: Path) -> None:
+    console = Console()
+    console.print(stage_table(summary))
+    for line in closing_lines(summary):
+        console.print(line, highlight=False)
+    console.print(f"Report: {folder / 'report.html'}", highlight=False)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _no_process_left() -> Iterator[None]:
+    """Ends our descendants, by their ids, however the block ends; SIGTERM ends like Ctrl-C."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    adopt_orphans()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        children = descendants()
+        for child in children:
+            with contextlib.suppress(psutil.Error):
+                child.terminate()
+        psutil.wait_procs(children, timeout=GRACE_S)
+        kill_all(descendants)

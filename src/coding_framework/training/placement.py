@@ -1,0 +1,74 @@
+"""Where the parts of an RL run go, in lines for people. Pure: looks at no machine."""
+
+from __future__ import annotations
+
+from coding_framework.training.rl_config import MultiTurnRLConfig
+
+
+def placement(config: MultiTurnRLConfig) -> list[tuple[str, str]]:
+    """(part, place) in the order of a step."""
+    ranks = config.num_gpus * config.num_nodes
+    one = "process on the CPU" if config.device == "cpu" else "GPU"
+    where = f"{ranks} {one}{'s' if ranks > 1 and config.device != 'cpu' else ''}"
+    if config.device == "cpu" and ranks > 1:
+        where = f"{ranks} processes on the CPU"
+    if config.num_nodes > 1:
+        where += f" on {config.num_nodes} nodes, {config.num_gpus} each"
+    colocated = f"the same {where}"
+    share = f", {config.gpu_memory_utilization:.0%} of the memory of each"
+    lines = [
+        ("policy training", f"{where}, sharded over all by FSDP2"),
+        ("rollout", f"{colocated}, a server each{'' if config.device == 'cpu' else share}"),
+        ("reference", colocated if config.kl_coefficient > 0 else "none (kl_coefficient is 0)"),
+        ("critic", colocated if config.algorithm == "ppo" else "none (not ppo)"),
+        ("conversations", f"{config.rollout_workers} rollout workers, on CPU cores of any node"),
+        ("verdicts", _verdicts(config)),
+        ("Ray", _ray(config)),
+        ("step", _step(config)),
+    ]
+    return lines
+
+
+def _verdicts(config: MultiTurnRLConfig) -> str:
+    if config.judge_nodes == 0:
+        return "in the rollout workers, each with its share of the machine's cores"
+    return (
+        f"{config.judge_nodes} nodes of the cluster that have the resource judge, "
+        f"{config.judge_jobs_per_node} at once on each, shared by the rollout workers"
+    )
+
+
+def _ray(config: MultiTurnRLConfig) -> str:
+    if config.ray_address is not None:
+        return f"joins the cluster at {config.ray_address}"
+    spill = config.object_spilling_dir or "its temporary folder"
+    return f"an instance of its own, object store {config.object_store_mib} MiB, spills to {spill}"
+
+
+def _step(config: MultiTurnRLConfig) -> str:
+    rounds = f", up to {config.sampling_rounds} times" if config.algorithm == "dapo" else ""
+    return (
+        f"{config.prompts_per_step} prompts x {config.samples_per_prompt} samples{rounds}, "
+        f"up to {config.max_turns} turns: {config.rows_per_step} rows at most, one update"
+    )
+
+
+def cluster_commands(config: MultiTurnRLConfig) -> list[str]:
+    """What starts the cluster that the configuration joins; none for an instance of our own."""
+    if config.ray_address is None:
+        return []
+    store = f"--object-store-memory={config.object_store_mib * 2**20}"
+    if config.object_spilling_dir is not None:
+        store += f" --object-spilling-directory={config.object_spilling_dir}"
+    lines = [f"first node:        ray start --head --num-gpus={config.num_gpus} {store}"]
+    if config.num_nodes > 1:
+        lines.append(
+            f"{config.num_nodes - 1} more that train: ray start --address=FIRST:6379 "
+            f"--num-gpus={config.num_gpus} {store}"
+        )
+    if config.judge_nodes:
+        lines.append(
+            f"{config.judge_nodes} that judge:      ray start --address=FIRST:6379 --num-gpus=0 "
+            f"--resources='{{\"judge\": 1}}' {store}"
+        )
+    return lines

@@ -1,0 +1,104 @@
+"""Recipe files (`configs/*.yaml`): changes to the defaults of SFT, RL and the whole run, as data.
+
+One file serves all root scripts: each reads its section. What a flag says wins over the file, and
+the file over the defaults of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from coding_framework.errors import UsageError
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.sft_config import SFTConfig
+from coding_framework.types import Record
+
+Device = Literal["auto", "cpu", "cuda"]
+
+
+class RecipeFile(Record):
+    """The sections of a file. Maker: a person. Consumers: the root scripts."""
+
+    device: Device = "auto"
+    """Whose defaults the sections change: `SFTConfig.cpu()` and `MultiTurnRLConfig.cpu()`, or the
+    plain ones. auto: cuda where there is a GPU."""
+    base_model: str | None = None
+    """What all starts from; None: the device's default."""
+    sft: Mapping[str, Any] = Field(default_factory=dict)
+    """Fields of `SFTConfig`."""
+    rl: Mapping[str, Any] = Field(default_factory=dict)
+    """Fields of `MultiTurnRLConfig`."""
+    run: Mapping[str, Any] = Field(default_factory=dict)
+    """Fields of `plan.Recipe`: the evaluation, and which tasks."""
+
+
+def read_recipe(path: Path | str | None) -> RecipeFile:
+    """The file's sections; an empty recipe for None.
+
+    Raises:
+        UsageError: where the file cannot be read or says something unknown.
+    """
+    if path is None:
+        return RecipeFile()
+    import yaml
+
+    try:
+        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        return RecipeFile.model_validate(found or {})
+    except (OSError, UnicodeDecodeError) as e:
+        what = getattr(e, "strerror", None) or "not UTF-8"
+        raise UsageError(f"the recipe {path} cannot be read ({what}): see configs/") from e
+    except yaml.YAMLError as e:
+        where = " ".join(str(getattr(e, "problem_mark", "")).split())
+        raise UsageError(f"the recipe {path} is not YAML ({where}): see configs/") from e
+    except ValidationError as e:
+        raise UsageError(f"the recipe {path}: {first_complaint(e, '')}") from e
+
+
+def on_cpu(device: Device) -> bool:
+    """Whether the CPU's defaults hold. Imports torch where that is not said."""
+    if device != "auto":
+        return device == "cpu"
+    import torch
+
+    return not torch.cuda.is_available()
+
+
+def sft_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> SFTConfig:
+    """The recipe with the flags on top. Raises UsageError."""
+    base = {} if recipe.base_model is None else {"base_model": recipe.base_model}
+    values = {"device": recipe.device, **base, **recipe.sft, **flags}
+    cpu = on_cpu(values["device"])
+    try:
+        return SFTConfig.cpu(**values) if cpu else SFTConfig.model_validate(values)
+    except ValidationError as e:
+        raise UsageError(first_complaint(e)) from e
+
+
+def rl_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> MultiTurnRLConfig:
+    """The recipe with the flags on top; `device` may be "auto". Raises UsageError."""
+    values = {**recipe.rl, **flags}
+    cpu = on_cpu(values.pop("device", recipe.device))
+    judge_args = {**recipe.rl.get("judge_args", {}), **flags.get("judge_args", {})}
+    values |= {"judge_args": judge_args}
+    try:
+        if cpu:
+            return MultiTurnRLConfig.cpu(**values)
+        return MultiTurnRLConfig.model_validate(values)
+    except ValidationError as e:
+        raise UsageError(first_complaint(e)) from e
+
+
+def first_complaint(error: ValidationError, prefix: str = "--") -> str:
+    """The first complaint in one sentence, with the flag that would set the field."""
+    first = error.errors()[0]
+    said = first["msg"].removeprefix("Value error, ")
+    if not first["loc"]:
+        return said
+    name = str(first["loc"][0])
+    flag = prefix + (name.replace("_", "-") if prefix else name)
+    return f"{flag} {first['input']}: {said[:1].lower()}{said[1:]}"

@@ -1,0 +1,29 @@
+"""What verl calls when it has written a checkpoint (trainer.checkpoint_callback_class)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
+
+from coding_framework.training.verl.checkpoints import write_manifest
+
+
+class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
+    """Adds what is ours to the checkpoint, then the manifest, after which it counts."""
+
+    def on_save(
+        self,
+        trainer: Any,
+        global_step: int,
+        checkpoint_dir: str,
+        async_save: bool = False,
+        **_: Any,
+    ) -> None:
+        """Raises InfrastructureError where the disk is full: the run ends with that sentence."""
+        curriculum = getattr(trainer.train_dataset, "curriculum", None)
+        if curriculum is not None:
+            curriculum.advance(global_step)
+            curriculum.save(Path(checkpoint_dir))
+        write_manifest(Path(checkpoint_dir))

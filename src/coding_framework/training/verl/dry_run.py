@@ -1,0 +1,47 @@
+"""verl's own opinion of a configuration, without Ray, a model or a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+from coding_framework.errors import UsageError
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.overrides import RunPaths, hydra_overrides
+
+
+def validated(config: MultiTurnRLConfig) -> Any:
+    """verl's whole configuration for this run, as its trainer would get it.
+
+    Checked are every name and the sizes that verl checks before it starts; a critic's model only
+    where the model's folder is there.
+
+    Raises:
+        UsageError: naming what verl refuses.
+    """
+    import hydra
+    import verl
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    output = Path(config.output_dir).resolve()
+    paths = RunPaths(
+        dataset=output / "prompts.jsonl", checkpoints=output / "checkpoints", ray_temp=Path("/tmp")
+    )
+    folder = Path(verl.__file__).parent / "trainer" / "config"
+    model_is_there = (Path(config.model_path) / "config.json").exists()
+    try:
+        with hydra.initialize_config_dir(str(folder), version_base=None):
+            composed = hydra.compose("ppo_trainer", overrides=hydra_overrides(config, paths))
+        with contextlib.redirect_stdout(io.StringIO()):
+            validate_config(
+                composed,
+                use_reference_policy=need_reference_policy(composed),
+                use_critic=need_critic(composed) and model_is_there,
+            )
+    except Exception as e:  # hydra, omegaconf, asserts and ValueErrors of verl
+        said = " ".join(str(e).split()) or type(e).__name__
+        raise UsageError(f"verl refuses this configuration: {said[:300]}") from e
+    return composed

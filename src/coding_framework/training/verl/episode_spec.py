@@ -1,0 +1,99 @@
+"""What a run's configuration means for the workers that run its conversations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.training.reward_functions.overlong import Overlong
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.checkpoints import CURRICULUM
+from coding_framework.training.verl.spec import CurriculumSpec, EpisodeSpec
+from coding_framework.types import SamplingParams
+
+JUDGE = "coding_framework.wiring:make_judge"
+CLUSTER_JUDGE = "coding_framework.wiring:make_cluster_judge"
+
+
+def episode_spec(
+    config: MultiTurnRLConfig,
+    conversation: ConversationConfig,
+    reward: tuple[str, Mapping[str, Any]],
+    *,
+    output: Path,
+    rollouts: Path,
+    resume: Path | None,
+) -> EpisodeSpec:
+    """The spec of one attempt. reward: import path and arguments. output: the run's folder.
+    resume: the checkpoint that the attempt goes on from."""
+    judge, judge_args = judge_of(config, output)
+    return EpisodeSpec(
+        judge=judge,
+        judge_args=judge_args,
+        reward=reward[0],
+        reward_args=reward[1],
+        agents=config.agents,
+        conversation=conversation,
+        discount=config.discount,
+        sampling=SamplingParams(
+            max_new_tokens=config.max_response_tokens,
+            temperature=config.temperature,
+            seed=config.seed,
+        ),
+        greedy=config.greedy,
+        max_prompt_tokens=config.max_prompt_tokens,
+        judge_timeout_s=config.judge_timeout_s,
+        policy_timeout_s=config.policy_timeout_s,
+        overlong=_overlong(config),
+        curriculum=_curriculum(config, resume),
+        rollouts_dir=str(rollouts),
+    )
+
+
+def judge_of(config: MultiTurnRLConfig, output: Path) -> tuple[str, dict[str, Any]]:
+    """Import path and arguments of the judge that each rollout worker makes.
+
+    The workers share the processors that judge, each has its part: compilers that are more than the
+    cores take turns, and what they wait for is no fault of a candidate.
+    """
+    arguments, workers = dict(config.judge_args), config.rollout_workers
+    if config.judge_nodes == 0:
+        if config.judge == JUDGE:
+            cores = len(os.sched_getaffinity(0))
+            arguments.setdefault("workers", max(1, cores // workers))
+        return config.judge, arguments
+    assert config.judge_jobs_per_node is not None, "the configuration sees to that"
+    jobs = max(1, config.judge_jobs_per_node // workers)
+    if config.judge == JUDGE:
+        arguments = {"run_folder": str(output / "judge"), "workers": jobs, **arguments}
+    spread = workers <= config.judge_jobs_per_node
+    return CLUSTER_JUDGE, {
+        "factory": config.judge,
+        "arguments": arguments,
+        "nodes": config.judge_nodes if spread else 1,
+        "jobs_per_node": jobs,
+    }
+
+
+def _curriculum(config: MultiTurnRLConfig, resume: Path | None) -> CurriculumSpec | None:
+    if config.curriculum is None:
+        return None
+    return CurriculumSpec(
+        preset=config.curriculum,
+        seed=config.seed,
+        prompts=config.prompts_in_file,
+        state_file=str(resume / CURRICULUM) if resume is not None else None,
+    )
+
+
+def _overlong(config: MultiTurnRLConfig) -> Overlong | None:
+    if config.overlong_buffer == 0:
+        return None
+    return Overlong(
+        max_tokens=config.max_response_tokens,
+        buffer_tokens=config.overlong_buffer,
+        penalty=config.overlong_penalty,
+    )

@@ -1,0 +1,31 @@
+"""Stages in place of a whole run's own, for tests of what is around them."""
+
+from __future__ import annotations
+
+from coding_framework import pipeline
+from coding_framework.evaluation.metrics import stage_metrics
+from coding_framework.pipeline import Stage
+
+REAL = pipeline.STAGES
+
+
+def fake_stages(calls: list[str], broken: str | None = None) -> tuple[Stage, ...]:
+    """Stages with the names and the results of the real ones, that only note that they ran."""
+
+    def make(name: str) -> Stage:
+        def run(job):
+            calls.append(name)
+            if name == broken:
+                raise KeyboardInterrupt
+            if name.startswith("eval_"):
+                label = name.removeprefix("eval_")
+                metrics = stage_metrics(label, []).model_dump(mode="json")
+                return {"metrics": metrics, "judge": {"device": "d", "sandbox": "s"}}
+            if name == "rl":
+                steps = [{"step": i, "reward_mean": 0.1 * i, "grad_norm": 0.5} for i in (1, 2)]
+                return {"steps": steps, "final_model": "m"}
+            return {"path": "m", "model": "m"}
+
+        return Stage(name, name, run)
+
+    return tuple(make(stage.name) for stage in REAL)

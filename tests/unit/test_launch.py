@@ -1,0 +1,107 @@
+"""launch_complete_cuda_training.py: flags, recipes and what is left out. The stages are replaced
+here; tests/system runs the real ones."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coding_framework import pipeline, quickstart
+from coding_framework.plan import Plan
+from fake_stages import fake_stages
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = runpy.run_path(str(ROOT / "launch_complete_cuda_training.py"))
+
+
+def plan_of(*flags: str) -> Plan:
+    plan: Plan = SCRIPT["make_plan"](vars(SCRIPT["parse"](list(flags))))
+    return plan
+
+
+@pytest.fixture
+def launch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Runs the script in this process with replaced stages; gives status and calls."""
+    monkeypatch.setattr(pipeline.Job, "held_out", lambda self: [])
+
+    def run(*flags: str) -> tuple[int, list[str]]:
+        calls: list[str] = []
+        monkeypatch.setattr(pipeline, "STAGES", fake_stages(calls))
+        output = ["--output-dir", str(tmp_path / "out")]
+        return SCRIPT["main"]([*output, *flags]), calls
+
+    return run
+
+
+def test_without_flags_it_is_the_recipe_of_this_machine() -> None:
+    plan = plan_of()
+    assert plan.recipe == quickstart.FULL.model_copy(update={"expected_s": {}})
+    assert plan.base_model == quickstart.DEFAULT_MODEL
+    assert plan_of("--quick-test").recipe == quickstart.SMOKE
+
+
+def test_every_flag_reaches_its_stage(tmp_path: Path) -> None:
+    plan = plan_of(
+        "--sft-examples", "7", "--sft-batch-size", "2", "--sft-gradient-accumulation-steps", "3",
+        "--num-episodes", "5", "--rl-batch-size", "4", "--num-gpus", "1", "--algorithm", "dapo",
+        "--no-docker-sandbox", "--held-out-tasks", "9", "--seed", "2",
+        "--output-dir", str(tmp_path), "--base-model", "m",
+    )  # fmt: skip
+    job = pipeline.Job(plan.folder, plan.recipe, plan.base_model, plan.seed)
+    sft, rl = job.sft_config("m"), job.rl_config("m")
+    assert (sft.num_examples, sft.batch_size, sft.gradient_accumulation_steps) == (7, 2, 3)
+    assert (rl.num_episodes, rl.prompts_per_step, rl.num_gpus) == (5, 4, 1)
+    assert (rl.algorithm, rl.seed, rl.judge_args) == ("dapo", 2, {"sandbox": "no-docker"})
+    assert (plan.recipe.held_out_tasks, plan.recipe.sandbox) == (9, "no-docker")
+
+
+def test_a_recipe_file_is_taken_and_a_flag_wins_over_it() -> None:
+    file = ("--config", str(ROOT / "configs" / "one_gpu.yaml"))
+    plan = plan_of(*file, "--rl-batch-size", "16")
+    assert (plan.recipe.device, plan.recipe.samples_per_task) == ("cuda", 4)
+    assert plan.recipe.rl["prompts_per_step"] == 16
+    assert plan.base_model == "Qwen/Qwen2.5-Coder-1.5B-Instruct"
+
+
+@pytest.mark.parametrize(
+    ("flag", "stages", "labels"),
+    [
+        ("--skip-sft", ["model", "eval_base", "rl", "eval_rl"], ["base", "rl"]),
+        ("--skip-rl", ["model", "eval_base", "sft", "eval_sft"], ["base", "sft"]),
+    ],
+)
+def test_what_is_skipped_is_neither_run_nor_reported(
+    launch: Any, tmp_path: Path, flag: str, stages: list[str], labels: list[str]
+) -> None:
+    assert launch("--quick-test", flag) == (0, stages)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert list(summary["stages"]) == labels
+    claims = {name for name, said in summary["learning"].items() if said is not None}
+    rl = {"rl_above_base", "at_least_four_rl_steps_with_gradient"}
+    assert claims == (rl if flag == "--skip-sft" else {"sft_above_base"})
+    assert "<h1>Quick test</h1>" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--skip-sft", "--skip-rl"), "skip SFT or RL, not both"),
+        (("--sft-batch-size", "0"), "--batch-size 0"),
+        (("--num-episodes", "0"), "--num-episodes 0"),
+        (("--config", "no/such.yaml"), "cannot be read"),
+    ],
+)
+def test_wrong_use_is_one_sentence_before_anything_runs(
+    launch: Any, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str
+) -> None:
+    assert launch(*flags) == (2, [])
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert said in error
+    assert error.count("\n") == 1

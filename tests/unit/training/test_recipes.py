@@ -1,0 +1,124 @@
+"""The files of configs/: what each resolves to, where it would run, and that verl accepts it."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from coding_framework import quickstart
+from coding_framework.errors import UsageError
+from coding_framework.plan import Recipe
+from coding_framework.training.placement import cluster_commands, placement
+from coding_framework.training.recipes import read_recipe, rl_config, sft_config
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.episode_spec import judge_of
+from coding_framework.training.verl.overrides import cluster_overrides
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[3]
+FILES = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+def config_of(path: Path) -> MultiTurnRLConfig:
+    return rl_config(read_recipe(path), {"model_path": "m"})
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_verl_accepts_every_recipe_and_nothing_is_started(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))["main"]
+    assert main(["--config", str(path), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert said.endswith("verl accepts this configuration; nothing was started\n")
+    config = config_of(path)
+    assert f'"num_gpus": {config.num_gpus}' in said
+    for part, place in placement(config):
+        assert f"{part:<16} {place}" in said
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_every_section_of_a_recipe_is_possible(path: Path) -> None:
+    recipe = read_recipe(path)
+    assert sft_config(recipe, {}).base_model == recipe.base_model
+    assert Recipe.model_validate(recipe.run).held_out_tasks >= 4
+
+
+@pytest.mark.parametrize(("name", "same"), [("quick_test", "SMOKE"), ("cpu", "FULL")])
+def test_recipes_of_the_cpu_are_those_of_the_quickstart(name: str, same: str) -> None:
+    recipe = read_recipe(ROOT / "configs" / f"{name}.yaml")
+    given = Recipe.model_validate(
+        {"device": recipe.device, "sft": recipe.sft, "rl": recipe.rl, **recipe.run}
+    )
+    assert given == getattr(quickstart, same).model_copy(update={"expected_s": {}})
+
+
+def test_a_flag_wins_over_the_file_and_the_file_over_the_default() -> None:
+    recipe = read_recipe(ROOT / "configs" / "eight_gpus.yaml")
+    assert rl_config(recipe, {"model_path": "m"}).prompts_per_step == 256
+    assert rl_config(recipe, {"model_path": "m", "prompts_per_step": 8}).prompts_per_step == 8
+    assert rl_config(recipe, {"model_path": "m"}).temperature == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rl: [", "is not YAML"),
+        ("gpus: 3", ": gpus 3: extra inputs are not permitted"),
+        ("device: tpu", ": device tpu"),
+    ],
+)
+def test_a_wrong_recipe_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message) as e:
+        read_recipe(path)
+    assert "recipe.yaml" in str(e.value)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_recipe(tmp_path / "none.yaml")
+
+
+def test_several_nodes_say_how_the_cluster_is_started_and_what_its_workers_get() -> None:
+    config = config_of(ROOT / "configs" / "several_nodes.yaml")
+    first, second, judges = cluster_commands(config)
+    assert "ray start --head --num-gpus=8 --object-store-memory=68719476736" in first
+    assert "--object-spilling-directory=/tmp/ray-spill" in first
+    assert second.startswith("1 more that train")
+    assert "--resources='{\"judge\": 1}'" in judges
+    environment = {"HF_HUB_OFFLINE": "1", "CODING_FRAMEWORK_EPISODE_SPEC": "/a b/s.json", "X": "y"}
+    root = "+ray_kwargs.ray_init.runtime_env.env_vars"
+    assert cluster_overrides(config, environment) == [
+        f'{root}.CODING_FRAMEWORK_EPISODE_SPEC="/a b/s.json"',
+        f'{root}.HF_HUB_OFFLINE="1"',
+    ]
+    alone = config.model_copy(update={"ray_address": None})
+    assert cluster_overrides(alone, environment) == []
+    assert cluster_commands(alone) == []
+
+
+def test_nodes_without_a_cluster_and_judges_without_processors_are_refused() -> None:
+    given = {"model_path": "m", "device": "cuda", "judge_nodes": 1}
+    with pytest.raises(UsageError, match="set ray_address"):
+        rl_config(read_recipe(None), given)
+    with pytest.raises(UsageError, match="too few for 4 rollout_workers"):
+        rl_config(read_recipe(None), {**given, "ray_address": "auto", "judge_jobs_per_node": 3})
+
+
+@pytest.mark.parametrize(("workers", "nodes", "jobs"), [(4, 2, 8), (32, 2, 1), (40, 1, 1)], ids=str)
+def test_rollout_workers_share_the_processors_that_judge(
+    tmp_path: Path, workers: int, nodes: int, jobs: int
+) -> None:
+    config = config_of(ROOT / "configs" / "several_nodes.yaml")
+    path, found = judge_of(config.model_copy(update={"rollout_workers": workers}), tmp_path)
+    assert path.endswith(":make_cluster_judge")
+    assert (found["nodes"], found["jobs_per_node"]) == (nodes, jobs)
+    assert found["arguments"] == {"run_folder": str(tmp_path / "judge"), "workers": jobs}
+    assert workers * nodes * jobs <= config.judge_nodes * 32
+
+
+def test_on_one_machine_the_workers_share_its_cores(tmp_path: Path) -> None:
+    config = MultiTurnRLConfig(model_path="m", rollout_workers=10_000)
+    assert judge_of(config, tmp_path) == ("coding_framework.wiring:make_judge", {"workers": 1})
