@@ -70,7 +70,7 @@ def open_bench(
     with closing(EmulatorDevice(settings)) as device:
         module = device.load(build)
         recorder = PlanRecorder(device, limits)
-        run = CaseRun(device, recorder, expectation.tensors)
+        run = CaseRun(device, recorder, expectation.tensors, len(expectation.inputs))
         host_limits = replace(HOST_LIMITS, cpu_s=host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES)
         answers = is_answer(build)
         with HostSession(

@@ -79,6 +79,7 @@ _FLAGS = (
     "-Xptxas=-v",
     "-cudart=none",
     "-shared",
+    "-Xlinker=-Bsymbolic",  # what the candidate defines it calls, also by a name of the runtime
     # one registry a module: GNU-unique statics would merge across them
     "-Xcompiler=-fPIC,-fno-gnu-unique,-O1,-w,-fmax-errors=20",
     "-Xcudafe=--error_limit=20",

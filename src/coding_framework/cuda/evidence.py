@@ -59,12 +59,12 @@ class PlanReader:
     """Puts the plans of one case into a form that can be compared."""
 
     def __init__(
-        self, module: ModuleInfo, inputs: Sequence[tuple[int, int]], blocks: Mapping[int, int]
+        self, module: ModuleInfo, inputs: Sequence[tuple[int, int, int]], blocks: Mapping[int, int]
     ) -> None:
-        """inputs: (address, nbytes) of inputs and parameters; blocks: address to nbytes of all
-        memory that the host allocated, over both calls."""
+        """inputs: (address, nbytes, index) of the places of inputs and parameters; blocks: address
+        to nbytes of all memory that the host allocated, over both calls."""
         self._kernels = module.kernels
-        regions = [(a, n, f"input {i}") for i, (a, n) in enumerate(inputs)]
+        regions = [(a, n, f"input {i}") for a, n, i in inputs]
         regions += [(s.address, s.nbytes, f"symbol {s.name}") for s in module.symbols.values()]
         regions += [(a, n, "") for a, n in blocks.items()]
         self._regions = sorted(regions)

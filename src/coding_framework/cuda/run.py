@@ -213,18 +213,36 @@ class PlanRecorder:
 
 
 class CaseRun:
-    """One shape set of one candidate: inputs placed once, host runs and replays at will."""
+    """One shape set of one candidate: host runs and replays at will.
 
-    def __init__(self, device: Device, recorder: PlanRecorder, tensors: Sequence[torch.Tensor]):
+    The inputs have two places each, so that a call may find them moved: who works at the address of
+    the first call alone is found out. Parameters stay where they are, as those of a model do.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        recorder: PlanRecorder,
+        tensors: Sequence[torch.Tensor],
+        inputs: int | None = None,
+    ) -> None:
+        """tensors: inputs, then parameters. inputs: how many are inputs; None: all."""
         self._device = device
         self._recorder = recorder
-        self._places = tuple(self._place(tensor) for tensor in tensors)
+        self._inputs = len(tensors) if inputs is None else inputs
+        first = tuple(self._place(tensor) for tensor in tensors)
+        moved = tuple(self._place(tensor) for tensor in tensors[: self._inputs])
+        self._places = (first, moved + first[self._inputs :])
 
     @property
-    def input_regions(self) -> tuple[tuple[int, int], ...]:
-        """(address, nbytes) of every input and parameter."""
+    def input_regions(self) -> tuple[tuple[int, int, int], ...]:
+        """(address, nbytes, index) of every place of every input and parameter."""
         return tuple(
-            (p.address, math.prod(p.shape) * TORCH_DTYPES[p.dtype].itemsize) for p in self._places
+            {
+                p.address: (p.address, math.prod(p.shape) * TORCH_DTYPES[p.dtype].itemsize, i)
+                for places in self._places
+                for i, p in enumerate(places)
+            }.values()
         )
 
     def host_run(
@@ -233,16 +251,19 @@ class CaseRun:
         tensors: Sequence[torch.Tensor],
         scalars: Sequence[bool | int | float],
         names: Sequence[str] = (),
+        *,
+        moved: bool = False,
     ) -> tuple[LaunchPlan, Execution]:
         """The candidate's `forward` on these tensors: its plan, and what came of it. names: of the
-        parameters among the tensors, which are the last ones."""
-        self._refill(tensors)
+        parameters among the tensors, which are the last ones. moved: the inputs lie elsewhere."""
+        places = self._places[moved]
+        self._refill(places, tensors)
         self._recorder.begin()
         takes = host.functions.get("forward")
-        outputs = host.call(forward_arguments(self._places, names, scalars, takes))
+        outputs = host.call(forward_arguments(places, names, scalars, takes))
         self._recorder.require_kept(outputs)
-        plan = LaunchPlan(self._places, self._recorder.operations, outputs)
-        return plan, self._finish(outputs, tensors, tuple(self._recorder.reports))
+        plan = LaunchPlan(places, self._recorder.operations, outputs)
+        return plan, self._finish(plan, tensors, tuple(self._recorder.reports))
 
     def replay(
         self,
@@ -258,7 +279,7 @@ class CaseRun:
         fill: a byte for all other memory instead of the device's poison, which is NaN for floats
         but -1 for integers and may be somebody's answer.
         """
-        self._refill(tensors)
+        self._refill(plan.inputs, tensors)
         for address, nbytes in self._recorder.blocks.items():
             self._device.poison(address)
             if fill is not None:
@@ -276,13 +297,13 @@ class CaseRun:
                     self._device.fill(op.address, op.value, op.nbytes)
                 case Alloc() | Free() | ReadBack():
                     pass  # the memory is still there; nobody listens
-        return self._finish(plan.outputs, tensors, tuple(reports))
+        return self._finish(plan, tensors, tuple(reports))
 
     def twin(self, device: Device, tensors: Sequence[torch.Tensor]) -> CaseRun:
         """The same case on another device, loaded with the same build: equal addresses, so that
         plans recorded here can be replayed there. Raises DeviceError where they are not equal."""
         recorder = PlanRecorder(device, RunLimits())
-        twin = CaseRun(device, recorder, tensors)
+        twin = CaseRun(device, recorder, tensors, self._inputs)
         for address, nbytes in self._recorder.blocks.items():
             recorder.blocks[device.alloc(nbytes)] = nbytes
             if address not in recorder.blocks:
@@ -298,19 +319,16 @@ class CaseRun:
             address, tuple(tensor.shape), tuple(tensor.stride()), DTYPE_NAMES[tensor.dtype]
         )
 
-    def _refill(self, tensors: Sequence[torch.Tensor]) -> None:
-        for place, tensor in zip(self._places, tensors, strict=True):
+    def _refill(self, places: Sequence[TensorRef], tensors: Sequence[torch.Tensor]) -> None:
+        for place, tensor in zip(places, tensors, strict=True):
             if tensor.numel():
                 self._device.upload(place.address, tensor_bytes(tensor))
 
     def _finish(
-        self,
-        outputs: tuple[TensorRef, ...],
-        tensors: Sequence[torch.Tensor],
-        reports: tuple[LaunchReport, ...],
+        self, plan: LaunchPlan, tensors: Sequence[torch.Tensor], reports: tuple[LaunchReport, ...]
     ) -> Execution:
-        changed = None
-        for i, (place, tensor) in enumerate(zip(self._places, tensors, strict=True)):
+        changed, outputs = None, plan.outputs
+        for i, (place, tensor) in enumerate(zip(plan.inputs, tensors, strict=True)):
             data = tensor_bytes(tensor)
             if data and self._device.download(place.address, len(data)) != data:
                 changed = i
@@ -343,7 +361,8 @@ class CaseRun:
         return Output(tensor, ref.strides, tensor_bytes(raw), defect)
 
     def _check_inside(self, address: int, nbytes: int) -> None:
-        regions = (*self._recorder.blocks.items(), *self.input_regions)
+        inputs = ((address, size) for address, size, _ in self.input_regions)
+        regions = (*self._recorder.blocks.items(), *inputs)
         if not any(a <= address and address + nbytes <= a + size for a, size in regions):
             raise CandidateFault(
                 Status.RUNTIME_ERROR,

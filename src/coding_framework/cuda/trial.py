@@ -4,7 +4,8 @@
 2. The plan is replayed by us on every other draw, with everything but the inputs poisoned.
 3. The last replay is repeated, with the checks for races and uninitialised reads on, and on a
    second device whose warps and blocks run in another order, interleaved: same bits, no race.
-4. The host code is called a second time, on another draw: same plan, right answer again.
+4. The host code is called twice more, on other draws, the second time with the inputs at other
+   addresses: same plan, right answer again.
 
 Whatever a run leaves behind is compared here, in the judge's process; each comparison is a
 `TestResult`. The first failure ends the trial with a CandidateFault that says which status it is.
@@ -93,7 +94,8 @@ class CaseTrial:
                 return self._judge_dependent(plan, seed, execution)
             replays.append(execution.reports)
         self._rerun(plan, fresh[-1], execution)
-        self._second_call(plan, fresh[0])
+        self._call_again(plan, fresh[0])
+        self._call_again(plan, fresh[-1], moved=True)
         return self._timed(plan, replays)
 
     def call_once(self) -> None:
@@ -105,13 +107,14 @@ class CaseTrial:
 
     # --- the steps --------------------------------------------------------------------------------
 
-    def _call_host(self, seed: int) -> tuple[LaunchPlan, Execution]:
+    def _call_host(self, seed: int, *, moved: bool = False) -> tuple[LaunchPlan, Execution]:
         expectation = self._expect(seed)
         return self._bench.run.host_run(
             self._bench.host,
             expectation.tensors,
             expectation.scalars,
             expectation.signature.parameter_names,
+            moved=moved,
         )
 
     def _require_device_work(self, plan: LaunchPlan) -> None:
@@ -160,9 +163,10 @@ class CaseTrial:
                 f"two runs on the same inputs of shape set {self._case.name!r} differ",
             )
 
-    def _second_call(self, plan: LaunchPlan, seed: int) -> None:
-        """A second call in the same host process: no answer or state kept from the first."""
-        second, execution = self._call_host(seed)
+    def _call_again(self, plan: LaunchPlan, seed: int, *, moved: bool = False) -> None:
+        """Another call in the same host process: no answer or state kept from the first, nothing
+        done for its addresses alone."""
+        second, execution = self._call_host(seed, moved=moved)
         difference = self._bench.plan_reader().difference(plan, second)
         right = self._right(seed, execution)
         if difference is not None and not right and not plan.reads_back:

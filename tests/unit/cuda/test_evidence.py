@@ -50,7 +50,7 @@ def _plan(*ops: PlanOp) -> LaunchPlan:
 
 def _difference(first: LaunchPlan, second: LaunchPlan):  # type: ignore[no-untyped-def]
     blocks = {OUT_1: 256, OUT_2: 256, WORKSPACE: 1024}
-    return PlanReader(MODULE, [(X, 256)], blocks).difference(first, second)
+    return PlanReader(MODULE, [(X, 256, 0)], blocks).difference(first, second)
 
 
 def test_another_address_of_the_output_is_no_difference() -> None:
