@@ -219,8 +219,10 @@ class Judge:
 
         secret = self._secret if secret is None else secret
         if secret not in self._references:
-            small = secret == _BASELINE_SECRET  # each of its draws is used once
-            self._references[secret] = ReferenceCache(secret, (16 if small else 128) << 20)
+            once = secret == _BASELINE_SECRET  # each of its draws is used once
+            self._references[secret] = (
+                ReferenceCache(secret, 16 << 20) if once else ReferenceCache(secret)
+            )
         return self._references[secret]
 
     def _draft(self, task: Task, candidate: Candidate) -> VerdictDraft:

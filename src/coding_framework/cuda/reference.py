@@ -27,6 +27,10 @@ from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import InitArg, Task, TestCase
 
 _PERTURBED_RUNS = 3
+_CACHE_BYTES = 256 << 20
+"""All five draws of three inputs and an output of 1M float32 elements each, which take 160 MiB. A
+trial goes through its draws in turn: with room for four of them alone, none would be found again.
+"""
 Scalar = bool | int | float
 
 
@@ -83,7 +87,7 @@ class ReferenceCache:
     code could ever read it.
     """
 
-    def __init__(self, secret: bytes, max_bytes: int = 128 << 20) -> None:
+    def __init__(self, secret: bytes, max_bytes: int = _CACHE_BYTES) -> None:
         self._secret = secret
         self._max_bytes = max_bytes
         self._held: OrderedDict[tuple[str, str, int], Expectation] = OrderedDict()
