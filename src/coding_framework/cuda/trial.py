@@ -149,7 +149,7 @@ class CaseTrial:
         return replace(timed, measurement=found)
 
     def _check_timed(self, expectation: Expectation, outputs: tuple[Output, ...]) -> None:
-        if not self._right(expectation.seed, Execution(outputs, (), None, None)):
+        if not self._passes(expectation, Execution(outputs, (), None, None)):
             self._wrong(expectation.seed, f"wrong in a timed call: {self._log.tests[-1].detail}")
 
     def call_once(self) -> None:
@@ -312,10 +312,14 @@ class CaseTrial:
             self._wrong(seed, self._log.tests[-1].detail)
 
     def _right(self, seed: int, execution: Execution) -> bool:
-        """Compare, log the test, and say whether it passed."""
+        """Whether the outputs are right. Raises CandidateFault for a guard that was written to."""
         if execution.guard is not None:
             raise CandidateFault(Status.RUNTIME_ERROR, execution.guard)
-        result = self._test(self._expect(seed), execution)
+        return self._passes(self._expect(seed), execution)
+
+    def _passes(self, expectation: Expectation, execution: Execution) -> bool:
+        """Compare, log the test, and say whether it passed."""
+        result = self._test(expectation, execution)
         self._log.tests.append(result)
         return result.passed
 
