@@ -181,9 +181,9 @@ def main(arguments: list[str] | None = None) -> int:
             dry_run(make_config(given, recipe, Path(str(model))))
             return 0
         output = Path(str(given.get("output_dir") or recipe.rl.get("output_dir", "rl_checkpoints")))
-        configure_logging(output / "log.jsonl")
         quiet_libraries()
         config = make_config(given, recipe, start_model(given, output))
+        configure_logging(output / "log.jsonl")
         print(config.model_dump_json(indent=2), file=sys.stderr)
         result = run(config, **pool)
     except UsageError as e:

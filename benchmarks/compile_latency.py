@@ -20,8 +20,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from bench_io import finish, head, this_machine
+from bench_io import at_most, bar, finish, head, this_machine
 
 from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
 from coding_framework.cuda.header_comparison import torch_compiler
@@ -88,26 +89,19 @@ def compile_with_torch(code: str, folder: Path) -> float:
     return time.perf_counter() - started
 
 
-def bars(small: list[Timing], torch_s: list[float]) -> list[dict[str, object]]:
+def bars(small: list[Timing], torch_s: list[float]) -> list[dict[str, Any]]:
     """The bars, each held or not."""
     median = statistics.median(t.wall_s for t in small)
-    rows: list[dict[str, object]] = [
-        {
-            "bar": "median s from source to host code, PTX, cubin",
-            "target": MEDIAN_TARGET_S,
-            "value": round(median, 3),
-            "holds": median <= MEDIAN_TARGET_S,
-        }
-    ]
+    rows = [at_most("median s from source to host code, PTX, cubin", MEDIAN_TARGET_S, median)]
     if torch_s:
         ratio = statistics.median(torch_s) / median
         rows.append(
-            {
-                "bar": "times faster than the real torch headers",
-                "target": RATIO_TARGET,
-                "value": round(ratio, 1),
-                "holds": ratio >= RATIO_TARGET,
-            }
+            bar(
+                "times faster than the real torch headers",
+                RATIO_TARGET,
+                ratio,
+                ratio >= RATIO_TARGET,
+            )
         )
     return rows
 

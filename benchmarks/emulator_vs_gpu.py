@@ -108,11 +108,12 @@ def run_synthesised(folder: Path, task: Task, example: KernelExample) -> Row:
     found, sandbox = Path(compiled.binary_path), compiler.sandbox
     draws = [_draw(task, case_of(task), seed) for seed in range(2)]
     first, protocol = draws[0], TimingProtocol()
+    names = first.signature.parameter_names
     with open_bench(found, first, sandbox, host_cpu_s, _emulator()) as bench:
-        _, on_emulator = bench.run.host_run(bench.host, first.tensors, first.scalars)
+        _, on_emulator = bench.run.host_run(bench.host, first.tensors, first.scalars, names)
     with open_bench(found, first, sandbox, host_cpu_s, _gpu()) as bench:
-        plan, on_gpu = bench.run.host_run(bench.host, first.tensors, first.scalars)
-        files = ReplayFiles(found, plan, bench.module, bench.run.contents(first.tensors))
+        plan, on_gpu = bench.run.host_run(bench.host, first.tensors, first.scalars, names)
+        files = ReplayFiles(found, plan, bench.module, bench.run.contents(plan, first.tensors))
         device = bench.equipment.device
         assert isinstance(device, CudaDevice)
         if plan.reads_back:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_io import RESULTS, finish, head
+from bench_io import RESULTS, at_most, bar, finish, head
 
 from coding_framework.data.pairs import balanced, kernel_jobs
 from coding_framework.data.synthesis.catalog import all_functions, family_of, parse_function
@@ -83,18 +83,13 @@ def report(receipts: Sequence[KernelReceipt]) -> dict[str, Any]:
         **head("pairs_speed"),
         "devices": sorted({r.verdict.receipt.device for r in receipts}),
         "bars": [
-            {
-                "bar": f"share of tasks whose best kernel is {said} than the naive one",
-                "target": SHARE_TARGET,
-                "value": round(share, 4),
-                "holds": share >= SHARE_TARGET,
-            },
-            {
-                "bar": "kernels of our templates that the judge found wrong",
-                "target": 0,
-                "value": len(wrong),
-                "holds": not wrong,
-            },
+            bar(
+                f"share of tasks whose best kernel is {said} than the naive one",
+                SHARE_TARGET,
+                share,
+                share >= SHARE_TARGET,
+            ),
+            at_most("kernels of our templates that the judge found wrong", 0, len(wrong)),
         ],
         "tasks": len(best),
         "share_faster_by_5_percent": round(faster, 4),

@@ -17,6 +17,7 @@ from corpus import exclusions
 from corpus.exclusions import archive_exclusion
 from corpus.records import Attack, Honest, Origin
 from corpus.seen_attacks import SEEN_ATTACKS
+from corpus.seen_hardware import SEEN_HARDWARE
 from corpus.unseen_builds import UNSEEN_BUILDS
 from corpus.unseen_cheats import UNSEEN_CHEATS
 from corpus.unseen_elementwise import UNSEEN_ELEMENTWISE
@@ -56,7 +57,7 @@ UNSEEN_HONEST: tuple[Honest, ...] = (*UNSEEN_ELEMENTWISE, *UNSEEN_REDUCTIONS, *U
 
 def attacks() -> list[Case]:
     """All attacks; those that another hand wrote first."""
-    written = (*UNSEEN_ATTACKS, *SEEN_ATTACKS)
+    written = (*UNSEEN_ATTACKS, *SEEN_ATTACKS, *SEEN_HARDWARE)
     cases = [Case(a.name, a.task, a.code, a.statuses, a.origin, a.covers) for a in written]
     cases += [
         Case(f"seen/{a.name}", a.task, a.code, a.statuses, "seen", "")

@@ -479,7 +479,7 @@ _DEVICE = (
     _element(
         "writes_back_the_canary_it_read",
         "out of bounds: guessing canaries",
-        "o[i] = x[i] * 2.0f + 1.0f; if (i == 0) { float c = o[n]; o[n] = c; }",
+        "o[i] = x[i] * 2.0f + 1.0f; if (i == 0) { volatile float* p = o + n; float c = *p; *p = c; }",
         statuses=FAULT,
     ),
     _element(
@@ -515,7 +515,7 @@ _DEVICE = (
     _element(
         "vector_load_from_an_odd_element",
         "illegal addresses: misaligned",
-        "float4 v = *(const float4*)(x + 1); o[i] = x[i] * 2.0f + 1.0f + (v.x == v.x ? 0.0f : 1.0f);",
+        "float4 v = *(const float4*)(x + 1); o[i] = x[i] * 2.0f + 1.0f + 0.0f * (v.x + v.y + v.z + v.w);",
         statuses=FAULT,
     ),
     _element(

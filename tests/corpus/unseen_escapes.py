@@ -202,6 +202,7 @@ _SYMBOLS = tuple(
         (
             "cudaLaunchKernel",
             'extern "C" cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, cudaStream_t) { return cudaSuccess; }\n'
+            'extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t) { return cudaSuccess; }\n'
             + AFFINE_KERNEL,
             AFFINE_LAUNCH,
         ),

@@ -74,13 +74,19 @@ def open_bench(
 
         module = device.load(build)
         recorder = PlanRecorder(device, equipment.limits)
-        run = CaseRun(device, recorder, expectation.tensors)
+        run = CaseRun(device, recorder, expectation.tensors, len(expectation.inputs))
         host_limits = replace(HOST_LIMITS, cpu_s=host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES)
+        answers = is_answer(build)
         with HostSession(
-            build, module, recorder, sandbox, host_limits,
-            properties=equipment.properties, on_extension=want_extension,
-        ) as session:  # fmt: skip
-            host = AnswerSession(session, expectation.signature) if is_answer(build) else session
+            build,
+            module,
+            recorder,
+            sandbox,
+            host_limits,
+            properties=equipment.properties,
+            on_extension=want_extension if answers else None,  # nobody else may ask for kernels
+        ) as session:
+            host = AnswerSession(session, expectation.signature) if answers else session
             ptx = (build / "device.ptx").read_text(errors="replace")
             yield Bench(
                 run,

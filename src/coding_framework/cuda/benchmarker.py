@@ -1,9 +1,9 @@
 """Time of a kernel that was found correct: its plan's launches, on checked outputs only.
 
 On a GPU it is measured (`gpu/replay.py`); copies from and to the host are told apart. On the
-emulator it is modelled (a sum over the plan's launches, copies and fills); only the order of two
-such times means something, and every result says `modelled`. Host code is not part of it on any
-backend: a candidate's host never shares a process with a clock.
+emulator it is modelled (a sum over the plan's launches, copies, fills and transfers); only the
+order of two such times means something, and every result says `modelled`. Host code is not part of
+it on any backend: a candidate's host never shares a process with a clock.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from coding_framework.cuda.evidence import moved_bytes
+from coding_framework.cuda.emulator.timing_model import Gpu, gpus, transfer_ms
 from coding_framework.cuda.physical_floor import Peaks, roofline_ms
-from coding_framework.cuda.plan import LaunchPlan, LaunchReport
+from coding_framework.cuda.plan import Copy, Fill, LaunchPlan, LaunchReport, ReadBack, Upload
 from coding_framework.errors import UsageError
 from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.types import BenchmarkResult, Candidate, JudgeFn, Task, Verdict
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from coding_framework.cuda.judge import Judge
     from coding_framework.cuda.trial import TimedCase
 
-_DRAM_BYTES_PER_S: Mapping[str, float] = {"NVIDIA H200": 4.8e12}
-"""Peak bandwidth from the data sheets, for `roofline_fraction` and for modelled copies."""
-_DEFAULT_BANDWIDTH = 4.8e12
+_DEFAULT_GPU = "NVIDIA H200"
 _FLOP_COUNTER = re.compile(r"smsp__sass_thread_inst_executed_op_[fdh](add|mul|fma)_pred_on\.sum")
 _SUMMED = (".sum", "inst_executed", "bytes")
 
@@ -40,13 +38,29 @@ _SUMMED = (".sum", "inst_executed", "bytes")
 def modelled_time_ms(
     plan: LaunchPlan, reports: Sequence[LaunchReport], device: str
 ) -> float | None:
-    """One replay's device time: its launches, and its copies and fills at DRAM speed. None where
-    a launch has no time."""
+    """One replay's device time: its launches, its copies and fills, and what goes between host and
+    device. None where a launch has no time."""
     times = [report.time_ms for report in reports]
     if not times or any(time is None for time in times):
         return None
-    copies_ms = moved_bytes(plan) / _bandwidth(device) * 1e3
-    return sum(time for time in times if time is not None) + copies_ms
+    return sum(time for time in times if time is not None) + _transfers_ms(plan, _gpu(device))
+
+
+def _transfers_ms(plan: LaunchPlan, gpu: Gpu) -> float:
+    """What a plan's operations beside its launches take: none is free, so that no work is moved out
+    of the kernels and into them for nothing."""
+    total = 0.0
+    for op in plan.ops:
+        match op:
+            case Copy():
+                total += transfer_ms(gpu, 2 * op.nbytes)  # read and written
+            case Fill():
+                total += transfer_ms(gpu, op.nbytes)
+            case Upload():
+                total += transfer_ms(gpu, len(op.data), by_host=True)
+            case ReadBack():
+                total += transfer_ms(gpu, op.nbytes, by_host=True)
+    return total
 
 
 def modelled_result(
@@ -62,6 +76,7 @@ def modelled_result(
         return None
     kernel_ms = median(known)
     seconds = kernel_ms / 1e3
+    bandwidth = _gpu(device).dram_gbps * 1e9
     return BenchmarkResult(
         kernel_ms=kernel_ms,
         kernel_ms_ci95=(known[0], known[-1]),
@@ -70,7 +85,7 @@ def modelled_result(
         bytes_moved=timed.bytes_moved,
         flops=_executed_flops(timed.replays[-1]),
         achieved_gbps=timed.bytes_moved / seconds / 1e9 if seconds > 0 else None,
-        roofline_fraction=timed.bytes_moved / _bandwidth(device) / seconds if seconds > 0 else None,
+        roofline_fraction=timed.bytes_moved / bandwidth / seconds if seconds > 0 else None,
         modelled=True,
     )
 
@@ -233,5 +248,6 @@ def _executed_flops(reports: Sequence[LaunchReport]) -> int | None:
     return int(total) if counted else None
 
 
-def _bandwidth(device: str) -> float:
-    return _DRAM_BYTES_PER_S.get(device, _DEFAULT_BANDWIDTH)
+def _gpu(device: str) -> Gpu:
+    """Figures of the device, or of the default one where they are not known."""
+    return gpus().get(device) or gpus()[_DEFAULT_GPU]

@@ -34,6 +34,7 @@ from coding_framework.cuda.compiler_headers import (
     small_headers,
     torch_headers,
 )
+from coding_framework.cuda.cubin import registers_in
 from coding_framework.cuda.diagnostics import (
     MAX_SOURCE_CHARS,
     SOURCE_NAME,
@@ -53,14 +54,20 @@ from coding_framework.cuda.toolkit import (
 )
 from coding_framework.errors import InfrastructureError, SandboxError
 from coding_framework.paths import cache_dir
-from coding_framework.types import Candidate, CompilationResult, Diagnostic, Status
+from coding_framework.types import (
+    Candidate,
+    CompilationResult,
+    Diagnostic,
+    KernelResources,
+    Status,
+)
 
 __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
 
 log = structlog.get_logger(__name__)
 
 MAX_LOG_BYTES = 1 << 20
-MAX_PTX_BYTES = 16 << 20
+MAX_PTX_BYTES = 8 << 20
 """A device has to read it all; the largest honest kernel seen has 0.3 MB."""
 MIN_FREE_BYTES = 64 << 20
 """What a compilation may need of the disk: a usual one writes 2 to 10 MiB."""
@@ -72,6 +79,7 @@ _FLAGS = (
     "-Xptxas=-v",
     "-cudart=none",
     "-shared",
+    "-Xlinker=-Bsymbolic",  # what the candidate defines it calls, also by a name of the runtime
     # one registry a module: GNU-unique statics would merge across them
     "-Xcompiler=-fPIC,-fno-gnu-unique,-O1,-w,-fmax-errors=20",
     "-Xcudafe=--error_limit=20",
@@ -271,8 +279,8 @@ class CUDACompiler:
     def _succeeded(
         self, exit_: Exit, report: CompilerReport, folder: Path, digest: str
     ) -> CompilationResult:
-        kernels, ptx = report.kernels, folder / "kernel.ptx"
-        if not (ptx.is_file() and (folder / "host.so").is_file()):
+        ptx, cubin = folder / "kernel.ptx", folder / f"kernel.sm_{self.architecture}.cubin"
+        if not (ptx.is_file() and cubin.is_file() and (folder / "host.so").is_file()):
             raise InfrastructureError(
                 "nvcc reported success without an output: try again, or reinstall the toolkit"
             )
@@ -281,6 +289,7 @@ class CUDACompiler:
             reason = f"the device code has {size_mib} MiB of PTX, more than the "
             reason += f"{MAX_PTX_BYTES >> 20} allowed"
             return self._failed(Failure(Status.OUTPUT_LIMIT, reason), exit_, report, digest)
+        kernels = _with_registers(report.kernels, registers_in(cubin.read_bytes()))
         device_code = ptx.read_text(encoding="utf-8", errors="replace")
         return CompilationResult(
             success=True,
@@ -310,6 +319,17 @@ class CUDACompiler:
             latency_s=exit_.cpu_s,
             digest=digest,
         )
+
+
+def _with_registers(
+    printed: tuple[KernelResources, ...], counted: dict[str, int]
+) -> tuple[KernelResources, ...]:
+    """The kernels of the cubin with their registers there, and the rest as ptxas printed it."""
+    said = {kernel.name: kernel for kernel in printed}
+    return tuple(
+        said.get(name, KernelResources(name=name)).model_copy(update={"registers": registers})
+        for name, registers in counted.items()
+    )
 
 
 def _require_room(folder: Path) -> None:

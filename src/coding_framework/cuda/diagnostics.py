@@ -1,7 +1,8 @@
 """Reads what nvcc printed: errors and warnings with their line, and ptxas's resource report.
 
-The text is partly the candidate's (messages quote its code, #line renames its file), so nothing
-here decides more than what an agent is shown.
+The text is partly the candidate's (messages quote its code, #line renames its file, .print says
+anything), so nothing here decides more than what an agent is shown; registers are taken from the
+cubin instead.
 """
 
 from __future__ import annotations

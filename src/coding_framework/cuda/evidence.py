@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -48,21 +49,22 @@ class PlanDifference:
     one_time_setup: bool
     """Only launches that saw no input were left out: a table filled at the first call."""
     changed_bytes: int = 0
-    """Of launch parameters and uploads together, where the second plan says something else."""
+    """Of launch parameters, uploads, fills and copies together, where the second plan says
+    something else. A copy says where from, so that it chooses from a table."""
     into_output: bool = False
-    """Some of the other bytes were uploaded into what the call returns."""
+    """Some of the other bytes were uploaded or filled into what the call returns."""
 
 
 class PlanReader:
     """Puts the plans of one case into a form that can be compared."""
 
     def __init__(
-        self, module: ModuleInfo, inputs: Sequence[tuple[int, int]], blocks: Mapping[int, int]
+        self, module: ModuleInfo, inputs: Sequence[tuple[int, int, int]], blocks: Mapping[int, int]
     ) -> None:
-        """inputs: (address, nbytes) of inputs and parameters; blocks: address to nbytes of all
-        memory that the host allocated, over both calls."""
+        """inputs: (address, nbytes, index) of the places of inputs and parameters; blocks: address
+        to nbytes of all memory that the host allocated, over both calls."""
         self._kernels = module.kernels
-        regions = [(a, n, f"input {i}") for i, (a, n) in enumerate(inputs)]
+        regions = [(a, n, f"input {i}") for a, n, i in inputs]
         regions += [(s.address, s.nbytes, f"symbol {s.name}") for s in module.symbols.values()]
         regions += [(a, n, "") for a, n in blocks.items()]
         self._regions = sorted(regions)
@@ -74,8 +76,9 @@ class PlanReader:
         one, two = self._launches(first), self._launches(second)
         known = self._uploads(first)
         new = {text: op for text, op in self._uploads(second).items() if text not in known}
-        changed = sum(len(op.data) for op in new.values()) + _changed_bytes(one, two)
-        into_output = any(self._is_returned(op.address, second) for op in new.values())
+        moves, filled = self._new_moves(first, second)
+        changed = sum(len(op.data) for op in new.values()) + _changed_bytes(one, two) + moves
+        into_output = filled or any(self._is_returned(op.address, second) for op in new.values())
         if one != two:
             dropped = _dropped(self._alone(first), self._alone(second))
             setup = dropped is not None and not any(
@@ -86,6 +89,29 @@ class PlanReader:
             message = f"the host copied other bytes to the device on other inputs ({min(new)})"
             return PlanDifference(message, False, changed, into_output)
         return None
+
+    def _new_moves(self, first: LaunchPlan, second: LaunchPlan) -> tuple[int, bool]:
+        """Bytes that fills and copies of the second plan alone stand for, and whether one of these
+        fills goes into what it returns."""
+        new = self._moves(second) - self._moves(first)
+        filled = any(
+            isinstance(op, Fill) and self._move(op) in new and self._is_returned(op.address, second)
+            for op in second.ops
+        )
+        return _POINTER_BYTES * new.total(), filled
+
+    def _moves(self, plan: LaunchPlan) -> Counter[str]:
+        return Counter(self._move(op) for op in plan.ops if isinstance(op, Fill | Copy))
+
+    def _move(self, op: Fill | Copy) -> str:
+        """A fill or copy without addresses; which of the host's own blocks it means is left out."""
+        if isinstance(op, Fill):
+            return f"{op.nbytes} bytes {op.value} to {self._place(op.address)}"
+        return f"{op.nbytes} bytes of {self._place(op.source)} to {self._place(op.destination)}"
+
+    def _place(self, address: int) -> str:
+        region = self._region(address)
+        return "?" if region is None else f"{region[1] or 'a block'}+{address - region[0]}"
 
     def _is_returned(self, address: int, plan: LaunchPlan) -> bool:
         """Whether the address lies in the same memory as one of the plan's outputs."""
@@ -187,15 +213,6 @@ def leaked_bytes(plan: LaunchPlan) -> int:
     )
 
 
-def moved_bytes(plan: LaunchPlan) -> int:
-    """Bytes that copies and fills of the plan move, reads and writes together."""
-    return sum(
-        2 * op.nbytes if isinstance(op, Copy) else op.nbytes
-        for op in plan.ops
-        if isinstance(op, Copy | Fill)
-    )
-
-
 def _parameters(kernel: KernelInfo | None, params: bytes) -> list[tuple[int, int]]:
     """(offset, size) of the words of a parameter block; structs are cut into 8-byte words."""
     if kernel is None:
@@ -208,11 +225,14 @@ def _parameters(kernel: KernelInfo | None, params: bytes) -> list[tuple[int, int
 
 
 def _changed_bytes(one: list[Words], two: list[Words]) -> int:
-    """Of launches in both, the words that differ; a launch more or fewer counts as one word."""
+    """Of launches in both, the words that differ. Launches that only the second has count as one
+    word, and with every word that stands nowhere in the first."""
     words = int(len(one) != len(two))
     for left, right in zip(one, two, strict=False):
         words += sum(a != b for a, b in zip_longest(left, right))
-    return _POINTER_BYTES * words
+    said = {word for launch in one for word in launch}
+    more = [word for launch in two[len(one) :] for word in launch if word not in said]
+    return _POINTER_BYTES * words + sum(min(_POINTER_BYTES, (len(w) + 1) // 2) for w in more)
 
 
 def _dropped(one: list[Words], two: list[Words]) -> list[Words] | None:

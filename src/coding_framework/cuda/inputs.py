@@ -42,10 +42,11 @@ _INTEGER_DOMAIN: dict[DType, tuple[int, int]] = {
     "int8": (-100, 100),
     "uint8": (0, 200),
     "int16": (-1000, 1000),
-    "int32": (-1000, 1000),
-    "int64": (-1000, 1000),
+    "int32": (-30_000, 30_000),
+    "int64": (-3_000_000_000, 3_000_000_000),
     "bool": (0, 1),
 }
+"""As far as the product of two fits: an int64 taken for an int32 shows."""
 _PROBE_SPAN = 10.0
 _POOL = 1 << 18
 """Elements that are drawn one by one for an input of real size."""

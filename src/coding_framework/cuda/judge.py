@@ -57,8 +57,6 @@ if TYPE_CHECKING:  # torch takes a second to import; the compiler works meanwhil
     from coding_framework.cuda.trial import TimedCase
 
 _BASELINE_SECRET = b"baseline"
-_GPU_REFERENCE_BYTES = 3 << 30
-"""Of a judge on a GPU, where references of real size lie: the draws of one or two tasks."""
 
 log = structlog.get_logger(__name__)
 
@@ -290,9 +288,8 @@ class Judge:
 
         secret = self._secret if secret is None else secret
         if secret not in self._references:
-            place = self._devices().place
-            small = secret == _BASELINE_SECRET  # each of its draws is used once
-            room = 16 << 20 if small else 128 << 20 if place is None else _GPU_REFERENCE_BYTES
+            once = secret == _BASELINE_SECRET  # each of its draws is used once
+            place, room = self._devices().place, 16 << 20 if once else None
             self._references[secret] = ReferenceCache(secret, room, place)
         return self._references[secret]
 

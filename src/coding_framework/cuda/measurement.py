@@ -67,15 +67,15 @@ def measure_plan(
     that is right for its own draw only, which is then the one draw.
     """
     regions = [
-        (address, nbytes, tensor.element_size())
-        for (address, nbytes), tensor in zip(run.input_regions, draws[0].tensors, strict=True)
+        (place.address, tensor.numel() * tensor.element_size(), tensor.element_size())
+        for place, tensor in zip(plan.inputs, draws[0].tensors, strict=True)
     ]
     for number, expectation in enumerate(draws):
         for region, tensor in zip(regions, expectation.tensors, strict=True):
             device.stage(region, len(draws), number, tensor)
     outputs = [run.extent(ref) for ref in plan.outputs]
     found = device.measure(
-        plan, regions, run.host_blocks, outputs, len(draws), protocol, fresh=fresh
+        plan, regions, run.others(plan), outputs, len(draws), protocol, fresh=fresh
     )
     for number, expectation in enumerate(draws):
         bits = [

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 _PERTURBED_RUNS = 3
 _PERTURBED_RUNS_ON_GPU = 1
 """At real sizes: there are elements enough of every scale to find the usual error in one."""
+_CACHE_BYTES = 256 << 20
+"""All five draws of three inputs and an output of 1M float32 elements each, which take 160 MiB. A
+trial goes through its draws in turn: with room for four of them alone, none would be found again.
+"""
+_GPU_CACHE_BYTES = 3 << 30
+"""Where references of real size lie on the GPU: the draws of one or two tasks."""
 Scalar = bool | int | float
 
 
@@ -89,11 +95,13 @@ class ReferenceCache:
     """
 
     def __init__(
-        self, secret: bytes, max_bytes: int = 128 << 20, place: GpuPlace | None = None
+        self, secret: bytes, max_bytes: int | None = None, place: GpuPlace | None = None
     ) -> None:
-        """place: where shape sets of real size are computed; None: there are none."""
+        """max_bytes: None: room for the draws of one task. place: where shape sets of real size are
+        computed; None: there are none."""
         self._secret = secret
-        self._max_bytes = max_bytes
+        usual = _CACHE_BYTES if place is None else _GPU_CACHE_BYTES
+        self._max_bytes = usual if max_bytes is None else max_bytes
         self._place = place
         self._held: OrderedDict[tuple[str, str, int], Expectation] = OrderedDict()
         self._bytes = 0

@@ -55,7 +55,7 @@ class RunLimits:
     """Device memory, inputs excluded."""
     upload_bytes: int = 256 << 20
     output_bytes: int = 256 << 20
-    """Of each output: strides of 0 make much of little memory."""
+    """What reading all outputs may take: strides of 0 make much of little memory."""
     operations: int = 20_000
     """Allocations, copies, fills and launches together."""
     instructions: int = 1_000_000_000
@@ -225,36 +225,62 @@ class SharesMemory(Protocol):
 
 
 class CaseRun:
-    """One shape set of one candidate: inputs placed once, host runs and replays at will."""
+    """One shape set of one candidate: host runs and replays at will.
 
-    def __init__(self, device: Device, recorder: PlanRecorder, tensors: Sequence[torch.Tensor]):
-        """tensors: of the shapes of every draw, on the CPU or all on the device's GPU."""
+    The inputs have two places each, so that a call may find them moved: who works at the address of
+    the first call alone is found out. Parameters stay where they are, as those of a model do.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        recorder: PlanRecorder,
+        tensors: Sequence[torch.Tensor],
+        inputs: int | None = None,
+    ) -> None:
+        """tensors: inputs, then parameters, of the shapes of every draw, on the CPU or all on the
+        device's GPU. inputs: how many are inputs; None: all."""
         self._device = device
         self._recorder = recorder
         self.on_gpu = any(tensor.is_cuda for tensor in tensors)
         """Whether the tensors lie on the device's GPU, and results are to lie there too."""
-        self._places = tuple(self._place(tensor) for tensor in tensors)
+        self._inputs = len(tensors) if inputs is None else inputs
+        first = tuple(self._place(tensor) for tensor in tensors)
+        moved = tuple(self._place(tensor) for tensor in tensors[: self._inputs])
+        self._places = (first, moved + first[self._inputs :])
 
     @property
-    def input_regions(self) -> tuple[tuple[int, int], ...]:
-        """(address, nbytes) of every input and parameter."""
+    def input_regions(self) -> tuple[tuple[int, int, int], ...]:
+        """(address, nbytes, index) of every place of every input and parameter."""
         return tuple(
-            (p.address, math.prod(p.shape) * TORCH_DTYPES[p.dtype].itemsize) for p in self._places
+            {
+                p.address: (p.address, math.prod(p.shape) * TORCH_DTYPES[p.dtype].itemsize, i)
+                for places in self._places
+                for i, p in enumerate(places)
+            }.values()
         )
 
-    @property
-    def host_blocks(self) -> tuple[tuple[int, int], ...]:
-        """(address, nbytes) of everything that the host allocated."""
-        return tuple(self._recorder.blocks.items())
+    def others(self, plan: LaunchPlan) -> tuple[tuple[int, int], ...]:
+        """(address, nbytes) of everything that no input or parameter of the plan lies in: what the
+        host allocated, and the places that the inputs have in other calls."""
+        used = {place.address for place in plan.inputs}
+        places = ((a, max(1, n)) for a, n, _ in self.input_regions if a not in used)
+        return (*places, *self._recorder.blocks.items())
 
-    def contents(self, tensors: Sequence[torch.Tensor]) -> list[tuple[int, int, bytes | None]]:
-        """(address, nbytes, contents) of all allocations in the order in which they were made: what
-        it takes to replay a plan elsewhere. Contents of what the host allocated: None."""
+    def contents(
+        self, plan: LaunchPlan, tensors: Sequence[torch.Tensor]
+    ) -> list[tuple[int, int, bytes | None]]:
+        """(address, nbytes, contents) of all allocations in the order of their addresses, in which
+        they were made: what it takes to replay a plan elsewhere. Contents of what is no input of
+        the plan: None."""
         inputs = [
             (place.address, max(1, tensor.numel() * tensor.element_size()), tensor_bytes(tensor))
-            for place, tensor in zip(self._places, tensors, strict=True)
+            for place, tensor in zip(plan.inputs, tensors, strict=True)
         ]
-        return [*inputs, *((address, nbytes, None) for address, nbytes in self.host_blocks)]
+        return sorted(
+            [*inputs, *((address, nbytes, None) for address, nbytes in self.others(plan))],
+            key=lambda region: region[0],
+        )
 
     def host_run(
         self,
@@ -262,16 +288,19 @@ class CaseRun:
         tensors: Sequence[torch.Tensor],
         scalars: Sequence[bool | int | float],
         names: Sequence[str] = (),
+        *,
+        moved: bool = False,
     ) -> tuple[LaunchPlan, Execution]:
         """The candidate's `forward` on these tensors: its plan, and what came of it. names: of the
-        parameters among the tensors, which are the last ones."""
-        self._refill(tensors)
+        parameters among the tensors, which are the last ones. moved: the inputs lie elsewhere."""
+        places = self._places[moved]
+        self._refill(places, tensors)
         self._recorder.begin()
         takes = host.functions.get("forward")
-        outputs = host.call(forward_arguments(self._places, names, scalars, takes))
+        outputs = host.call(forward_arguments(places, names, scalars, takes))
         self._recorder.require_kept(outputs)
-        plan = LaunchPlan(self._places, self._recorder.operations, outputs)
-        return plan, self._finish(outputs, tensors, tuple(self._recorder.reports))
+        plan = LaunchPlan(places, self._recorder.operations, outputs)
+        return plan, self._finish(plan, tensors, tuple(self._recorder.reports))
 
     def replay(
         self,
@@ -287,13 +316,13 @@ class CaseRun:
         fill: a byte for all other memory instead of the device's poison, which is NaN for floats
         but -1 for integers and may be somebody's answer.
         """
-        self._refill(tensors)
-        for address, nbytes in self._recorder.blocks.items():
+        self._refill(plan.inputs, tensors)
+        for address, nbytes in self.others(plan):
             self._device.poison(address)
             if fill is not None:
                 self._device.fill(address, fill, nbytes)
         reports = self._carry_out(plan, checks=checks)
-        return self._finish(plan.outputs, tensors, tuple(reports))
+        return self._finish(plan, tensors, tuple(reports))
 
     def repeat(self, plan: LaunchPlan, calls: int) -> None:
         """The plan's device work so many times, on memory as it is; nobody looks."""
@@ -320,7 +349,7 @@ class CaseRun:
         """The same case on another device, loaded with the same build: equal addresses, so that
         plans recorded here can be replayed there. Raises DeviceError where they are not equal."""
         recorder = PlanRecorder(device, RunLimits())
-        twin = CaseRun(device, recorder, tensors)
+        twin = CaseRun(device, recorder, tensors, self._inputs)
         for address, nbytes in self._recorder.blocks.items():
             recorder.blocks[device.alloc(nbytes)] = nbytes
             if address not in recorder.blocks:
@@ -336,24 +365,27 @@ class CaseRun:
             address, tuple(tensor.shape), tuple(tensor.stride()), DTYPE_NAMES[tensor.dtype]
         )
 
-    def _refill(self, tensors: Sequence[torch.Tensor]) -> None:
-        for place, tensor in zip(self._places, tensors, strict=True):
+    def _refill(self, places: Sequence[TensorRef], tensors: Sequence[torch.Tensor]) -> None:
+        for place, tensor in zip(places, tensors, strict=True):
             if tensor.numel():
                 _store(self._device, place.address, tensor)
 
     def _finish(
-        self,
-        outputs: tuple[TensorRef, ...],
-        tensors: Sequence[torch.Tensor],
-        reports: tuple[LaunchReport, ...],
+        self, plan: LaunchPlan, tensors: Sequence[torch.Tensor], reports: tuple[LaunchReport, ...]
     ) -> Execution:
-        changed = None
-        for i, (place, tensor) in enumerate(zip(self._places, tensors, strict=True)):
+        changed, outputs = None, plan.outputs
+        for i, (place, tensor) in enumerate(zip(plan.inputs, tensors, strict=True)):
             bits = tensor_bits(tensor)
             if len(bits) and not torch.equal(self._fetch(place.address, len(bits)), bits):
                 changed = i
                 break
         guard = self._device.check_guards()
+        size = sum(map(_bytes_to_read, outputs))
+        allowed = self._recorder.limits.output_bytes
+        if size > allowed:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT, f"returned tensors of {size} bytes; {allowed} are allowed"
+            )
         return Execution(tuple(self._read(ref) for ref in outputs), reports, changed, guard)
 
     def _fetch(self, address: int, nbytes: int) -> torch.Tensor:
@@ -377,29 +409,34 @@ class CaseRun:
         dtype = TORCH_DTYPES.get(ref.dtype)
         if dtype is None:
             raise CandidateFault(Status.RUNTIME_ERROR, f"returned a tensor of dtype {ref.dtype!r}")
-        itemsize = dtype.itemsize
-        count = math.prod(ref.shape)
-        if count == 0:
+        if math.prod(ref.shape) == 0:
             return ref.address, 0
         if min((*ref.shape, *ref.strides), default=0) < 0 or len(ref.shape) != len(ref.strides):
             raise CandidateFault(Status.RUNTIME_ERROR, "returned a tensor of impossible strides")
-        allowed = self._recorder.limits.output_bytes
-        if count * itemsize > allowed:
-            raise CandidateFault(
-                Status.MEMORY_LIMIT,
-                f"returned a tensor of {count * itemsize} bytes; {allowed} are allowed",
-            )
-        extent = sum((n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=True)) + 1
-        self._check_inside(ref.address, extent * itemsize)
-        return ref.address, extent * itemsize
+        nbytes = _extent(ref) * dtype.itemsize
+        self._check_inside(ref.address, nbytes)
+        return ref.address, nbytes
 
     def _check_inside(self, address: int, nbytes: int) -> None:
-        regions = (*self._recorder.blocks.items(), *self.input_regions)
+        inputs = ((address, size) for address, size, _ in self.input_regions)
+        regions = (*self._recorder.blocks.items(), *inputs)
         if not any(a <= address and address + nbytes <= a + size for a, size in regions):
             raise CandidateFault(
                 Status.RUNTIME_ERROR,
                 f"returned a tensor of {nbytes} bytes at {address:#x}, which lies in no allocation",
             )
+
+
+def _extent(ref: TensorRef) -> int:
+    """Elements from the first to the last of a tensor that is not empty."""
+    return sum((n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=False)) + 1
+
+
+def _bytes_to_read(ref: TensorRef) -> int:
+    """What reading a tensor takes: large strides span much memory for few elements, and strides of
+    0 make many elements of little memory."""
+    count, dtype = math.prod(ref.shape), TORCH_DTYPES.get(ref.dtype)
+    return max(count, _extent(ref)) * (dtype.itemsize if dtype else 1) if count else 0
 
 
 def _output(ref: TensorRef, bits: torch.Tensor) -> Output:

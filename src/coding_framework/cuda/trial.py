@@ -4,7 +4,8 @@
 2. The plan is replayed by us on every other draw, with everything but the inputs poisoned.
 3. The last replay is repeated, with the checks for races and uninitialised reads on, and on a
    second device whose warps and blocks run in another order, interleaved: same bits, no race.
-4. The host code is called a second time, on another draw: same plan, right answer again.
+4. The host code is called twice more, on other draws, the second time with the inputs at other
+   addresses: same plan, right answer again.
 
 Whatever a run leaves behind is compared here, in the judge's process; each comparison is a
 `TestResult`. The first failure ends the trial with a CandidateFault that says which status it is.
@@ -34,12 +35,15 @@ _RACES = frozenset({"shared_memory_race"})
 """Faults of a run that make a result a matter of luck. Between threads of one warp (`warp_race`)
 hardware has an order on which much honest code relies: that stays a pitfall."""
 _WARP = 32
-_HARDWARE_RERUNS = 2
-"""On a device whose schedule varies by itself, beside the replay that every device repeats."""
+_POISONS = (None, 0x7B, None, 0xFB)
+"""What replays fill other memory with, in turn: the device's own poison, which is NaN and -1, and
+bytes that make large numbers of either sign in every dtype. Each alone may be somebody's answer: a
+maximum passes over NaN and over what is small."""
+_HARDWARE_RERUNS = (0x7B, 0xFB)
+"""Fills of the replays that are made beside the one that every device repeats, on a device whose
+schedule varies by itself."""
 _HARDWARE_CALLS = 16
 """Calls before each of them that nobody looks at: a kernel that counts its launches gets on."""
-_OTHER_POISON = 0xA5
-"""Byte of every second replay: the device's own poison may be an answer (NaN, -1, true)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +106,31 @@ class CaseTrial:
         self._mark_read_back(plan)
         replays = []
         for i, seed in enumerate(fresh):
-            fill = _OTHER_POISON if i % 2 else None
+            fill = _POISONS[i % len(_POISONS)]
             execution = self._bench.run.replay(plan, self._expect(seed).tensors, fill=fill)
             if not self._right(seed, execution):
                 return self._judge_dependent(plan, seed, execution)
             replays.append(execution.reports)
         self._rerun(plan, fresh[-1], execution)
-        self._second_call(plan, fresh[0])
+        self._call_again(plan, fresh[0])
+        self._call_again(plan, fresh[-1], moved=True)
         return self._timed(plan, replays)
 
     def record(self, *, dependent: bool) -> TimedCase:
-        """The host code once, compared, and its plan: for a shape set of real size, where the timed
-        calls are the replays. dependent: whether plans of this candidate depend on values."""
-        first = self._seeds[0]
+        """The first host call and the one with moved inputs, compared, and the plan: for a shape
+        set of real size, where the timed calls are the replays. dependent: whether plans of this
+        candidate depend on values."""
+        first, last = self._seeds[0], self._seeds[-1]
         plan, execution = self._call_host(first)
         self._check(first, execution)
         self._require_device_work(plan)
         self._mark_read_back(plan)
         own = first if dependent and plan.reads_back else None
-        return self._timed(plan, [execution.reports], own)
+        timed = self._timed(plan, [execution.reports], own)
+        again = self._call_again(plan, last, moved=True)
+        if own is not None:  # its timed calls see no other draw
+            self._require_only_steered(plan, again)
+        return timed
 
     def measured(self, timed: TimedCase) -> TimedCase:
         """With its time, where the device has a clock. Raises CandidateFault where a timed call was
@@ -139,7 +149,7 @@ class CaseTrial:
         return replace(timed, measurement=found)
 
     def _check_timed(self, expectation: Expectation, outputs: tuple[Output, ...]) -> None:
-        if not self._right(expectation.seed, Execution(outputs, (), None, None)):
+        if not self._passes(expectation, Execution(outputs, (), None, None)):
             self._wrong(expectation.seed, f"wrong in a timed call: {self._log.tests[-1].detail}")
 
     def call_once(self) -> None:
@@ -151,13 +161,14 @@ class CaseTrial:
 
     # --- the steps --------------------------------------------------------------------------------
 
-    def _call_host(self, seed: int) -> tuple[LaunchPlan, Execution]:
+    def _call_host(self, seed: int, *, moved: bool = False) -> tuple[LaunchPlan, Execution]:
         expectation = self._expect(seed)
         return self._bench.run.host_run(
             self._bench.host,
             expectation.tensors,
             expectation.scalars,
             expectation.signature.parameter_names,
+            moved=moved,
         )
 
     def _require_device_work(self, plan: LaunchPlan) -> None:
@@ -194,9 +205,9 @@ class CaseTrial:
         if not any(math.prod(launch.grid + launch.block) > _WARP for launch in plan.launches):
             return
         if self._bench.open_other_schedule is None:
-            for _ in range(_HARDWARE_RERUNS):
+            for fill in _HARDWARE_RERUNS:
                 self._bench.run.repeat(plan, _HARDWARE_CALLS)
-                other = self._bench.run.replay(plan, tensors, fill=_OTHER_POISON)
+                other = self._bench.run.replay(plan, tensors, fill=fill)
                 self._require_same(seed, before, other)
             return
         with closing(self._bench.open_other_schedule()) as device:
@@ -213,9 +224,10 @@ class CaseTrial:
                 f"two runs on the same inputs of shape set {self._case.name!r} differ",
             )
 
-    def _second_call(self, plan: LaunchPlan, seed: int) -> None:
-        """A second call in the same host process: no answer or state kept from the first."""
-        second, execution = self._call_host(seed)
+    def _call_again(self, plan: LaunchPlan, seed: int, *, moved: bool = False) -> LaunchPlan:
+        """Another call in the same host process, and its plan: no answer or state kept from the
+        first, nothing done for its addresses alone."""
+        second, execution = self._call_host(seed, moved=moved)
         difference = self._bench.plan_reader().difference(plan, second)
         right = self._right(seed, execution)
         if difference is not None and not right and not plan.reads_back:
@@ -231,6 +243,7 @@ class CaseTrial:
             self._note("one_time_setup", "low", f"set up once: {difference.message}")
         elif difference is not None and not plan.reads_back:
             self._note("plan_changed", "medium", f"right, but {difference.message}")
+        return second
 
     def _judge_dependent(self, plan: LaunchPlan, seed: int, replayed: Execution) -> TimedCase:
         """A replay on fresh inputs was wrong: stale or steered by values, or simply wrong?"""
@@ -240,6 +253,12 @@ class CaseTrial:
             self._wrong(seed, self._log.tests[-1].detail)
         difference = self._bench.plan_reader().difference(plan, second)
         if plan.reads_back and difference is not None:
+            if self._carries_its_answer(replayed):
+                self._cheating(
+                    "host_computation",
+                    "replayed on fresh inputs, the kernels gave the answer that their arguments "
+                    "carry: the host computed it",
+                )
             self._require_only_steered(plan, second)
             del self._log.tests[-2]  # the replay that says nothing about such a plan
             return self._judge_by_host(seed, plan, execution)
@@ -293,10 +312,14 @@ class CaseTrial:
             self._wrong(seed, self._log.tests[-1].detail)
 
     def _right(self, seed: int, execution: Execution) -> bool:
-        """Compare, log the test, and say whether it passed."""
+        """Whether the outputs are right. Raises CandidateFault for a guard that was written to."""
         if execution.guard is not None:
             raise CandidateFault(Status.RUNTIME_ERROR, execution.guard)
-        result = self._test(self._expect(seed), execution)
+        return self._passes(self._expect(seed), execution)
+
+    def _passes(self, expectation: Expectation, execution: Execution) -> bool:
+        """Compare, log the test, and say whether it passed."""
+        result = self._test(expectation, execution)
         self._log.tests.append(result)
         return result.passed
 
@@ -336,6 +359,15 @@ class CaseTrial:
             if not comparison.passed and len(wanted) > 1:
                 return comparisons, f"output {i}: {comparison.detail}"
         return comparisons, ""
+
+    def _carries_its_answer(self, replayed: Execution) -> bool:
+        """Whether a replay on other inputs gave the answer of the call that made the plan. Numbers
+        alone count: a flag or an index may be equal by chance."""
+        expected = self._expect(self._seeds[0]).outputs
+        pairs = zip(replayed.outputs, expected, strict=False)
+        return all(e.tolerance is not None for e in expected) and all(
+            compare(o.tensor, o.strides, e).passed for o, e in pairs
+        )
 
     def _is_stale(self, replayed: Execution) -> bool:
         """Whether an output is the answer to other inputs than those it was given."""

@@ -24,10 +24,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from judge_tasks import DOUBLE
 
+from coding_framework.cuda.benchmarker import modelled_time_ms
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import EmulatorSettings
-from coding_framework.cuda.evidence import PlanReader, host_share, moved_bytes
+from coding_framework.cuda.evidence import PlanReader, host_share
 from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
 from coding_framework.cuda.host.wire import MAX_MESSAGE_BYTES, Kind
 from coding_framework.cuda.plan import CandidateFault, Launch, ModuleInfo
@@ -123,7 +124,7 @@ def judge_session(build: Path, play: Callable[[socket.socket], None]) -> Candida
                 reader = PlanReader(module, run.input_regions, recorder.blocks)
                 assert reader.difference(plan, plan) is None
                 host_share(plan, 2560)
-                moved_bytes(plan)
+                modelled_time_ms(plan, (), "NVIDIA H200")
         except CandidateFault as e:
             fault = e
         assert_still_honest(device, module)

@@ -12,7 +12,17 @@ from coding_framework.cuda.benchmarker import (
     modelled_time_ms,
     summed_counters,
 )
-from coding_framework.cuda.plan import Copy, Launch, LaunchPlan, LaunchReport
+from coding_framework.cuda.emulator.timing_model import gpu
+from coding_framework.cuda.plan import (
+    Copy,
+    Fill,
+    Launch,
+    LaunchPlan,
+    LaunchReport,
+    PlanOp,
+    ReadBack,
+    Upload,
+)
 from coding_framework.types import Task, TensorSpec, TestCase
 
 pytestmark = pytest.mark.unit
@@ -35,10 +45,22 @@ class _Timed:
     )
 
 
-def test_copies_count_at_the_speed_of_memory() -> None:
-    assert modelled_time_ms(PLAN, [LaunchReport("k", {}, 0.5)], "NVIDIA H200") == pytest.approx(
-        0.501
-    )
+START_MS = gpu("h200").model["launch_us"] / 1e3
+
+
+@pytest.mark.parametrize(
+    ("op", "bytes_ms"),
+    [
+        (Copy(1, 2, 2_400_000), 0.001),
+        (Fill(1, 0, 4_800_000), 0.001),
+        (Upload(1, b"x" * 64_000), 0.001),
+        (ReadBack(1, 64_000), 0.001),
+    ],
+)
+def test_what_is_no_launch_costs_one_and_its_bytes(op: PlanOp, bytes_ms: float) -> None:
+    plan = LaunchPlan((), (LAUNCH, op, op), ())
+    got = modelled_time_ms(plan, [LaunchReport("k", {}, 0.5)], "NVIDIA H200")
+    assert got == pytest.approx(0.5 + 2 * (START_MS + bytes_ms))
 
 
 def test_a_launch_without_a_time_gives_no_time() -> None:
@@ -47,14 +69,18 @@ def test_a_launch_without_a_time_gives_no_time() -> None:
 
 
 def test_the_median_is_reported_and_the_interval_spans_the_replays() -> None:
-    result = modelled_result(_Timed, "NVIDIA H200", 0.012)  # type: ignore[arg-type]
+    middle = 0.003 + START_MS
+    result = modelled_result(_Timed, "NVIDIA H200", 4 * middle)  # type: ignore[arg-type]
     assert result is not None
-    assert result.kernel_ms == pytest.approx(0.003)
-    assert result.kernel_ms_ci95 == (pytest.approx(0.002), pytest.approx(0.004))
+    assert result.kernel_ms == pytest.approx(middle)
+    assert result.kernel_ms_ci95 == (
+        pytest.approx(middle - 0.001),
+        pytest.approx(middle + 0.001),
+    )
     assert result.speedup_vs_naive == pytest.approx(4.0)
     assert result.flops == 25
-    assert result.achieved_gbps == pytest.approx(1600.0)
-    assert result.roofline_fraction == pytest.approx(1 / 3)
+    assert result.achieved_gbps == pytest.approx(4.8 / middle)
+    assert result.roofline_fraction == pytest.approx(0.001 / middle)
     assert result.modelled
     assert result.speedup is None
 

@@ -11,7 +11,6 @@ from coding_framework.cuda.evidence import (
     adds_atomically,
     host_share,
     leaked_bytes,
-    moved_bytes,
     steering_excess,
 )
 from coding_framework.cuda.plan import (
@@ -51,7 +50,7 @@ def _plan(*ops: PlanOp) -> LaunchPlan:
 
 def _difference(first: LaunchPlan, second: LaunchPlan):  # type: ignore[no-untyped-def]
     blocks = {OUT_1: 256, OUT_2: 256, WORKSPACE: 1024}
-    return PlanReader(MODULE, [(X, 256)], blocks).difference(first, second)
+    return PlanReader(MODULE, [(X, 256, 0)], blocks).difference(first, second)
 
 
 def test_another_address_of_the_output_is_no_difference() -> None:
@@ -118,15 +117,33 @@ def test_bytes_that_depend_on_inputs_may_not_go_into_the_output() -> None:
     assert steering_excess(table) is not None
 
 
+def test_launches_that_only_one_call_makes_carry_what_they_say_anew() -> None:
+    first = _plan(_k(X, OUT_1))
+    again = _difference(first, _plan(*(_k(X, OUT_1) for _ in range(40))))
+    assert steering_excess(again) is None  # a loop that ends later says nothing new
+    carrying = _difference(first, _plan(*(_k(X, OUT_1, n=i) for i in range(70, 90))))
+    assert "computes on the host" in str(steering_excess(carrying))
+
+
+def test_fills_and_copies_that_depend_on_inputs_are_a_channel_too() -> None:
+    out = (TensorRef(OUT_1, (64,), (1,), "float32"),)
+
+    def call(n: int, *ops: PlanOp) -> LaunchPlan:
+        return LaunchPlan((), (_k(X, OUT_1, n), *ops), out)
+
+    zeroed = Fill(WORKSPACE, 0, 64)
+    assert steering_excess(_difference(call(1, zeroed), call(2, zeroed))) is None
+    filled = _difference(call(1, Fill(OUT_1, 3, 1)), call(2, Fill(OUT_1, 4, 1)))
+    assert "into its output" in str(steering_excess(filled))
+    chosen = (Copy(OUT_1 + i, WORKSPACE + 7 * i, 1) for i in range(9))
+    assert "computes on the host" in str(steering_excess(_difference(call(1), call(2, *chosen))))
+
+
 def test_memory_that_is_neither_freed_nor_returned_has_leaked() -> None:
     out = (TensorRef(OUT_2, (4,), (1,), "float32"),)
     allocations = (Alloc(OUT_1, 256), Alloc(OUT_2, 256), Alloc(WORKSPACE, 1024))
     assert leaked_bytes(LaunchPlan((), (*allocations, Free(OUT_1)), out)) == 1024
     assert leaked_bytes(LaunchPlan((), (*allocations, Free(OUT_1), Free(WORKSPACE)), out)) == 0
-
-
-def test_moved_bytes_count_reads_and_writes() -> None:
-    assert moved_bytes(_plan(Copy(1, 2, 100), Fill(3, 0, 50), _k(X, OUT_1))) == 250
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,18 @@ def test_the_cache_gives_the_same_object_and_stays_in_its_bound() -> None:
     assert cache.get(task, task.cases[0], 0) is not first
 
 
+def test_the_cache_holds_every_draw_of_a_million_elements_so_that_the_next_trial_finds_them() -> (
+    None
+):
+    shape = (1024, 1024)
+    specs = tuple(TensorSpec(name=name, shape=shape) for name in ("a", "b"))
+    case = TestCase(name="main", inputs=specs, reduction_length=1)
+    task = _task(SQUARE.replace("x):", "x, y):").replace("x * x", "x + y"), cases=(case,))
+    cache = ReferenceCache(b"s")
+    first = [cache.get(task, case, seed) for seed in range(5)]
+    assert all(cache.get(task, case, seed) is first[seed] for seed in range(5))
+
+
 def test_tasks_with_equal_names_and_other_functions_do_not_share() -> None:
     assert task_digest(_task()) != task_digest(_task(SQUARE.replace("x * x", "x + x")))
 

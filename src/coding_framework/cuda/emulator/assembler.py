@@ -63,6 +63,7 @@ OPERATIONS = [
     "local_store",
     "atomic",
     "async_copy",
+    "async_group",
     "shuffle",
     "vote",
     "match",

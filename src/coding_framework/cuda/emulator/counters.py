@@ -2,12 +2,16 @@
 
 They count PTX instructions, not SASS: memory, divergence and barrier metrics agree with the
 hardware's meaning, instruction counts come close to it. `smsp__thread_inst_executed` counts the
-active threads of each instruction, predicated off or not, as Nsight does. Only
-`emulator__issue_slots.sum` is a name of ours: the estimate that the time model issues.
+active threads of each instruction, predicated off or not, as Nsight does. Names of ours begin with
+`emulator__`: what the time model uses beside them. Issue slots, estimated; the largest shares that
+one warp and one block have of a launch's instructions and of its loads from global memory; atomics
+on the one address that had most of them; products of tensor cores, in those of half precision that
+take as long.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from coding_framework.cuda.emulator.assembler import Kernel
@@ -69,6 +73,23 @@ def issue_slots(opcode: str) -> int:
     return 1
 
 
+_TENSOR_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
+_TENSOR_COST = {"f64": 16.0, "tf32": 2.0, "s8": 0.5, "u8": 0.5}
+"""Time of a product against one of half precision, by the type of its factors."""
+
+
+@lru_cache(maxsize=4096)
+def tensor_products(opcode: str) -> float:
+    """Multiplications of one warp-wide mma, in those of half precision that take as long; 0 for any
+    other instruction."""
+    shape = _TENSOR_SHAPE.search(opcode)
+    if shape is None or not opcode.startswith(("mma.", "wmma.mma.")):
+        return 0.0
+    parts = opcode.split(".")
+    cost = next((cost for kind, cost in _TENSOR_COST.items() if kind in parts), 1.0)
+    return cost * int(shape[1]) * int(shape[2]) * int(shape[3])
+
+
 @lru_cache(maxsize=4096)
 def _flop_kind(opcode: str) -> str:
     parts = opcode.split(".")
@@ -89,6 +110,7 @@ def counters(
     by_class = dict.fromkeys(_CLASSES, 0)
     by_flop: dict[str, int] = {}
     slots = special = tensor = 0
+    products = 0.0
     for block, w, n in zip(kernel.blocks, warps, lanes, strict=True):
         if not w:
             continue
@@ -101,6 +123,7 @@ def counters(
             head = opcode.split(".", 1)[0]
             special += w if head in _TRANSCENDENTAL or head == "cvt" else 0
             tensor += w if head == "mma" or opcode.startswith("wmma.mma") else 0
+            products += w * tensor_products(opcode)
             flop = _flop_kind(opcode)
             if flop:
                 by_flop[flop] = by_flop.get(flop, 0) + n
@@ -118,6 +141,14 @@ def counters(
     out["smsp__sass_branch_targets_threads_divergent.sum"] = record.divergent
     out["smsp__inst_executed_op_barrier.sum"] = record.barriers
     _memory(out, kernel, mem)
+    executed = max(record.executed, 1)
+    out["emulator__longest_warp.ratio"] = record.longest_warp / executed
+    out["emulator__longest_block.ratio"] = record.longest_block / executed
+    reads = max(out["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"], 1)
+    out["emulator__most_loads_warp.ratio"] = record.most_loads_warp / reads
+    out["emulator__most_loads_block.ratio"] = record.most_loads_block / reads
+    out["emulator__same_address_atomics.sum"] = record.hottest_atomics
+    out["emulator__tensor_products.sum"] = products
     out["dram__bytes_read.sum"] = record.dram_read * 32
     out["dram__bytes_write.sum"] = record.dram_write * 32
     out["dram__bytes.sum"] = (record.dram_read + record.dram_write) * 32

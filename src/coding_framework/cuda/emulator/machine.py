@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 from pathlib import Path
 
 from coding_framework.cuda.emulator import timing_model
@@ -24,6 +25,7 @@ from coding_framework.cuda.emulator.memory import ARENA_BYTES, DeviceMemory
 from coding_framework.cuda.emulator.parser import parse
 from coding_framework.cuda.emulator.program import Function, Module, Variable, unsupported
 from coding_framework.cuda.emulator.settings import BLOCK_ORDERS, EmulatorSettings
+from coding_framework.cuda.emulator.timing_model import Occupancy
 from coding_framework.cuda.kernel_names import readable
 from coding_framework.cuda.plan import (
     CandidateFault,
@@ -179,11 +181,26 @@ class Machine:
             )
         elif (needed := self._registers_of(launch.kernel, threads)) > self.gpu.registers:
             bad = f"{needed} registers a block, where a multiprocessor has {self.gpu.registers}"
+        elif launch.cooperative and (blocks := math.prod(launch.grid)) > self.room(launch, kernel):
+            bad = (
+                f"{blocks} blocks of a cooperative launch, of which the GPU holds "
+                f"{self.room(launch, kernel)} at once"
+            )
         if bad:
             raise CandidateFault(
                 Status.RUNTIME_ERROR,
                 f"invalid launch of {name} with grid {launch.grid} and block {launch.block}: {bad}",
             )
+
+    def occupancy(self, launch: Launch, shared_bytes: int) -> Occupancy:
+        """What one multiprocessor holds of a launch."""
+        registers = self.registers.get(launch.kernel) or ASSUMED_REGISTERS
+        return timing_model.occupancy(self.gpu, math.prod(launch.block), registers, shared_bytes)
+
+    def room(self, launch: Launch, kernel: Kernel) -> int:
+        """Blocks that the whole GPU holds at once: more cannot wait for each other."""
+        held = self.occupancy(launch, kernel.shared_bytes + launch.shared_bytes)
+        return held.blocks * self.gpu.multiprocessors
 
     def _registers_of(self, kernel: str, threads: int) -> int:
         """Registers that a block takes, as they are given out: by warps in units of 256."""
@@ -200,7 +217,7 @@ class Machine:
             )
             threads = launch.block[0] * launch.block[1] * launch.block[2]
             registers = self.registers.get(launch.kernel) or ASSUMED_REGISTERS
-            held = timing_model.occupancy(self.gpu, threads, registers, int(record.shared_bytes))
+            held = self.occupancy(launch, int(record.shared_bytes))
             terms = timing_model.model_ms(self.gpu, found, launch.grid, launch.block, held)
             found["launch__grid_size"] = launch.grid[0] * launch.grid[1] * launch.grid[2]
             found["launch__block_size"] = threads
@@ -250,7 +267,7 @@ class _Call:
         warps = (threads + 31) // 32
         state = (kernel.register_bytes + 32 * kernel.local_bytes + _WARP_BYTES) * warps
         state += (kernel.shared_bytes + launch.shared_bytes) * (17 if checks else 1)
-        resident = max(1, min(4096, (1 << 30) // max(state, 1)))
+        resident = max(1, min(machine.room(launch, kernel), 4096, (1 << 30) // max(state, 1)))
         self.record = LaunchRecord(
             code=self._pointer(kernel.code),
             funcs=self._functions(kernel.functions),

@@ -222,6 +222,7 @@ def lower_atomic(asm: Assembler, instruction: Instruction) -> None:
 def _async_copy(asm: Assembler, instruction: Instruction) -> None:
     parts = instruction.parts
     if parts[2] in ("commit_group", "wait_group", "wait_all"):
+        _async_group(asm, instruction)
         return
     rest = [p for p in parts[2:] if not p.startswith("L2::")]
     if rest not in (["ca", "shared", "global"], ["cg", "shared", "global"],
@@ -239,6 +240,22 @@ def _async_copy(asm: Assembler, instruction: Instruction) -> None:
     asm.emit("async_copy", a=to, b=at, c=size.bits, imm=to_offset)
     low, high = at_offset & 0xFFFFFFFF, at_offset >> 32 & 0xFFFFFFFF
     asm.emit_words([low, high, limit, 0, 0, 0, 0, 0])
+
+
+def _async_group(asm: Assembler, instruction: Instruction) -> None:
+    """Commit the copies so far as a group, or wait for all groups but the latest `imm`."""
+    what, operands = instruction.parts[2:], instruction.operands
+    count = operands[0] if operands else Immediate(0)
+    waits = what == ["wait_group"]
+    if (
+        (not waits and what not in (["commit_group"], ["wait_all"]))
+        or len(operands) != int(waits)
+        or not isinstance(count, Immediate)
+        or not 0 <= count.bits < 1 << 31
+    ):
+        raise refuse(instruction)
+    kind = {"commit_group": 0, "wait_group": 1, "wait_all": 2}[what[0]]
+    asm.emit("async_group", fl=kind, imm=count.bits)
 
 
 def lower_copy(asm: Assembler, instruction: Instruction) -> None:

@@ -33,6 +33,8 @@ class Gpu:
     multiprocessors: int
     clock_ghz: float
     dram_gbps: float
+    host_gbps: float
+    """Of the link to the host, one way."""
     l2_bytes: int
     max_warps: int
     max_blocks: int
@@ -70,6 +72,13 @@ def gpu(name: str) -> Gpu:
     return found
 
 
+def transfer_ms(device: Gpu, moved_bytes: int, *, by_host: bool = False) -> float:
+    """One copy or fill: it costs a launch, and the bytes that it moves in DRAM, or over the link to
+    the host."""
+    gbps = device.host_gbps if by_host else device.dram_gbps
+    return float(device.model["launch_us"]) / 1e3 + moved_bytes / gbps / 1e6
+
+
 def occupancy(device: Gpu, threads: int, registers: int, shared_bytes: int) -> Occupancy:
     """Residency by the rules of the CUDA occupancy calculator: registers are given out by warps in
     units of 256, shared memory in units of 128 bytes after 1 KiB for the system."""
@@ -93,10 +102,15 @@ def model_ms(
     warps = blocks * ((block[0] * block[1] * block[2] + 31) // 32)
     busy = min(blocks, device.multiprocessors)
     waves = -(-blocks // device.multiprocessors)
-    # the fullest multiprocessor sets the pace of everything that is done inside one
-    share = waves / blocks
+    # the fullest multiprocessor sets the pace of everything that is done inside one: blocks that
+    # have nothing to do take no work off those that have
+    share, load_share = (
+        max(waves / blocks, counters.get(f"emulator__{most}_block.ratio", 0.0))
+        for most in ("longest", "most_loads")
+    )
     resident = min(held.warps * device.multiprocessors, warps, held.warps * busy)
     terms = _inside(device, counters, share)
+    terms["l1"] *= load_share / share
     terms.update(_outside(device, counters))
     terms.update(_latency(device, counters, blocks, resident))
     work = sum(t**4 for t in terms.values()) ** 0.25
@@ -112,10 +126,11 @@ def _inside(device: Gpu, counters: Mapping[str, float], share: float) -> dict[st
         return counters.get(f"smsp__sass_thread_inst_executed_op_{kind}_pred_on.sum", 0.0)
 
     cycles = {"issue": counters.get("emulator__issue_slots.sum", 0.0) / 4}
-    for kind in ("fp32", "fp64", "fp16", "integer", "bit"):
+    for kind in ("fp32", "fp64", "fp16", "integer", "bit", "inter_thread_communication"):
         cycles[kind] = ops(kind) / device.lanes[kind]
     special = counters.get("smsp__inst_executed_pipe_xu.sum", 0.0)
     cycles["special"] = special * 32 / device.lanes["special"]
+    cycles["tensor"] = counters.get("emulator__tensor_products.sum", 0.0) / device.lanes["tensor"]
     sectors = tags = wavefronts = 0.0
     for way in ("ld", "st", "atom"):
         key = f"l1tex__t_sectors_pipe_lsu_mem_global_op_{way}.sum"
@@ -141,13 +156,20 @@ def _outside(device: Gpu, counters: Mapping[str, float]) -> dict[str, float]:
         "dram": counters.get("dram__bytes.sum", 0.0)
         / (device.dram_gbps * model["dram_efficiency"])
         / 1e6,
+        "atomics": counters.get("emulator__same_address_atomics.sum", 0.0)
+        * model["atomic_ns"]
+        / 1e6,
     }
 
 
 def _latency(
     device: Gpu, counters: Mapping[str, float], blocks: int, resident: int
 ) -> dict[str, float]:
-    """Time that too few resident warps leave open."""
+    """Time that too few resident warps leave open: none hides what another does alone."""
+    alone, alone_loads = (
+        max(1.0 / max(resident, 1), counters.get(f"emulator__{most}_warp.ratio", 0.0))
+        for most in ("longest", "most_loads")
+    )
     reads = counters.get("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", 0.0)
     tags = counters.get("l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_ld.sum", 0.0)
     memory = 0.0
@@ -158,11 +180,11 @@ def _latency(
         near_ns, far_ns = device.model["l2_latency_ns"], device.model["dram_latency_ns"]
         wait_ns = 20.0 + missed * near_ns + far * (far_ns - near_ns)
         wait_ns += 2.0 * (tags / reads - 1.0) / device.clock_ghz
-        rounds = reads / (max(resident, 1) * device.model["requests_in_flight"])
+        rounds = reads * alone_loads / device.model["requests_in_flight"]
         memory = max(rounds * wait_ns, wait_ns) / 1e6
     issued = counters.get("emulator__issue_slots.sum", 0.0)
     cycles = device.model["dependent_issue_cycles"] / device.model["independent_instructions"]
-    chain = issued * cycles / max(resident, 1)
+    chain = issued * cycles * alone
     return {
         "memory_latency": memory,
         "dependency": chain / (device.clock_ghz * 1e6),

@@ -89,13 +89,15 @@ class CudaBackend:
     def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
         from coding_framework.cuda.run import RunLimits
 
-        needed = sum(t.numel() * t.element_size() for t in expectation.tensors)
+        inputs = sum(t.numel() * t.element_size() for t in expectation.inputs)
+        needed = sum(t.numel() * t.element_size() for t in expectation.parameters) + inputs
         needed += sum(o.native.numel() * o.native.element_size() for o in expectation.outputs)
         limits = RunLimits(
             memory_bytes=max(_LEAST_MEMORY, _MEMORY_FACTOR * needed),
             output_bytes=max(256 << 20, 2 * needed),
         )
-        with closing(CudaDevice(self._settings(limits.memory_bytes + needed))) as device:
+        # inputs twice: they have a second place, for a call that finds them moved
+        with closing(CudaDevice(self._settings(limits.memory_bytes + needed + inputs))) as device:
             measure = functools.partial(self._measure, device) if timed else None
             yield Equipment(device, limits, self._properties, None, measure)
 
@@ -166,7 +168,7 @@ class CudaBackend:
     def profile(
         self, build: Path, bench: Bench, timed: TimedCase, draw: Expectation
     ) -> Profile | None:
-        regions = bench.run.contents(draw.tensors)
+        regions = bench.run.contents(timed.plan, draw.tensors)
         return profile_plan(ReplayFiles(build, timed.plan, bench.module, regions), self.gpu)
 
     # --- baselines --------------------------------------------------------------------------------

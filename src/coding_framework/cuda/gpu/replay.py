@@ -51,7 +51,7 @@ class TimedPlan:
     inputs: tuple[Region, ...]
     """Inputs and parameters: refilled before each call."""
     blocks: tuple[Region, ...]
-    """All else that the host allocated: poisoned before each call."""
+    """All else that the candidate's kernels could write to: poisoned before each call."""
     outputs: tuple[Region, ...]
     draws: int
     """Whole draws in each pool; each is used for one checked call."""

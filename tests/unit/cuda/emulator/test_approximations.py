@@ -190,6 +190,15 @@ def test_double_precision_keeps_twenty_bits(opcode: str, exact: Function, low: f
     assert (np.abs(got - expected) <= 2.0**-20 * np.abs(expected)).all()
 
 
+def test_a_hyperbolic_tangent_is_no_better_than_stated() -> None:
+    """11 bits on hardware: a kernel that is wrong there must not be right here."""
+    x = spread(-4, 4)
+    exact = np.tanh(x.astype(np.float64))
+    error = np.abs(one_instruction("tanh.approx.f32", np.float32, x) - exact) / np.abs(exact)
+    assert np.nanmax(error) > 2**-11.2
+    assert np.nanmedian(error) > 2**-14
+
+
 HALVES = {
     "ex2.approx.f16": (torch.float16, torch.exp2, 0.0, 2**-9.9),
     "ex2.approx.ftz.bf16": (torch.bfloat16, torch.exp2, 0.0, 2**-7),

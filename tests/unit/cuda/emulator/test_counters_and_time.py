@@ -135,6 +135,23 @@ def test_modelled_times_have_the_right_order(name: str) -> None:
     assert time_us(gpu.run("row_sum", 64, 256, a, c, 4096)) < one_warp
 
 
+def test_blocks_and_warps_without_work_hide_none() -> None:
+    source = """
+    extern "C" __global__ void sum(const float *a, float *o, int n, int warps) {
+      if (blockIdx.x || threadIdx.x >= 32 * warps) return;
+      float s = 0;
+      for (int i = threadIdx.x; i < n; i += 32 * warps) s += a[i];
+      atomicAdd(o, s);
+    }"""
+    gpu = Gpu(compile_ptx(source))
+    n = 1 << 14
+    a, o = array(gpu, n), gpu.put(np.zeros(1, np.float32))
+    alone = time_us(gpu.run("sum", 1, 32, a, o, n, 1))
+    assert time_us(gpu.run("sum", 1320, 32, a, o, n, 1)) > 0.95 * alone
+    assert time_us(gpu.run("sum", 1, 1024, a, o, n, 1)) > 0.95 * alone
+    assert time_us(gpu.run("sum", 1, 1024, a, o, n, 32)) < 0.5 * alone
+
+
 def test_time_never_beats_the_memory_roofline(gpu: Gpu) -> None:
     n = 1 << 20
     a, b, c = array(gpu, n), array(gpu, n), gpu.empty(4 * n)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulator_harness import Gpu, ptx_of
+from emulator_harness import Gpu, compile_ptx, ptx_of
 
 pytestmark = pytest.mark.unit
 
@@ -217,6 +217,62 @@ def test_blocks_in_another_order_give_the_same_results(order: str) -> None:
     out = gpu.empty(4000)
     gpu.run("add", 4, 256, gpu.put(a), gpu.put(b), out, 1000)
     assert np.array_equal(gpu.get(out, 1000), a + b)
+
+
+@pytest.mark.parametrize(
+    ("wait", "first", "second"),
+    [
+        ("wait_group 0", True, True),
+        ("wait_all", True, True),
+        ("wait_group 1", True, False),
+        ("wait_group 2", False, False),
+        ("commit_group", False, False),
+    ],
+)
+def test_asynchronous_copies_arrive_when_they_are_waited_for(
+    wait: str, first: bool, second: bool
+) -> None:
+    source = """
+    #define COPY(to, from) asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: \\
+      "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory"); \\
+      asm volatile("cp.async.commit_group;" ::: "memory");
+    extern "C" __global__ void twice(const float *x, float *o) {
+      __shared__ float s[2][64];
+      int t = threadIdx.x;
+      COPY(&s[0][t], x + t)
+      COPY(&s[1][t], x + 64 + t)
+      asm volatile("cp.async.WAIT;" ::: "memory");
+      o[t] = s[0][t]; o[64 + t] = s[1][t];
+    }""".replace("WAIT", wait)
+    x = normal(128)
+    for order in ("forward", "interleaved"):
+        gpu = Gpu(compile_ptx(source), block_order=order)
+        out = gpu.empty(512)
+        gpu.run("twice", 1, 64, gpu.put(x), out)
+        got = gpu.get(out, 128)
+        early = order == "forward"
+        assert np.array_equal(got[:64], x[:64]) is (early or first)
+        assert np.array_equal(got[64:], x[64:]) is (early or second)
+
+
+@pytest.mark.parametrize("order", ["forward", "interleaved"])
+def test_what_was_never_written_is_no_zero(order: str) -> None:
+    source = """
+    extern "C" __global__ void unset(float *o) {
+      __shared__ float s[64];
+      float r;
+      asm volatile("{ .reg .f32 t; mov.f32 %0, t; }" : "=f"(r));
+      o[threadIdx.x] = r; o[64 + threadIdx.x] = ((volatile float *)s)[threadIdx.x];
+    }"""
+    gpu = Gpu(compile_ptx(source), block_order=order)
+    out = gpu.put(np.zeros(128, np.float32))
+    gpu.run("unset", 1, 64, out)
+    got = gpu.get(out, 128)
+    if order == "forward":
+        assert np.isnan(got).all()
+    else:  # a minimum and a maximum pass over NaN
+        assert (got[::2] > 1e30).all()
+        assert (got[1::2] < -1e30).all()
 
 
 @pytest.mark.parametrize(

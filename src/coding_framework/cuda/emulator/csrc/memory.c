@@ -348,6 +348,7 @@ static void check_shared_store(Worker *k, Warp *w, const In *I, int l, u8 *p, vo
 
 int memory_load(Worker *k, Warp *w, const In *I) {
   Launch *L = k->L;
+  w->loads++;
   const u64 *a = (const u64 *)(w->R + I->a);
   u32 size = SIZE_OF(I), count = COUNT_OF(I), width = size * count, mask = w->mask;
   void *slots[8];
@@ -648,6 +649,19 @@ static u64 combine(int op, int kind, u32 size, u64 old, u64 v, u64 v2) {
   }
 }
 
+// Atomics on one address take turns in L2. Of integers the compiler makes one a warp where neighbours
+// mean the same address.
+static void count_hot(Worker *k, const u64 *at, u32 mask, int merged) {
+  if (!k->hot && !(k->hot = calloc(HOT_PLACES, sizeof *k->hot))) return;
+  u64 last = 0;
+  for (u32 x = mask; x; x &= x - 1) {
+    u64 address = at[__builtin_ctz(x)];
+    if ((!merged || address != last) && address >> 40 == BASE_GLOBAL >> 40)
+      k->hot[(address >> 1) * 0x9E3779B97F4A7C15ull >> 52]++;
+    last = address;
+  }
+}
+
 #define EXCHANGE(T) do { T *q = (T *)p, old = __atomic_load_n(q, __ATOMIC_RELAXED), next; \
     do next = (T)combine(op, kind, size, old, v, v2); \
     while (!__atomic_compare_exchange_n(q, &old, next, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)); \
@@ -675,7 +689,10 @@ int memory_atomic(Worker *k, Warp *w, const In *I) {
       u32 narrow[LANES];
       EACH_LANE narrow[l] = (u32)at[l];
       count_banks(k, &J, narrow, size * count, mask);
-    } else count_sectors(k, &J, at, size * count, mask, 1);
+    } else {
+      count_sectors(k, &J, at, size * count, mask, 1);
+      count_hot(k, at, mask, kind <= KIND_S && op != AT_CAS && op != AT_EXCH);
+    }
   }
   for (u32 x = mask; x; x &= x - 1) {
     int l = __builtin_ctz(x);
@@ -692,8 +709,43 @@ int memory_atomic(Worker *k, Warp *w, const In *I) {
   return RUN;
 }
 
-// cp.async, done at once: a: shared address (u32), b: global address, c: bytes | source bytes slot,
-// imm: shared offset; the following record: global offset (i64), slot of the source size or 0.
+// The data of those lanes' copies are there now; a copy that no lane waits for is forgotten.
+static void arrive(Worker *k, Warp *w, Async *copy, u32 lanes) {
+  for (u32 x = lanes & copy->mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    memcpy(k->blk->shared + copy->to[l], copy->data[l], copy->size);
+  }
+  copy->mask &= ~lanes;
+}
+
+// fl: 0 commit, 1 wait for all groups but the latest imm, 2 wait for all copies. Groups are a thread's own.
+void async_group(Worker *k, Warp *w, const In *I) {
+  if (LIKELY(k->L->order != ORDER_INTERLEAVED)) return;
+  u32 kept = 0;
+  for (u32 i = 0; I->fl && i < w->nasync; i++) {
+    Async *copy = &w->async[i];
+    u32 done = 0;
+    EACH_LANE done |= (u32)(I->fl == 2 || (u64)copy->group[l] + (u64)I->imm < w->group[l]) << l;
+    arrive(k, w, copy, done & w->mask);
+    if (copy->mask) w->async[kept++] = *copy;
+  }
+  if (I->fl) w->nasync = kept;
+  else EACH_LANE w->group[l] += w->mask >> l & 1;
+}
+
+// Room to keep a copy back; where there is none, the oldest arrives. NULL: no memory.
+static Async *keep_back(Worker *k, Warp *w) {
+  if (!w->async && !(w->async = malloc(MAX_ASYNC * sizeof(Async)))) return NULL;
+  if (w->nasync == MAX_ASYNC) {
+    arrive(k, w, &w->async[0], FULL);
+    memmove(w->async, w->async + 1, --w->nasync * sizeof(Async));
+  }
+  return &w->async[w->nasync++];
+}
+
+// cp.async, done at once, or, interleaved, when it is waited for: until then its words are poison.
+// a: shared address (u32), b: global address, c: bytes | source bytes slot, imm: shared offset; the
+// following record: global offset (i64), slot of the source size or 0.
 int async_copy(Worker *k, Warp *w, const In *I) {
   u32 mask = w->mask, size = I->c;
   const u64 *more = (const u64 *)(I + 1);
@@ -704,9 +756,16 @@ int async_copy(Worker *k, Warp *w, const In *I) {
   EACH_LANE at[l] = from[l] + more[0];
   u32 reading = 0;
   EACH_LANE if ((mask >> l & 1) && (!limit || limit[l])) reading |= 1u << l;
+  w->loads += reading != 0;
   if (k->L->count && reading) {
     In J = *I; J.imm = 0;
     count_sectors(k, &J, at, size, reading, 0);
+  }
+  Async *later = NULL;
+  if (k->L->order == ORDER_INTERLEAVED) {
+    if (!(later = keep_back(k, w))) return raise_fault(k, w, FAULT_MEMORY, I->pc, 0, 0, 0, 0);
+    later->mask = mask; later->size = size;
+    memcpy(later->group, w->group, sizeof w->group);
   }
   for (u32 x = mask; x; x &= x - 1) {
     int l = __builtin_ctz(x);
@@ -720,9 +779,13 @@ int async_copy(Worker *k, Warp *w, const In *I) {
         step = n - j >= 4 ? 4 : 1;
         if (!(s = translate(k, w, I, l, at[l] + j, step, SPACE_GLOBAL, READ))) return FAULTED;
       }
-      memcpy(d, k->L->arena + (at[l] - BASE_GLOBAL), n);
+      memcpy(later ? later->data[l] : d, k->L->arena + (at[l] - BASE_GLOBAL), n);
     }
-    memset(d + n, 0, size - n);
+    memset((later ? later->data[l] : d) + n, 0, size - n);
+    if (later) {
+      later->to[l] = (u32)(d - k->blk->shared);
+      memset(d, 0xfb, size);
+    }
   }
   return RUN;
 }

@@ -28,6 +28,8 @@ __extension__ typedef __int128 i128; __extension__ typedef unsigned __int128 u12
 #define MAX_STACK 512      // reconvergence entries of a warp
 #define MAX_FRAMES 48      // call depth of a warp
 #define BARRIERS 16
+#define HOT_PLACES 4096
+#define MAX_ASYNC 64       // asynchronous copies of a warp that are kept back, where they are
 
 // Windows of the generic address space; each is 2^40 bytes wide (isspacep compares the upper bits).
 #define BASE_GLOBAL 0x7e0000000000ull
@@ -67,10 +69,15 @@ typedef struct {
   char *R; u32 ret_pc, floor, act, mask, local_base, func; const u32 *site;
 } Frame;
 
+// A cp.async whose data are not there yet, for the lanes in `mask`; group: which of the lane's groups.
+typedef struct { u32 mask, size, to[LANES], group[LANES]; u8 data[LANES][16]; } Async;
+
 typedef struct {
   char *R; char *base;
   u32 live, act, mask, bar; int sp, fp, state, wid;
   u32 func, local_base, bar_dst, bar_kind, bar_mask, epoch, forced, stuck, slice, paused; int nparked;
+  u64 ran, loads;   // instructions, and loads from global memory
+  Async *async; u32 nasync, group[LANES], born;   // born: lanes that a thread was started in
   Parked parked[LANES];
   u32 tid[3][LANES] __attribute__((aligned(64)));
   Frame frames[MAX_FRAMES];
@@ -82,7 +89,7 @@ typedef struct { u32 expected, arrived, waiting, popc, any, all, gave; } Barrier
 
 typedef struct Block {
   struct Block *next;
-  u32 ctaid[3]; u64 index, first_epoch; u32 epoch, done;
+  u32 ctaid[3]; u64 index, first_epoch, nwarps; u32 epoch, done;
   Warp *warps; char *registers; u8 *shared, *local; u64 *stamps;
   Barrier bars[BARRIERS];
   // After a barrier of a part of the block, until the next of all: since[w][v] is the last epoch whose
@@ -103,7 +110,8 @@ typedef struct {
   i64 budget; u64 cpu_ns, threads, max_resident;
   // results
   u64 *block_warps, *block_lanes; MemCount *mem; Check *check; Fault fault;
-  u64 executed, branches, divergent, dram_read, dram_write, barriers, output_bytes;
+  u64 executed, branches, divergent, dram_read, dram_write, barriers, longest_warp, longest_block;
+  u64 most_loads_warp, most_loads_block, hottest_atomics, output_bytes;
   u8 *output; u64 output_size;
   // inner
   u64 next_block; i32 stop;
@@ -112,7 +120,9 @@ typedef struct {
 typedef struct {
   Launch *L; Block *blk; i64 left; i64 slice;
   u64 *block_warps, *block_lanes; MemCount *mem; u32 *alloc_cache; u64 *l1;
-  u64 branches, divergent, dram_read, dram_write, barriers;
+  u64 branches, divergent, dram_read, dram_write, barriers, longest_warp, longest_block;
+  u64 most_loads_warp, most_loads_block;
+  u32 *hot;   // atomics by address, HOT_PLACES sums
   Block *parked, *parked_last, *pool; u64 nparked;
   u64 started_ns; u32 epoch, block_number, victim, spins;
 } __attribute__((aligned(128))) Worker;   // no cache line of two: each counts at every instruction
@@ -128,6 +138,7 @@ int shared_store(Worker *k, Warp *w, const In *I);
 int local_access(Worker *k, Warp *w, const In *I, int store);
 int memory_atomic(Worker *k, Warp *w, const In *I);
 int async_copy(Worker *k, Warp *w, const In *I);
+void async_group(Worker *k, Warp *w, const In *I);
 u8 *translate(Worker *k, Warp *w, const In *I, int lane, u64 address, u32 size, int space, int store);
 void param_load(Worker *k, Warp *w, const In *I);
 void frame_param(Warp *w, const In *I, int store);

@@ -7,7 +7,8 @@
 // Interleaved, every warp also stops before each store and atomic to global memory until the other
 // warps of its block, and a few other blocks, have come as far: what one thread reads, changes and
 // writes back without an atomic, another has then read as well, so that the update is lost, as it can
-// be on a GPU. A launch whose threads do not depend on each other gives the same bits.
+// be on a GPU. Asynchronous copies arrive when they are waited for, no sooner. A launch whose threads do
+// not depend on each other gives the same bits.
 #include "rt.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -53,6 +54,14 @@ static u64 cpu_ns(void) {
 
 static u64 round_up(u64 n, u64 to) { return (n + to - 1) / to * to; }
 
+// What was never written is NaN for floats of any width; interleaved, large numbers of either sign in
+// turn, as a minimum or maximum passes over NaN. `bytes` is rounded up to whole words.
+static void poison(const Launch *L, void *at, u64 bytes) {
+  if (L->order != ORDER_INTERLEAVED) { memset(at, 0xff, bytes); return; }
+  u32 *word = at;
+  for (u64 i = 0; i < (bytes + 3) / 4; i++) word[i] = i & 1 ? 0xfbfbfbfbu : 0x7b7b7b7bu;
+}
+
 static Block *new_block(Worker *k) {
   Launch *L = k->L;
   Block *b = k->pool;
@@ -65,10 +74,12 @@ static Block *new_block(Worker *k) {
   b->shared = aligned_alloc(128, round_up(L->shared_bytes + 128, 128));
   b->local = L->local_bytes ? aligned_alloc(128, round_up(L->local_bytes * warps * 32, 128)) : NULL;
   b->stamps = L->checks ? calloc((L->shared_bytes + 16) / 4 * 8, 8) : NULL;
+  b->nwarps = b->warps ? warps : 0;
+  for (u64 i = 0; i < b->nwarps; i++) b->warps[i].async = NULL;
   if (!b->warps || !b->registers || !b->shared || (L->local_bytes && !b->local) || (L->checks && !b->stamps))
     return NULL;
-  memset(b->registers, 0, L->register_bytes * warps);
-  if (b->local) memset(b->local, 0xff, L->local_bytes * warps * 32);
+  poison(L, b->registers, L->register_bytes * warps);
+  if (b->local) poison(L, b->local, L->local_bytes * warps * 32);
   const Func *f = &L->funcs[L->entry_func];
   for (u64 i = 0; i < warps; i++) {
     Warp *w = &b->warps[i];
@@ -87,6 +98,7 @@ static Block *new_block(Worker *k) {
 
 static void free_block(Block *b) {
   if (!b) return;
+  for (u64 i = 0; i < b->nwarps; i++) free(b->warps[i].async);
   free(b->warps); free(b->registers); free(b->shared); free(b->local); free(b->stamps); free(b);
 }
 
@@ -98,7 +110,7 @@ static void start_block(Worker *k, Block *b, u64 index) {
   b->ctaid[2] = index / L->nctaid[0] / L->nctaid[1];
   b->first_epoch = b->epoch = ++k->epoch; b->done = 0; b->partial = 0;
   memset(b->bars, 0, sizeof b->bars);
-  memset(b->shared, 0xff, L->shared_bytes);
+  poison(L, b->shared, L->shared_bytes);
   k->block_number++;
   u64 threads = L->ntid[0] * L->ntid[1] * L->ntid[2];
   const Func *f = &L->funcs[L->entry_func];
@@ -108,7 +120,8 @@ static void start_block(Worker *k, Block *b, u64 index) {
     w->R = w->base; w->live = w->act = n >= 32 ? FULL : (1u << n) - 1;
     w->sp = 0; w->fp = 0; w->state = RUN; w->func = (u32)L->entry_func; w->local_base = 0; w->epoch = 0;
     w->bar_dst = 0; w->nparked = 0; w->forced = 0; w->stuck = 0; w->slice = WARP_SLICE;
-    w->paused = 0;
+    w->paused = 0; w->ran = w->loads = 0; w->nasync = 0; w->born = w->live;
+    memset(w->group, 0, sizeof w->group);
     w->st[0] = (Entry){(u32)f->entry, NOWHERE, w->live, 0};
     set_mask(w, w->live);
   }
@@ -200,6 +213,7 @@ static int run_block(Worker *k, Block *b, i64 slice) {
       int how = run_warp(k, w);
       i64 used = k->slice - k->left;
       round += used;
+      w->ran += (u64)used;
       if (how == FAULTED || __atomic_load_n(&L->stop, __ATOMIC_RELAXED)) return FAULTED;
       if (how == DONE) b->done++;
       w->state = how == YIELD ? RUN : how;
@@ -219,6 +233,22 @@ static int run_block(Worker *k, Block *b, i64 slice) {
 }
 
 // --- workers --------------------------------------------------------------------------------------
+
+static void at_least(u64 *most, u64 n) { if (n > *most) *most = n; }
+
+// What one warp and one block did at most: a launch takes at least that long.
+static void weigh(Worker *k, const Block *b, u64 warps) {
+  u64 ran = 0, loads = 0;
+  for (u64 i = 0; i < warps; i++) {
+    const Warp *w = &b->warps[i];
+    ran += w->ran;
+    loads += w->loads;
+    at_least(&k->longest_warp, w->ran);
+    at_least(&k->most_loads_warp, w->loads);
+  }
+  at_least(&k->longest_block, ran);
+  at_least(&k->most_loads_block, loads);
+}
 
 static void *work(void *argument) {
   Worker *k = argument;
@@ -251,7 +281,7 @@ static void *work(void *argument) {
     }
     if (!b) break;
     int how = run_block(k, b, slice);
-    if (how == DONE) { b->next = k->pool; k->pool = b; }
+    if (how == DONE) { weigh(k, b, warps); b->next = k->pool; k->pool = b; }
     else {
       b->next = NULL;
       if (k->parked_last) k->parked_last->next = b; else k->parked = b;
@@ -288,9 +318,25 @@ static void close_worker(Worker *k) {
   }
   L->branches += k->branches; L->divergent += k->divergent; L->barriers += k->barriers;
   L->dram_read += k->dram_read; L->dram_write += k->dram_write;
+  at_least(&L->longest_warp, k->longest_warp);
+  at_least(&L->longest_block, k->longest_block);
+  at_least(&L->most_loads_warp, k->most_loads_warp);
+  at_least(&L->most_loads_block, k->most_loads_block);
   for (Block *b = k->pool, *n; b; b = n) { n = b->next; free_block(b); }
   for (Block *b = k->parked, *n; b; b = n) { n = b->next; free_block(b); }
-  free(k->block_warps); free(k->block_lanes); free(k->mem); free(k->alloc_cache); free(k->l1);
+  free(k->block_warps); free(k->block_lanes); free(k->mem); free(k->alloc_cache); free(k->l1); free(k->hot);
+}
+
+// The atomics on the one address that had most of them, about: addresses share places.
+static u64 hottest(const Worker *workers, u64 n) {
+  u64 most = 0, any = 0;
+  for (u64 i = 0; i < n; i++) any |= workers[i].hot != NULL;
+  for (u64 place = 0; any && place < HOT_PLACES; place++) {
+    u64 here = 0;
+    for (u64 i = 0; i < n; i++) here += workers[i].hot ? workers[i].hot[place] : 0;
+    most = here > most ? here : most;
+  }
+  return most;
 }
 
 // Run a launch to its end; the fault, if any, is in L->fault. -1: no memory for the workers.
@@ -320,6 +366,7 @@ int emulator_run(Launch *L) {
     for (u64 i = 1; i <= started; i++) pthread_join(thread[i], NULL);
     pthread_attr_destroy(&attributes);
   }
+  L->hottest_atomics = hottest(workers, n);
   for (u64 i = 0; i < n; i++) close_worker(&workers[i]);
   free(workers);
   return failed ? -1 : 0;

@@ -19,7 +19,7 @@ void warp_shuffle(Warp *w, const In *I) {
       default: from = first | (lane & ~segment); ok = from <= last;
     }
     if (!ok) from = l;
-    value[l] = a[from & 31];
+    value[l] = w->born >> (from & 31) & 1 ? a[from & 31] : 0;   // a lane without a thread holds zero
     valid[l] = -(u32)ok;
   }
   u32 *d = DEST(w, I->d);
