@@ -34,6 +34,10 @@ class DeviceError(InfrastructureError):
     """The device process died or broke its protocol for a reason that is not the candidate's."""
 
 
+class DeviceFullError(DeviceError):
+    """The device has not the memory that a judge needs now; others may give theirs back."""
+
+
 class PolicyError(InfrastructureError):
     """A model or its server failed to answer."""
 

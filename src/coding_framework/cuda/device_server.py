@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from coding_framework.cuda import device_wire as wire
 from coding_framework.cuda.plan import CandidateFault, Launch, LaunchReport, ModuleInfo
+from coding_framework.errors import DeviceFullError
 from coding_framework.types import Status
 
 MAX_MESSAGE = 16 << 30
@@ -96,7 +97,7 @@ def serve(
             answer = {"error": str(e)} if e.fault is None else _fault_as_data(e.fault)
             answer["broken"] = True
         except Exception as e:  # the boundary: our fault, told to the other end
-            answer = {"error": f"{type(e).__name__}: {e}"}
+            answer = {"error": f"{type(e).__name__}: {e}", "full": isinstance(e, DeviceFullError)}
         wire.send(connection, answer, data)
 
 

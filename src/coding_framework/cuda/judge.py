@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -36,6 +38,7 @@ from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, Extens
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
+from coding_framework.errors import DeviceFullError
 from coding_framework.types import (
     BenchmarkResult,
     Candidate,
@@ -57,6 +60,8 @@ if TYPE_CHECKING:  # torch takes a second to import; the compiler works meanwhil
     from coding_framework.cuda.trial import TimedCase
 
 _BASELINE_SECRET = b"baseline"
+_FULL_PAUSES_S = (2.0, 5.0, 10.0, 20.0)
+"""Where the GPU is full of other judges' work: how long to wait before the candidate's next try."""
 
 log = structlog.get_logger(__name__)
 
@@ -108,6 +113,16 @@ class Judge:
         """The verdict on one candidate. Raises UsageError for a task whose reference fails, and
         InfrastructureError for a fault of ours, also a task that nothing could fail; never for
         anything the candidate does."""
+        for pause_s in _FULL_PAUSES_S:
+            try:
+                return self._judge(task, candidate)
+            except DeviceFullError as e:
+                log.warning("device_full", task=task.name, why=str(e), pause_s=pause_s)
+                self._make_room()
+                time.sleep(pause_s * random.uniform(0.5, 1.5))
+        return self._judge(task, candidate)
+
+    def _judge(self, task: Task, candidate: Candidate) -> Verdict:
         draft = self._draft(task, candidate)
         try:
             draft.safety = self._safety.inspect(candidate.code)
@@ -119,6 +134,10 @@ class Judge:
         except CandidateFault as fault:
             draft.log.output.append(fault.output)
             return draft.verdict(fault.status, fault.reason)
+        except RuntimeError as e:
+            if type(e).__name__ != "OutOfMemoryError":  # torch's
+                raise
+            raise DeviceFullError(f"the GPU has no memory left for the judge: {e}") from e
         return draft.verdict(Status.CORRECT, f"all {len(draft.log.tests)} comparisons passed")
 
     def benchmark(self, task: Task, build: Path, kernel_name: str | None = None) -> BenchmarkResult:
@@ -278,6 +297,13 @@ class Judge:
             log.error("naive_kernel_wrong", task=task.name, status=fault.status, why=fault.reason)
             return None
         return self._devices().time_ms(timed)
+
+    def _make_room(self) -> None:
+        """Give back the device memory that this judge could do without."""
+        self._references.clear()
+        place = self._devices().place
+        if place is not None:
+            place.empty()
 
     # --- what they need ---------------------------------------------------------------------------
 

@@ -19,6 +19,11 @@ _VARIABLE = re.compile(
     re.MULTILINE,
 )
 """A declaration at the top of a module; function bodies have none."""
+_SIZED_VARIABLE = re.compile(
+    r"^[ \t]*(?:\.\w+[ \t]+)*\.(?:global|const)[ \t][^;={\n]*?\.[bsuf](?P<bits>\d+)[ \t]+[\w$%]+"
+    r"(?P<extents>(?:\[\d+\])*)",
+    re.MULTILINE,
+)
 
 _TECHNIQUES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("vectorised access", re.compile(r"\b(?:ld|st)\.(?:[\w:]+\.)*global(?:\.[\w:]+)*\.v[248]\b")),
@@ -61,3 +66,14 @@ def first_kernel(ptx: str) -> str | None:
 def module_variables(ptx: str) -> tuple[tuple[str, str], ...]:
     """("global" or "const", name) of each variable that a module defines."""
     return tuple((space, name) for space, name in _VARIABLE.findall(_COMMENT.sub("", ptx)))
+
+
+def variables_bytes(ptx: str) -> int:
+    """Size in bytes of all variables that a module defines, without their alignment."""
+    total = 0
+    for declared in _SIZED_VARIABLE.finditer(_COMMENT.sub("", ptx)):
+        elements = 1
+        for extent in re.findall(r"\[(\d+)\]", declared["extents"]):
+            elements *= int(extent)
+        total += elements * int(declared["bits"]) // 8
+    return total

@@ -23,7 +23,7 @@ from coding_framework.cuda.inputs import derive_seed, draw_inputs, draw_large_in
 from coding_framework.cuda.model_new.signature import ModelSignature
 from coding_framework.cuda.parameter_order import recorded_definitions
 from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance
-from coding_framework.errors import DeviceError, InfrastructureError, UsageError
+from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
 from coding_framework.types import InitArg, Task, TestCase
 
 if TYPE_CHECKING:
@@ -375,7 +375,7 @@ def _task_faults(task: Task, case: TestCase) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as e:
-        raise DeviceError(
+        raise DeviceFullError(
             f"the GPU has not the memory for the reference of task {task.name!r} at shape set "
             f"{case.name!r}: judge fewer kernels at once"
         ) from e

@@ -21,7 +21,7 @@ from coding_framework.cuda.plan import (
     ModuleInfo,
     SymbolInfo,
 )
-from coding_framework.errors import DeviceError
+from coding_framework.errors import DeviceError, DeviceFullError
 from coding_framework.types import Status
 
 _MAX_ANSWER = 16 << 30
@@ -116,7 +116,8 @@ class RemoteDevice(ABC):
                 Status(answer["status"]), answer["reason"], output=answer.get("output", "")
             )
         if "error" in answer:
-            raise DeviceError(f"{self._what} failed in {operation}: {answer['error']}")
+            kind = DeviceFullError if answer.get("full") else DeviceError
+            raise kind(f"{self._what} failed in {operation}: {answer['error']}")
         return answer["result"], data
 
     def _silent(self, operation: str) -> Exception:

@@ -33,7 +33,7 @@ from coding_framework.cuda.plan import CandidateFault, LaunchPlan
 from coding_framework.cuda.plan_data import ops_as_data
 from coding_framework.cuda.remote_device import RemoteDevice
 from coding_framework.cuda.timing_statistics import TimingProtocol
-from coding_framework.errors import DeviceError
+from coding_framework.errors import DeviceError, DeviceFullError
 from coding_framework.types import Status
 
 if TYPE_CHECKING:
@@ -173,6 +173,8 @@ class CudaDevice(RemoteDevice):
         except DeviceError as e:
             if not self._closed:
                 self._give_up()
+            if isinstance(e, DeviceFullError):
+                raise
             quarantine(self.gpu, str(e))
             raise DeviceError(f"no device process comes up on {self.gpu.name}: {e}") from e
         self._connection.settimeout(self.settings.launch_wall_s + _GRACE_S)

@@ -11,18 +11,19 @@ from typing import Any
 
 from cuda.bindings import driver as cuda
 
+from coding_framework.errors import DeviceFullError
+
 __all__ = ["DriverError", "call", "cuda", "memory_handle", "open_memory"]
 
 _HANDLE_BYTES = 64
 """CU_IPC_HANDLE_SIZE."""
 
 # cuda.h, enum cudaError_enum
-OUT_OF_MEMORY = 2
+_OUT_OF_MEMORY = 2
 NOT_READY = 600
 NOT_FOUND = 500
-_OF_THE_LAUNCH = frozenset({1, 2, 701, 720})
-"""Invalid value, no memory for its stacks, out of resources, cooperative launch too large: the
-context lives on."""
+_OF_THE_LAUNCH = frozenset({1, 701, 720})
+"""Invalid value, out of resources, cooperative launch too large: the context lives on."""
 _OF_THE_KERNEL = frozenset({702, 710, 714, 715, 716, 717, 718, 719, 700})
 """What a kernel did; the context is lost."""
 
@@ -39,7 +40,6 @@ _WORDS = {
     720: "a cooperative launch with more blocks than the GPU holds at once",
     701: "more registers, threads or shared memory than a block may have",
     1: "arguments or extents that CUDA does not allow",
-    2: "no memory is left for the stacks of its threads",
 }
 
 
@@ -81,8 +81,14 @@ def open_memory(handle: bytes) -> int:
 
 
 def call(result: tuple[Any, ...]) -> Any:
-    """The value (or values) of a driver call. Raises DriverError."""
+    """The value (or values) of a driver call. Raises DeviceFullError where the GPU's memory does
+    not suffice, else DriverError."""
     error, *values = result
+    if int(error) == _OUT_OF_MEMORY:
+        raise DeviceFullError(
+            "the GPU has no memory left: end other processes that use it, or judge fewer kernels "
+            "at once"
+        )
     if int(error) != 0:
         raise DriverError(int(error), getattr(error, "name", "CUDA error"))
     return values[0] if len(values) == 1 else tuple(values)

@@ -29,8 +29,8 @@ from coding_framework.cuda.plan import (
     ModuleInfo,
     SymbolInfo,
 )
-from coding_framework.cuda.ptx_summary import module_variables
-from coding_framework.errors import DeviceError
+from coding_framework.cuda.ptx_summary import module_variables, variables_bytes
+from coding_framework.errors import DeviceError, DeviceFullError
 from coding_framework.types import Status
 
 _DYNAMIC_SHARED = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -81,6 +81,9 @@ class GpuMachine:
             raise CandidateFault(
                 Status.LOAD_ERROR, f"the driver cannot load the device code: {e}"
             ) from e
+        except DeviceFullError:
+            self._require_allowed(variables_bytes(text), "the variables of the module")
+            raise
         self._functions = _functions(self._module)
         self._kernels = {name: _kernel_info(name, f) for name, f in self._functions.items()}
         symbols = self._find_symbols(text)
@@ -123,7 +126,27 @@ class GpuMachine:
                 f"{launch.block} and {launch.shared_bytes} bytes of dynamic shared memory: "
                 f"{e.words}",
             ) from e
+        except DeviceFullError:
+            self._require_allowed(self._stacks_bytes(launch.kernel), "the stacks of its threads")
+            raise
         return LaunchReport(launch.kernel, output=self.output.take())
+
+    def _require_allowed(self, nbytes: int, what: str) -> None:
+        """Raises CandidateFault where the candidate alone asks for more than it may have; where it
+        does not, the GPU is full of other work."""
+        if nbytes > self.settings.memory_limit_bytes:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT,
+                f"{what} need {nbytes} bytes of device memory; the limit is "
+                f"{self.settings.memory_limit_bytes}",
+            )
+
+    def _stacks_bytes(self, kernel: str) -> int:
+        """Local memory of as many threads as the GPU holds at once: the driver takes it whole."""
+        which = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+        a_thread = int(call(cuda.cuFuncGetAttribute(which, self._functions[kernel])))
+        threads = self._attribute("MAX_THREADS_PER_MULTIPROCESSOR")
+        return a_thread * threads * self.multiprocessors
 
     def enqueue(self, launch: Launch) -> None:
         """Put a launch on the stream. Raises CandidateFault, or DriverError of the launch."""

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from coding_framework.cuda.gpu.driver import OUT_OF_MEMORY, DriverError, call, cuda
+from coding_framework.cuda.gpu.driver import call, cuda
 from coding_framework.cuda.plan import CandidateFault
-from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 
 ALIGNMENT = 256
@@ -76,7 +75,8 @@ class Arena:
     # --- allocations ----------------------------------------------------------------------------
 
     def alloc(self, nbytes: int) -> int:
-        """Raises CandidateFault(memory_limit) over the limit, DeviceError where the GPU is full."""
+        """Raises CandidateFault(memory_limit) over the limit, DeviceFullError where the GPU is
+        full."""
         if nbytes < 0 or self._used + nbytes > self.limit_bytes:
             raise CandidateFault(
                 Status.MEMORY_LIMIT,
@@ -226,15 +226,7 @@ class Arena:
             return
         nbytes = _rounded(max(end - self._mapped_end, _CHUNK_BYTES), self._granularity)
         nbytes = min(nbytes, self.base + self._reserved - self._mapped_end)
-        try:
-            handle = call(cuda.cuMemCreate(nbytes, self._properties, 0))
-        except DriverError as e:
-            if e.code == OUT_OF_MEMORY:
-                raise DeviceError(
-                    f"the GPU has not {nbytes >> 20} MiB left: end other processes that use it, or "
-                    "judge fewer kernels at once"
-                ) from e
-            raise
+        handle = call(cuda.cuMemCreate(nbytes, self._properties, 0))
         call(cuda.cuMemMap(self._mapped_end, nbytes, 0, handle, 0))
         access = cuda.CUmemAccessDesc()
         access.location = self._properties.location

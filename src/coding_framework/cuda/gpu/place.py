@@ -3,15 +3,19 @@ own context, which no candidate's code shares."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
+from coding_framework.cuda.gpu.device import end_idle
 from coding_framework.cuda.gpu.exchange import torch_device
 from coding_framework.cuda.gpu.sharing import Gpu, GpuLock
 
+_AT_ONCE = 4
+"""Judges that compute references on one GPU at the same time."""
 GPU_CASE = "gpu "
 """Prefix of the names of shape sets of real size: they share no name with the small ones."""
 
@@ -24,18 +28,31 @@ class GpuPlace:
     device: torch.device
     lock: GpuLock
 
+    def empty(self) -> None:
+        """Give back memory that waits for this process's next tensors or candidates."""
+        end_idle()
+        gc.collect()
+        torch.cuda.empty_cache()
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """Computations of ours on the GPU: never beside a measurement, in full float32 (TF32 would
-        widen the tolerance), and ended before the block is left."""
+        widen the tolerance), and ended before the block is left, with the memory that they needed
+        given back. A few judges at a time: float64 copies of large tensors fill a GPU."""
         rounded = torch.backends.cudnn.allow_tf32
-        with self.lock.shared(), torch.device(self.device), torch.cuda.device(self.device):
+        with (
+            self.lock.turn(_AT_ONCE),
+            self.lock.shared(),
+            torch.device(self.device),
+            torch.cuda.device(self.device),
+        ):
             torch.backends.cudnn.allow_tf32 = False
             try:
                 yield
             finally:
                 torch.backends.cudnn.allow_tf32 = rounded
             torch.cuda.synchronize(self.device)
+            torch.cuda.empty_cache()
 
 
 def place_of(gpu: Gpu) -> GpuPlace:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from coding_framework.cuda.slots import slot
 from coding_framework.errors import DeviceError
 from coding_framework.paths import cache_dir
 
@@ -109,6 +110,13 @@ class GpuLock:
         folder = _folder(uuid)
         self._gate = _open(folder / "gate")
         self._lock = _open(folder / "lock")
+        self._turns = folder / "turns"
+
+    @contextmanager
+    def turn(self, count: int) -> Iterator[None]:
+        """While fewer than `count` others are in such a block. To be entered before `shared`."""
+        with slot(self._turns, count):
+            yield
 
     @contextmanager
     def shared(self) -> Iterator[None]:
