@@ -145,9 +145,9 @@ def _draw(spec: TensorSpec, family: int, generator: np.random.Generator) -> torc
 
 
 def _with_quiet_slices(values: Floats, g: np.random.Generator) -> Floats:
-    """One slice in eight along the first axis is a thousand times smaller: what is normalised by its
-    own variance shows whether the small number under the root is there. Most slices stay, and with
-    them the scale that errors are measured by."""
+    """One slice in eight along the first axis is a thousand times smaller: what is normalised by
+    its own variance shows whether the small number under the root is there. Most slices stay, and
+    with them the scale that errors are measured by."""
     if values.ndim < 2 or len(values) < _FEWEST_SLICES:
         return values
     quiet = g.permutation(len(values))[: max(1, len(values) // 8)]
