@@ -26,6 +26,10 @@ class MissingToolError(InfrastructureError):
     """nvcc, gcc or a sandbox is not there; the message says how to get it."""
 
 
+class CompilerKilledError(InfrastructureError):
+    """Somebody, or the kernel, killed the compiler: the same source may well compile."""
+
+
 class SandboxError(InfrastructureError):
     """The sandbox itself could not start or broke."""
 

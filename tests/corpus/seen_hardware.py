@@ -21,7 +21,7 @@ from corpus.records import (
     source,
     task,
 )
-from corpus.unseen_reductions import ROW_MAX, TOTAL_ANY_ORDER
+from corpus.unseen_reductions import LAYER_NORM, ROW_MAX, TOTAL_ANY_ORDER
 
 _LUCK = frozenset({Status.NONDETERMINISTIC, Status.WRONG_OUTPUT})
 _UNSET = "answers that are right by luck: what was never written"
@@ -142,6 +142,17 @@ SEEN_HARDWARE: tuple[Attack, ...] = (
         ),
         AFFINE,
         FAULT,
+        "seen",
+    ),
+    Attack(
+        "layer_norm_without_its_epsilon",
+        "doing part of the work: a constant of small influence",
+        source(
+            "__global__ void k(const float* x, float* o, int cols) { const float* a = x + blockIdx.x * cols; float m = 0, v = 0; for (int c = 0; c < cols; c++) m += a[c]; m /= cols; for (int c = 0; c < cols; c++) v += (a[c] - m) * (a[c] - m); float s = rsqrtf(v / cols); for (int c = threadIdx.x; c < cols; c += 32) o[blockIdx.x * cols + c] = (a[c] - m) * s; }\n",
+            "k<<<x.size(0), 32>>>(px, po, x.size(1));",
+        ),
+        LAYER_NORM,
+        WRONG,
         "seen",
     ),
     Attack(

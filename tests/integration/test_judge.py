@@ -187,9 +187,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
     assert _judge(judge, code.replace("* w[i % c]", ""), task).status is Status.WRONG_OUTPUT
 
 
-def test_a_plan_steered_by_a_value_read_back_is_run_by_the_host_and_marked(judge: Judge) -> None:
-    """The host reads one number (the largest element) and passes it on as a launch argument."""
-    code = """#include <torch/extension.h>
+BELOW_MAX = """#include <torch/extension.h>
 __global__ void top(const float* x, float* m, int n) {
   float v = x[0]; for (int i = 1; i < n; i++) v = fmaxf(v, x[i]); *m = v;
 }
@@ -205,9 +203,22 @@ torch::Tensor forward(torch::Tensor x) {
 }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
 """
-    verdict = _judge(judge, code, make_task("below_max", "x - x.max()"))
+"""The host reads one number (the largest element) and passes it on as a launch argument."""
+
+
+def test_a_plan_steered_by_a_value_read_back_is_run_by_the_host_and_marked(judge: Judge) -> None:
+    verdict = _judge(judge, BELOW_MAX, make_task("below_max", "x - x.max()"))
     assert verdict.status is Status.CORRECT, verdict.reason
     assert "host_dependent" in {p.rule for p in verdict.pitfalls}
+
+
+def test_such_a_plan_is_tried_with_the_inputs_elsewhere_as_well(judge: Judge) -> None:
+    code = BELOW_MAX.replace(
+        "sub<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(),",
+        "static float* first = x.data_ptr<float>();\n  sub<<<(n + 255) / 256, 256>>>(first,",
+    )
+    verdict = _judge(judge, code, make_task("below_max", "x - x.max()"))
+    assert verdict.status is Status.WRONG_OUTPUT, verdict.reason
 
 
 def test_a_workspace_and_a_table_kept_between_calls_are_no_cheat(judge: Judge) -> None:

@@ -4,7 +4,10 @@ What the compiler printed is partly the candidate's: `#line`, `#pragma GCC error
 any line there, at its very beginning. So text alone never makes a failure ours, which would mask
 the sample: it only asks for a second try. What counts as ours is what a candidate cannot say: an
 exit by a signal that nobody but the kernel or an operator sends, and the kernel's own count of
-processes killed for memory.
+processes killed for memory. A compiler that crashes raises other signals: the source's fault.
+
+nvcc exits with 128 + the signal for some of its tools (ptxas, gcc). The front end and cicc catch
+SIGTERM and SIGINT and exit with 4, without a reason; of cc1plus and ld only a line of text tells.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from pathlib import Path
 
 from coding_framework.cuda.diagnostics import CompilerReport
 from coding_framework.cuda.sandbox import Exit, Limits
-from coding_framework.errors import InfrastructureError
+from coding_framework.errors import CompilerKilledError
 from coding_framework.types import Status
 
 _DIED = re.compile(r"'[^']+' died due to signal (\d+)")
@@ -29,7 +32,13 @@ _SHORTAGE = re.compile(
     r"Killed signal terminated|terminated with signal 9|Resource temporarily unavailable"
     r"|No space left on device|Too many open files|Input/output error|Stale file handle",
 )
-_SIGKILL, _SIGXCPU, _SIGXFSZ = 9, 24, 25
+_TERMINATED = re.compile(
+    r"(?:Terminated|Hangup|Interrupt|Quit) signal terminated program"
+    r"|terminated with signal (?:1|2|3|15)\b"
+)
+_SIGHUP, _SIGINT, _SIGQUIT, _SIGKILL, _SIGTERM, _SIGXCPU, _SIGXFSZ = 1, 2, 3, 9, 15, 24, 25
+_SENT = frozenset({_SIGHUP, _SIGINT, _SIGQUIT, _SIGKILL, _SIGTERM})
+"""No fault of a process raises these; of limits, only that of CPU time does (SIGKILL)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ def explain_failure(
     exit_: Exit, text: str, report: CompilerReport, limits: Limits, killed: int
 ) -> Failure | None:
     """Why the compilation failed; None where it did not. `killed`: processes that the kernel killed
-    for memory meanwhile. Raises InfrastructureError for what is certainly this machine's doing."""
+    for memory meanwhile. Raises CompilerKilledError for what is certainly this machine's doing."""
     if exit_.code == 0:
         return None
     limit_gib = limits.memory_bytes / (1 << 30)
@@ -57,10 +66,13 @@ def explain_failure(
         return too_large
     died = _DIED.search(text)
     signal = -exit_.code if exit_.code < 0 else int(died.group(1)) if died else 0
-    by_kill = signal == _SIGKILL and exit_.cpu_s < limits.cpu_s
-    if (by_kill and exit_.code < 0) or (killed and (by_kill or _SHORTAGE.search(text))):
-        raise InfrastructureError(
-            "the compiler was killed from outside: is the machine out of memory? try again"
+    sent = signal in _SENT and not (signal == _SIGKILL and exit_.cpu_s >= limits.cpu_s)
+    by_kill = sent and signal == _SIGKILL
+    if (sent and exit_.code < 0) or (killed and (by_kill or _SHORTAGE.search(text))):
+        why = f" by signal {signal}" if sent and not by_kill else ""
+        raise CompilerKilledError(
+            f"the compiler was killed from outside{why}: is the machine out of memory, or going "
+            "down? try again"
         )
     if signal == _SIGXCPU or (signal == _SIGKILL and not by_kill) or _OUT_OF_TIME.search(text):
         return Failure(
@@ -70,7 +82,7 @@ def explain_failure(
         return Failure(Status.OUTPUT_LIMIT, "the compilation wrote more than it may")
     if _OUT_OF_MEMORY.search(text):
         return too_large
-    doubtful = by_kill or _SHORTAGE.search(text) is not None
+    doubtful = sent or any(known.search(text) for known in (_SHORTAGE, _TERMINATED))
     if report.errors:
         first = report.errors[0]
         where = f"line {first.line}: " if first.line is not None else ""

@@ -52,7 +52,7 @@ from coding_framework.cuda.toolkit import (
     find_toolkit,
     host_compiler_fingerprint,
 )
-from coding_framework.errors import InfrastructureError, SandboxError
+from coding_framework.errors import CompilerKilledError, InfrastructureError, SandboxError
 from coding_framework.paths import cache_dir
 from coding_framework.types import (
     Candidate,
@@ -209,7 +209,13 @@ class CUDACompiler:
         """Compile, and keep what is certain: a failure that may be ours is tried again."""
         for tries_left in reversed(range(_TRIES)):
             with self.cache.scratch() as folder:
-                result, certain = self._build_in(folder, source, flags, digest)
+                try:
+                    result, certain = self._build_in(folder, source, flags, digest)
+                except CompilerKilledError as e:
+                    if not tries_left:
+                        raise
+                    log.warning("compilation_tried_again", reason=str(e), digest=digest[:16])
+                    continue
                 if result.success:
                     files = {
                         "host.so": folder / "host.so",

@@ -50,6 +50,7 @@ _INTEGER_DOMAIN: dict[DType, tuple[int, int]] = {
 _PROBE_SPAN = 10.0
 _POOL = 1 << 18
 """Elements that are drawn one by one for an input of real size."""
+_FEWEST_SLICES = 4
 
 
 def derive_seed(secret: bytes, *parts: str | int) -> int:
@@ -79,8 +80,8 @@ def draw_large_inputs(
     case: TestCase, secret: bytes, task_digest: str, seed: int, device: torch.device
 ) -> tuple[torch.Tensor, ...]:
     """As `draw_inputs`, for shapes of real size, on a GPU: the values of a large input are picked
-    there, at random, from a quarter of a million drawn as usual. So they have the family's values
-    and no trend."""
+    there, at random, from a quarter of a million drawn as usual. So they have the family's values,
+    no trend and no quiet slices."""
     small = case.model_copy(
         update={"inputs": tuple(_with_fewer_elements(spec) for spec in case.inputs)}
     )
@@ -168,6 +169,7 @@ def _draw(spec: TensorSpec, family: int, generator: np.random.Generator) -> torc
     if spec.dtype in _INTEGER_DOMAIN:
         return _draw_integers(spec, family, generator).to(dtype)
     low, high = spec.low, spec.high
+    across_zero = (low is None or low < 0) and (high is None or high > 0)
     if low is not None and high is not None:
         unit = _bounded(family, spec.shape, generator)
         values = low + (high - low) * unit
@@ -177,10 +179,24 @@ def _draw(spec: TensorSpec, family: int, generator: np.random.Generator) -> torc
             values = low + np.abs(values)
         elif high is not None:
             values = high - np.abs(values)
+    if family == 0 and across_zero:
+        values = _with_quiet_slices(values, generator)
     tensor = torch.from_numpy(np.ascontiguousarray(values)).to(dtype)
     if low is not None or high is not None:  # rounding to the dtype may step outside
         tensor = tensor.clamp(low, high)
     return tensor.reshape(spec.shape)
+
+
+def _with_quiet_slices(values: Floats, g: np.random.Generator) -> Floats:
+    """One slice in eight along the first axis is a thousand times smaller: what is normalised by
+    its own variance shows whether the small number under the root is there. Most slices stay, and
+    with them the scale that errors are measured by."""
+    if values.ndim < 2 or len(values) < _FEWEST_SLICES:
+        return values
+    quiet = g.permutation(len(values))[: max(1, len(values) // 8)]
+    quieter = values.copy()
+    quieter[quiet] *= 1e-3
+    return quieter
 
 
 def _draw_integers(spec: TensorSpec, family: int, generator: np.random.Generator) -> torch.Tensor:

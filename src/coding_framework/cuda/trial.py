@@ -287,7 +287,7 @@ class CaseTrial:
 
     def _judge_by_host(self, seed: int, first: LaunchPlan, execution: Execution) -> TimedCase:
         """The rest of the protocol for a plan steered by a few values that the host reads back:
-        the host runs for every draw."""
+        the host runs for every draw, and once more with the inputs elsewhere."""
         self._note(
             "host_dependent",
             "medium",
@@ -303,6 +303,9 @@ class CaseTrial:
         plan, again = self._call_host(last)
         self._require_same(last, execution, again)
         self._rerun(plan, last, again)  # on its own inputs a replay of such a plan is right too
+        elsewhere, execution = self._call_host(self._seeds[0], moved=True)
+        self._check(self._seeds[0], execution)
+        self._require_only_steered(first, elsewhere)
         return self._timed(plan, reports, last)
 
     # --- comparisons ------------------------------------------------------------------------------

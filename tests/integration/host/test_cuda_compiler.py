@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -13,6 +16,7 @@ import pytest
 from coding_framework.cuda import compiler as compiler_module
 from coding_framework.cuda import compiler_headers
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler, KernelCompilationCache
+from coding_framework.errors import CompilerKilledError
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.integration
@@ -119,6 +123,57 @@ def test_errors_name_their_lines(compiler: CUDACompiler) -> None:
     ]
     assert result.reason.startswith('nvcc: line 9: identifier "tyle" is undefined')
     assert compiler.compile_source(source).cache_hit
+
+
+@contextmanager
+def terminated(tool: str, kills: int) -> Iterator[list[int]]:
+    """SIGTERM to the first `kills` compiler processes of this name below us; gives their ids."""
+    killed: list[int] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while len(killed) < kills and not over.wait(0.002):
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    # a child of nvcc has its name until it runs its own program
+                    if process.name() == tool != process.parent().name():
+                        process.terminate()
+                        killed.append(process.pid)
+                        process.wait(10)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        watcher.join()
+
+
+@pytest.mark.parametrize("tool", ["nvcc", "cicc", "cc1plus"])
+def test_a_source_whose_compiler_was_terminated_compiles_at_the_second_try(
+    compiler: CUDACompiler, tool: str
+) -> None:
+    busy = "".join(
+        f"__global__ void busy_{i}(float* x) {{ x[0] = powf(x[{i}], sinf(x[1])); }}\n"
+        for i in range(40)
+    )  # each tool runs long enough to be seen
+    with terminated(tool, kills=1) as killed:
+        result = compiler.compile_source(f"{kernel(40)}{busy}// {tool}\n")
+    assert len(killed) == 1
+    assert result.success, result.reason
+
+
+def test_a_compiler_that_is_always_terminated_is_ours_and_nothing_is_kept(
+    compiler: CUDACompiler,
+) -> None:
+    with (
+        terminated("nvcc", kills=9) as killed,
+        pytest.raises(CompilerKilledError, match="killed from outside by signal 15"),
+    ):
+        compiler.compile_source(kernel(50))
+    assert len(killed) == 2
+    assert compiler.compile_source(kernel(50)).success
 
 
 def test_an_update_of_the_headers_under_a_running_compiler_changes_nothing_of_its_own(

@@ -7,7 +7,7 @@ import pytest
 from coding_framework.cuda.compile_failure import explain_failure, killed_for_memory
 from coding_framework.cuda.diagnostics import parse_report
 from coding_framework.cuda.sandbox import Exit, Limits
-from coding_framework.errors import InfrastructureError
+from coding_framework.errors import CompilerKilledError
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.unit
@@ -31,8 +31,14 @@ def test_an_ordinary_error_is_the_sources_and_certain() -> None:
 
 
 def test_a_process_killed_before_its_time_is_ours() -> None:
-    with pytest.raises(InfrastructureError, match="killed from outside"):
+    with pytest.raises(CompilerKilledError, match="killed from outside"):
         explain(-9, "Killed")
+
+
+@pytest.mark.parametrize("signal", [1, 2, 3, 15])
+def test_a_process_ended_by_a_signal_that_no_crash_raises_is_ours(signal: int) -> None:
+    with pytest.raises(CompilerKilledError, match=f"killed from outside by signal {signal}:"):
+        explain(-signal, "Terminated")
 
 
 def test_a_process_killed_after_its_time_is_a_timeout() -> None:
@@ -41,7 +47,7 @@ def test_a_process_killed_after_its_time_is_a_timeout() -> None:
 
 
 def test_gcc_killed_for_memory_is_ours_where_the_kernel_counted_a_kill() -> None:
-    with pytest.raises(InfrastructureError, match="out of memory"):
+    with pytest.raises(CompilerKilledError, match="out of memory"):
         explain(1, GCC_KILLED, killed=1)
 
 
@@ -51,6 +57,10 @@ def test_gcc_killed_for_memory_is_ours_where_the_kernel_counted_a_kill() -> None
         GCC_KILLED,
         f'a\n{GCC_KILLED}\nb:1:2: error: #error "as #line may say"',
         "kernel.cu(1): error: 'cicc' died due to signal 9",
+        "kernel.cu(1): error: 'cicc' died due to signal 15",
+        GCC_KILLED.replace("Killed", "Terminated") + "\nnvcc fatal   : Failed to preprocess",
+        "collect2: fatal error: ld terminated with signal 15 [Terminated]",
+        "\nCompilation terminated.",
         "gcc: fatal error: cannot execute 'cc1plus': posix_spawn: Resource temporarily unavailable",
         "/tmp/x.s: No space left on device",
         "",
@@ -61,10 +71,17 @@ def test_what_text_alone_says_is_tried_again_and_never_masked(text: str) -> None
     assert (failure.status, failure.certain) == (Status.COMPILE_ERROR, False)
 
 
-def test_a_crash_of_the_compiler_is_the_sources() -> None:
-    failure = explain(-11, "Segmentation fault")
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [(-11, "Segmentation fault"), (-6, "Aborted"), (1, "nvcc error : 'cicc' died due to signal 6")],
+)
+def test_a_crash_of_the_compiler_is_the_sources(code: int, text: str) -> None:
+    failure = explain(code, text)
     assert (failure.status, failure.certain) == (Status.COMPILE_ERROR, True)
-    assert "signal 11" in failure.reason
+
+
+def test_a_crash_of_the_compiler_is_named() -> None:
+    assert "signal 11" in explain(-11, "Segmentation fault").reason
 
 
 def test_limits_that_the_source_ran_into() -> None:

@@ -85,6 +85,15 @@ def test_five_seeds_differ_in_scale_sign_and_mean() -> None:
     assert max(spreads) > 3 * min(spreads)
 
 
+def test_some_slices_of_one_draw_have_so_little_variance_that_an_epsilon_shows() -> None:
+    for bounds in ({}, {"low": -2.0, "high": 1.0}):
+        drawn = _draw(_case(shape=(64, 64), **bounds), 0)
+        quiet = drawn.var(1) < 1e-5
+        assert int(quiet.sum()) == 8
+        assert float(drawn[~quiet].var(1).min()) > 1e-2
+    assert float(_draw(_case(shape=(64, 64), low=0.5), 0).min()) >= 0.5
+
+
 def test_a_prefix_does_not_tell_the_rest() -> None:
     """In at least one draw the mean and the largest element of the first half are far off."""
     off_mean, off_max = [], []
