@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,8 @@ def run_ours(rows: Rows, minutes: float, options: list[str]) -> None:
         while process.poll() is None and time.monotonic() - started < 60 * minutes:
             time.sleep(_LOOK_S)
             samples.append((round(time.monotonic() - started, 2), _count(output)))
-        os.killpg(process.pid, signal.SIGINT)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
         try:
             said = process.communicate(timeout=60)[1]
         except subprocess.TimeoutExpired:
@@ -134,6 +136,8 @@ def run_ours(rows: Rows, minutes: float, options: list[str]) -> None:
             "said": said.decode(errors="replace")[-1500:],
         },
     )
+    if not verdicts:
+        print(said.decode(errors="replace")[-1500:])
     print(f"{len(verdicts)} verdicts, {rate(samples):.0f} an hour; {dict(statuses)}")
 
 

@@ -93,9 +93,10 @@ def fresh_cache(folder: Path) -> dict[str, str]:
     machine, and are nothing that a verdict rests on."""
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    native = folder / "native"
+    native, ours = folder / "native", cache_dir() / "native"
+    ours.mkdir(parents=True, exist_ok=True)
     if not native.exists():
-        native.symlink_to(cache_dir() / "native")
+        native.symlink_to(ours)
     return {**os.environ, "CUDA_RL_CACHE": str(folder)}
 
 
