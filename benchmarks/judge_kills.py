@@ -197,16 +197,19 @@ def main() -> int:
 
 
 def undisturbed(pairs: Path, total: int, sandbox: str) -> tuple[dict[str, str], float]:
-    """The right verdicts, and how long they take from an empty cache."""
+    """The right verdicts, and how long they take from an empty cache: the second run's time, as the
+    first on a machine also builds our own native parts."""
     kept = pairs.with_name("undisturbed.json")
     if not kept.exists():
         folder = pairs.with_name("undisturbed")
-        shutil.rmtree(folder, ignore_errors=True)
         output = folder / "verdicts.jsonl"
         command = judge_many(pairs, output, "--seed", SEED, "--sandbox", sandbox)
-        started = time.monotonic()
-        run_silently(command, fresh_cache(folder / "cache"))
-        length_s = time.monotonic() - started
+        length_s = 0.0
+        for _ in range(2):
+            shutil.rmtree(folder, ignore_errors=True)
+            started = time.monotonic()
+            run_silently(command, fresh_cache(folder / "cache"))
+            length_s = time.monotonic() - started
         facts_of = {line["id"]: facts(line) for line in lines_of(output) if "status" in line}
         if len(facts_of) < total:
             raise SystemExit(f"{total - len(facts_of)} pairs got no verdict: look at {output}")
