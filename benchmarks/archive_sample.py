@@ -177,11 +177,9 @@ def disagreements(entries: list[dict[str, Any]]) -> dict[str, Any]:
             e for e in judged if e["status"] != Status.CORRECT and e["archive"] == "correct"
         ],
         "speedup_off_by_more_than_two": far,
-        "speedups": [
-            {k: e[k] for k in ("row", "speedup", "archive_speedup")}
-            for e in judged
-            if "speedup" in e
-        ],
+        "speedups": {
+            e["row"]: [e["speedup"], e["archive_speedup"]] for e in judged if "speedup" in e
+        },
     }
 
 

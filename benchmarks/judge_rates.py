@@ -360,10 +360,9 @@ def main(arguments: Iterable[str] | None = None) -> int:
     reports = {name: sandbox_report(cases, name) for name in (asked if options.only else SANDBOXES)}
     whole = {name: report for name, report in reports.items() if report is not None}
     print_table(whole)
-    holds = bool(whole) and (
-        bool(options.only)
-        or finish(make_report(cases, left_out, whole), result_path("judge_rates"))
-    )
+    holds = bool(whole)
+    if whole and not options.only:
+        holds = finish(make_report(cases, left_out, whole), result_path("judge_rates"))
     unfinished = [name for name in asked if name not in whole]
     if unfinished:
         print(f"cases are left to do in {', '.join(unfinished)}: run the same command again")
