@@ -67,6 +67,8 @@ from corpus.records import AFFINE, AFFINE_SOURCE  # noqa: E402
 SECRETS = re.compile(r"root:x:0:0|daemon:x:|PYTHONPATH=|CUDA_RL_|BEGIN OPENSSH")
 """What no verdict on an attack may hold: content of host files and of our environment."""
 SEED, HOST_CPU_S = 7, 4
+LAUNCH_WALL_S = 2.0
+"""On a GPU: an endless kernel keeps it from everybody so long."""
 _one_writer = threading.Lock()
 
 
@@ -142,7 +144,10 @@ def stable(verdict: Verdict) -> str:
 
 
 def one_worker(sandbox: str) -> JudgePool:
-    return JudgePool(JudgeConfig(sandbox=sandbox, seed=SEED, host_cpu_s=HOST_CPU_S), workers=1)
+    config = JudgeConfig(
+        sandbox=sandbox, seed=SEED, host_cpu_s=HOST_CPU_S, launch_wall_s=LAUNCH_WALL_S
+    )
+    return JudgePool(config, workers=1)
 
 
 def kept_in(sandbox: str) -> Path:
