@@ -41,8 +41,8 @@ class GpuPlace:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Computations of ours on the GPU: never beside a measurement, in full float32 (TF32 would
-        widen the tolerance), and ended before the block is left, with most of the memory that
-        they needed given back. A few judges at a time: float64 copies of large tensors fill a GPU."""
+        widen the tolerance), ended before the block is left, and most of their memory given back. A
+        few judges at a time: float64 copies of large tensors fill a GPU."""
         rounded = torch.backends.cudnn.allow_tf32
         with (
             self.lock.turn(_AT_ONCE),
