@@ -8,7 +8,9 @@ may fail on the unseen ones, and those that did not are counted too. A row that 
 (cuBLAS, at::linear) ends as `rejected` and is counted apart, by symbol; so is a row that did not
 run with the real torch either, by the archive's own log; `--torch` compiles those here (45 s each).
 Resumable: verdicts are kept in the cache folder until the judge, the file or this benchmark
-changes; `--again` forgets them. Prints a table, writes benchmarks/results/archive_sample.json.
+changes; `--again` forgets them. Where a GPU judges, rows are timed at their published sizes too.
+Prints a table, writes benchmarks/results/archive_sample.json (with a GPU: archive_sample.GPU.json),
+which lists where our verdicts and speedups are not the archive's.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from bench_io import at_most, bar, finish, head
+from gpu_bench import result_path
 
+from coding_framework.cuda.backends import choose_backend
 from coding_framework.cuda.header_comparison import torch_compiler
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.pool import JudgePool
@@ -37,7 +41,7 @@ from coding_framework.errors import InfrastructureError
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cache_dir
-from coding_framework.types import Status
+from coding_framework.types import BenchmarkResult, Status
 from coding_framework.wiring import cores
 
 TARGET = 0.95
@@ -59,7 +63,7 @@ def main() -> int:
     )
     parser.add_argument("--again", action="store_true", help="forget what an earlier run found")
     args = parser.parse_args()
-    key = hashlib.sha256(judge_digest().encode())
+    key = hashlib.sha256(f"{judge_digest()} {choose_backend('auto')}".encode())
     key.update(args.archive.read_bytes() + Path(__file__).read_bytes())
     kept = cache_dir() / "benchmarks" / f"archive_sample-{key.hexdigest()[:16]}.jsonl"
     if args.again:
@@ -71,7 +75,7 @@ def main() -> int:
         compile_with_torch(args.archive, found)
     report = make_report(found, args.archive, time.monotonic() - started)
     print_table(report)
-    return 0 if finish(report) else 1
+    return 0 if finish(report, result_path("archive_sample")) else 1
 
 
 def read_results(kept: Path) -> dict[str, dict[str, Any]]:
@@ -134,6 +138,8 @@ async def judge_rows(archive: Path, kept: Path, workers: int | None) -> None:
                 else:
                     entry |= {"status": verdict.status.value, "reason": verdict.reason}
                     entry["compared"] = sorted({test.case for test in verdict.tests})
+                    if verdict.timing is not None and not verdict.timing.modelled:
+                        entry |= measured(verdict.timing, row)
             sink.write_line(json.dumps(entry))
             progress.advance()
 
@@ -141,6 +147,40 @@ async def judge_rows(archive: Path, kept: Path, workers: int | None) -> None:
             for name, row in rows.items():
                 if name not in done:
                     group.create_task(one(name, row))
+
+
+def measured(timing: BenchmarkResult, row: ArchiveRow) -> dict[str, Any]:
+    """Times on this GPU at the published sizes, beside those that the archive gives."""
+    return {
+        "kernel_ms": timing.kernel_ms,
+        "eager_ms": timing.eager_ms,
+        "speedup": timing.speedup,
+        "archive_ms": row.runtime_ms,
+        "archive_speedup": row.speedup_native,
+    }
+
+
+def disagreements(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Where the verdict is not the archive's `Correct`, and, where times were measured, where the
+    speedup is more than twice or less than half of the published one."""
+    judged = [e for e in entries if e["status"] not in ("no task", "our fault")]
+    far = []
+    for entry in judged:
+        ours, theirs = entry.get("speedup"), entry.get("archive_speedup")
+        if ours and theirs and not 0.5 <= ours / theirs <= 2.0:
+            far.append(entry)
+    return {
+        "correct_here_alone": [
+            e for e in judged if e["status"] == Status.CORRECT and e["archive"] != "correct"
+        ],
+        "correct_in_the_archive_alone": [
+            e for e in judged if e["status"] != Status.CORRECT and e["archive"] == "correct"
+        ],
+        "speedup_off_by_more_than_two": far,
+        "speedups": {
+            e["row"]: [e["speedup"], e["archive_speedup"]] for e in judged if "speedup" in e
+        },
+    }
 
 
 def make_report(found: dict[str, dict[str, Any]], archive: Path, wall_s: float) -> dict[str, Any]:
@@ -177,9 +217,7 @@ def make_report(found: dict[str, dict[str, Any]], archive: Path, wall_s: float) 
         "library_symbols": dict(symbols.most_common()),
         "did_not_run": ours,
         "did_not_run_and_broken_with_real_torch_too": broken,
-        "wrong_though_the_archive_says_correct": [
-            e for e in ran if e["archive"] == "correct" and e["status"] != Status.CORRECT
-        ],
+        "disagreements": disagreements(entries),
         "wall_s": round(wall_s, 1),
     }
 

@@ -7,8 +7,9 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,19 @@ def head(
         "benchmark": name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": dict(machine if machine is not None else this_machine()),
-        "versions": {p: version(p) for p in ("coding-framework", *packages)} | dict(versions or {}),
+        "versions": _versions("coding-framework", *packages) | dict(versions or {}),
         "command": command or " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *said]),
         "commit": commit.stdout.strip(),
     }
+
+
+def _versions(*packages: str) -> dict[str, str]:
+    """Of those that are installed: a tool may come from the system instead."""
+    found = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def finish(report: Mapping[str, Any], output: Path | None = None) -> bool:
@@ -72,6 +82,8 @@ def finish(report: Mapping[str, Any], output: Path | None = None) -> bool:
         state = "holds" if each["holds"] else "DOES NOT HOLD"
         print(f"{state:13}  {each['bar']}: {each['value']} (target {each['target']})")
     path = output or RESULTS / f"{report['benchmark']}.json"
+    if out := os.environ.get("OUT"):  # where results are collected
+        write_json_atomic(Path(out) / path.name, report)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json_atomic(path, report)
     return all(each["holds"] for each in report["bars"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from bench_io import RESULTS, ROOT, finish, head
 
+from coding_framework.cuda.backends import choose_backend
 from coding_framework.cuda.gpu.sharing import Gpu, clocks, gpus
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 
@@ -29,6 +29,12 @@ def this_gpu() -> Gpu:
 def short_name(gpu: Gpu) -> str:
     """ "NVIDIA H200" -> "h200"."""
     return gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ").replace(" ", "_").lower()
+
+
+def result_path(name: str) -> Path:
+    """Where a report on judging goes: NAME.json, and NAME.GPU.json where a GPU judges."""
+    on_gpu = choose_backend("auto") == "cuda"
+    return RESULTS / (f"{name}.{short_name(this_gpu())}.json" if on_gpu else f"{name}.json")
 
 
 class Rows:
@@ -82,10 +88,4 @@ def write_report(name: str, bars: list[dict[str, Any]], figures: Row) -> bool:
         "bars": bars,
         **figures,
     }
-    out = os.environ.get("OUT")
-    path = RESULTS / f"{name}.{short_name(gpu)}.json"
-    holds = finish(report, path)
-    if out:  # where results are collected
-        Path(out).mkdir(parents=True, exist_ok=True)
-        (Path(out) / path.name).write_text(path.read_text())
-    return holds
+    return finish(report, RESULTS / f"{name}.{short_name(gpu)}.json")

@@ -127,6 +127,9 @@ def run_ours(rows: Rows, minutes: float, options: list[str]) -> None:
             "samples": samples[:: max(1, len(samples) // 200)],
             "rate": rate(samples),
             "rate_from_the_start": rate(samples, from_start=True),
+            "rate_of_the_last_two_minutes": rate(
+                [s for s in samples if s[0] > samples[-1][0] - 120]
+            ),
             "verdicts": len(verdicts),
             "statuses": statuses,
             "not_correct": wrong[:40],

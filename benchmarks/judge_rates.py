@@ -43,8 +43,10 @@ from typing import Any
 import docker
 import psutil
 from bench_io import ROOT, bar, finish, head, this_machine
+from gpu_bench import result_path
 from scipy.stats import beta
 
+from coding_framework.cuda.backends import choose_backend
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.pool import JudgePool
 from coding_framework.cuda.protocol import judge_digest
@@ -65,6 +67,8 @@ from corpus.records import AFFINE, AFFINE_SOURCE  # noqa: E402
 SECRETS = re.compile(r"root:x:0:0|daemon:x:|PYTHONPATH=|CUDA_RL_|BEGIN OPENSSH")
 """What no verdict on an attack may hold: content of host files and of our environment."""
 SEED, HOST_CPU_S = 7, 4
+LAUNCH_WALL_S = 2.0
+"""On a GPU: an endless kernel keeps it from everybody so long."""
 _one_writer = threading.Lock()
 
 
@@ -128,7 +132,10 @@ class Bench:
 
 
 def stable(verdict: Verdict) -> str:
-    """A verdict without what varies from run to run: durations, and whether nvcc had to run."""
+    """A verdict without what varies from run to run: durations, and whether nvcc had to run; on a
+    GPU, times and counters as well."""
+    if verdict.timing is not None and not verdict.timing.modelled:
+        verdict = verdict.model_copy(update={"timing": None, "counters": {}, "pitfalls": ()})
     receipt = verdict.receipt.model_copy(update={"duration_s": 0.0})
     summary = verdict.compile and verdict.compile.model_copy(
         update={"latency_s": 0.0, "cache_hit": False}
@@ -137,12 +144,15 @@ def stable(verdict: Verdict) -> str:
 
 
 def one_worker(sandbox: str) -> JudgePool:
-    return JudgePool(JudgeConfig(sandbox=sandbox, seed=SEED, host_cpu_s=HOST_CPU_S), workers=1)
+    config = JudgeConfig(
+        sandbox=sandbox, seed=SEED, host_cpu_s=HOST_CPU_S, launch_wall_s=LAUNCH_WALL_S
+    )
+    return JudgePool(config, workers=1)
 
 
 def kept_in(sandbox: str) -> Path:
     """Where results by this judge in this sandbox are kept."""
-    conditions = f"{judge_digest()} {SEED} {HOST_CPU_S}"
+    conditions = f"{judge_digest()} {SEED} {HOST_CPU_S} {choose_backend('auto')}"
     key = hashlib.sha256(conditions.encode()).hexdigest()[:16]
     return cache_dir() / "benchmarks" / f"judge_rates-{key}-{sandbox}.jsonl"
 
@@ -355,7 +365,9 @@ def main(arguments: Iterable[str] | None = None) -> int:
     reports = {name: sandbox_report(cases, name) for name in (asked if options.only else SANDBOXES)}
     whole = {name: report for name, report in reports.items() if report is not None}
     print_table(whole)
-    holds = bool(whole) and (bool(options.only) or finish(make_report(cases, left_out, whole)))
+    holds = bool(whole)
+    if whole and not options.only:
+        holds = finish(make_report(cases, left_out, whole), result_path("judge_rates"))
     unfinished = [name for name in asked if name not in whole]
     if unfinished:
         print(f"cases are left to do in {', '.join(unfinished)}: run the same command again")

@@ -36,8 +36,9 @@ _CACHE_BYTES = 256 << 20
 """All five draws of three inputs and an output of 1M float32 elements each, which take 160 MiB. A
 trial goes through its draws in turn: with room for four of them alone, none would be found again.
 """
-_GPU_CACHE_BYTES = 3 << 30
-"""Where references of real size lie on the GPU: the draws of one or two tasks."""
+_GPU_CACHE_BYTES = 3 << 29
+"""Where references of real size lie on the GPU: two draws of a large task. More workers than cores
+share a GPU, and what each keeps is rarely asked for again."""
 Scalar = bool | int | float
 
 

@@ -14,8 +14,12 @@ from coding_framework.cuda.gpu.device import end_idle
 from coding_framework.cuda.gpu.exchange import torch_device
 from coding_framework.cuda.gpu.sharing import Gpu, GpuLock
 
-_AT_ONCE = 4
+_AT_ONCE = 6
 """Judges that compute references on one GPU at the same time."""
+_IDLE_PART = 56
+"""Part of a GPU's memory (2.5 GiB of an H200) that torch may keep for a judge's next tensors. It is
+what a float64 reference of 32 million elements needs on the way: to take and give back so much each
+time took longer than the reference."""
 GPU_CASE = "gpu "
 """Prefix of the names of shape sets of real size: they share no name with the small ones."""
 
@@ -37,8 +41,8 @@ class GpuPlace:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Computations of ours on the GPU: never beside a measurement, in full float32 (TF32 would
-        widen the tolerance), and ended before the block is left, with the memory that they needed
-        given back. A few judges at a time: float64 copies of large tensors fill a GPU."""
+        widen the tolerance), ended before the block is left, and most of their memory given back. A
+        few judges at a time: float64 copies of large tensors fill a GPU."""
         rounded = torch.backends.cudnn.allow_tf32
         with (
             self.lock.turn(_AT_ONCE),
@@ -52,7 +56,9 @@ class GpuPlace:
             finally:
                 torch.backends.cudnn.allow_tf32 = rounded
             torch.cuda.synchronize(self.device)
-            torch.cuda.empty_cache()
+            idle = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            if idle > self.gpu.memory_bytes // _IDLE_PART:
+                torch.cuda.empty_cache()
 
 
 def place_of(gpu: Gpu) -> GpuPlace:
