@@ -3,14 +3,17 @@
     uv run python benchmarks/emulator_vs_gpu.py --part kernels [--minutes 8]  (again until done)
     uv run python benchmarks/emulator_vs_gpu.py --part ncu [--minutes 8]
     uv run python benchmarks/emulator_vs_gpu.py --part report
+    uv run python benchmarks/emulator_vs_gpu.py --part report \\
+        --from benchmarks/results/emulator_vs_gpu.h200.rows.jsonl                   (needs no GPU)
 
 Synthesised kernels (levels in turn, tasks spread over the catalogue, at their GPU sizes but matrix
 products) and the hand-written ladder of gpu_plans.py. `kernels` runs each on the emulator and on
 the GPU with the same inputs and times it; `ncu` counts them all in a few runs of Nsight Compute.
-The time model is fitted on one half (by the digest of the name) and tested on the other: one factor
-for each of its terms' scale. `report` writes benchmarks/results/emulator_vs_gpu.GPU.json, with what
-the fit says of gpus.yaml and where it fails, and exits 1 where a bar does not hold. Rows are kept
-in runs/emulator_vs_gpu (or --work DIR).
+The time model is fitted on one half (by the digest of the name) and tested on the other
+(time_model_fit.py). `report` writes benchmarks/results/emulator_vs_gpu.GPU.json, with what the fit
+says of gpus.yaml and where it fails, and exits 1 where a bar does not hold; beside it, as
+.rows.jsonl, what was measured, so that `--from` makes the report again with another model. Rows are
+kept in runs/emulator_vs_gpu (or --work DIR).
 """
 
 from __future__ import annotations
@@ -18,13 +21,10 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
-import itertools
-import math
 import pickle
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -32,11 +32,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from bench_io import bar
-from gpu_bench import Deadline, Row, Rows, this_gpu, write_report
+from emulator_vs_gpu_report import METRICS, keep_rows, kept_rows, report
+from gpu_bench import Deadline, Row, Rows, session_here, this_gpu
 from gpu_plans import PlannedKernel, build, ladder
-from scipy.optimize import minimize
-from scipy.stats import spearmanr
 
 from coding_framework.cuda.backends import make_backend
 from coding_framework.cuda.compiler import CUDACompiler
@@ -56,20 +54,7 @@ from coding_framework.data.synthesis import catalog
 from coding_framework.types import KernelExample, Task, TestCase
 
 SYNTHESISED = 110
-COUNTERS = {
-    "global load sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",),
-    "global store sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",),
-    "shared bank conflicts": (
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-    ),
-}
-EXECUTED = "smsp__inst_executed.sum"
-DURATION = "gpu__time_duration.sum"
-METRICS = (*itertools.chain(*COUNTERS.values()), EXECUTED, DURATION, "dram__bytes.sum",
-           "lts__t_sectors_op_read.sum", "lts__t_sectors_op_write.sum")  # fmt: skip
 _BUDGET = 4_000_000_000
-_PAIR_RATIO = 1.3
 _NCU_BATCH = 30
 
 
@@ -270,136 +255,6 @@ def _replay(folder: Path, name: str) -> Path:
     return folder / "replays" / hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
-# --- what it comes to -----------------------------------------------------------------------------
-
-
-def counter_errors(rows: Sequence[Row], names: Sequence[str]) -> dict[str, float]:
-    """Relative error of a counter, summed over a kernel's launches, where hardware counts any."""
-    errors = {}
-    for row in rows:
-        real = sum(c.get(n, 0.0) for c in row["ncu"] for n in names)
-        ours = sum(one["counters"].get(n, 0.0) for one in row["launches"] for n in names)
-        if real >= 32:
-            errors[row["key"]] = abs(ours - real) / real
-    return errors
-
-
-def fitted(rows: Sequence[Row]) -> tuple[dict[str, float], Callable[[Row], float]]:
-    """Factors on the terms of the time model that fit these rows best, and the model with them."""
-    terms = (
-        "issue",
-        "fp32",
-        "l1",
-        "shared",
-        "l2",
-        "dram",
-        "memory_latency",
-        "dependency",
-        "launch",
-    )
-
-    def modelled(row: Row, factors: dict[str, float]) -> float:
-        return sum(_launch_us(one, factors) for one in row["launches"])
-
-    def loss(logs: np.ndarray[Any, Any]) -> float:
-        factors = dict(zip(terms, np.exp(logs), strict=True))
-        errors = [abs(math.log(modelled(r, factors) / r["measured_us"])) for r in rows]
-        return float(np.mean(errors)) + 0.01 * float(np.mean(logs**2))
-
-    options = {"maxiter": 4000, "maxfev": 6000, "xatol": 1e-3, "fatol": 1e-5}
-    best = minimize(loss, np.zeros(len(terms)), method="Nelder-Mead", options=options)
-    factors = {name: float(f) for name, f in zip(terms, np.exp(best.x), strict=True)}
-    return factors, lambda row: modelled(row, factors)
-
-
-def _launch_us(one: Row, factors: dict[str, float]) -> float:
-    """The emulator's time model with a factor on each term (timing_model.model_ms)."""
-    from coding_framework.cuda.emulator import timing_model
-
-    gpu = timing_model.gpu("h200")
-    counters = one["counters"]
-    held = timing_model.occupancy(
-        gpu,
-        int(counters["launch__block_size"]),
-        int(counters["launch__registers_per_thread"]),
-        int(counters["launch__shared_mem_per_block"]),
-    )
-    terms = timing_model.model_ms(gpu, counters, tuple(one["grid"]), tuple(one["block"]), held)
-    launch = terms.pop("launch") * factors.get("launch", 1.0)
-    terms.pop("total")
-    work = sum((t * factors.get(name, 1.0)) ** 4 for name, t in terms.items()) ** 0.25
-    return 1e3 * (work + launch)
-
-
-def order_kept(rows: Sequence[Row], model: Callable[[Row], float]) -> tuple[int, int, list[str]]:
-    """Pairs of one group whose measured ratio exceeds 1.3: how many, and in how many the model has
-    the same order."""
-    kept, pairs, failed = 0, 0, []
-    for one, other in itertools.combinations(rows, 2):
-        if one["group"] != other["group"]:
-            continue
-        fast, slow = sorted((one, other), key=lambda r: r["measured_us"])
-        if slow["measured_us"] < _PAIR_RATIO * fast["measured_us"]:
-            continue
-        pairs += 1
-        if model(fast) < model(slow):
-            kept += 1
-        else:
-            failed.append(f"{fast['key']} < {slow['key']}")
-    return kept, pairs, failed
-
-
-def report(rows: Rows) -> bool:
-    """Bars and figures."""
-    run = [r for r in rows if "launches" in r]
-    counted = [r for r in run if "ncu" in r]
-    train = [r for r in run if int(hashlib.sha256(r["key"].encode()).hexdigest(), 16) % 2]
-    test = [r for r in run if r not in train]
-    unequal = [r["key"] for r in run if not r["equal"]]
-    bars = [bar("kernels on both devices", 120, len(run), len(run) >= 120),
-            bar("outputs that differ", 0, len(unequal), not unequal)]  # fmt: skip
-    figures: Row = {
-        "unequal": unequal,
-        "skipped": {r["key"]: r["skipped"] for r in rows if "skipped" in r},
-    }
-    for what, names in COUNTERS.items():
-        errors = counter_errors(counted, names)
-        middle = statistics.median(errors.values()) if errors else None
-        holds = middle is not None and middle <= 0.05
-        bars.append(bar(f"{what}, median error", 0.05, middle, holds))
-        worst = sorted(errors.items(), key=lambda kv: -kv[1])[:10]
-        figures[what] = {"kernels": len(errors), "worst": worst}
-    if len(counted) > 2:
-        ours = [sum(c["counters"][EXECUTED] for c in r["launches"]) for r in counted]
-        real = [sum(c.get(EXECUTED, 0.0) for c in r["ncu"]) for r in counted]
-        figures["instruction_counts_spearman"] = float(spearmanr(ours, real).statistic)
-    if len(train) > 10 and len(test) > 10:
-        factors, model = fitted(train)
-        predicted = {r["key"]: model(r) for r in test}
-        errors = {r["key"]: abs(predicted[r["key"]] / r["measured_us"] - 1) for r in test}
-        rank = float(spearmanr([predicted[r["key"]] for r in test],
-                               [r["measured_us"] for r in test]).statistic)  # fmt: skip
-        middle = statistics.median(errors.values())
-        kept, pairs, failed = order_kept(run, model)
-        bars += [
-            bar("time, Spearman on the other half", 0.9, rank, rank >= 0.9),
-            bar("time, median error on the other half", 0.25, middle, middle <= 0.25),
-            bar("pairs over 1.3 in the right order", 0.9, kept / max(1, pairs),
-                pairs > 0 and kept / pairs >= 0.9),
-        ]  # fmt: skip
-        figures |= {
-            "factors": factors,
-            "pairs": pairs,
-            "pairs_in_the_wrong_order": failed,
-            "worst_times": sorted(errors.items(), key=lambda kv: -kv[1])[:15],
-            "before_fitting": statistics.median(
-                abs(r["modelled_us"] / r["measured_us"] - 1) for r in test
-            ),
-        }
-    slim = [{k: v for k, v in r.items() if k not in ("launches", "ncu")} for r in rows]
-    return write_report("emulator_vs_gpu", bars, {**figures, "rows": slim})
-
-
 _made: dict[str, Any] = {}
 
 
@@ -428,15 +283,23 @@ def main() -> int:
     parser.add_argument("--part", choices=("kernels", "ncu", "report"), required=True)
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--work", type=Path, help="folder of the rows")
+    parser.add_argument("--from", type=Path, dest="kept", help="rows that a report came with")
     args = parser.parse_args()
-    rows, deadline = Rows("emulator_vs_gpu", args.work), Deadline(args.minutes)
+    if args.kept and args.part != "report":
+        parser.error("--from goes with --part report")
+    if args.kept:
+        session, rows = kept_rows(args.kept)
+        return 0 if report(session, rows, again=True) else 1
+    kept, deadline = Rows("emulator_vs_gpu", args.work), Deadline(args.minutes)
     if args.part == "report":
-        return 0 if report(rows) else 1
+        session = session_here("emulator_vs_gpu")
+        keep_rows(session, list(kept))
+        return 0 if report(session, list(kept)) else 1
     torch.set_num_threads(1)
     if args.part == "kernels":
-        run_kernels(rows, deadline)
+        run_kernels(kept, deadline)
     else:
-        run_ncu(rows, deadline)
+        run_ncu(kept, deadline)
     return 0
 
 

@@ -26,15 +26,15 @@ def this_gpu() -> Gpu:
     return found[0]
 
 
-def short_name(gpu: Gpu) -> str:
+def short_name(gpu: str) -> str:
     """ "NVIDIA H200" -> "h200"."""
-    return gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ").replace(" ", "_").lower()
+    return gpu.removeprefix("NVIDIA ").removeprefix("GeForce ").replace(" ", "_").lower()
 
 
 def result_path(name: str) -> Path:
     """Where a report on judging goes: NAME.json, and NAME.GPU.json where a GPU judges."""
     on_gpu = choose_backend("auto") == "cuda"
-    return RESULTS / (f"{name}.{short_name(this_gpu())}.json" if on_gpu else f"{name}.json")
+    return RESULTS / (f"{name}.{short_name(this_gpu().name)}.json" if on_gpu else f"{name}.json")
 
 
 class Rows:
@@ -78,14 +78,19 @@ class Deadline:
         return self.left_s <= 0
 
 
-def write_report(name: str, bars: list[dict[str, Any]], figures: Row) -> bool:
-    """The report of this GPU as benchmarks/results/NAME.GPU.json; whether all bars hold."""
+def session_here(name: str) -> Row:
+    """What a report says of the session that measured: when, where, on which GPU."""
     gpu = this_gpu()
-    versions = {"driver": gpu.driver, "gpu": gpu.name}
-    report = {
-        **head(name, packages=PACKAGES, versions=versions),
+    return {
+        **head(name, packages=PACKAGES, versions={"driver": gpu.driver, "gpu": gpu.name}),
         "gpu": {"name": gpu.name, "memory_bytes": gpu.memory_bytes, "clocks": clocks(gpu)},
-        "bars": bars,
-        **figures,
     }
-    return finish(report, RESULTS / f"{name}.{short_name(gpu)}.json")
+
+
+def write_report(
+    name: str, bars: list[dict[str, Any]], figures: Row, session: Row | None = None
+) -> bool:
+    """The report of a GPU as benchmarks/results/NAME.GPU.json; whether all bars hold. session: the
+    one that measured, where it is not this one."""
+    report = {**(session or session_here(name)), "bars": bars, **figures}
+    return finish(report, RESULTS / f"{name}.{short_name(report['gpu']['name'])}.json")

@@ -1,11 +1,14 @@
 """Modelled time of a launch on a named GPU: a roofline with occupancy and latency, from counters.
 
-Not a simulator. Each resource (issue, arithmetic pipes, L1, shared memory, L2, DRAM, latency) gives
-a lower bound; they are joined by a 4-norm, so that the largest rules and the others still count,
-and a launch costs a fixed overhead. Numbers are always labelled `modelled`: only their order is
-used. All figures are data (gpus.yaml), so that measurements on a GPU can set them.
+Not a simulator. Each resource (issue, arithmetic pipes, L1, shared memory, L2, DRAM) gives a lower
+bound, and so does what one warp waits for: its start, its loads and its own chain follow each other
+and are summed. The bounds are joined by a 4-norm, so that the largest rules and the others still
+count, and a launch costs a fixed overhead. Numbers are always labelled `modelled`: only their order
+is used. All figures are data (gpus.yaml); those of a GPU that was measured are fitted
+(benchmarks/emulator_vs_gpu.py, which also says where the model fails).
 
-Not modelled: clocks under load, tails inside a wave, L2 misses by capacity in a launch.
+Not modelled: clocks under load, tails inside a wave, blocks of one multiprocessor that take each
+other's lines from L1, launches of one plan that overlap.
 """
 
 from __future__ import annotations
@@ -23,6 +26,10 @@ from coding_framework.errors import UsageError
 
 _SHORT = {"h200": "NVIDIA H200", "h100": "NVIDIA H100", "a100": "NVIDIA A100",
           "rtx 4090": "NVIDIA GeForce RTX 4090", "rtx4090": "NVIDIA GeForce RTX 4090"}  # fmt: skip
+_L1_LATENCY_NS = 20.0
+_SUBROUTINE_SLOTS = 12.0
+"""Issue slots that `counters.issue_slots` gives a correctly rounded division beyond its one
+instruction, about: so the estimated slots tell how many there were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,8 @@ class Gpu:
     lanes: Mapping[str, float]
     model: Mapping[str, float]
     compute_capability: str
+    calibration: Mapping[str, Any] | None = None
+    """What was fitted, to what and when; None: published figures and assumptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +118,16 @@ def model_ms(
         for most in ("longest", "most_loads")
     )
     resident = min(held.warps * device.multiprocessors, warps, held.warps * busy)
+    evicted = _evicted(device, counters, resident / max(warps, 1))
     terms = _inside(device, counters, share)
     terms["l1"] *= load_share / share
-    terms.update(_outside(device, counters))
-    terms.update(_latency(device, counters, blocks, resident))
-    work = sum(t**4 for t in terms.values()) ** 0.25
+    terms.update(_outside(device, counters, evicted))
+    # the grid's blocks are handed out at about one a cycle (empty kernels of many blocks)
+    terms["blocks"] = blocks / (device.clock_ghz * 1e6)
+    waiting = _latency(device, counters, warps, resident, evicted)
+    in_a_warp = sum(waiting.values())
+    work = (in_a_warp**4 + sum(t**4 for t in terms.values())) ** 0.25
+    terms.update(waiting)
     terms["launch"] = device.model["launch_us"] / 1e3
     terms["total"] = work + terms["launch"]
     return terms
@@ -125,7 +139,8 @@ def _inside(device: Gpu, counters: Mapping[str, float], share: float) -> dict[st
     def ops(kind: str) -> float:
         return counters.get(f"smsp__sass_thread_inst_executed_op_{kind}_pred_on.sum", 0.0)
 
-    cycles = {"issue": counters.get("emulator__issue_slots.sum", 0.0) / 4}
+    slots = counters.get("emulator__issue_slots.sum", 0.0)
+    cycles = {"issue": slots * device.model["instructions_per_slot"] / 4}
     for kind in ("fp32", "fp64", "fp16", "integer", "bit", "inter_thread_communication"):
         cycles[kind] = ops(kind) / device.lanes[kind]
     special = counters.get("smsp__inst_executed_pipe_xu.sum", 0.0)
@@ -146,16 +161,34 @@ def _inside(device: Gpu, counters: Mapping[str, float], share: float) -> dict[st
     return {name: c * share / (device.clock_ghz * 1e6) for name, c in cycles.items()}
 
 
-def _outside(device: Gpu, counters: Mapping[str, float]) -> dict[str, float]:
+def _evicted(device: Gpu, counters: Mapping[str, float], resident: float) -> float:
+    """Sectors that L1 asks for again after L2 has lost them.
+
+    Between two passes over its data a block sees all that the resident blocks read and write go
+    through L2, and a cache that replaces the oldest keeps nothing of a loop that is larger than it.
+    resident: their share of the launch. Sectors that all blocks share are taken for their own.
+    """
+    footprint = counters.get("dram__bytes.sum", 0.0) * min(resident, 1.0)
+    lost = footprint / (device.l2_bytes * device.model["l2_share"]) - 1.0
+    first = counters.get("dram__bytes_read.sum", 0.0) / 32
+    again = max(counters.get("lts__t_sectors_op_read.sum", 0.0) - first, 0.0)
+    return again * min(max(lost, 0.0), 1.0)
+
+
+def _outside(device: Gpu, counters: Mapping[str, float], evicted: float) -> dict[str, float]:
     """L2 and DRAM, shared by all multiprocessors."""
-    sectors = sum(counters.get(f"lts__t_sectors_op_{w}.sum", 0.0) for w in ("read", "write"))
-    atomics = counters.get("lts__t_sectors_op_atom.sum", 0.0)
     model = device.model
+    written = counters.get("lts__t_sectors_op_write.sum", 0.0)
+    # at least so many: bytes of one address count for each lane that writes them
+    stored = counters.get("smsp__sass_data_bytes_mem_global_op_st.sum", 0.0)
+    partial = max(written - stored / 32, 0.0)
+    sectors = counters.get("lts__t_sectors_op_read.sum", 0.0) + written
+    sectors += partial * (model["partial_write_sectors"] - 1.0)
+    atomics = counters.get("lts__t_sectors_op_atom.sum", 0.0)
+    moved = counters.get("dram__bytes.sum", 0.0) + 32 * evicted
     return {
         "l2": (sectors + 4 * atomics) * 32 / model["l2_gbps"] / 1e6,
-        "dram": counters.get("dram__bytes.sum", 0.0)
-        / (device.dram_gbps * model["dram_efficiency"])
-        / 1e6,
+        "dram": moved / (device.dram_gbps * model["dram_efficiency"]) / 1e6,
         "atomics": counters.get("emulator__same_address_atomics.sum", 0.0)
         * model["atomic_ns"]
         / 1e6,
@@ -163,31 +196,55 @@ def _outside(device: Gpu, counters: Mapping[str, float]) -> dict[str, float]:
 
 
 def _latency(
-    device: Gpu, counters: Mapping[str, float], blocks: int, resident: int
+    device: Gpu, counters: Mapping[str, float], warps: int, resident: int, evicted: float
 ) -> dict[str, float]:
-    """Time that too few resident warps leave open: none hides what another does alone."""
+    """Time that too few resident warps leave open: none hides what another does alone. A warp
+    starts, waits for its loads and goes through its own chain, one after another."""
+    model, cycle_ms = device.model, 1e-6 / device.clock_ghz
     alone, alone_loads = (
         max(1.0 / max(resident, 1), counters.get(f"emulator__{most}_warp.ratio", 0.0))
         for most in ("longest", "most_loads")
     )
-    reads = counters.get("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", 0.0)
-    tags = counters.get("l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_ld.sum", 0.0)
-    memory = 0.0
-    if reads:
-        # a request waits for the farthest of its sectors, and for a cycle or two a line
-        missed = min(counters.get("lts__t_sectors_op_read.sum", 0.0) / reads, 1.0)
-        far = min(counters.get("dram__bytes_read.sum", 0.0) / 32 / reads, 1.0)
-        near_ns, far_ns = device.model["l2_latency_ns"], device.model["dram_latency_ns"]
-        wait_ns = 20.0 + missed * near_ns + far * (far_ns - near_ns)
-        wait_ns += 2.0 * (tags / reads - 1.0) / device.clock_ghz
-        rounds = reads * alone_loads / device.model["requests_in_flight"]
-        memory = max(rounds * wait_ns, wait_ns) / 1e6
     issued = counters.get("emulator__issue_slots.sum", 0.0)
-    cycles = device.model["dependent_issue_cycles"] / device.model["independent_instructions"]
-    chain = issued * cycles * alone
+    cycles = issued * model["dependent_issue_cycles"] / model["independent_instructions"]
+    lanes = counters.get(
+        "smsp__sass_thread_inst_executed_op_inter_thread_communication_pred_on.sum", 0.0
+    )
+    exchanges = lanes / 32 + counters.get("smsp__inst_executed_op_barrier.sum", 0.0)
+    shared = counters.get("smsp__inst_executed_op_shared_ld.sum", 0.0)
+    exchanges += shared / model["requests_in_flight"]
+    cycles += exchanges * model["exchange_cycles"]
     return {
-        "memory_latency": memory,
-        "dependency": chain / (device.clock_ghz * 1e6),
-        # the grid's blocks are handed out at about one a cycle (empty kernels of many blocks)
-        "blocks": blocks / (device.clock_ghz * 1e6),
+        "memory_latency": _waits_ms(device, counters, warps, alone_loads, evicted),
+        "dependency": cycles * alone * cycle_ms,
+        "start": max(warps / max(resident, 1), 1.0) * model["warp_start_ns"] / 1e6,
     }
+
+
+def _waits_ms(
+    device: Gpu, counters: Mapping[str, float], warps: int, alone: float, evicted: float
+) -> float:
+    """What the warp with most loads waits for them. alone: its share of them."""
+    model = device.model
+    reads = counters.get("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", 0.0)
+    if not reads:
+        return 0.0
+    # Loads before the first use wait together: as many as the compiler unrolls, but one where a
+    # store that may alias, or the subroutine of a division or root, stands between them
+    slots = counters.get("emulator__issue_slots.sum", 0.0)
+    subroutines = (slots - counters.get("smsp__inst_executed.sum", 0.0)) / _SUBROUTINE_SLOTS
+    stores = counters.get("l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", 0.0)
+    single = min(max(stores, subroutines), reads)
+    waits = single + (reads - single) / model["requests_in_flight"]
+    waits = max(waits, min(warps, reads))
+    # A wait ends with the slowest of its loads. Lanes that miss mostly miss together: a load misses
+    # as often as one of its sectors does
+    sectors = max(counters.get("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 0.0), 1.0)
+    beyond_l1 = counters.get("lts__t_sectors_op_read.sum", 0.0) / sectors
+    beyond_l2 = (counters.get("dram__bytes_read.sum", 0.0) / 32 + evicted) / sectors
+    missed, far = (1.0 - (1.0 - min(p, 1.0)) ** (reads / waits) for p in (beyond_l1, beyond_l2))
+    near_ns, far_ns = model["l2_latency_ns"], model["dram_latency_ns"]
+    wait_ns = _L1_LATENCY_NS + missed * near_ns + far * (far_ns - near_ns)
+    tags = counters.get("l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_ld.sum", 0.0)
+    wait_ns += 2.0 * (tags / reads - 1.0) / device.clock_ghz  # a cycle or two a line
+    return float(max(waits * alone, 1.0) * wait_ns / 1e6)
