@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import IO
 
 from coding_framework.cuda.sandbox.base import (
@@ -59,16 +62,27 @@ class NativeSandbox:
         readable = [str(mount.host) for mount in mounts if not mount.writable]
         writable = [str(mount.host) for mount in mounts if mount.writable]
         command = confined(str(launcher()), readable, writable, job.command)
-        try:
-            process = subprocess.Popen(
-                limited(job.limits, command),
-                stdin=stdin,
-                stdout=output,
-                stderr=output,
-                cwd=job.folder.host,
-                env=environment,
-                start_new_session=True,
-            )
-        except OSError as e:
-            raise SandboxError(f"the native sandbox could not start a process ({e})") from e
+        with _empty_input() if stdin == subprocess.DEVNULL else nullcontext(stdin) as given:
+            try:
+                process = subprocess.Popen(
+                    limited(job.limits, command),
+                    stdin=given,
+                    stdout=output,
+                    stderr=output,
+                    cwd=job.folder.host,
+                    env=environment,
+                    start_new_session=True,
+                )
+            except OSError as e:
+                raise SandboxError(f"the native sandbox could not start a process ({e})") from e
         return LocalJob(process)
+
+
+@contextmanager
+def _empty_input() -> Iterator[int]:
+    """A standard input at its end, as /dev/null is, but of a kind that nobody can open again by its
+    name: a source that includes /dev/stdin does not compile, as in the other sandboxes."""
+    ours, theirs = socket.socketpair()
+    ours.close()
+    with theirs:
+        yield theirs.fileno()
