@@ -94,6 +94,8 @@ def make_agents(policy: Any, sampling: SamplingParams, *, budget: Any) -> dict[R
 class Tokenizer:
     """One token a character."""
 
+    eos_token_id = 0
+
     def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
         return "\n".join(m["content"] for m in messages)
 

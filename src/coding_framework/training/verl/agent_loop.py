@@ -94,12 +94,19 @@ class VerlPolicy:
             ) from e
         self.extra_fields = dict(output.extra_fields)
         response = tuple(output.token_ids[: sampling.max_new_tokens])
+        logprobs = tuple((output.log_probs or ())[: len(response)])
+        if len(logprobs) != len(response):
+            raise PolicyError(
+                f"the rollout server gave {len(logprobs)} log-probs for {len(response)} tokens"
+            )
+        ended = bool(response) and response[-1] == self._tokenizer.eos_token_id
+        cut = len(response) == sampling.max_new_tokens and not ended  # vLLM's reason is not told
         return Generation(
             text=self._tokenizer.decode(response, skip_special_tokens=True),
             prompt_ids=tuple(ids),
             response_ids=response,
-            logprobs=tuple((output.log_probs or [])[: len(response)]),
-            finish_reason="length" if output.stop_reason == "length" else "stop",
+            logprobs=logprobs,
+            finish_reason="length" if cut else "stop",
         )
 
     def count(self, messages: tuple[Message, ...]) -> int:
@@ -114,6 +121,7 @@ class VerlPolicy:
             "top_p": sampling.top_p,
             "top_k": sampling.top_k or -1,
             "max_tokens": sampling.max_new_tokens,
+            "logprobs": True,  # vLLM gives none unasked
             "seed": int.from_bytes(digest[:4], "big") >> 1,
         }
 

@@ -68,6 +68,7 @@ class Server:
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
     ) -> Any:
+        assert sampling_params["logprobs"] is True, "vLLM gives none unasked"
         self.seeds.append(sampling_params["seed"])
         answer = self.answers[len(self.seeds) - 1]
         if isinstance(answer, Exception):
@@ -203,6 +204,27 @@ def test_samples_differ_between_sessions_and_repeat_in_a_rerun(environment: Any)
         episode(server, session)
     assert servers[0].seeds == servers[2].seeds
     assert len({*servers[0].seeds, *servers[1].seeds}) == 4
+
+
+def test_answer_at_the_limit_is_cut_and_one_without_logprobs_is_refused(tmp_path: Path) -> None:
+    """vLLM says "completed" of an answer that it cut."""
+
+    class Bare(Server):
+        async def generate(self, **given: Any) -> Any:
+            output = await super().generate(**given)
+            output.log_probs = None
+            return output
+
+    def answer(server: Server) -> Any:
+        policy = agent_loop.VerlPolicy(server, Tokenizer(), spec(tmp_path), "seed")
+        prompt = (Message(role="user", content="p"),)
+        return asyncio.run(policy.generate(prompt, SamplingParams(max_new_tokens=4)))
+
+    answers = ["abc\0", "abcd", "ab"]
+    found = [answer(Server([text])).finish_reason for text in answers]
+    assert found == ["stop", "length", "stop"]
+    with pytest.raises(PolicyError, match="0 log-probs for 2 tokens"):
+        answer(Bare(["ab"]))
 
 
 def test_silent_server_is_a_policy_error(tmp_path: Path) -> None:
