@@ -2,8 +2,8 @@
 
 Where VERL_PLATFORM=cpu it registers the CPU platform and names its rollout. It imports little, for
 it runs in each of a run's processes; what is heavy is imported by the processes that need it:
-engines and the critic's loader by training workers, agent loop, estimator and sampling by those
-that load agent.agent_loop_manager_class.
+engines, log-probs and the critic's loader by training workers, agent loop, estimator and sampling
+by those that load agent.agent_loop_manager_class.
 `main.check_registered` makes sure that it really happened.
 """
 
@@ -27,6 +27,8 @@ def _register() -> None:
         _name_rollout()  # after the platform: what it imports asks for it
         if _WORKER in os.environ:
             from coding_framework.training.verl import cpu_engines  # noqa: F401
+    elif _WORKER in os.environ:
+        from coding_framework.training.verl import token_logprobs  # noqa: F401
     if _WORKER in os.environ:
         from coding_framework.training.verl import critic_loader  # noqa: F401
 
