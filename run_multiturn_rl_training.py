@@ -69,6 +69,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--num-gpus", type=int)
     cli.add_argument("--sandbox", choices=["auto", "bubblewrap", "docker", "native"])
     cli.add_argument("--no-docker", action="store_true", help="never judge in Docker")
+    cli.add_argument(
+        "--judge-backend", choices=["auto", "cuda", "emulator"], help="what runs the candidates"
+    )
     cli.add_argument("--save-every", type=int, help="steps between checkpoints")
     cli.add_argument("--seed", type=int)
     cli.add_argument("--wandb", action=argparse.BooleanOptionalAction)
@@ -123,9 +126,8 @@ def merge(adapter: Path, target: Path) -> None:
 
 def make_config(given: dict[str, object], recipe: RecipeFile, model: Path) -> MultiTurnRLConfig:
     """The recipe with the given flags. Raises UsageError."""
-    judge: dict[str, object] = {}
-    if "sandbox" in given:
-        judge["sandbox"] = given.pop("sandbox")
+    flags = (("sandbox", "sandbox"), ("judge_backend", "backend"))
+    judge: dict[str, object] = {name: given.pop(flag) for flag, name in flags if flag in given}
     if given.pop("no_docker", False):
         if judge.get("sandbox") == "docker":
             raise UsageError("--no-docker and --sandbox docker exclude each other: choose one")

@@ -132,9 +132,9 @@ class Job:
             "max_prompt_tokens": recipe.max_prompt_tokens,
             "max_response_tokens": recipe.optimizer_tokens,
             "stop_reward": None,
-            "judge_args": {"sandbox": recipe.sandbox},
             "seed": self.seed,
             **recipe.rl,
+            "judge_args": {"sandbox": recipe.sandbox, **recipe.rl.get("judge_args", {})},
         }
         return rl_config(RecipeFile(device=recipe.device), changes)
 

@@ -107,6 +107,15 @@ def test_nodes_without_a_cluster_and_judges_without_processors_are_refused() -> 
         rl_config(read_recipe(None), {**given, "ray_address": "auto", "judge_jobs_per_node": 3})
 
 
+def test_the_backend_of_the_judge_is_the_flags_then_the_files() -> None:
+    make_config = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))["make_config"]
+    recipe = read_recipe(ROOT / "configs" / "one_gpu.yaml")
+    assert make_config({}, recipe, Path("m")).judge_args == {"backend": "emulator"}
+    given = {"judge_backend": "cuda", "sandbox": "native"}
+    found = make_config(given, recipe, Path("m")).judge_args
+    assert found == {"backend": "cuda", "sandbox": "native"}
+
+
 @pytest.mark.parametrize(("workers", "nodes", "jobs"), [(4, 2, 8), (32, 2, 1), (40, 1, 1)], ids=str)
 def test_rollout_workers_share_the_processors_that_judge(
     tmp_path: Path, workers: int, nodes: int, jobs: int
@@ -121,4 +130,15 @@ def test_rollout_workers_share_the_processors_that_judge(
 
 def test_on_one_machine_the_workers_share_its_cores(tmp_path: Path) -> None:
     config = MultiTurnRLConfig(model_path="m", rollout_workers=10_000)
-    assert judge_of(config, tmp_path) == ("coding_framework.wiring:make_judge", {"workers": 1})
+    kept = {"run_folder": str(tmp_path / "judge")}
+    found = judge_of(config, tmp_path)
+    assert found == ("coding_framework.wiring:make_judge", {"workers": 1, **kept})
+
+
+def test_some_cores_are_left_to_what_feeds_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
+    gpu = MultiTurnRLConfig(model_path="m", rollout_workers=2)
+    cpu = MultiTurnRLConfig.cpu(model_path="m", rollout_workers=2)
+    assert [judge_of(c, tmp_path)[1]["workers"] for c in (gpu, cpu)] == [7, 8]

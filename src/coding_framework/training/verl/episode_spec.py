@@ -16,6 +16,9 @@ from coding_framework.types import SamplingParams
 
 JUDGE = "coding_framework.wiring:make_judge"
 CLUSTER_JUDGE = "coding_framework.wiring:make_cluster_judge"
+CORES_PER_GPU = 2
+"""Cores that judge nothing, for each GPU: its rollout engine and its trainer launch kernels from
+one thread each, and the GPU waits where these wait."""
 
 
 def episode_spec(
@@ -57,18 +60,22 @@ def judge_of(config: MultiTurnRLConfig, output: Path) -> tuple[str, dict[str, An
     """Import path and arguments of the judge that each rollout worker makes.
 
     The workers share the processors that judge, each has its part: compilers that are more than the
-    cores take turns, and what they wait for is no fault of a candidate.
+    cores take turns, and what they wait for is no fault of a candidate. They also share the run's
+    verdicts: a policy that has learnt something gives the same kernel many times.
     """
     arguments, workers = dict(config.judge_args), config.rollout_workers
+    if config.judge == JUDGE:
+        arguments = {"run_folder": str(output / "judge"), **arguments}
     if config.judge_nodes == 0:
         if config.judge == JUDGE:
-            cores = len(os.sched_getaffinity(0))
+            kept = CORES_PER_GPU * config.num_gpus if config.device == "cuda" else 0
+            cores = len(os.sched_getaffinity(0)) - kept
             arguments.setdefault("workers", max(1, cores // workers))
         return config.judge, arguments
     assert config.judge_jobs_per_node is not None, "the configuration sees to that"
     jobs = max(1, config.judge_jobs_per_node // workers)
     if config.judge == JUDGE:
-        arguments = {"run_folder": str(output / "judge"), "workers": jobs, **arguments}
+        arguments = {"workers": jobs, **arguments}
     spread = workers <= config.judge_jobs_per_node
     return CLUSTER_JUDGE, {
         "factory": config.judge,

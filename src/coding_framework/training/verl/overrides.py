@@ -24,6 +24,9 @@ ROWS_METRIC = "training/rows_updated"
 CHECKPOINT_CALLBACK = "coding_framework.training.verl.checkpoint_callback.FinishCheckpoint"
 CURRICULUM = "pkg://coding_framework.training.verl.curriculum"
 _SHORT = {"bfloat16": "bf16", "float32": "fp32"}
+_GRAPHS = '{"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}'
+"""vLLM's decoding as CUDA graphs, which saves it most launches, without torch.compile, which takes
+minutes at every start of a run."""
 RAY_CPU_SLOTS = 8
 """Logical slots, not cores: verl's actors ask for about 6 of them, and with fewer they wait for
 each other silently for ever. Ray starts a worker process a slot beforehand, so not many more."""
@@ -139,7 +142,11 @@ def _rollout(config: MultiTurnRLConfig) -> dict[str, Any]:
     if config.device == "cpu":
         pairs[f"{root}.max_num_seqs"] = min(48, config.conversations_per_step)
     else:
-        pairs[f"{root}.gpu_memory_utilization"] = config.gpu_memory_utilization
+        pairs |= {
+            f"{root}.gpu_memory_utilization": config.gpu_memory_utilization,
+            f"{root}.max_model_len": config.max_prompt_tokens + config.max_response_tokens,
+            f"+{root}.engine_kwargs.vllm.compilation_config": _GRAPHS,
+        }
     return pairs
 
 
@@ -189,13 +196,15 @@ def _engine(root: str, config: MultiTurnRLConfig) -> dict[str, Any]:
         f"+{root}.mixed_precision.param_dtype": _SHORT[config.compute_dtype],
         f"+{root}.mixed_precision.reduce_dtype": "fp32",
         f"+{root}.mixed_precision.buffer_dtype": "fp32",
+        f"{root}.use_torch_compile": False,  # of the entropy alone; costs more than a short run
     }
     if config.device == "cpu":
         pairs |= {
-            f"{root}.use_torch_compile": False,  # a compile costs more than a short run
             # Nothing to save by freeing gathered weights in the middle of a step.
             f"{root}.reshard_after_forward": False,
         }
+    else:  # float32 copies of all logits at once would be most of the memory
+        pairs[f"{root}.entropy_from_logits_with_chunking"] = True
     return pairs
 
 
