@@ -1,10 +1,15 @@
 """A verl checkpoint as a Hugging Face folder, adapters merged. Imports torch; call it last.
 
 python -m coding_framework.training.verl.export CHECKPOINT/actor TARGET
+python -m coding_framework.training.verl.export CHECKPOINT/actor TARGET --adapter-of START_MODEL
+
+The second writes what a run with --lora-rank has trained, as a PEFT adapter in bfloat16 of the
+model that the run started from: some percent of its size.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import sys
@@ -53,6 +58,36 @@ def export_model(actor: Path, target: Path, dtype: str = "float32") -> None:
     fresh.rename(target)
 
 
+def export_adapter(actor: Path, target: Path, base: str) -> None:
+    """Write the trained adapter alone. base: the model that it belongs to.
+
+    Raises:
+        TrainingError: where the checkpoint has none.
+    """
+    import torch
+    from peft import LoraConfig
+    from safetensors.torch import save_file
+
+    meta = _lora_meta(actor)
+    if meta is None:
+        raise TrainingError(f"{actor} has no adapter: all weights were trained (--lora-rank 0)")
+    lora = {k: v for k, v in _full_state(actor).items() if _LORA_A in k or _LORA_B in k}
+    state = {
+        name.replace(".default.weight", ".weight"): weight.to(torch.bfloat16).contiguous()
+        for name, weight in lora.items()
+    }
+    layers = {name.split(_LORA_A)[0].rsplit(".", 1)[1] for name in lora if _LORA_A in name}
+    target.mkdir(parents=True, exist_ok=True)
+    LoraConfig(
+        r=int(meta["r"]),
+        lora_alpha=int(meta["lora_alpha"]),
+        target_modules=sorted(layers),
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=base,
+    ).save_pretrained(target)
+    save_file(state, target / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
 def _full_state(actor: Path) -> dict[str, torch.Tensor]:
     """The whole state, gathered from the ranks' shards (all sharded along dimension 0)."""
     import torch
@@ -75,12 +110,17 @@ def _full_state(actor: Path) -> dict[str, torch.Tensor]:
     return whole | {name: torch.cat(parts) for name, parts in shards.items()}
 
 
-def _lora_scale(actor: Path) -> float:
+def _lora_meta(actor: Path) -> dict[str, Any] | None:
     meta = actor / "lora_train_meta.json"
     if not meta.exists():
-        return 0.0
+        return None
     lora: dict[str, Any] = json.loads(meta.read_text(encoding="utf-8"))
-    return float(lora["lora_alpha"]) / float(lora["r"])
+    return lora
+
+
+def _lora_scale(actor: Path) -> float:
+    lora = _lora_meta(actor)
+    return 0.0 if lora is None else float(lora["lora_alpha"]) / float(lora["r"])
 
 
 def merge_adapters(state: dict[str, torch.Tensor], scale: float) -> dict[str, torch.Tensor]:
@@ -99,11 +139,16 @@ def merge_adapters(state: dict[str, torch.Tensor], scale: float) -> dict[str, to
 
 def main(arguments: list[str]) -> int:
     """Export what the command line names."""
-    if len(arguments) != 2:
-        print("error: give the actor folder of a checkpoint, and the target", file=sys.stderr)
-        return 2
+    cli = argparse.ArgumentParser(prog="export", description=(__doc__ or "").splitlines()[0])
+    cli.add_argument("actor", type=Path, help="the actor folder of a checkpoint")
+    cli.add_argument("target", type=Path)
+    cli.add_argument("--adapter-of", metavar="START_MODEL", help="the trained adapter alone")
+    given = cli.parse_args(arguments)
     try:
-        export_model(Path(arguments[0]), Path(arguments[1]))
+        if given.adapter_of is not None:
+            export_adapter(given.actor, given.target, given.adapter_of)
+        else:
+            export_model(given.actor, given.target)
     except (TrainingError, OSError) as e:
         print(f"error: {e}", file=sys.stderr)
         return 3
