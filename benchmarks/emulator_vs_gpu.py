@@ -12,8 +12,10 @@ the GPU with the same inputs and times it; `ncu` counts them all in a few runs o
 The time model is fitted on one half (by the digest of the name) and tested on the other
 (time_model_fit.py). `report` writes benchmarks/results/emulator_vs_gpu.GPU.json, with what the fit
 says of gpus.yaml and where it fails, and exits 1 where a bar does not hold; beside it, as
-.rows.jsonl, what was measured, so that `--from` makes the report again with another model. Rows are
-kept in runs/emulator_vs_gpu (or --work DIR).
+.rows.jsonl, what was measured, so that `--from` makes the report again with another model.
+`--choice 1` to 14, with each part, takes other synthesised kernels, to which nothing is fitted:
+they test gpus.yaml as it is, and their report is emulator_vs_gpu_CHOICE. Rows are kept in
+runs/emulator_vs_gpu (with _CHOICE; or --work DIR).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from emulator_vs_gpu_report import METRICS, keep_rows, kept_rows, report
+from emulator_vs_gpu_report import METRICS, NAME, keep_rows, kept_rows, report
 from gpu_bench import Deadline, Row, Rows, session_here, this_gpu
 from gpu_plans import PlannedKernel, build, ladder
 
@@ -61,12 +63,13 @@ _NCU_BATCH = 30
 # --- the kernels ----------------------------------------------------------------------------------
 
 
-def synthesised() -> Iterator[tuple[Task, KernelExample]]:
-    """One kernel a task, of levels in turn; two levels of every fourth task, as a pair."""
+def synthesised(choice: int) -> Iterator[tuple[Task, KernelExample]]:
+    """One kernel a task, of levels in turn; two levels of every fourth task, as a pair. choice:
+    each number up to 14 gives other tasks."""
     programs = catalog.catalog()
-    chosen = [programs[i * len(programs) // SYNTHESISED] for i in range(SYNTHESISED)]
-    for i, program in enumerate(chosen):
-        task = catalog.build_task(program)
+    places = (i * len(programs) // SYNTHESISED + choice for i in range(SYNTHESISED))
+    for i, place in enumerate(places):
+        task = catalog.build_task(programs[place % len(programs)])
         kernels = catalog.kernels_of(task.name)
         yield task, kernels[i % len(kernels)]
         if i % 4 == 0 and len(kernels) > 1:
@@ -188,15 +191,13 @@ def _keep(folder: Path, files: ReplayFiles) -> None:
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def run_kernels(rows: Rows, deadline: Deadline) -> None:
+def run_kernels(rows: Rows, deadline: Deadline, choice: int) -> None:
     """Every kernel that has no row yet, several at once: the emulator takes a core each."""
-    names = [f"ladder/{kernel.name}" for kernel in ladder()]
-    names += [f"{task.name}/{example.level}" for task, example in synthesised()]
-    left = [name for name in names if name not in rows]
+    left = [name for name in _jobs(choice) if name not in rows]
     end = time.time() + deadline.left_s
     workers = max(1, available_cores() // 2)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as processes:
-        running = [processes.submit(run_one, name, rows.folder, end) for name in left]
+        running = [processes.submit(run_one, name, choice, rows.folder, end) for name in left]
         for future in as_completed(running):
             name, row = future.result()
             if row is not None:
@@ -204,13 +205,13 @@ def run_kernels(rows: Rows, deadline: Deadline) -> None:
                 print(name, row.get("skipped") or f"{row['measured_us']:.1f} us", flush=True)
 
 
-def run_one(name: str, folder: Path, end: float) -> tuple[str, Row | None]:
+def run_one(name: str, choice: int, folder: Path, end: float) -> tuple[str, Row | None]:
     """One kernel in a worker process; None after the end."""
     if time.time() > end:
         return name, None
     torch.set_num_threads(1)
     try:
-        return name, _jobs()[name](_replay(folder, name))
+        return name, _jobs(choice)[name](_replay(folder, name))
     except CandidateFault as fault:
         return name, {"skipped": f"{fault.status.value}: {fault.reason}"}
     except Exception as e:  # one kernel must not cost the others
@@ -218,12 +219,12 @@ def run_one(name: str, folder: Path, end: float) -> tuple[str, Row | None]:
 
 
 @functools.cache
-def _jobs() -> dict[str, Callable[[Path], Row]]:
-    jobs: dict[str, Callable[[Path], Row]] = {
-        f"ladder/{kernel.name}": functools.partial(run_planned, kernel=kernel)
-        for kernel in ladder()
-    }
-    for task, example in synthesised():
+def _jobs(choice: int) -> dict[str, Callable[[Path], Row]]:
+    jobs: dict[str, Callable[[Path], Row]] = {}
+    if not choice:
+        for kernel in ladder():
+            jobs[f"ladder/{kernel.name}"] = functools.partial(run_planned, kernel=kernel)
+    for task, example in synthesised(choice):
         jobs[f"{task.name}/{example.level}"] = functools.partial(
             run_synthesised, task=task, example=example
         )
@@ -283,6 +284,7 @@ def main() -> int:
     parser.add_argument("--part", choices=("kernels", "ncu", "report"), required=True)
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--work", type=Path, help="folder of the rows")
+    parser.add_argument("--choice", type=int, default=0, help="which kernels (above)")
     parser.add_argument("--from", type=Path, dest="kept", help="rows that a report came with")
     args = parser.parse_args()
     if args.kept and args.part != "report":
@@ -290,14 +292,15 @@ def main() -> int:
     if args.kept:
         session, rows = kept_rows(args.kept)
         return 0 if report(session, rows, again=True) else 1
-    kept, deadline = Rows("emulator_vs_gpu", args.work), Deadline(args.minutes)
+    name = f"{NAME}_{args.choice}" if args.choice else NAME
+    kept, deadline = Rows(name, args.work), Deadline(args.minutes)
     if args.part == "report":
-        session = session_here("emulator_vs_gpu")
+        session = {**session_here(name), "choice": args.choice}
         keep_rows(session, list(kept))
         return 0 if report(session, list(kept)) else 1
     torch.set_num_threads(1)
     if args.part == "kernels":
-        run_kernels(kept, deadline)
+        run_kernels(kept, deadline, args.choice)
     else:
         run_ncu(kept, deadline)
     return 0

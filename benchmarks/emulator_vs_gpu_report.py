@@ -63,7 +63,7 @@ def keep_rows(session: Row, rows: Sequence[Row]) -> Path:
         if "ncu" in row:
             kept["ncu"] = [{k: one[k] for k in METRICS if k in one} for one in row["ncu"]]
         lines.append(kept)
-    path = RESULTS / f"{NAME}.{short_name(session['gpu']['name'])}.rows.jsonl"
+    path = RESULTS / f"{session['benchmark']}.{short_name(session['gpu']['name'])}.rows.jsonl"
     write_atomic(path, "".join(json.dumps(line) + "\n" for line in lines))
     collect(path)
     return path
@@ -170,55 +170,64 @@ def conflicts(rows: Sequence[Row]) -> tuple[list[Row], Row]:
 
 
 def times(session: Row, rows: Sequence[Row]) -> tuple[list[Row], Row]:
-    """Fit on one half, test on the other."""
+    """Fit on one half and test on the other; of another choice of kernels, test on all."""
     gpu = timing_model.gpu(session["gpu"]["name"])
-    train = [r for r in rows if fit.digest(r["key"]) % 2]
-    test = [r for r in rows if not fit.digest(r["key"]) % 2]
-    if len(train) <= 10 or len(test) <= 10:
+    train = [] if session.get("choice") else [r for r in rows if fit.digest(r["key"]) % 2]
+    fitted_to = {r["key"] for r in train}
+    test = [r for r in rows if r["key"] not in fitted_to]
+    if len(test) <= 10:
         return [], {}
+    if not train:
+        return tested(gpu, test, test)
     figures = fit.fitted(gpu, train)
-    best = fit.with_figures(gpu, figures)
-    found = fit.errors(best, test)
-    predicted = [fit.modelled_us(best, r) for r in test]
-    rank = float(spearmanr(predicted, [r["measured_us"] for r in test]).statistic)
-    kept, pairs, failed = fit.order_kept(rows, lambda r: fit.modelled_us(best, r))
-    trained = {r["group"] for r in train}
-    unseen = [r["key"] for r in test if r["group"] not in trained]
-    bars = [
-        bar("time, Spearman on the other half", 0.9, rank, rank >= 0.9),
-        _median_bar("time, median error on the other half", 0.25, found),
-        bar("pairs over 1.3 in the right order", 0.9, kept / max(1, pairs),
-            pairs > 0 and kept / pairs >= 0.9),
-    ]  # fmt: skip
+    bars, found = tested(fit.with_figures(gpu, figures), test, rows)
+    groups = {r["group"] for r in train}
+    unseen = [r for r in test if r["group"] not in groups]
     starting = fit.with_figures(gpu, fit.start())
+    best = fit.with_figures(gpu, figures)
+    found["time"] |= {
+        "of_tasks_that_are_not_among_the_fitted": _spread(fit.errors(best, unseen)),
+        "cross_validated_among_the_fitted": fit.cross_validated(gpu, train),
+        "with_gpus_yaml": _spread(fit.errors(gpu, test)),
+        "before_fitting": _spread(fit.errors(starting, test)),
+    }
     return bars, {
         "calibration": {
             "figures": figures,
             "started_from": fit.start(),
             "in_gpus_yaml": {name: gpu.model[name] for name in figures},
-            "fitted_to": sorted(r["key"] for r in train),
-            "tested_on": len(test),
+            "fitted_to": sorted(fitted_to),
             "said": STRUCTURE,
         },
+        **found,
+    }
+
+
+def tested(
+    gpu: timing_model.Gpu, test: Sequence[Row], rows: Sequence[Row]
+) -> tuple[list[Row], Row]:
+    """Bars and figures of times that had no part in a fit; the order of pairs is that of `rows`."""
+    found = fit.errors(gpu, test)
+    predicted = {r["key"]: fit.modelled_us(gpu, r) for r in test}
+    measured = {r["key"]: r["measured_us"] for r in test}
+    rank = float(spearmanr([predicted[k] for k in measured], list(measured.values())).statistic)
+    kept, pairs, failed = fit.order_kept(rows, lambda r: fit.modelled_us(gpu, r))
+    recorded = {r["key"]: abs(r["modelled_us"] / r["measured_us"] - 1) for r in test}
+    bars = [
+        bar("time, Spearman on kernels that were not fitted", 0.9, rank, rank >= 0.9),
+        _median_bar("time, median error on kernels that were not fitted", 0.25, found),
+        bar("pairs over 1.3 in the right order", 0.9, kept / max(1, pairs),
+            pairs > 0 and kept / pairs >= 0.9),
+    ]  # fmt: skip
+    return bars, {
         "time": {
-            "error_on_the_other_half": _spread(found),
-            "of_tasks_that_are_only_there": _spread({k: found[k] for k in unseen}),
-            "cross_validated_in_the_fitted_half": fit.cross_validated(gpu, train),
-            "with_gpus_yaml_on_the_other_half": _spread(fit.errors(gpu, test)),
-            "before_fitting_on_the_other_half": _spread(fit.errors(starting, test)),
-            "as_measured_on_the_other_half": _spread(
-                {r["key"]: abs(r["modelled_us"] / r["measured_us"] - 1) for r in test}
-            ),
-            "modelled_over_measured_by_kind": _by_kind(best, test),
+            "error": _spread(found),
+            "as_measured": _spread(recorded),
+            "modelled_over_measured_by_kind": _by_kind(gpu, test),
         },
         "pairs": pairs,
         "pairs_in_the_wrong_order": failed,
-        "worst_times": [
-            [key, predicted[i], r["measured_us"]]
-            for key, _ in worst(found, 15)
-            for i, r in enumerate(test)
-            if r["key"] == key
-        ],
+        "worst_times": [[k, predicted[k], measured[k]] for k, _ in worst(found, 15)],
     }
 
 
@@ -248,12 +257,15 @@ def report(session: Row, rows: Sequence[Row], *, again: bool = False) -> bool:
         "skipped": {r["key"]: r["skipped"] for r in rows if "skipped" in r},
     }
     if again:
-        now = head(NAME)
+        now = head(session["benchmark"])
         figures["made_again"] = {
             "said": "Measured by the session above; fitted and reported from its rows, offline.",
             **{name: now[name] for name in ("date", "command", "commit")},
         }
-    for more_bars, more in (sectors(counted), conflicts(counted), times(session, run)):
+    parts = [times(session, run)]
+    if counted or not session.get("choice"):
+        parts += [sectors(counted), conflicts(counted)]
+    for more_bars, more in parts:
         bars += more_bars
         figures |= more
     if len(counted) > 2:
@@ -261,7 +273,7 @@ def report(session: Row, rows: Sequence[Row], *, again: bool = False) -> bool:
         real = [total(r["ncu"], [EXECUTED]) for r in counted]
         figures["instruction_counts_spearman"] = float(spearmanr(ours, real).statistic)
     slim = [{k: v for k, v in r.items() if k not in ("launches", "ncu")} for r in rows]
-    return write_report(NAME, bars, {**figures, "rows": slim}, session)
+    return write_report(session["benchmark"], bars, {**figures, "rows": slim}, session)
 
 
 def _median_bar(what: str, target: float, found: dict[str, float]) -> dict[str, Any]:
