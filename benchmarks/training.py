@@ -1,12 +1,12 @@
 """How long a step of RL takes, and where: steps of one-turn rollouts, by the root script.
 
     uv run python benchmarks/training.py --generator-checkpoint DIR [--config configs/one_gpu.yaml]
-        [--steps 12] [--rollouts 256] [--folder DIR] [--output FILE]
+        [--steps 12] [--rollouts 256] [--folder DIR] [--output FILE] [--read]
 
-Runs `run_multiturn_rl_training.py` with `--max-turns 1` in --folder (goes on from there; a finished
-run is only read) and prints, over the steps from the third on, the median of each part of a step
-with the mean answer length, the tokens sampled a second and how verdicts waited. The bar is that of
-one H200: 256 rollouts in at most 35 s. On a CPU it shows the machinery alone. Writes
+Runs `run_multiturn_rl_training.py` with `--max-turns 1` in --folder (goes on from there; --read
+starts nothing) and prints, over the steps from the third on, the median of each part of a step with
+the mean answer length, the tokens sampled a second and how verdicts waited. The bar is that of one
+H200: 256 rollouts in at most 35 s. On a CPU it shows the machinery alone. Writes
 benchmarks/results/training.json; exits 1 where a bar does not hold.
 """
 
@@ -67,18 +67,23 @@ def figures(steps: list[StepRecord]) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--generator-checkpoint", type=Path, required=True)
+    parser.add_argument("--generator-checkpoint", type=Path, default=None)
+    parser.add_argument("--read", action="store_true", help="a run of the root script in --folder")
     parser.add_argument("--config", type=Path, default=ROOT / "configs" / "one_gpu.yaml")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--rollouts", type=int, default=256, help="a multiple of 8")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
+    if args.generator_checkpoint is None and not args.read:
+        parser.error("give --generator-checkpoint, or --read and --folder")
     report = head("training", packages=("verl", "ray", "torch", "transformers"))
     with tempfile.TemporaryDirectory() as name:
         folder = (args.folder or Path(name) / "run").resolve()
-        run(args, folder)
+        if not args.read:
+            run(args, folder)
         lines = (folder / "steps.jsonl").read_text().splitlines()
+        config = json.loads((folder / "config.json").read_text())
     records = [StepRecord.model_validate(json.loads(line)) for line in lines]
     warm = [record for record in records if record.step >= WARM_FROM]
     if not warm:
@@ -92,7 +97,18 @@ def main() -> int:
         at_most("median step in s", STEP_S, found["median_s"]["step_s"]),
         at_most("turns lost to faults of ours", 0, found["faults"]),
     ]
-    return 0 if finish({**report, "bars": bars, **found}, args.output) else 1
+    curve = [
+        {
+            "step": r.step,
+            "reward": r.reward_mean,
+            "compile": r.compile_rate,
+            "correct": r.correct_rate,
+            "s": r.times.get("step_s"),
+        }
+        for r in records
+    ]
+    whole = {**report, "bars": bars, **found, "curve": curve, "config": config}
+    return 0 if finish(whole, args.output) else 1
 
 
 if __name__ == "__main__":

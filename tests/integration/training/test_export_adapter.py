@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from coding_framework.errors import TrainingError
+from coding_framework.training.verl.checkpoints import START_MODEL
 from coding_framework.training.verl.export import export_adapter, export_model
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -25,7 +26,7 @@ def start(tmp_path: Path) -> Path:
 
 
 def checkpoint(start: Path, folder: Path, rank: int) -> Path:
-    """An actor folder as verl writes it for one process: PEFT's state, and the adapter's sizes."""
+    """An actor folder as verl writes it for one process: the weights, or an adapter's alone."""
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -43,7 +44,9 @@ def checkpoint(start: Path, folder: Path, rank: int) -> Path:
                 weight.data = weight.data.to(torch.bfloat16).float()
         meta = {"r": rank, "lora_alpha": 8, "task_type": "CAUSAL_LM"}
         (folder / "lora_train_meta.json").write_text(json.dumps(meta))
-    torch.save(model.state_dict(), folder / "model_world_size_1_rank_0.pt")
+        (folder / START_MODEL).write_text(str(start))
+    state = {k: v for k, v in model.state_dict().items() if not rank or "lora_" in k}
+    torch.save(state, folder / "model_world_size_1_rank_0.pt")
     return folder
 
 
@@ -61,6 +64,11 @@ def test_adapter_and_start_model_are_the_exported_model(start: Path, tmp_path: P
     assert found.keys() == expected.keys()
     for name, weight in expected.items():
         torch.testing.assert_close(found[name], weight)
+    moved = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32).state_dict()
+    assert any(not torch.equal(moved[name], weight) for name, weight in expected.items())
+    start.rename(tmp_path / "elsewhere")
+    with pytest.raises(TrainingError, match=r"holds the adapter of .*model, which is gone"):
+        export_model(actor, tmp_path / "again")
 
 
 def test_checkpoint_without_an_adapter_is_named(start: Path, tmp_path: Path) -> None:

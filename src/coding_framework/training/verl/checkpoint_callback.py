@@ -7,7 +7,8 @@ from typing import Any
 
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 
-from coding_framework.training.verl.checkpoints import write_manifest
+from coding_framework.paths import write_atomic
+from coding_framework.training.verl.checkpoints import START_MODEL, write_manifest
 
 
 class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
@@ -26,4 +27,7 @@ class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
         if curriculum is not None:
             curriculum.advance(global_step)
             curriculum.save(Path(checkpoint_dir))
+        model = trainer.config.actor_rollout_ref.model
+        if model.lora_rank:
+            write_atomic(Path(checkpoint_dir) / "actor" / START_MODEL, str(model.path))
         write_manifest(Path(checkpoint_dir))

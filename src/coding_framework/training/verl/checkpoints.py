@@ -31,6 +31,9 @@ _BLOCK = 64 << 20
 MANIFEST = "manifest.json"
 CURRICULUM = "curriculum.json"
 """State of the curriculum, in checkpoints of runs that have one."""
+START_MODEL = "start_model.txt"
+"""Where the weights are that an adapter belongs to, beside it: the checkpoint holds the adapter
+alone."""
 KEPT = 2
 
 

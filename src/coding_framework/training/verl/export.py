@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coding_framework.errors import TrainingError
+from coding_framework.training.verl.checkpoints import START_MODEL
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +40,7 @@ def export_model(actor: Path, target: Path, dtype: str = "float32") -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    state = merge_adapters(_full_state(actor), _lora_scale(actor))
+    state = _merged_state(actor)
     config = AutoConfig.from_pretrained(actor / "huggingface")
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     result = model.load_state_dict(state, strict=False)
@@ -118,23 +119,28 @@ def _lora_meta(actor: Path) -> dict[str, Any] | None:
     return lora
 
 
-def _lora_scale(actor: Path) -> float:
-    lora = _lora_meta(actor)
-    return 0.0 if lora is None else float(lora["lora_alpha"]) / float(lora["r"])
+def _merged_state(actor: Path) -> dict[str, torch.Tensor]:
+    """The whole policy's weights; those under an adapter from the model that the run began with.
 
+    Raises:
+        TrainingError: where that model is gone.
+    """
+    from transformers import AutoModelForCausalLM
 
-def merge_adapters(state: dict[str, torch.Tensor], scale: float) -> dict[str, torch.Tensor]:
-    """PEFT's state as the plain model's: W + scale * B @ A, names as without PEFT."""
-    merged: dict[str, torch.Tensor] = {}
-    for name, weight in state.items():
-        if _LORA_A in name or _LORA_B in name:
-            continue
-        plain = name.removeprefix(_WRAPPED).replace(".base_layer.", ".")
-        layer = name.removesuffix(".base_layer.weight")
-        if layer != name:
-            weight = weight + scale * (state[layer + _LORA_B] @ state[layer + _LORA_A])
-        merged[plain] = weight
-    return merged
+    state, lora = _full_state(actor), _lora_meta(actor)
+    if lora is None:
+        return state
+    start = (actor / START_MODEL).read_text(encoding="utf-8")
+    if not (Path(start) / "config.json").exists():
+        raise TrainingError(f"{actor} holds the adapter of {start}, which is gone: put it back")
+    weights = AutoModelForCausalLM.from_pretrained(start, dtype="float32").state_dict()
+    scale = float(lora["lora_alpha"]) / float(lora["r"])
+    for name in state:
+        if _LORA_A in name:
+            layer = name.removesuffix(_LORA_A)
+            plain = f"{layer.removeprefix(_WRAPPED)}.weight"
+            weights[plain] = weights[plain] + scale * (state[layer + _LORA_B] @ state[name])
+    return dict(weights)
 
 
 def main(arguments: list[str]) -> int:

@@ -119,6 +119,7 @@ def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
             f"{root}.model.lora_rank": config.lora_rank,
             f"{root}.model.lora_alpha": config.lora_alpha,
             f"{root}.model.lora.merge": True,  # the rollout gets plain merged weights
+            f"+{root}.actor.checkpoint.save_lora_only": True,  # megabytes a step, not gigabytes
         }
     if config.device == "cpu":
         pairs[f"{root}.actor.use_torch_compile"] = False
