@@ -133,10 +133,11 @@ def words_of(process: psutil.Process) -> str:
 
 
 def folder_of(work: Path, *what: object) -> Path:
-    """Where the results of this judge on that work are kept: of another one nothing is taken."""
+    """Where the results of this judge on that work are kept: of another one nothing is taken.
+    Absolute: a path inside a file of pairs is relative to that file."""
     attacks = (ROOT / "tests" / "integration" / "judge_attacks.py").read_bytes()
     key = hashlib.sha256(repr((judge_digest(), attacks, *what)).encode()).hexdigest()[:12]
-    return work / key
+    return (work / key).absolute()
 
 
 def watch(
