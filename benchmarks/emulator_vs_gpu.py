@@ -3,6 +3,8 @@
     uv run python benchmarks/emulator_vs_gpu.py --part kernels [--minutes 8]  (again until done)
     uv run python benchmarks/emulator_vs_gpu.py --part ncu [--minutes 8]
     uv run python benchmarks/emulator_vs_gpu.py --part report
+    uv run python benchmarks/emulator_vs_gpu.py --part clock \\
+        --from benchmarks/results/emulator_vs_gpu.h200.rows.jsonl                   (needs no GPU)
     uv run python benchmarks/emulator_vs_gpu.py --part report \\
         --from benchmarks/results/emulator_vs_gpu.h200.rows.jsonl                   (needs no GPU)
 
@@ -12,7 +14,9 @@ the GPU with the same inputs and times it; `ncu` counts them all in a few runs o
 The time model is fitted on one half (by the digest of the name) and tested on the other
 (time_model_fit.py). `report` writes benchmarks/results/emulator_vs_gpu.GPU.json, with what the fit
 says of gpus.yaml and where it fails, and exits 1 where a bar does not hold; beside it, as
-.rows.jsonl, what was measured, so that `--from` makes the report again with another model.
+.rows.jsonl, what was measured, so that `--from` makes the report again with another model. `clock`
+adds the short kernels of gpu_timing.py to those rows, after its report: what a launch costs shows
+where little else is done.
 `--choice 1` to 14, with each part, takes other synthesised kernels, to which nothing is fitted:
 they test gpus.yaml as it is, and their report is emulator_vs_gpu_CHOICE. Rows are kept in
 runs/emulator_vs_gpu (with _CHOICE; or --work DIR).
@@ -23,6 +27,7 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import json
 import pickle
 import sys
 import time
@@ -34,11 +39,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from bench_io import RESULTS
 from emulator_vs_gpu_report import METRICS, NAME, keep_rows, kept_rows, report
-from gpu_bench import Deadline, Row, Rows, session_here, this_gpu
-from gpu_plans import PlannedKernel, build, ladder
+from gpu_bench import Deadline, Row, Rows, session_here, short_name, this_gpu
+from gpu_plans import PlannedKernel, build, clock_kernels, ladder
 
 from coding_framework.cuda.backends import make_backend
+from coding_framework.cuda.benchmarker import modelled_time_ms, transfers
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import EmulatorSettings
@@ -58,6 +65,8 @@ from coding_framework.types import KernelExample, Task, TestCase
 SYNTHESISED = 110
 _BUDGET = 4_000_000_000
 _NCU_BATCH = 30
+_SHORT_CLOCK_US = 50.0
+"""Kernels of gpu_timing.py below it take the emulator seconds."""
 
 
 # --- the kernels ----------------------------------------------------------------------------------
@@ -113,7 +122,8 @@ def run_synthesised(folder: Path, task: Task, example: KernelExample) -> Row:
     reports = zip(on_emulator.reports, plan.launches, strict=True)
     return {
         "launches": [_report_row(report.counters, launch) for report, launch in reports],
-        "modelled_us": 1e3 * sum(report.time_ms or 0.0 for report in on_emulator.reports),
+        "transfers": transfers(plan),
+        "modelled_us": 1e3 * (modelled_time_ms(plan, on_emulator.reports, this_gpu().name) or 0.0),
         "measured_us": 1e3 * timing.median_ms,
         "equal": all(map(_equal, on_emulator.outputs, on_gpu.outputs)),
         "group": task.name,
@@ -146,13 +156,7 @@ def run_planned(folder: Path, kernel: PlannedKernel) -> Row:
     """One kernel of the ladder on both devices."""
     made = build(_compiler())
     contents = kernel.contents()
-    settings = EmulatorSettings(instruction_budget=_BUDGET, cpu_limit_s=300.0)
-    with EmulatorDevice(settings) as device:
-        device.load(made)
-        plan, x, o = kernel.place(device)
-        device.upload(x, contents.tobytes())
-        report = device.launch(plan.launches[0])
-        emulated = np.frombuffer(device.download(o, kernel.output_bytes), np.float32)
+    counted, emulated = emulate(kernel)
     with CudaDevice() as gpu:
         module = gpu.load(made)
         plan, x, o = kernel.place(gpu)
@@ -169,12 +173,26 @@ def run_planned(folder: Path, kernel: PlannedKernel) -> Row:
     _keep(folder, ReplayFiles(made, plan, module, regions))
     scale = float(np.abs(real).max())
     return {
-        "launches": [_report_row(report.counters, plan.launches[0])],
-        "modelled_us": 1e3 * (report.time_ms or 0.0),
+        **counted,
         "measured_us": 1e3 * timing.median_ms,
         "equal": bool(np.allclose(emulated, real, rtol=1e-5, atol=1e-5 * scale)),
         "group": kernel.group,
     }
+
+
+def emulate(kernel: PlannedKernel) -> tuple[Row, np.ndarray[Any, np.dtype[np.float32]]]:
+    """What the emulator counts, and its output."""
+    settings = EmulatorSettings(instruction_budget=_BUDGET, cpu_limit_s=300.0)
+    with EmulatorDevice(settings) as device:
+        device.load(build(_compiler()))
+        plan, x, o = kernel.place(device)
+        device.upload(x, kernel.contents().tobytes())
+        report = device.launch(plan.launches[0])
+        output = np.frombuffer(device.download(o, kernel.output_bytes), np.float32)
+    return {
+        "launches": [_report_row(report.counters, plan.launches[0])],
+        "modelled_us": 1e3 * (report.time_ms or 0.0),
+    }, output
 
 
 def _report_row(counters: dict[str, float], launch: Any) -> Row:
@@ -231,6 +249,25 @@ def _jobs(choice: int) -> dict[str, Callable[[Path], Row]]:
     return jobs
 
 
+def run_clock(kept: Path) -> None:
+    """Rows of the short kernels that gpu_timing.py timed on the same GPU, with the emulator's
+    counters, beside the kept ones: their outputs were not compared. Needs no GPU."""
+    session, rows = kept_rows(kept)
+    name = f"gpu_timing.{short_name(session['gpu']['name'])}.json"
+    clock = json.loads((RESULTS / name).read_text())
+    timed = {r["kernel"]: r["us"] for r in clock["rows"] if r["part"] == "first"}
+    there = {r["key"].replace("ladder/", "clock/") for r in rows}
+    for kernel in clock_kernels():
+        key, us = f"clock/{kernel.name}", timed[kernel.name]
+        if key in there or us > _SHORT_CLOCK_US:
+            continue
+        counted, _ = emulate(kernel)
+        rows.append({"key": key, "launches": counted["launches"], "measured_us": us,
+                     "group": kernel.group or kernel.name, "measured": clock["date"]})  # fmt: skip
+        print(key, f"{us:.1f} us", flush=True)
+    keep_rows(session, rows)
+
+
 def run_ncu(rows: Rows, deadline: Deadline) -> None:
     """Hardware counters of every kernel that has none yet and whose replay is on this machine."""
     names = [r["key"] for r in rows if "launches" in r and "ncu" not in r]
@@ -281,14 +318,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--part", choices=("kernels", "ncu", "report"), required=True)
+    parser.add_argument("--part", choices=("kernels", "ncu", "clock", "report"), required=True)
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--work", type=Path, help="folder of the rows")
     parser.add_argument("--choice", type=int, default=0, help="which kernels (above)")
     parser.add_argument("--from", type=Path, dest="kept", help="rows that a report came with")
     args = parser.parse_args()
-    if args.kept and args.part != "report":
-        parser.error("--from goes with --part report")
+    if args.kept and args.part not in ("clock", "report"):
+        parser.error("--from goes with --part report and --part clock")
+    if args.part == "clock":
+        if not args.kept:
+            parser.error("--part clock needs --from: the rows that a report came with")
+        run_clock(args.kept)
+        return 0
     if args.kept:
         session, rows = kept_rows(args.kept)
         return 0 if report(session, rows, again=True) else 1

@@ -32,6 +32,7 @@ DURATION = "gpu__time_duration.sum"
 METRICS = (*(name for names in SECTORS.values() for name in names), *CONFLICTS, EXECUTED, DURATION,
            "dram__bytes.sum", "lts__t_sectors_op_read.sum",
            "lts__t_sectors_op_write.sum")  # fmt: skip
+SHORT_US = 20.0
 _FEW = 32
 """Below so many events a relative error says nothing."""
 _A_PATTERN = 0.25
@@ -212,7 +213,10 @@ def tested(
     measured = {r["key"]: r["measured_us"] for r in test}
     rank = float(spearmanr([predicted[k] for k in measured], list(measured.values())).statistic)
     kept, pairs, failed = fit.order_kept(rows, lambda r: fit.modelled_us(gpu, r))
-    recorded = {r["key"]: abs(r["modelled_us"] / r["measured_us"] - 1) for r in test}
+    short = {r["key"]: found[r["key"]] for r in test if r["measured_us"] < SHORT_US}
+    recorded = {
+        r["key"]: abs(r["modelled_us"] / r["measured_us"] - 1) for r in test if "modelled_us" in r
+    }
     bars = [
         bar("time, Spearman on kernels that were not fitted", 0.9, rank, rank >= 0.9),
         _median_bar("time, median error on kernels that were not fitted", 0.25, found),
@@ -222,6 +226,7 @@ def tested(
     return bars, {
         "time": {
             "error": _spread(found),
+            "error_below_20_us": _spread(short),
             "as_measured": _spread(recorded),
             "modelled_over_measured_by_kind": _by_kind(gpu, test),
         },
@@ -232,11 +237,12 @@ def tested(
 
 
 def _by_kind(gpu: timing_model.Gpu, rows: Sequence[Row]) -> dict[str, Row]:
-    """Kinds of kernels: the level of a synthesised one, the ladder's by name."""
+    """Kinds of kernels: the level of a synthesised one, the others' by name."""
     kinds: dict[str, dict[str, float]] = {}
     for row in rows:
         folder, level = row["key"].rsplit("/", 1)
-        kind = f"ladder, {level.split('_')[0]}" if folder == "ladder" else level
+        by_name = folder in ("ladder", "clock")
+        kind = f"{folder}, {level.split()[0].split('_')[0]}" if by_name else level
         ratio = fit.modelled_us(gpu, row) / row["measured_us"]
         kinds.setdefault(kind, {})[row["key"]] = ratio
     return {kind: _spread(ratios) for kind, ratios in sorted(kinds.items())}
@@ -249,8 +255,9 @@ def report(session: Row, rows: Sequence[Row], *, again: bool = False) -> bool:
     """Write it; whether all bars hold. again: from kept rows, by a session that did not measure."""
     run = [r for r in rows if "launches" in r]
     counted = [r for r in run if "ncu" in r]
-    unequal = [r["key"] for r in run if not r["equal"]]
-    bars = [bar("kernels on both devices", 120, len(run), len(run) >= 120),
+    both = [r for r in run if "equal" in r]
+    unequal = [r["key"] for r in both if not r["equal"]]
+    bars = [bar("kernels on both devices", 120, len(both), len(both) >= 120),
             bar("outputs that differ", 0, len(unequal), not unequal)]  # fmt: skip
     figures: Row = {
         "unequal": unequal,

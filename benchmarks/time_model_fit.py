@@ -32,6 +32,7 @@ START = {
     "warp_start_ns": (300.0, 0.5),
     "independent_instructions": (1.6, 0.5),
     "instructions_per_slot": (0.9, 0.15),
+    "atomic_ns": (0.6, 0.7),
 }
 """Figures that are fitted: where the search starts, and how far they may well be off, as a standard
 deviation of the logarithm. The others stay as gpus.yaml has them."""
@@ -44,7 +45,7 @@ Figures = dict[str, float]
 
 
 def modelled_us(gpu: Gpu, row: Row) -> float:
-    """The time model's answer for the launches of a row."""
+    """The time model's answer for the plan of a row: its launches, copies and fills."""
     total = 0.0
     for one in row["launches"]:
         counters = one["counters"]
@@ -56,6 +57,8 @@ def modelled_us(gpu: Gpu, row: Row) -> float:
         )
         grid, block = tuple(one["grid"]), tuple(one["block"])
         total += timing_model.model_ms(gpu, counters, grid, block, held)["total"]
+    for moved_bytes, by_host in row.get("transfers", ()):
+        total += timing_model.transfer_ms(gpu, moved_bytes, by_host=by_host)
     return 1e3 * total
 
 

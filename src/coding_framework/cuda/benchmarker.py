@@ -43,24 +43,25 @@ def modelled_time_ms(
     times = [report.time_ms for report in reports]
     if not times or any(time is None for time in times):
         return None
-    return sum(time for time in times if time is not None) + _transfers_ms(plan, _gpu(device))
+    moved = sum(transfer_ms(_gpu(device), n, by_host=by_host) for n, by_host in transfers(plan))
+    return sum(time for time in times if time is not None) + moved
 
 
-def _transfers_ms(plan: LaunchPlan, gpu: Gpu) -> float:
-    """What a plan's operations beside its launches take: none is free, so that no work is moved out
-    of the kernels and into them for nothing."""
-    total = 0.0
+def transfers(plan: LaunchPlan) -> list[tuple[int, bool]]:
+    """A plan's operations beside its launches: bytes moved, and whether to or from the host. None
+    is free, so that no work is moved out of the kernels and into them for nothing."""
+    found: list[tuple[int, bool]] = []
     for op in plan.ops:
         match op:
             case Copy():
-                total += transfer_ms(gpu, 2 * op.nbytes)  # read and written
+                found.append((2 * op.nbytes, False))  # read and written
             case Fill():
-                total += transfer_ms(gpu, op.nbytes)
+                found.append((op.nbytes, False))
             case Upload():
-                total += transfer_ms(gpu, len(op.data), by_host=True)
+                found.append((len(op.data), True))
             case ReadBack():
-                total += transfer_ms(gpu, op.nbytes, by_host=True)
-    return total
+                found.append((op.nbytes, True))
+    return found
 
 
 def modelled_result(

@@ -1,11 +1,12 @@
 """Modelled time of a launch on a named GPU: a roofline with occupancy and latency, from counters.
 
 Not a simulator. Each resource (issue, arithmetic pipes, L1, shared memory, L2, DRAM) gives a lower
-bound, and so does what one warp waits for: its start, its loads and its own chain follow each other
-and are summed. The bounds are joined by a 4-norm, so that the largest rules and the others still
-count, and a launch costs a fixed overhead. Numbers are always labelled `modelled`: only their order
-is used. All figures are data (gpus.yaml); those of a GPU that was measured are fitted
-(benchmarks/emulator_vs_gpu.py, which also says where the model fails).
+bound, and so does what one warp waits for: its start, its loads, its own chain and, where barriers
+hold it to the pace of its block, the block's work follow each other and are summed. The bounds are
+joined by a 4-norm, so that the largest rules and the others still count, and a launch costs a fixed
+overhead. Numbers are always labelled `modelled`: only their order is used. All figures are data
+(gpus.yaml); those of a GPU that was measured are fitted (benchmarks/emulator_vs_gpu.py, which also
+says where the model fails).
 
 Not modelled: clocks under load, tails inside a wave, blocks of one multiprocessor that take each
 other's lines from L1, launches of one plan that overlap.
@@ -121,10 +122,14 @@ def model_ms(
     evicted = _evicted(device, counters, resident / max(warps, 1))
     terms = _inside(device, counters, share)
     terms["l1"] *= load_share / share
+    inside = tuple(terms)
     terms.update(_outside(device, counters, evicted))
     # the grid's blocks are handed out at about one a cycle (empty kernels of many blocks)
     terms["blocks"] = blocks / (device.clock_ghz * 1e6)
     waiting = _latency(device, counters, warps, resident, evicted)
+    if counters.get("smsp__inst_executed_op_barrier.sum", 0.0):
+        # between barriers a block's warps do the same at a time: only other blocks hide that
+        waiting["barriers"] = max(terms[name] for name in inside) / min(held.blocks, waves)
     in_a_warp = sum(waiting.values())
     work = (in_a_warp**4 + sum(t**4 for t in terms.values())) ** 0.25
     terms.update(waiting)
