@@ -186,7 +186,9 @@ class _Run:
         )
         watch, seconds = self._fit(model, tokenizer, kept)
         self._save(model, tokenizer)
+        held = None
         if self.device == "cuda":
+            held = round(torch.cuda.max_memory_allocated() / 2**30, 2)
             torch.cuda.empty_cache()
         losses = watch.losses
         tenth = max(1, len(losses) // 10)
@@ -205,6 +207,7 @@ class _Run:
             seconds=round(seconds, 1),
             quantization="nf4" if self.nf4 else "none",
             dtype=str(self.dtype).removeprefix("torch."),
+            gpu_memory_gib=held,
         )
 
     def _model(self) -> Any:

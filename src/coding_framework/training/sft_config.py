@@ -98,6 +98,8 @@ class SFTResult(Record):
     """Wall time of training over all runs of the folder."""
     quantization: str
     dtype: str
+    gpu_memory_gib: float | None = None
+    """Most that torch held on the GPU, of the last run; None on a CPU."""
 
 
 class TokenizedExample(Record):
