@@ -101,6 +101,8 @@ def _bounds(address: int, space: int, record: LaunchRecord, memory: DeviceMemory
         return f"the kernel has {record.nparams} bytes of parameters"
     if address < 1 << 16:
         return "a null pointer"
+    if not DeviceMemory.may_hold(address):
+        return "no device memory lies there: a pointer of the host's, or a value that is no pointer"
     nearest = memory.find(address)
     if nearest is None:
         return "it is below every allocation"

@@ -104,6 +104,11 @@ class DeviceMemory:
             )
         return self.records[at]
 
+    @staticmethod
+    def may_hold(address: int) -> bool:
+        """Whether any device memory could lie at this address."""
+        return BASE_GLOBAL <= address < BASE_GLOBAL + ARENA_BYTES
+
     def find(self, address: int) -> Alloc | None:
         """The allocation at or below `address`, freed ones too; None below the first."""
         at = bisect.bisect_right(self._starts, address) - 1
