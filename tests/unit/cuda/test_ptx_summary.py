@@ -9,6 +9,7 @@ from coding_framework.cuda.ptx_summary import (
     module_variables,
     ptx_digest,
     techniques,
+    variables_bytes,
 )
 
 pytestmark = pytest.mark.unit
@@ -97,3 +98,19 @@ def test_a_modules_variables_are_found_with_their_space() -> None:
         ("const", "_ZN3foo1tE"),
         ("global", "$str"),
     )
+
+
+def test_the_size_of_a_modules_variables_counts_no_code_and_no_shared_memory() -> None:
+    ptx = """
+.global .align 4 .b8 kept[67108864];
+.visible .global .align 4 .u32 launches;
+.const .align 4 .f32 w[2] = {0f3F800000, 0f40000000};
+.global .attribute(.managed) .align 8 .u64 p = 5;
+.global .align 16 .b8 grid[2][8];
+.extern .shared .align 16 .b8 s[];
+// .global .u32 commented;
+.visible .entry k() {
+\tst.global.u32 [%rd1], %r1;
+}
+"""
+    assert variables_bytes(ptx) == (1 << 26) + 4 + 8 + 8 + 16
