@@ -64,8 +64,9 @@ class Policy:
 
     async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
         self.calls += 1
+        number = self.calls  # another conversation calls meanwhile
         await asyncio.sleep(0)
-        code = f"__global__ void k{self.calls}() {{\n{BODY}}}\nvoid forward() {{}}\n"
+        code = f"__global__ void k{number}() {{\n{BODY}}}\nvoid forward() {{}}\n"
         return Generation(
             text=f"```cuda\n{code}```", prompt_ids=(1,) * 400, response_ids=(2,) * 400
         )
@@ -79,6 +80,7 @@ class Judge:
 
     async def __call__(self, task: Task, code: str) -> Verdict:
         self.calls += 1
+        number = self.calls  # another conversation calls meanwhile
         await asyncio.sleep(0)
         test = TestResult(
             case="main", seed=0, shapes=((4,),), dtype="float32", max_abs_error=0.0,
@@ -86,12 +88,12 @@ class Judge:
         )  # fmt: skip
         timing = BenchmarkResult(
             kernel_ms=1.0, kernel_ms_ci95=(1.0, 1.0), modelled=True,
-            speedup_vs_naive=1.0 + self.calls * 1e-4,
+            speedup_vs_naive=1.0 + number * 1e-4,
         )  # fmt: skip
         return Verdict(
             status=Status.CORRECT, reason="all comparisons passed", task=task.name,
             candidate_sha256="0" * 64, backend="emulator", timing=timing, tests=(test,) * 15,
-            compile=CompileSummary(ptx_sha256=str(self.calls), techniques=("shared memory",)),
+            compile=CompileSummary(ptx_sha256=str(number), techniques=("shared memory",)),
         )  # fmt: skip
 
 
