@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from functools import lru_cache
 
 import structlog
 
+from coding_framework.cuda.tool_output import output_of
 from coding_framework.cuda.toolkit import Toolkit
 
 log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ def _of_gpus(tool: str) -> tuple[int, ...]:
     """Of each GPU, as nvidia-smi lists them; () where it cannot say."""
     found = re.findall(
         r"^\s*(\d+)\.(\d)\s*$",
-        _ask(tool, "--query-gpu=compute_cap", "--format=csv,noheader"),
+        output_of(tool, "--query-gpu=compute_cap", "--format=csv,noheader"),
         re.MULTILINE,
     )
     return tuple(int(major) * 10 + int(minor) for major, minor in found)
@@ -46,13 +46,5 @@ def _of_gpus(tool: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=8)
 def _of_nvcc(toolkit: Toolkit) -> frozenset[int]:
-    found = re.findall(r"^sm_(\d+)$", _ask(str(toolkit.nvcc), "--list-gpu-code"), re.MULTILINE)
+    found = re.findall(r"^sm_(\d+)$", output_of(str(toolkit.nvcc), "--list-gpu-code"), re.MULTILINE)
     return frozenset(int(number) for number in found)
-
-
-def _ask(*command: str) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""

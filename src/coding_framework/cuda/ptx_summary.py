@@ -6,6 +6,7 @@ From instructions, never from the source: a comment or an unused function claims
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
@@ -14,16 +15,13 @@ _MANGLED = re.compile(r"\b_Z\w+")
 """C++ names: of functions, their parameters and their shared arrays; the author's choice."""
 _LINE_INFO = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*$", re.MULTILINE)
 _VARIABLE = re.compile(
-    r"^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)?\.(global|const)[ \t]"
-    r"(?:[ \t]*\.(?:align[ \t]+\d+|attribute\([^)]*\)|\w+))*[ \t]+([\w$%]+)",
+    r"^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)?\.(?P<space>global|const)[ \t]"
+    r"(?:[ \t]*\.(?:align[ \t]+\d+|attribute\([^)]*\)|\w+))*[ \t]*\.[a-z]+(?P<bits>\d*)\w*[ \t]+"
+    r"(?P<name>[\w$%]+)(?P<extents>(?:\[\d+\])*)",
     re.MULTILINE,
 )
-"""A declaration at the top of a module; function bodies have none."""
-_SIZED_VARIABLE = re.compile(
-    r"^[ \t]*(?:\.\w+[ \t]+)*\.(?:global|const)[ \t][^;={\n]*?\.[bsuf](?P<bits>\d+)[ \t]+[\w$%]+"
-    r"(?P<extents>(?:\[\d+\])*)",
-    re.MULTILINE,
-)
+"""A declaration at the top of a module; function bodies have none. Opaque types (texref) have no
+bits."""
 
 _TECHNIQUES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("vectorised access", re.compile(r"\b(?:ld|st)\.(?:[\w:]+\.)*global(?:\.[\w:]+)*\.v[248]\b")),
@@ -65,15 +63,13 @@ def first_kernel(ptx: str) -> str | None:
 
 def module_variables(ptx: str) -> tuple[tuple[str, str], ...]:
     """("global" or "const", name) of each variable that a module defines."""
-    return tuple((space, name) for space, name in _VARIABLE.findall(_COMMENT.sub("", ptx)))
+    return tuple((v["space"], v["name"]) for v in _VARIABLE.finditer(_COMMENT.sub("", ptx)))
 
 
 def variables_bytes(ptx: str) -> int:
     """Size in bytes of all variables that a module defines, without their alignment."""
     total = 0
-    for declared in _SIZED_VARIABLE.finditer(_COMMENT.sub("", ptx)):
-        elements = 1
-        for extent in re.findall(r"\[(\d+)\]", declared["extents"]):
-            elements *= int(extent)
-        total += elements * int(declared["bits"]) // 8
+    for declared in _VARIABLE.finditer(_COMMENT.sub("", ptx)):
+        elements = math.prod(int(n) for n in re.findall(r"\d+", declared["extents"]))
+        total += elements * int(declared["bits"] or 0) // 8
     return total

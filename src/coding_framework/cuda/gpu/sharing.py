@@ -11,7 +11,6 @@ import fcntl
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from coding_framework.cuda.slots import slot
+from coding_framework.cuda.tool_output import output_of
 from coding_framework.errors import DeviceError
 from coding_framework.paths import cache_dir
 
@@ -58,18 +58,19 @@ def _visible(found: tuple[Gpu, ...], allowed: str | None) -> tuple[Gpu, ...]:
 
 @lru_cache(maxsize=1)
 def _all_gpus() -> tuple[Gpu, ...]:
+    fields = ("index", "uuid", "name", "memory.total", "driver_version")
+    return parse_gpus(_queried(fields, timeout_s=60))
+
+
+def _queried(fields: tuple[str, ...], *options: str, timeout_s: float) -> str:
+    """What nvidia-smi says of these fields, a line of comma-separated values a GPU; "" where it is
+    not there or fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return ()
-    query = "--query-gpu=index,uuid,name,memory.total,driver_version"
-    try:
-        done = subprocess.run(
-            [tool, query, "--format=csv,noheader,nounits"],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return parse_gpus(done.stdout) if done.returncode == 0 else ()
+        return ""
+    query = f"--query-gpu={','.join(fields)}"
+    form = "--format=csv,noheader,nounits"
+    return output_of(tool, *options, query, form, timeout_s=timeout_s)
 
 
 def parse_gpus(listing: str) -> tuple[Gpu, ...]:
@@ -84,20 +85,10 @@ def parse_gpus(listing: str) -> tuple[Gpu, ...]:
 
 def clocks(gpu: Gpu) -> dict[str, float]:
     """Clocks of a GPU now, in MHz; {} where the driver does not say. For receipts: never set."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return {}
     names = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
-    try:
-        done = subprocess.run(
-            [tool, f"--id={gpu.uuid}", f"--query-gpu={','.join(names)}",
-             "--format=csv,noheader,nounits"],
-            capture_output=True, text=True, timeout=20, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
+    said = _queried(names, f"--id={gpu.uuid}", timeout_s=20)
     found = {}
-    for name, value in zip(names, done.stdout.strip().split(","), strict=False):
+    for name, value in zip(names, said.strip().split(","), strict=False):
         with suppress(ValueError):
             found[name] = float(value)
     return found
