@@ -8,16 +8,17 @@ traceback: whatever else is run on the machine would fail there too. Exits 1 the
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable
 
 from bench_io import ROOT, this_machine
+from gpu_bench import this_gpu
 
 from coding_framework.cuda.gpu.sharing import clocks, gpus
 from coding_framework.cuda.judge import Judge, JudgeConfig
+from coding_framework.cuda.tool_output import output_of
 from coding_framework.types import Candidate, Status, Task, Verdict
 
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]
@@ -28,8 +29,7 @@ def machine() -> str:
     seen = [f"{this_machine()}"]
     seen += [f"{gpu} {clocks(gpu)}" for gpu in gpus()]
     for command in (["nvcc", "--version"], ["ncu", "--version"], ["g++", "--version"]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        seen.append((done.stdout.strip().splitlines() or [f"no {command[0]}"])[-1])
+        seen.append((output_of(*command).strip().splitlines() or [f"no {command[0]}"])[-1])
     return "\n  ".join(seen)
 
 
@@ -90,6 +90,7 @@ STEPS: tuple[Callable[[], str], ...] = (machine, device, again, verdicts)
 
 def main() -> int:
     """All steps, until one fails."""
+    this_gpu()
     for step in STEPS:
         started = time.monotonic()
         print(f"{step.__name__}: {step.__doc__}", flush=True)

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_io import bar
-from gpu_bench import Rows, write_report
+from gpu_bench import Rows, this_gpu, write_report
 from judging import fresh_cache, honest_pairs, judge_many, lines_of, write_pairs
 
 from coding_framework.cuda.slots import available_cores
@@ -263,6 +263,7 @@ def main() -> int:
     parser.add_argument("--sandbox", default="auto")
     parser.add_argument("--work", type=Path, help="folder of the rows")
     args = parser.parse_args()
+    this_gpu()
     rows = Rows("gpu_throughput", args.work)
     if args.part == "ours":
         run_ours(rows, args.minutes, ["--workers", str(args.workers), "--sandbox", args.sandbox])

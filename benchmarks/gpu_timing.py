@@ -243,6 +243,7 @@ def main() -> int:
     parser.add_argument("--only", type=json.loads, help=argparse.SUPPRESS)
     parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    this_gpu()
     if args.part == "cupti-process":
         cupti_process(args.build, args.only, args.answer)
         return 0

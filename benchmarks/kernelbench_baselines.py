@@ -152,6 +152,9 @@ def main() -> int:
     if args.mode == "one":
         print(json.dumps(time_problem(sys.stdin.read(), args.one)))
         return 0
+    if args.problems is None:
+        parser.error("--problems FILE is needed: KernelBench's problems, a JSON line each")
+    this_gpu()
     rows = Rows("kernelbench_baselines", args.work)
     problems = [json.loads(line) for line in args.problems.read_text().splitlines()]
     if args.mode == "report":
