@@ -3,11 +3,14 @@
 What the compiler printed is partly the candidate's: `#line`, `#pragma GCC error` and `.print` put
 any line there, at its very beginning. So text alone never makes a failure ours, which would mask
 the sample: it only asks for a second try. What counts as ours is what a candidate cannot say: an
-exit by a signal that nobody but the kernel or an operator sends, and the kernel's own count of
-processes killed for memory. A compiler that crashes raises other signals: the source's fault.
+exit by a signal that nobody but the kernel or an operator sends, nvcc's own end by one, and the
+kernel's count of processes killed for memory. A compiler that crashes raises other signals: the
+source's fault.
 
-nvcc exits with 128 + the signal for some of its tools (ptxas, gcc). The front end and cicc catch
-SIGTERM and SIGINT and exit with 4, without a reason; of cc1plus and ld only a line of text tells.
+nvcc exits with 128 + the signal for some of its tools (ptxas, gcc). It catches SIGTERM and SIGINT
+itself, says so and exits with 255, as it does after an error of ptxas, which always has a line of
+its own. The front end and cicc catch them and exit with 4, without a reason; of cc1plus and ld only
+a line of text tells.
 """
 
 from __future__ import annotations
@@ -36,6 +39,9 @@ _TERMINATED = re.compile(
     r"(?:Terminated|Hangup|Interrupt|Quit) signal terminated program"
     r"|terminated with signal (?:1|2|3|15)\b"
 )
+_NVCC_ENDED = re.compile(r"^nvcc: (Terminated|Interrupt)\n(?:.*\n){0,8}\Z", re.MULTILINE)
+"""Its children may complain after it of the files that it removed."""
+_NVCC_ENDED_CODE = 255
 _SIGHUP, _SIGINT, _SIGQUIT, _SIGKILL, _SIGTERM, _SIGXCPU, _SIGXFSZ = 1, 2, 3, 9, 15, 24, 25
 _SENT = frozenset({_SIGHUP, _SIGINT, _SIGQUIT, _SIGKILL, _SIGTERM})
 """No fault of a process raises these; of limits, only that of CPU time does (SIGKILL)."""
@@ -66,9 +72,11 @@ def explain_failure(
         return too_large
     died = _DIED.search(text)
     signal = -exit_.code if exit_.code < 0 else int(died.group(1)) if died else 0
+    if ended := exit_.code == _NVCC_ENDED_CODE and not report.errors and _NVCC_ENDED.search(text):
+        signal = _SIGINT if ended.group(1) == "Interrupt" else _SIGTERM
     sent = signal in _SENT and not (signal == _SIGKILL and exit_.cpu_s >= limits.cpu_s)
     by_kill = sent and signal == _SIGKILL
-    if (sent and exit_.code < 0) or (killed and (by_kill or _SHORTAGE.search(text))):
+    if (sent and (exit_.code < 0 or ended)) or (killed and (by_kill or _SHORTAGE.search(text))):
         why = f" by signal {signal}" if sent and not by_kill else ""
         raise CompilerKilledError(
             f"the compiler was killed from outside{why}: is the machine out of memory, or going "

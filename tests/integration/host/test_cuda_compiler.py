@@ -135,8 +135,9 @@ def terminated(tool: str, kills: int) -> Iterator[list[int]]:
         while len(killed) < kills and not over.wait(0.002):
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):
-                    # a child of nvcc has its name until it runs its own program
-                    if process.name() == tool != process.parent().name():
+                    # a child of nvcc has its name until it runs its own program, and falls to
+                    # the sandbox's first process when nvcc is killed before
+                    if process.name() == tool and process.parent().name() not in (tool, "bwrap"):
                         process.terminate()
                         killed.append(process.pid)
                         process.wait(10)

@@ -41,6 +41,36 @@ def test_a_process_ended_by_a_signal_that_no_crash_raises_is_ours(signal: int) -
         explain(-signal, "Terminated")
 
 
+NVCC_ENDED = "kernel.cu(3): warning #177-D: unused\nnvcc: Terminated\n"
+
+
+@pytest.mark.parametrize(
+    ("signal", "text"),
+    [
+        (15, NVCC_ENDED),
+        (2, NVCC_ENDED.replace("Terminated", "Interrupt")),
+        (15, NVCC_ENDED + 'Catastrophic error: cannot open source file "./kernel.cpp4.ii"\n\n'),
+    ],
+)
+def test_nvcc_that_was_terminated_is_ours_though_it_exits_as_for_an_error_of_ptxas(
+    signal: int, text: str
+) -> None:
+    with pytest.raises(CompilerKilledError, match=f"killed from outside by signal {signal}:"):
+        explain(255, text)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (255, f"{NVCC_ENDED}ptxas kernel.ptx, line 9; error   : Unknown symbol 'y'\n"),
+        (255, NVCC_ENDED + "more of what a source may print\n" * 9),
+        (1, NVCC_ENDED),
+    ],
+)
+def test_a_source_that_says_nvcc_was_terminated_is_not_masked(code: int, text: str) -> None:
+    assert explain(code, text).status is Status.COMPILE_ERROR
+
+
 def test_a_process_killed_after_its_time_is_a_timeout() -> None:
     assert explain(-9, "Killed", cpu_s=31).status is Status.COMPILE_TIMEOUT
     assert explain(-24, "").status is Status.COMPILE_TIMEOUT

@@ -143,6 +143,12 @@ def _at_most(kind: int, wanted: int) -> int:
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
+def exit_code(wait_status: int) -> int:
+    """The exit code, or minus the signal, also where bubblewrap or a shell made 128 + it of it."""
+    code = os.waitstatus_to_exitcode(wait_status)
+    return 128 - code if 128 < code < 128 + signal.NSIG else code
+
+
 class LocalJob:
     """`Running` for a job that is a child of this process and leads its own process group."""
 
@@ -156,10 +162,10 @@ class LocalJob:
         if timed_out:
             os.killpg(process.pid, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)
-        code = process.returncode = os.waitstatus_to_exitcode(status)
-        if code > 128:  # what bubblewrap and shells make of a signal
-            code = 128 - code
-        return Exit(code=code, cpu_s=usage.ru_utime + usage.ru_stime, timed_out=timed_out)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return Exit(
+            code=exit_code(status), cpu_s=usage.ru_utime + usage.ru_stime, timed_out=timed_out
+        )
 
     def stop(self) -> None:
         """See Running.stop."""

@@ -45,6 +45,7 @@ from coding_framework.cuda.sandbox.base import (
     Job,
     Limits,
     Mount,
+    exit_code,
     limited,
 )
 from coding_framework.cuda.sandbox.landlock import confined, launcher
@@ -243,9 +244,7 @@ class DockerJob:
         if not report:  # the init was killed with the container, from outside
             return Exit(code=-9, cpu_s=0.0, timed_out=timed_out)
         status, microseconds, killed_for_memory = map(int, report.split())
-        code = os.waitstatus_to_exitcode(status)
-        if code > 128:  # what shells make of a signal
-            code = 128 - code
+        code = exit_code(status)
         return Exit(code, microseconds / 1e6, out_of_memory=code != 0 and killed_for_memory > 0)
 
     def stop(self) -> None:
