@@ -1,6 +1,6 @@
 """The turn functions wired by LangGraph: resumable, with several candidates a turn, and watchable.
 
-    START ─► ask (one task a candidate) ─► judge (likewise) ─► settle ─► ask ... or END
+    START ─► ask (a node for each candidate) ─► judge (likewise) ─► settle ─► ask ... or END
 
 What happens in a node is `turn.py`'s business; this module decides only what runs after what and
 what is kept. Guaranteed with a checkpoint file: after a SIGKILL the conversation goes on at the
@@ -15,18 +15,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal, Self, TypedDict
 from uuid import uuid4
 
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, Overwrite, Send
+from langgraph.types import Overwrite
 
 from coding_framework.errors import UsageError
+from coding_framework.orchestration.checkpoints import opened
 from coding_framework.orchestration.turn import (
     DEFAULT_CONFIG,
     Agents,
@@ -73,16 +74,10 @@ class WorkflowEvent(Record):
 
 class _State(TypedDict):
     conversation: str
+    answers: Annotated[dict[str, str], operator.or_]
+    """To the turn's question, by sample."""
     candidates: Annotated[dict[str, str], operator.or_]
-    """Judged candidates of the turn, by sample."""
-
-
-class _Job(TypedDict):
-    """What a task of one candidate is handed."""
-
-    conversation: str
-    sample: int
-    answer: str
+    """The same, judged."""
 
 
 class CUDAKernelWorkflow:
@@ -114,25 +109,19 @@ class CUDAKernelWorkflow:
         self._tester = tester
         self._candidates = candidates
         self._checkpoint = checkpoint
-        self._open = AsyncExitStack()
+        self._open = ExitStack()
         self._graph: Any = self._compiled(None) if checkpoint is None else None
 
     async def __aenter__(self) -> Self:
         if self._checkpoint is not None:
-            self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            saver = await self._open.enter_async_context(
-                AsyncSqliteSaver.from_conn_string(str(self._checkpoint))
-            )
-            await saver.setup()
-            # In WAL mode a killed process loses nothing without a sync; only a power cut would.
-            await saver.conn.execute("PRAGMA synchronous=NORMAL")
-            self._graph = self._compiled(saver)
+            kept = opened(self._checkpoint, side_by_side=self._candidates > 1)
+            self._graph = self._compiled(self._open.enter_context(kept))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
-        await self._open.aclose()
+        self._open.close()
         self._graph = None if self._checkpoint is not None else self._graph
 
     async def run(self, task: Task, *, conversation_id: str | None = None) -> CUDAConversationState:
@@ -160,25 +149,21 @@ class CUDAKernelWorkflow:
         before = await self._stored(thread, task)
         for turn in before.turns if before is not None else ():
             yield WorkflowEvent(kind="turn", index=turn.index, role=turn.role, turn=turn)
-        new = CUDAConversationState(conversation_id=name, task=task)
-        given = (
-            _State(conversation=new.model_dump_json(), candidates={}) if before is None else None
-        )
-        last = before
-        if before is None or before.end_reason is None:
-            durability = "sync" if self._checkpoint is not None else None
-            async for mode, chunk in self._graph.astream(
-                given, thread, stream_mode=["custom", "values"], durability=durability
-            ):
-                if mode == "custom":
-                    yield chunk
-                else:
-                    last = chunk["conversation"]
-        ended = _state(last) if isinstance(last, str) else last
-        assert ended is not None, "a graph gives its values"
-        index = max(0, len(ended.turns) - 1)
-        role = ended.turns[-1].role if ended.turns else next_role(ended)
-        yield WorkflowEvent(kind="ended", index=index, role=role, state=ended)
+        if before is not None and before.end_reason is not None:
+            yield _ended(before)
+            return
+        given = None if before is not None else _new(name, task)
+        durability = "sync" if self._checkpoint is not None else None
+        ended = None
+        async for event in self._graph.astream(
+            given, thread, stream_mode="custom", durability=durability
+        ):
+            if event.kind == "ended":
+                ended = event  # told when it is kept
+            else:
+                yield event
+        assert ended is not None, "a graph ends where a conversation does"
+        yield ended
 
     async def _stored(self, thread: Mapping[str, Any], task: Task) -> CUDAConversationState | None:
         """The conversation as the checkpoint has it; None where it is new."""
@@ -199,36 +184,37 @@ class CUDAKernelWorkflow:
 
     def _compiled(self, saver: Any) -> Any:
         graph: Any = StateGraph(_State)
-        graph.add_node("ask", self._ask)
-        graph.add_node("judge", self._judge)
+        asks = [f"ask {sample}" for sample in range(self._candidates)]
+        judges = [f"judge {sample}" for sample in range(self._candidates)]
+        for sample, (asking, judging) in enumerate(zip(asks, judges, strict=True)):
+            graph.add_node(asking, partial(self._ask, sample))
+            graph.add_node(judging, partial(self._judge, sample))
+            graph.add_edge(asking, judging)
         graph.add_node("settle", self._settle)
-        graph.add_conditional_edges(START, self._next, ["ask", END])
-        graph.add_edge("judge", "settle")
-        graph.add_conditional_edges("settle", self._next, ["ask", END])
+        graph.add_edge(judges, "settle")
+        graph.add_conditional_edges(START, self._next, [*asks, END])
+        graph.add_conditional_edges("settle", self._next, [*asks, END])
         return graph.compile(checkpointer=saver)
 
-    def _next(self, state: _State) -> list[Send] | str:
+    async def _next(self, values: _State) -> list[str]:
         """Ask for the candidates of the next turn, unless the conversation has ended."""
-        if _state(state["conversation"]).end_reason is not None:
-            return END
-        return [
-            Send("ask", _Job(conversation=state["conversation"], sample=i, answer=""))
-            for i in range(self._candidates)
-        ]
+        if _state(values["conversation"]).end_reason is not None:
+            return [END]
+        return [f"ask {sample}" for sample in range(self._candidates)]
 
-    async def _ask(self, job: _Job) -> Command[Any]:
-        state, sample = _state(job["conversation"]), job["sample"]
+    async def _ask(self, sample: int, values: _State) -> dict[str, Any]:
+        state = _state(values["conversation"])
         _tell("asking", state, sample)
         given = await ask(state, self._agents, sample=sample)
         answer = AgentAnswer(
             messages=given.messages, generation=given.generation, extraction=given.extraction
         )
         _tell("answered", state, sample, answer=answer)
-        return Command(goto=Send("judge", {**job, "answer": answer.model_dump_json()}))
+        return {"answers": {str(sample): answer.model_dump_json()}}
 
-    async def _judge(self, job: _Job) -> dict[str, Any]:
-        state, sample = _state(job["conversation"]), job["sample"]
-        answer = AgentAnswer.model_validate_json(job["answer"])
+    async def _judge(self, sample: int, values: _State) -> dict[str, Any]:
+        state = _state(values["conversation"])
+        answer = AgentAnswer.model_validate_json(values["answers"][str(sample)])
         turn = await judge_answer(state, answer, self._judge_fn, self._config)
         turn = rewarded(state, turn, self._reward)
         _tell("judged", state, sample, turn=turn)
@@ -244,11 +230,27 @@ class CUDAKernelWorkflow:
         grown = await tested(grown, self._tester, self._config)
         grown = grown.model_copy(update={"end_reason": end_reason(grown, self._config)})
         _tell("turn", state, 0, turn=grown.turns[-1])
-        return {"conversation": grown.model_dump_json(), "candidates": Overwrite({})}
+        if grown.end_reason is not None:
+            get_stream_writer()(_ended(grown))
+        return {
+            "conversation": grown.model_dump_json(),
+            "answers": Overwrite({}),
+            "candidates": Overwrite({}),
+        }
+
+
+def _new(conversation_id: str, task: Task) -> _State:
+    state = CUDAConversationState(conversation_id=conversation_id, task=task)
+    return _State(conversation=state.model_dump_json(), answers={}, candidates={})
 
 
 def _state(text: str) -> CUDAConversationState:
     return CUDAConversationState.model_validate_json(text)
+
+
+def _ended(state: CUDAConversationState) -> WorkflowEvent:
+    last = state.turns[-1]
+    return WorkflowEvent(kind="ended", index=last.index, role=last.role, state=state)
 
 
 def _tell(kind: str, state: CUDAConversationState, sample: int, **what: Any) -> None:
