@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from coding_framework.counters import (
+    bank_conflicts,
+    divergent_share,
+    occupancy_pct,
+    sectors_per_request,
+    used_share,
+)
 from coding_framework.types import CompileSummary, ProbeResult, Status, TestResult, Verdict
 
 MAX_DETAIL_CHARS = 240
 _SHOWN_ERRORS = 2
 _SHOWN_HINTS = 3
 _SHOWN_FINDINGS = 2
-_SECTOR_BYTES = 32
 
 _UNCOALESCED_SECTORS = 8.0
 """Sectors a request above which loads are called scattered: 4 is ideal for 4-byte elements."""
@@ -113,13 +119,13 @@ def _measures(verdict: Verdict) -> str:
     """The counters that say where time goes, each only where it is known."""
     told = []
     for op, what in (("ld", "loads"), ("st", "stores")):
-        used = _used_share(verdict, op)
+        used = used_share(verdict.counters, op)
         if used is not None:
             told.append(f"{what} use {used:.0%} of the bytes moved")
-    conflicts = _bank_conflicts(verdict)
+    conflicts = bank_conflicts(verdict.counters)
     if conflicts:
         told.append(f"{conflicts:.0f} bank conflicts")
-    occupancy = _occupancy_pct(verdict)
+    occupancy = occupancy_pct(verdict.counters)
     if occupancy is not None:
         told.append(f"occupancy {occupancy:.0f}%")
     if verdict.compile is not None:
@@ -165,23 +171,23 @@ _HINTS: tuple[tuple[Callable[[Verdict], bool], str], ...] = (
         "Registers spill: keep fewer values alive or use smaller tiles.",
     ),
     (
-        lambda v: _sectors_per_request(v, "ld") > _UNCOALESCED_SECTORS,
+        lambda v: (sectors_per_request(v.counters, "ld") or 0.0) > _UNCOALESCED_SECTORS,
         "Loads are scattered: let neighbouring threads read neighbouring addresses.",
     ),
     (
-        lambda v: _sectors_per_request(v, "st") > _UNCOALESCED_SECTORS,
+        lambda v: (sectors_per_request(v.counters, "st") or 0.0) > _UNCOALESCED_SECTORS,
         "Stores are scattered: let neighbouring threads write neighbouring addresses.",
     ),
     (
-        lambda v: _bank_conflicts(v) > 0,
+        lambda v: bank_conflicts(v.counters) > 0,
         "Shared memory has bank conflicts: pad the rows of the tile by one element.",
     ),
     (
-        lambda v: 0.0 < (_occupancy_pct(v) or 0.0) < _LOW_OCCUPANCY_PCT,
+        lambda v: 0.0 < (occupancy_pct(v.counters) or 0.0) < _LOW_OCCUPANCY_PCT,
         "Few warps are resident: use larger blocks, fewer registers or less shared memory.",
     ),
     (
-        lambda v: _divergent_share(v) > _DIVERGENT_SHARE,
+        lambda v: divergent_share(v.counters) > _DIVERGENT_SHARE,
         "Threads of a warp take different branches: let whole warps take the same one.",
     ),
     (
@@ -189,40 +195,6 @@ _HINTS: tuple[tuple[Callable[[Verdict], bool], str], ...] = (
         "It is close to the memory roofline: only fewer bytes moved would help.",
     ),
 )  # fmt: skip
-
-
-def _sectors_per_request(verdict: Verdict, op: str) -> float:
-    """32-byte sectors that one warp's access to global memory touches, on average; 0: unknown."""
-    prefix = f"l1tex__t_{{}}_pipe_lsu_mem_global_op_{op}.sum"
-    sectors = verdict.counters.get(prefix.format("sectors"))
-    requests = verdict.counters.get(prefix.format("requests"))
-    return sectors / requests if sectors and requests else 0.0
-
-
-def _used_share(verdict: Verdict, op: str) -> float | None:
-    """Bytes that threads asked for over bytes of the sectors moved for them; None: unknown."""
-    moved = verdict.counters.get(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum", 0.0)
-    asked = verdict.counters.get(f"smsp__sass_data_bytes_mem_global_op_{op}.sum", 0.0)
-    return min(asked / (moved * _SECTOR_BYTES), 1.0) if moved else None
-
-
-def _bank_conflicts(verdict: Verdict) -> float:
-    name = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
-    return sum(verdict.counters.get(name.format(op), 0.0) for op in ("ld", "st"))
-
-
-def _occupancy_pct(verdict: Verdict) -> float | None:
-    """Measured where the device measures it, else what registers and shared memory allow."""
-    measured = verdict.counters.get("sm__warps_active.avg.pct_of_peak_sustained_active")
-    if measured is not None:
-        return measured
-    return verdict.counters.get("sm__maximum_warps_per_active_cycle_pct")
-
-
-def _divergent_share(verdict: Verdict) -> float:
-    branches = verdict.counters.get("smsp__sass_branch_targets.sum", 0.0)
-    divergent = verdict.counters.get("smsp__sass_branch_targets_threads_divergent.sum", 0.0)
-    return divergent / branches if branches else 0.0
 
 
 def _line(text: str, limit: int = MAX_DETAIL_CHARS) -> str:

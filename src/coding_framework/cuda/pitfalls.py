@@ -6,8 +6,15 @@ anything, the source. Thresholds are where Nsight Compute's own rules begin to s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from coding_framework.counters import (
+    Counters,
+    active_lanes,
+    bank_conflicts,
+    occupancy_pct,
+    sectors_per_request,
+)
 from coding_framework.cuda.plan import Fault
 from coding_framework.cuda.source_pitfalls import source_pitfalls
 from coding_framework.types import CompilationResult, Finding
@@ -15,9 +22,6 @@ from coding_framework.types import CompilationResult, Finding
 _MANY_SECTORS = 8.0  # 4 serve a warp's 32 consecutive 4-byte words
 _LOW_OCCUPANCY_PCT = 25.0
 _FEW_LANES = 16.0  # of 32; Nsight speaks below 24, where honest tails of rows are as well
-_BANK_CONFLICTS = tuple(
-    f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st")
-)
 
 
 class CUDAPitfallDetector:
@@ -26,7 +30,7 @@ class CUDAPitfallDetector:
     def detect(
         self,
         compilation: CompilationResult | None,
-        counters: Mapping[str, float],
+        counters: Counters,
         faults: Sequence[Fault],
         source: str = "",
     ) -> tuple[Finding, ...]:
@@ -63,14 +67,10 @@ def _of_compiler(compilation: CompilationResult) -> list[Finding]:
     return found
 
 
-def _of_counters(counters: Mapping[str, float]) -> list[Finding]:
+def _of_counters(counters: Counters) -> list[Finding]:
     found = []
     for what, op in (("load", "ld"), ("store", "st")):
-        sectors = _ratio(
-            counters,
-            f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum",
-            f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum",
-        )
+        sectors = sectors_per_request(counters, op)
         if sectors is not None and sectors > _MANY_SECTORS:
             found.append(
                 _counted(
@@ -79,18 +79,16 @@ def _of_counters(counters: Mapping[str, float]) -> list[Finding]:
                     "words): neighbouring threads should use neighbouring addresses",
                 )
             )
-    lanes = counters.get("smsp__thread_inst_executed_per_inst_executed.ratio")
+    lanes = active_lanes(counters)
     if lanes is not None and 0.0 < lanes < _FEW_LANES:
         message = f"{lanes:.1f} of a warp's 32 threads are active on average"
         found.append(
             Finding(rule="divergence", severity="low", line=None, message=message, basis="counters")
         )
-    conflicts = sum(counters.get(name, 0.0) for name in _BANK_CONFLICTS)
+    conflicts = bank_conflicts(counters)
     if conflicts:
         found.append(_counted("bank_conflicts", f"{conflicts:.0f} shared-memory bank conflicts"))
-    occupancy = counters.get("sm__warps_active.avg.pct_of_peak_sustained_active")
-    if occupancy is None:  # not measured: what registers and shared memory leave room for
-        occupancy = counters.get("sm__maximum_warps_per_active_cycle_pct")
+    occupancy = occupancy_pct(counters)
     if occupancy is not None and occupancy < _LOW_OCCUPANCY_PCT:
         found.append(_counted("low_occupancy", f"only {occupancy:.0f}% of the warp slots are used"))
     return found
@@ -98,9 +96,3 @@ def _of_counters(counters: Mapping[str, float]) -> list[Finding]:
 
 def _counted(rule: str, message: str) -> Finding:
     return Finding(rule=rule, severity="medium", line=None, message=message, basis="counters")
-
-
-def _ratio(counters: Mapping[str, float], top: str, bottom: str) -> float | None:
-    if not counters.get(bottom):
-        return None
-    return counters.get(top, 0.0) / counters[bottom]

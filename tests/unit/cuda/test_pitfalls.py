@@ -68,7 +68,8 @@ def test_sound_code_suggests_nothing(code: str) -> None:
 def test_what_a_run_counted_is_not_guessed() -> None:
     code = _kernel("if (threadIdx.x % 2 == 0) o[threadIdx.x * w] = 1.0f;")
     counters = {
-        "smsp__thread_inst_executed_per_inst_executed.ratio": 9.5,
+        "smsp__inst_executed.sum": 10.0,
+        "smsp__thread_inst_executed.sum": 95.0,
         "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": 320.0,
         "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": 10.0,
     }

@@ -14,8 +14,16 @@ sentence says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
+from coding_framework.counters import (
+    LOADS_AND_STORES,
+    Counters,
+    active_lanes,
+    free_of_conflicts,
+    measured_occupancy_pct,
+    possible_occupancy_pct,
+    used_share,
+)
 from coding_framework.training.reward_functions.presets import RewardPreset, preset_named
 from coding_framework.types import (
     BenchmarkResult,
@@ -46,12 +54,9 @@ SHARED_FREE_BYTES = 48 * 1024
 """Static shared memory a block; more needs opting in and costs resident blocks."""
 SHARED_MOST_BYTES = 227 * 1024
 WARP_LANES = 32
-SECTOR_BYTES = 32
 WARNING_COST = 0.2
 SPILL_COST = 0.4
 PITFALL_COST = 0.2
-
-Counters = Mapping[str, float]
 
 
 class CUDAPerformanceReward:
@@ -148,7 +153,7 @@ def _gated(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...]:
         return (correctness,)
     registers, shared = _pressures(verdict)
     shuffles = _shuffled(verdict.counters)
-    coalesced = _coalescing(verdict.counters)
+    coalesced = used_share(verdict.counters, *LOADS_AND_STORES)
     return (
         correctness,
         _performance(verdict, preset),
@@ -291,41 +296,16 @@ def hardware_ratios(counters: Counters) -> dict[str, float]:
 
     Names are Nsight Compute's. Ratios are made from sums, so that they hold over many launches.
     """
-    ratios: dict[str, float] = {}
-    issued = counters.get("smsp__inst_executed.sum")
-    if issued:
-        threads = counters.get("smsp__thread_inst_executed.sum", 0.0)
-        ratios["active lanes"] = _unit(threads / issued / WARP_LANES)
-    coalescing = _coalescing(counters)
-    if coalescing is not None:
-        ratios["coalescing"] = coalescing
-    wavefronts = _shared(counters, "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum")
-    if wavefronts:
-        conflicts = _shared(counters, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum")
-        ratios["free of bank conflicts"] = _unit(1.0 - conflicts / wavefronts)
-    for label, name in (
-        ("occupancy", "sm__warps_active.avg.pct_of_peak_sustained_active"),
-        ("theoretical occupancy", "sm__maximum_warps_per_active_cycle_pct"),
-    ):
-        if name in counters:  # the measured one where there is one
-            ratios[label] = _unit(counters[name] / 100.0)
-            break
-    return ratios
-
-
-def _coalescing(counters: Counters) -> float | None:
-    """Bytes that threads asked for over bytes of the sectors that were moved for them."""
-    asked = moved = 0.0
-    for op in ("ld", "st"):
-        moved += SECTOR_BYTES * counters.get(
-            f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum", 0.0
-        )
-        asked += counters.get(f"smsp__sass_data_bytes_mem_global_op_{op}.sum", 0.0)
-    return _unit(asked / moved) if moved else None
-
-
-def _shared(counters: Counters, name: str) -> float:
-    return sum(counters.get(name.format(op), 0.0) for op in ("ld", "st"))
+    lanes, measured = active_lanes(counters), measured_occupancy_pct(counters)
+    possible = possible_occupancy_pct(counters) if measured is None else None
+    known = {
+        "active lanes": None if lanes is None else lanes / WARP_LANES,
+        "coalescing": used_share(counters, *LOADS_AND_STORES),
+        "free of bank conflicts": free_of_conflicts(counters),
+        "occupancy": None if measured is None else measured / 100.0,
+        "theoretical occupancy": None if possible is None else possible / 100.0,
+    }
+    return {label: _unit(ratio) for label, ratio in known.items() if ratio is not None}
 
 
 def _shuffled(counters: Counters) -> bool:
