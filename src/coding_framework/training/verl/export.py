@@ -50,17 +50,14 @@ def export_model(actor: Path, target: Path, dtype: str = "float32") -> None:
             f"{actor} does not fit its model: missing {missing[:3]}, "
             f"unknown {result.unexpected_keys[:3]}"
         )
-    fresh = target.with_name(f".{target.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
+    fresh = _fresh(target)
     shutil.copytree(actor / "huggingface", fresh)
     model.to(getattr(torch, dtype)).save_pretrained(fresh)
-    if target.exists():
-        shutil.rmtree(target)
-    fresh.rename(target)
+    _replace(fresh, target)
 
 
 def export_adapter(actor: Path, target: Path, base: str) -> None:
-    """Write the trained adapter alone. base: the model that it belongs to.
+    """Write the trained adapter alone, as a whole. base: the model that it belongs to.
 
     Raises:
         TrainingError: where the checkpoint has none.
@@ -78,15 +75,30 @@ def export_adapter(actor: Path, target: Path, base: str) -> None:
         for name, weight in lora.items()
     }
     layers = {name.split(_LORA_A)[0].rsplit(".", 1)[1] for name in lora if _LORA_A in name}
-    target.mkdir(parents=True, exist_ok=True)
+    fresh = _fresh(target)
+    fresh.mkdir(parents=True)
     LoraConfig(
         r=int(meta["r"]),
         lora_alpha=int(meta["lora_alpha"]),
         target_modules=sorted(layers),
         task_type="CAUSAL_LM",
         base_model_name_or_path=base,
-    ).save_pretrained(target)
-    save_file(state, target / "adapter_model.safetensors", metadata={"format": "pt"})
+    ).save_pretrained(fresh)
+    save_file(state, fresh / "adapter_model.safetensors", metadata={"format": "pt"})
+    _replace(fresh, target)
+
+
+def _fresh(target: Path) -> Path:
+    """Where `target` is made before it takes its name; nothing is there."""
+    fresh = target.with_name(f".{target.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    return fresh
+
+
+def _replace(fresh: Path, target: Path) -> None:
+    if target.exists():
+        shutil.rmtree(target)
+    fresh.rename(target)
 
 
 def _full_state(actor: Path) -> dict[str, torch.Tensor]:
