@@ -8,10 +8,12 @@
 
 solve: --samples conversations of each task at temperature 1, up to --turns turns, the first correct
 one ends it; judged by the emulator, for a GPU that serves a model cannot be timed on. All tasks'
-first samples come first, so that what --minutes leaves is even over the tasks. time: one correct
-kernel of each task, judged again and timed on the GPU; end the server first. Conversations and rows
-are kept in runs/held_out (or --work DIR); each part goes on where it was. The report has pass@1, a
-task's mean over its samples, with the 95% interval over tasks.
+first samples come first, so that what --minutes leaves is even over the tasks. With
+--optimizer-model the later turns are by another model of the server (the adapters of a run with a
+policy a role). time: one correct kernel of each task, judged again and timed on the GPU; end the
+server first. Conversations and rows are kept in runs/held_out (or --work DIR); each part goes on
+where it was. The report has pass@1, a task's mean over its samples, with the 95% interval over
+tasks.
 """
 
 from __future__ import annotations
@@ -56,6 +58,8 @@ async def solve(args: argparse.Namespace, tasks: Sequence[Task], store: Path) ->
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
     budget = PromptBudget(MAX_PROMPT, lambda messages: len(prompt_ids(tokenizer, messages)))
     policy = OpenAIPolicy(args.server, args.model or args.label)
+    own = args.optimizer_model
+    optimizer = OpenAIPolicy(args.server, own) if own is not None else None
     sampling = SamplingParams(max_new_tokens=MAX_ANSWER, temperature=1.0)
     total, correct = len(tasks) * args.samples, 0
     with ExitStack() as stack:
@@ -72,7 +76,7 @@ async def solve(args: argparse.Namespace, tasks: Sequence[Task], store: Path) ->
         config = EvaluationConfig(
             samples_per_task=args.samples, concurrency=args.concurrency, conversation=conversation
         )
-        agents = make_agents(policy, sampling, budget=budget)
+        agents = make_agents(policy, sampling, optimizer=optimizer, budget=budget)
         with suppress(TimeoutError):
             async with asyncio.timeout(60 * args.minutes):
                 await evaluate(
@@ -186,9 +190,10 @@ def report(args: argparse.Namespace, tasks: Sequence[Task]) -> bool:
 def main() -> int:
     cli = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     cli.add_argument("--part", choices=["solve", "time", "report"], required=True)
-    cli.add_argument("--label", help="base, sft, rl, rl_from_base")
+    cli.add_argument("--label", help="base, sft, rl, rl_from_base, roles")
     cli.add_argument("--server", default="http://127.0.0.1:8000/v1")
     cli.add_argument("--model", help="its name at the server; default: the label")
+    cli.add_argument("--optimizer-model", help="of the later turns; default: the same")
     cli.add_argument("--tokenizer", type=Path)
     cli.add_argument("--tasks", type=int, default=110)
     cli.add_argument("--samples", type=int, default=4)
