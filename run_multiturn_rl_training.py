@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Multi-turn RL of one policy in all roles by verl's own trainer, with verdicts as rewards.
+"""Multi-turn RL by verl's own trainer, with verdicts as rewards: one policy in all roles, or an
+adapter a role (--policy per_role), trained in alternation.
 
     python run_multiturn_rl_training.py --generator-checkpoint sft_checkpoints/generator
 
 Writes OUTPUT_DIR/final_model, OUTPUT_DIR/best_model_episode_X, OUTPUT_DIR/result.json and, under
-OUTPUT_DIR/attempts, every conversation of the training. The same command goes on after a kill.
+OUTPUT_DIR/attempts, every conversation of the training; with per_role, final_model has an adapter
+for each role, and OUTPUT_DIR/roles/ROLE the role's attempts. The same command goes on after a kill.
 Without a GPU the defaults are those for a model of about 135M parameters on 2 cores. --config takes
 a recipe of configs/; a flag wins over it. --dry-run says what would run where, and starts nothing.
 """
@@ -39,10 +41,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--config", default=None, help="a recipe, e.g. configs/one_gpu.yaml")
     cli.add_argument("--dry-run", action="store_true", default=False)
     cli.add_argument("--generator-checkpoint", help="SFT adapter, or a whole model")
-    cli.add_argument("--optimizer-checkpoint", help="the same: RL trains one policy for both")
+    cli.add_argument("--optimizer-checkpoint", help="the same: RL starts both from one")
     cli.add_argument("--output-dir")
     cli.add_argument("--num-episodes", type=int, help="training steps")
     cli.add_argument("--max-turns", type=int)
+    cli.add_argument("--policy", choices=["shared", "per_role"])
+    cli.add_argument("--phase-steps", type=int, help="per_role: steps until the roles swap")
     cli.add_argument("--rl-batch-size", dest="prompts_per_step", type=int, help="prompts a step")
     cli.add_argument("--samples-per-prompt", type=int)
     cli.add_argument("--learning-rate", type=float)
@@ -86,8 +90,8 @@ def start_model(given: dict[str, object], output: Path) -> Path:
     other = given.pop("optimizer_checkpoint", None)
     if other is not None and not same_weights(checkpoint, Path(str(other))):
         raise UsageError(
-            f"{checkpoint} and {other} differ: RL trains one policy for both roles, so give the "
-            "one to start from as --generator-checkpoint alone"
+            f"{checkpoint} and {other} differ: RL starts both roles from one model, so give it as "
+            "--generator-checkpoint alone"
         )
     if (checkpoint / "config.json").exists():
         return checkpoint

@@ -59,8 +59,8 @@ from coding_framework.monitoring.progress import Progress, duration
 from coding_framework.monitoring.stages import StageManifest, StageRecord
 from coding_framework.paths import write_json_atomic
 from coding_framework.plan import Job, Plan
-from coding_framework.types import CUDAConversationState, Receipt, SamplingParams
-from coding_framework.wiring import cores, make_agents, make_judge, make_reward
+from coding_framework.types import CUDAConversationState, Receipt, Role, SamplingParams
+from coding_framework.wiring import cores, make_agents, make_judge, make_policies, make_reward
 
 log = structlog.get_logger(__name__)
 
@@ -234,7 +234,6 @@ def _told(receipt: Receipt) -> int:
 
 
 async def _evaluate_model(job: Job, label: str, model: Path) -> Evaluation:
-    from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.agents.prompts import PromptBudget
 
     tasks = job.held_out()
@@ -251,9 +250,9 @@ async def _evaluate_model(job: Job, label: str, model: Path) -> Evaluation:
     with contextlib.ExitStack() as stack:
         judge = make_judge(sandbox=recipe.sandbox)
         stack.callback(judge.close)
-        policy = TransformersPolicy(model, device=recipe.device)
-        stack.callback(policy.close)
-        budget = PromptBudget(recipe.max_prompt_tokens, policy.count)
+        policies = make_policies(model, stack, device=recipe.device)
+        generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
+        budget = PromptBudget(recipe.max_prompt_tokens, generator.count)
         progress = stack.enter_context(Progress(f"  {label}", total, "conversations"))
         correct = 0
 
@@ -265,7 +264,13 @@ async def _evaluate_model(job: Job, label: str, model: Path) -> Evaluation:
         return await evaluate(
             label,
             tasks,
-            make_agents(policy, sampling, optimizer_sampling=longer, budget=budget),
+            make_agents(
+                generator,
+                sampling,
+                optimizer=optimizer,
+                optimizer_sampling=longer,
+                budget=budget,
+            ),
             judge,
             make_reward(),
             config,

@@ -26,6 +26,7 @@ from coding_framework.paths import cannot_write
 from coding_framework.types import Candidate, Policy, Record, Role, SamplingParams, Task, Verdict
 
 if TYPE_CHECKING:
+    from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.agents.prompts import PromptBudget
     from coding_framework.cuda.pool import JudgePool
     from coding_framework.orchestration.turn import Agent
@@ -145,6 +146,24 @@ def make_reward(preset: str = "weighted") -> CUDAPerformanceReward:
     )
 
     return CUDAPerformanceReward(preset)
+
+
+def make_policies(
+    folder: Path, stack: ExitStack, *, device: str | None = None
+) -> dict[Role, TransformersPolicy]:
+    """What speaks for each role: one model for both, or an adapter each, as training left it in
+    `folder`. Closed with `stack`. Raises UsageError where there is no model."""
+    from coding_framework.agents.policies import TransformersPolicy
+    from coding_framework.training.agent_specializer import AgentSpecializer, role_models
+
+    found = role_models(folder)
+
+    def load(adapter: str | None) -> TransformersPolicy:
+        policy = TransformersPolicy(found.model, adapter=adapter, device=device)
+        stack.callback(policy.close)
+        return policy
+
+    return AgentSpecializer(found.specialization).policies(load)
 
 
 def make_agents(

@@ -7,10 +7,12 @@ reward, and a configuration that would train it is refused.
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -32,6 +34,7 @@ from coding_framework.types import (
     TrainingExample,
 )
 
+P = TypeVar("P", bound=Policy)
 ExampleKind = Literal["generate", "optimize", "repair"]
 SPEAKERS: Mapping[Role, type[RoleAgent]] = {
     Role.GENERATOR: GeneratorAgent,
@@ -82,6 +85,28 @@ class SpecializationConfig(Record):
         return self.roles.get(role, RoleSpec(frozen=role is Role.TESTER))
 
 
+class RoleModels(Record):
+    """What speaks for each role. Maker: `role_models`."""
+
+    model: str
+    """Hugging Face folder."""
+    specialization: SpecializationConfig = SpecializationConfig()
+    """With an adapter of that model for each role, where they have one."""
+
+
+def role_models(folder: Path) -> RoleModels:
+    """What RL left in `folder`: one model for all roles, or an adapter for each (`final_model` of a
+    run with a policy a role)."""
+    adapters = {role: folder / role.value for role in SPEAKERS}
+    files = [adapter / "adapter_config.json" for adapter in adapters.values()]
+    if not all(file.exists() for file in files):
+        return RoleModels(model=str(folder))
+    base = json.loads(files[0].read_text(encoding="utf-8"))["base_model_name_or_path"]
+    roles = {role: RoleSpec(adapter=str(adapter)) for role, adapter in adapters.items()}
+    own = SpecializationConfig(shared_policy=False, roles=roles)
+    return RoleModels(model=base, specialization=own)
+
+
 class RoleMetrics(Record):
     """How one role's turns went. Maker: `AgentSpecializer.metrics`."""
 
@@ -109,13 +134,18 @@ class AgentSpecializer:
             return []
         return [e for e in given if e.role is role and (not spec.kinds or e.kind in spec.kinds)]
 
+    @property
+    def learning(self) -> frozenset[Role]:
+        """The roles whose turns are learnt from in RL."""
+        return frozenset(role for role in SPEAKERS if not self.config.of(role).frozen)
+
     def reward(self, state: CUDAConversationState) -> RewardComponents | None:
         """Reward of the last turn by the weights of the role that took it."""
         return self._rewards[state.turns[-1].role](state)
 
-    def policies(self, load: Callable[[str | None], Policy]) -> dict[Role, Policy]:
+    def policies(self, load: Callable[[str | None], P]) -> dict[Role, P]:
         """The policy of each speaking role; `load` is called once an adapter."""
-        loaded: dict[str | None, Policy] = {}
+        loaded: dict[str | None, P] = {}
         policies = {}
         for role in SPEAKERS:
             adapter = self.config.of(role).adapter

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Literal
 
 from coding_framework.types import CUDAConversationState, Role
@@ -87,9 +87,14 @@ def turn_rewards(state: CUDAConversationState) -> tuple[float | None, ...]:
 
 
 def conversation_returns(
-    state: CUDAConversationState, discount: float, max_turns: int
+    state: CUDAConversationState,
+    discount: float,
+    max_turns: int,
+    learning: Collection[Role] = frozenset(Role),
 ) -> tuple[float | None, ...]:
-    """Return of each turn of a finished conversation; None where it must not be learnt from.
+    """Return of each turn of a finished conversation; None where it must not be learnt from: an
+    unknown return, or a turn of a role that is not `learning`, whose reward still counts in the
+    returns of the turns before it.
 
     One that a fault of ours cut off before a turn (the policy's server failed) lacks the rewards
     that it would have earned: they are unknown, as a masked turn's are.
@@ -100,7 +105,11 @@ def conversation_returns(
         rewards = (*rewards, None)
     reached_goal = state.end_reason == "threshold"
     horizon = max(max_turns, taken) if reached_goal else None
-    return discounted_returns(rewards, discount, horizon=horizon)[:taken]
+    returns = discounted_returns(rewards, discount, horizon=horizon)[:taken]
+    return tuple(
+        value if turn.role in learning else None
+        for turn, value in zip(state.turns, returns, strict=True)
+    )
 
 
 def group_key(role: Role, turn: int) -> str:

@@ -19,6 +19,7 @@ def placement(config: MultiTurnRLConfig) -> list[tuple[str, str]]:
     lines = [
         ("policy training", f"{where}, sharded over all by FSDP2"),
         ("rollout", f"{colocated}, a server each{'' if config.device == 'cpu' else share}"),
+        ("roles", _roles(config)),
         ("reference", colocated if config.kl_coefficient > 0 else "none (kl_coefficient is 0)"),
         ("critic", colocated if config.algorithm == "ppo" else "none (not ppo)"),
         ("conversations", f"{config.rollout_workers} rollout workers, on CPU cores of any node"),
@@ -27,6 +28,16 @@ def placement(config: MultiTurnRLConfig) -> list[tuple[str, str]]:
         ("step", _step(config)),
     ]
     return lines
+
+
+def _roles(config: MultiTurnRLConfig) -> str:
+    if config.policy == "shared":
+        return "one policy speaks and learns in both"
+    place = "the CPU" if config.device == "cpu" else "the first GPU"
+    return (
+        f"an adapter each, in turn for {config.phase_steps} steps of {config.num_episodes}; the "
+        f"other is frozen and served by transformers on {place}"
+    )
 
 
 def _verdicts(config: MultiTurnRLConfig) -> str:

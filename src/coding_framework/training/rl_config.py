@@ -9,11 +9,24 @@ from pydantic import Field, model_validator
 
 from coding_framework.training.credit import DEFAULT_DISCOUNT
 from coding_framework.training.reward_functions.overlong import MOST_OVERLONG_PENALTY
-from coding_framework.types import Record
+from coding_framework.types import Record, Role
 
 Algorithm = Literal["grpo", "dapo", "ppo"]
+PolicyKind = Literal["shared", "per_role"]
 MOST_SPARE_PROMPTS = 20_000
 """Prompts written for dynamic sampling beyond those of the steps: a few kB each."""
+
+
+class RolePhase(Record):
+    """A stretch of training in which one role learns. Maker: role_phases. Consumers: the trainer
+    and its workers."""
+
+    role: Role
+    """Whose turns are learnt from; the other role is frozen and served."""
+    until: int = Field(ge=1)
+    """Last step of it, counted in the role's own run."""
+    frozen_adapter: str | None = None
+    """PEFT folder of the other role; None: the model that RL started from."""
 
 
 class MultiTurnRLConfig(Record):
@@ -33,6 +46,14 @@ class MultiTurnRLConfig(Record):
     turn, whose last one is paid the turn's return. The loss is a mean over tokens in all three."""
     num_episodes: int = Field(default=200, ge=1)
     """Training steps."""
+    policy: PolicyKind = "shared"
+    """shared: one policy speaks in all roles and learns from every turn. per_role: each role has an
+    adapter of its own; they are trained in alternation, the other frozen and served meanwhile. A
+    step costs the same in both, so equal `num_episodes` are an equal budget."""
+    phase_steps: int = Field(default=10, ge=1)
+    """per_role: steps until the roles swap. Each swap starts Ray and the models anew."""
+    phase: RolePhase | None = None
+    """per_role: the phase that a run is; None: all of them, one after the other."""
     max_turns: int = Field(default=5, ge=1, le=16)
     """Turns of a conversation at most."""
     prompts_per_step: int = Field(default=32, ge=1)
@@ -73,6 +94,8 @@ class MultiTurnRLConfig(Record):
     """Preset that chooses the prompts by what was solved so far ("three_tier", "four_tier"); None:
     passes over all tasks, each in a new random order."""
     reward_preset: str = "weighted"
+    role_rewards: Mapping[Role, Mapping[str, float]] = Field(default_factory=dict)
+    """Changes to the preset's numbers for a role's turns: {"optimizer": {"performance": 0.5}}."""
     stop_reward: float | None = 0.8
     """Reward at which a correct turn ends its conversation; None: always all turns."""
     lora_rank: int = Field(default=0, ge=0)
@@ -168,7 +191,41 @@ class MultiTurnRLConfig(Record):
                 f"overlong_buffer_tokens={self.overlong_buffer} leaves nothing of the "
                 f"{self.max_response_tokens} tokens of an answer: choose fewer"
             )
+        if Role.TESTER in self.role_rewards:
+            raise ValueError("role_rewards of the tester: it takes no turn and has no reward")
+        if self.policy == "per_role":
+            self._possible_per_role()
+        elif self.phase is not None:
+            raise ValueError("a phase trains one role: set policy=per_role")
         return self
+
+    def _possible_per_role(self) -> None:
+        if self.lora_rank == 0:
+            raise ValueError("policy per_role trains an adapter a role: set --lora-rank, e.g. 16")
+        if self.algorithm == "ppo":
+            raise ValueError(
+                "policy per_role goes with grpo or dapo: what ppo's critic has learnt of one role "
+                "is not kept for the other"
+            )
+        if self.max_turns < 2:
+            raise ValueError(
+                "policy per_role needs --max-turns 2 or more: with 1 the optimizer never speaks"
+            )
+        if self.phase is None and self.num_episodes <= self.phase_steps:
+            raise ValueError(
+                f"policy per_role with num_episodes={self.num_episodes} and phase_steps="
+                f"{self.phase_steps} would train one role alone: choose fewer --phase-steps"
+            )
+        if self.ray_address is not None:
+            raise ValueError(
+                "policy per_role serves the frozen role on the machine that trains: leave out "
+                "ray_address"
+            )
+
+    @property
+    def last_step(self) -> int:
+        """Where the run ends; a phase ends before the steps that the role has in all."""
+        return self.phase.until if self.phase is not None else self.num_episodes
 
     @property
     def clip_high(self) -> float:

@@ -17,14 +17,13 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
 
-from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import Progress
@@ -32,9 +31,11 @@ from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
 from coding_framework.orchestration.turn import ConversationConfig, RewardFn
 from coding_framework.paths import write_atomic
 from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.rl_result import Progression, RLResult
+from coding_framework.training.role_phases import train_in_phases
 from coding_framework.training.verl import checkpoints
 from coding_framework.training.verl.dataset import prompt_order, write_dataset
-from coding_framework.training.verl.episode_spec import episode_spec
+from coding_framework.training.verl.episode_spec import episode_spec, specialization
 from coding_framework.training.verl.overrides import RunPaths
 from coding_framework.training.verl.process import (
     TrainerProcess,
@@ -44,7 +45,7 @@ from coding_framework.training.verl.process import (
 from coding_framework.training.verl.rollouts import RolloutCounter, rollouts_file
 from coding_framework.training.verl.spec import write_spec
 from coding_framework.training.verl.steps import StepRecord, read_metrics, step_record
-from coding_framework.types import Record, Task
+from coding_framework.types import Role, Task
 
 __all__ = ["MultiAgentVERLTrainer", "MultiTurnRLConfig", "RLResult", "StepRecord", "with_dtype"]
 
@@ -67,7 +68,6 @@ FAULT_DOUBT = 0.01
 """A run ends where so many faults would come by chance, at the share that is allowed, less often
 than this: 3 of 20 turns or 5 of 100, where 1% is."""
 WANDB_PROJECT = "CUDA-MultiTurn-RL"
-REWARD = "coding_framework.wiring:make_reward"
 
 
 class HasConversationConfig(Protocol):
@@ -81,32 +81,6 @@ def __getattr__(name: str) -> Any:
     if name in _ALSO_HERE:
         return getattr(import_module(_ALSO_HERE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class Progression(Record):
-    """How a curriculum went. Maker: the run. Consumer: the report."""
-
-    tiers: tuple[str, ...]
-    windows: tuple[WindowRecord, ...]
-
-
-class RLResult(Record):
-    """What a run did. Maker: MultiAgentVERLTrainer. Consumers: quickstart, reports."""
-
-    steps: tuple[StepRecord, ...]
-    final_model: str
-    """Hugging Face folder after the last step."""
-    best_model: str
-    """Hugging Face folder of the policy whose rollouts were paid best, among those after a step."""
-    best_step: int
-    resumed_from: int
-    """Step of the checkpoint that the last attempt went on from; 0: from the start."""
-    duration_s: float
-    """Of the last attempt."""
-    peak_gib: float
-    """Resident memory of all processes together, of the last attempt."""
-    curriculum: Progression | None = None
-    """None where the prompts were not drawn by one."""
 
 
 class _TrainerEndedError(TrainingError):
@@ -133,7 +107,7 @@ class _Attempt:
 
 
 class MultiAgentVERLTrainer:
-    """Trains one shared policy for all roles, by verl.
+    """Trains one shared policy for all roles, or each role's in alternation, by verl.
 
     Args:
         config: How the run goes.
@@ -153,6 +127,7 @@ class MultiAgentVERLTrainer:
         tasks: Sequence[Task],
     ) -> None:
         self._config = with_dtype(config)
+        self._given = (conversation_manager, reward_function)
         self._tasks = tasks
         if not (Path(config.model_path) / "config.json").exists():
             raise UsageError(
@@ -165,10 +140,9 @@ class MultiAgentVERLTrainer:
             else ConversationConfig(max_turns=config.max_turns, stop_reward=config.stop_reward)
         )
         preset = getattr(getattr(reward_function, "preset", None), "name", config.reward_preset)
-        own = config.reward if reward_function is None else None
-        self._reward: tuple[str, Mapping[str, Any]] = (
-            (own, {}) if own is not None else (REWARD, {"preset": preset})
-        )
+        self._preset: str = preset
+        self._reward = config.reward if reward_function is None else None
+        specialization(self._config, preset)  # refused here rather than in a worker
 
     async def train(self) -> RLResult:
         """Run to the last step, from the last whole checkpoint where there is one.
@@ -180,6 +154,8 @@ class MultiAgentVERLTrainer:
         _require_devices(self._config)
         self._output.mkdir(parents=True, exist_ok=True)
         with _run_lock(self._output):
+            if self._config.policy == "per_role" and self._config.phase is None:
+                return await train_in_phases(self._config, self._train_phase)
             for restart in range(self._config.max_restarts + 1):
                 try:
                     with ray_temp_folder() as ray_temp:
@@ -190,6 +166,9 @@ class MultiAgentVERLTrainer:
                     log.warning("rl_restarted", restart=restart + 1, reason=str(e))
         raise AssertionError("unreachable: the last start returns or raises")
 
+    async def _train_phase(self, config: MultiTurnRLConfig) -> RLResult:
+        return await MultiAgentVERLTrainer(config, *self._given, tasks=self._tasks).train()
+
     async def _train(self, ray_temp: Path) -> RLResult:
         started = time.monotonic()
         config, root = self._config, self._output / "checkpoints"
@@ -198,7 +177,7 @@ class MultiAgentVERLTrainer:
         done = checkpoints.step_of(resume) if resume is not None else 0
         self._complete_steps(done)
         peak = 0.0
-        if done < config.num_episodes:
+        if done < config.last_step:
             attempt = _Attempt(self._output)
             paths = RunPaths(
                 dataset=self._output / "prompts.jsonl",
@@ -225,6 +204,7 @@ class MultiAgentVERLTrainer:
             config,
             self._conversation,
             self._reward,
+            self._preset,
             output=self._output,
             rollouts=attempt.rollouts,
             resume=paths.resume_from,
@@ -239,7 +219,7 @@ class MultiAgentVERLTrainer:
         counter = RolloutCounter(attempt.rollouts)
         stall = _Stall(config.stall_limit_s, attempt.log)
         with (
-            Progress("RL", config.num_episodes, "steps", done=done) as progress,
+            Progress(self._title(), config.last_step, "steps", done=done) as progress,
             WandbSink(
                 WANDB_PROJECT,
                 self._output,
@@ -253,7 +233,7 @@ class MultiAgentVERLTrainer:
                 for step, metrics in read_metrics(attempt.metrics).items():
                     if step in seen:
                         continue
-                    seen[step] = step_record(step, metrics, attempt.rollouts)
+                    seen[step] = step_record(step, metrics, attempt.rollouts, self._trained)
                     self._note_step(seen[step])
                     wandb.log(step, seen[step].model_dump(mode="json"))
                     _check_faults(list(seen.values()), config.max_fault_share, attempt.log)
@@ -261,9 +241,9 @@ class MultiAgentVERLTrainer:
                 ended = counter.count(last + 1)
                 stall.check((last, ended))
                 progress.update(last, self._activity(last, ended, seen.get(last)))
-        if last < config.num_episodes:
+        if last < config.last_step:
             raise _TrainerEndedError(
-                f"verl ended with code {code} after step {last} of {config.num_episodes}: "
+                f"verl ended with code {code} after step {last} of {config.last_step}: "
                 f"{last_error(attempt.log)} (log: {attempt.log})",
                 may_pass=last > done or counter.count(last + 1) > 0 or slow_start(attempt.log),
             )
@@ -307,7 +287,7 @@ class MultiAgentVERLTrainer:
             for folder in attempts if step not in stored else ():
                 if rollouts_file(folder / "rollouts", step).exists():
                     metrics = read_metrics(folder / "metrics.jsonl").get(step, {})
-                    stored[step] = step_record(step, metrics, folder / "rollouts")
+                    stored[step] = step_record(step, metrics, folder / "rollouts", self._trained)
                     break
         if stored or (self._output / "steps.jsonl").exists():
             self._store_steps([stored[step] for step in sorted(stored)])
@@ -323,21 +303,28 @@ class MultiAgentVERLTrainer:
         lines = path.read_text(encoding="utf-8").splitlines()
         return [StepRecord.model_validate_json(line) for line in lines]
 
+    @property
+    def _trained(self) -> Role | None:
+        phase = self._config.phase
+        return phase.role if phase is not None else None
+
+    def _title(self) -> str:
+        return "RL" if self._trained is None else f"RL of the {self._trained.value}"
+
     def _finish(self, root: Path, resumed: int, duration_s: float, peak_gib: float) -> RLResult:
-        from coding_framework.training.verl.export import export_model
+        from coding_framework.training.verl.export import export_adapter
 
         last = checkpoints.whole_checkpoints(root)[-1]
-        final = self._output / "final_model"
-        export_model(last / "actor", final)
-        best_step, best_actor = self._config.num_episodes, last / "actor"
-        if (root / "best").exists():
-            best_step, best_actor = int((root / "best_step").read_text()), root / "best"
-        best = self._output / f"best_model_episode_{best_step}"
-        export_model(best_actor, best)
+        if self._trained is not None:
+            final = self._output / f"adapter_step_{self._config.last_step}"
+            export_adapter(last / "actor", final, self._config.model_path)
+            best_model, best_step = None, None
+        else:
+            final, best_model, best_step = self._export_whole(root, last)
         result = RLResult(
             steps=tuple(self._stored_steps()),
             final_model=str(final),
-            best_model=str(best),
+            best_model=best_model,
             best_step=best_step,
             resumed_from=resumed,
             duration_s=duration_s,
@@ -346,6 +333,19 @@ class MultiAgentVERLTrainer:
         )
         write_atomic(self._output / "result.json", result.model_dump_json(indent=1))
         return result
+
+    def _export_whole(self, root: Path, last: Path) -> tuple[Path, str, int]:
+        """(final model, best model, its step)."""
+        from coding_framework.training.verl.export import export_model
+
+        final = self._output / "final_model"
+        export_model(last / "actor", final)
+        best_step, best_actor = self._config.num_episodes, last / "actor"
+        if (root / "best").exists():
+            best_step, best_actor = int((root / "best_step").read_text()), root / "best"
+        best = self._output / f"best_model_episode_{best_step}"
+        export_model(best_actor, best)
+        return final, str(best), best_step
 
 
 class _Stall:

@@ -12,6 +12,7 @@ import torch
 from coding_framework.errors import TrainingError
 from coding_framework.training.verl.checkpoints import START_MODEL
 from coding_framework.training.verl.export import export_adapter, export_model
+from coding_framework.training.verl.transformers_server import ServerConfig, TransformersServer
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -69,6 +70,31 @@ def test_adapter_and_start_model_are_the_exported_model(start: Path, tmp_path: P
     start.rename(tmp_path / "elsewhere")
     with pytest.raises(TrainingError, match=r"holds the adapter of .*model, which is gone"):
         export_model(actor, tmp_path / "again")
+
+
+async def test_served_adapter_answers_as_the_exported_model_does(
+    start: Path, tmp_path: Path
+) -> None:
+    actor = checkpoint(start, tmp_path / "actor", rank=4)
+    export_model(actor, tmp_path / "whole")
+    export_adapter(actor, tmp_path / "adapter", str(start))
+    assert not list(tmp_path.glob(".*.new"))
+    answers = {}
+    for name, model, adapter in (
+        ("served", start, str(tmp_path / "adapter")),
+        ("exported", tmp_path / "whole", None),
+        ("start", start, None),
+    ):
+        server = TransformersServer(
+            ServerConfig(
+                model_path=str(model), adapter=adapter, dtype="float32", prompt_tokens=32,
+                response_tokens=16, max_batch=2,
+            )
+        )  # fmt: skip
+        answers[name] = await server.generate("id", [5, 6, 7], {"temperature": 0.0})
+    assert answers["served"].token_ids == answers["exported"].token_ids
+    assert answers["served"].log_probs == pytest.approx(answers["exported"].log_probs, abs=1e-4)
+    assert answers["served"].log_probs != pytest.approx(answers["start"].log_probs, abs=1e-2)
 
 
 def test_checkpoint_without_an_adapter_is_named(start: Path, tmp_path: Path) -> None:

@@ -18,13 +18,16 @@ import pytest
 import yaml
 
 from coding_framework.errors import TrainingError, UsageError
+from coding_framework.training.role_phases import STATE, PhasesState, adapter_folder, schedule
 from coding_framework.training.verl.process import MAIN, RUN_VARIABLE, run_processes
-from coding_framework.training.verl.steps import read_metrics
+from coding_framework.training.verl.rollouts import run_rollouts
+from coding_framework.training.verl.steps import StepRecord, read_metrics
 from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
     MultiTurnRLConfig,
     RLResult,
 )
+from coding_framework.types import Generation, Role
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -168,6 +171,98 @@ def test_the_other_algorithms_make_two_real_steps_through_the_root_script(
         flat = [len(list(itertools.takewhile(tiny_rl.is_flat, names))) for _ in result.steps]
         assert sum(flat) > 0, "the seed draws a prompt that teaches nothing"
         assert [step.groups_dropped for step in result.steps] == flat
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_optimizer_learns_beside_the_adapter_that_its_generator_has_learnt(
+    model: Path, tmp_path: Path, worker_path: None
+) -> None:
+    """The second phase of two, by the root script, as after a stop at the swap."""
+    output = tmp_path / "run"
+    alternation = {
+        "policy": "per_role",
+        "phase_steps": 1,
+        "num_episodes": 2,
+        "lora_rank": 4,
+        "compute_dtype": "float32",
+        "prompts_per_step": 1,
+        "samples_per_prompt": 2,
+        "stop_reward": None,
+        "judge_args": {},
+    }
+    generator = first_phase(config(model, output, **alternation))
+    weights = (generator / "adapter_model.safetensors").read_bytes()
+
+    result = finished(script(model, output, **alternation))
+
+    assert result.resumed_from == 1
+    assert [(step.step, step.trained) for step in result.steps] == [
+        (1, Role.GENERATOR),
+        (2, Role.OPTIMIZER),
+    ]
+    learnt = result.steps[1]
+    assert learnt.rows_learnt == 2
+    assert learnt.grad_norm is not None
+    assert learnt.grad_norm > 0
+    assert {role: found.turns for role, found in learnt.roles.items()} == {
+        Role.GENERATOR: 2,
+        Role.OPTIMIZER: 2,
+    }
+    for rollout in run_rollouts(output):
+        spoken, answer = rollout.state.turns
+        assert rollout.returns[0] is None
+        assert rollout.returns[1] is not None
+        assert logprobs_under(model, generator, spoken.generation) < 0.02
+        assert logprobs_under(model, None, spoken.generation) > 0.05
+        assert logprobs_under(model, None, answer.generation) < 0.02
+    final = Path(result.final_model)
+    assert (final / "generator" / "adapter_model.safetensors").read_bytes() == weights
+    assert moved_adapter(final / "optimizer")
+
+
+def first_phase(settings: MultiTurnRLConfig) -> Path:
+    """The folder as the generator's phase leaves it; returns the adapter, random and large."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    output, (first, _) = Path(settings.output_dir), schedule(settings)
+    state = PhasesState(model=settings.model_path, lora_rank=settings.lora_rank, done=(first,))
+    base = AutoModelForCausalLM.from_pretrained(settings.model_path, dtype=torch.float32)
+    lora = LoraConfig(r=4, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+    adapted = get_peft_model(base, lora)
+    torch.manual_seed(1)
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:
+            weight.data = torch.randn_like(weight)
+    adapter = adapter_folder(output, first)
+    adapted.save_pretrained(str(adapter))
+    (output / STATE).write_text(state.model_dump_json())
+    record = StepRecord(step=1, trained=first.role)
+    (output / "steps.jsonl").write_text(record.model_dump_json() + "\n")
+    return adapter
+
+
+def logprobs_under(model: Path, adapter: Path | None, generation: Generation) -> float:
+    """How far an answer's log-probs are, in the mean, from those under a model."""
+    import torch
+
+    from coding_framework.agents.policies import load_model
+
+    loaded, _ = load_model(model, adapter=adapter, dtype="float32", device="cpu")
+    prompt, answer = generation.prompt_ids, generation.response_ids
+    with torch.inference_mode():
+        logits = loaded(torch.tensor([[*prompt, *answer]])).logits[0, len(prompt) - 1 : -1]
+    under = logits.log_softmax(-1).gather(-1, torch.tensor(answer).unsqueeze(-1)).squeeze(-1)
+    return float((under - torch.tensor(generation.logprobs)).abs().mean())
+
+
+def moved_adapter(adapter: Path) -> bool:
+    from safetensors.torch import load_file
+
+    state = load_file(adapter / "adapter_model.safetensors")
+    return all(bool(weight.any()) for name, weight in state.items() if "lora_B" in name)
 
 
 def assert_weights_moved(before: Path, after: Path) -> None:

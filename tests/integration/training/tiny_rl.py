@@ -97,10 +97,16 @@ class TextAgent:
 
 
 def make_agents(
-    policy: Policy, sampling: SamplingParams, *, budget: PromptBudget
+    policy: Policy,
+    sampling: SamplingParams,
+    *,
+    budget: PromptBudget,
+    optimizer: Policy | None = None,
 ) -> Mapping[Role, Agent]:
-    agent = TextAgent(policy, sampling)
-    return {Role.GENERATOR: agent, Role.OPTIMIZER: agent}
+    return {
+        Role.GENERATOR: TextAgent(policy, sampling),
+        Role.OPTIMIZER: TextAgent(optimizer or policy, sampling),
+    }
 
 
 def make_judge(fault_share: float = 0.0) -> JudgeFn:

@@ -121,6 +121,12 @@ def test_conversation_that_reached_its_goal_holds_its_last_reward() -> None:
     assert gave_up == pytest.approx((0.9,))
 
 
+def test_frozen_roles_turn_is_not_learnt_from_and_pays_the_turns_before_it() -> None:
+    taken = conversation([0.2, 0.6], "max_turns")
+    assert conversation_returns(taken, 0.5, 2, {Role.GENERATOR}) == (pytest.approx(0.5), None)
+    assert conversation_returns(taken, 0.5, 2, {Role.OPTIMIZER}) == (None, pytest.approx(0.6))
+
+
 def test_conversation_cut_off_by_a_fault_before_a_turn_has_unknown_returns() -> None:
     # The policy failed before turn 2: what it would have earned is unknown.
     cut = conversation([0.4], "error")

@@ -126,8 +126,6 @@ class Server:
 def spec(folder: Path) -> EpisodeSpec:
     return EpisodeSpec(
         judge=f"{__name__}:make_judge",
-        reward="coding_framework.wiring:make_reward",
-        reward_args={"preset": "weighted"},
         agents=f"{__name__}:make_agents",
         conversation=CONFIG,
         discount=DISCOUNT,

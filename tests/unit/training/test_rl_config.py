@@ -19,6 +19,7 @@ PATHS = RunPaths(
     checkpoints=Path("/run/my run/checkpoints"),
     ray_temp=Path("/tmp/ray"),
 )
+PER_ROLE = {"policy": "per_role", "lora_rank": 8}
 
 
 def overrides(config: MultiTurnRLConfig, paths: RunPaths = PATHS) -> dict[str, str]:
@@ -46,6 +47,13 @@ def test_cpu_sizes_can_be_changed_one_by_one() -> None:
         ({"clip_ratio_low": 1.0}, "less than 1"),
         ({"algorithm": "dapo", "overlong_buffer_tokens": 1024}, "leaves nothing of the 1024"),
         ({"device": "cpu", "num_nodes": 2}, "set num_nodes=1"),
+        ({"role_rewards": {"tester": {"performance": 1.0}}}, "it takes no turn"),
+        ({"phase": {"role": "generator", "until": 1}}, "set policy=per_role"),
+        ({"policy": "per_role"}, "set --lora-rank"),
+        ({**PER_ROLE, "algorithm": "ppo"}, "goes with grpo or dapo"),
+        ({**PER_ROLE, "max_turns": 1}, "the optimizer never speaks"),
+        ({**PER_ROLE, "num_episodes": 10}, "would train one role alone"),
+        ({**PER_ROLE, "ray_address": "auto"}, "leave out ray_address"),
     ],
 )
 def test_impossible_settings_are_refused(changes: dict[str, object], message: str) -> None:
@@ -59,6 +67,15 @@ def test_one_update_a_step_over_all_rows_of_all_turns() -> None:
     assert given["actor_rollout_ref.actor.ppo_mini_batch_size"] == "24"
     assert given["data.train_batch_size"] == "8"
     assert given["actor_rollout_ref.actor.use_dynamic_bsz"] == "True"
+
+
+def test_phase_ends_before_the_steps_that_its_role_has_in_all() -> None:
+    """Its file of prompts is the whole one, in which the loader goes on from phase to phase."""
+    phase = {"role": "optimizer", "until": 30}
+    config = MultiTurnRLConfig(model_path="m", num_episodes=100, phase=phase, **PER_ROLE)
+    assert overrides(config)["trainer.total_training_steps"] == "30"
+    assert config.prompts_in_file == 100 * config.prompts_per_step
+    assert overrides(MultiTurnRLConfig(model_path="m"))["trainer.total_training_steps"] == "200"
 
 
 def test_cpu_and_gpu_differ_in_rollout_and_ray() -> None:

@@ -13,8 +13,9 @@ import asyncio
 import hashlib
 import os
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import ray
@@ -30,7 +31,8 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import PromptBudget
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
-from coding_framework.orchestration.turn import RewardFn, end_reason, run_turn
+from coding_framework.orchestration.turn import Agents, RewardFn, end_reason, run_turn
+from coding_framework.training.agent_specializer import AgentSpecializer
 from coding_framework.training.credit import conversation_returns, group_key
 from coding_framework.training.reward_functions.overlong import OverlongShaping
 from coding_framework.training.verl import (  # noqa: F401  (bound into verl by their import)
@@ -38,6 +40,7 @@ from coding_framework.training.verl import (  # noqa: F401  (bound into verl by 
     estimator,
     update,
 )
+from coding_framework.training.verl.frozen_role import FrozenServer
 from coding_framework.training.verl.overrides import AGENT_LOOP
 from coding_framework.training.verl.rollouts import Rollout, VerdictTime, append_rollout
 from coding_framework.training.verl.spec import SPEC_VARIABLE, EpisodeSpec, build, read_spec
@@ -47,6 +50,7 @@ from coding_framework.types import (
     Generation,
     JudgeFn,
     Message,
+    Role,
     SamplingParams,
     Task,
     Verdict,
@@ -65,7 +69,8 @@ class VerlPolicy:
         self._tokenizer = tokenizer
         self._max_prompt_tokens = spec.max_prompt_tokens
         self._timeout_s = spec.policy_timeout_s
-        self._seed_text = seed_text
+        self.seed_text = seed_text
+        """Of its samples, which then differ between conversations and repeat in a rerun."""
         self._request_id = uuid4().hex
         self._calls = 0
         self.extra_fields: dict[str, Any] = {}
@@ -115,7 +120,7 @@ class VerlPolicy:
 
     def _to_verl(self, sampling: SamplingParams) -> dict[str, Any]:
         self._calls += 1
-        digest = hashlib.sha256(f"{self._seed_text}/{self._calls}".encode()).digest()
+        digest = hashlib.sha256(f"{self.seed_text}/{self._calls}".encode()).digest()
         return {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -165,7 +170,10 @@ class Environment:
     def __init__(self, spec: EpisodeSpec) -> None:
         self.spec = spec
         self.judge: JudgeFn = TimedJudge(build(spec.judge, **spec.judge_args), spec.judge_timeout_s)
-        self.reward: RewardFn = build(spec.reward, **spec.reward_args)
+        specializer = AgentSpecializer(spec.specialization)
+        self.learning = specializer.learning
+        self.reward: RewardFn = build(spec.reward) if spec.reward else specializer.reward
+        self.frozen = FrozenServer(spec.frozen_server) if spec.frozen_server else None
         if spec.overlong is not None:
             self.reward = OverlongShaping(self.reward, spec.overlong)
 
@@ -192,18 +200,10 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         given = row["extra_info"]
         task = Task.model_validate_json(given["task"])
         step, session = int(row["global_steps"]), int(row["session_id"])
-        policy = VerlPolicy(
-            self.server_manager,
-            self.tokenizer,
-            spec,
-            # The row's number too: dynamic sampling may draw a task twice for a step.
-            seed_text=f"{spec.sampling.seed}/{step}/{given['index']}/{task.name}/{session}",
-        )
-        sampling = spec.sampling.model_copy(
-            update={"temperature": 0.0 if spec.greedy else float(sampling_params["temperature"])}
-        )
-        budget = PromptBudget(spec.max_prompt_tokens, policy.count)
-        agents = build(spec.agents, policy, sampling, budget=budget)
+        # The row's number too: dynamic sampling may draw a task twice for a step.
+        seed_text = f"{spec.sampling.seed}/{step}/{given['index']}/{task.name}/{session}"
+        policy = VerlPolicy(self.server_manager, self.tokenizer, spec, seed_text)
+        agents = self._agents(environment, policy, float(sampling_params["temperature"]))
         judge = ClockedJudge(environment.judge)
         state = CUDAConversationState(conversation_id=f"{row['uid']}-{session}", task=task)
         fault: str | None = None
@@ -214,17 +214,45 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
                 fault = f"{type(e).__name__}: {e}"
                 log.warning("policy_failed", task=task.name, step=step, error=fault)
         state = state.model_copy(update={"end_reason": "error" if fault else ended})
-        returns = conversation_returns(state, spec.discount, spec.conversation.max_turns)
+        returns = conversation_returns(
+            state, spec.discount, spec.conversation.max_turns, environment.learning
+        )
         rollout = Rollout(
             step=step, group=str(row["uid"]), session=session, state=state, returns=returns,
             prompt=int(given["index"]), fault=fault, verdict_times=tuple(judge.times),
         )  # fmt: skip
         append_rollout(Path(spec.rollouts_dir), rollout)
-        return [
-            turn_row(turn, value, policy.extra_fields)
+        version = policy.extra_fields or weights_of(step)
+        rows = [
+            (turn.role in environment.learning, turn_row(turn, value, version))
             for turn, value in zip(state.turns, returns, strict=True)
             if turn.generation.response_ids
         ]
+        # A frozen role's turns would cost a forward pass each. One stays where there is no other:
+        # verl cannot make a step without any row.
+        return [row for learning, row in rows if learning] or [row for _, row in rows[:1]]
+
+    def _agents(self, environment: Environment, policy: VerlPolicy, temperature: float) -> Agents:
+        """The agents of one conversation; a frozen role answers by its own server."""
+        spec = environment.spec
+        sampling = spec.sampling.model_copy(
+            update={"temperature": 0.0 if spec.greedy else temperature}
+        )
+        make = partial(
+            build, spec.agents, budget=PromptBudget(spec.max_prompt_tokens, policy.count)
+        )
+        if environment.frozen is None:
+            return cast(Agents, make(policy, sampling))
+        frozen = VerlPolicy(environment.frozen, self.tokenizer, spec, f"{policy.seed_text}/frozen")
+        generates = Role.GENERATOR in environment.learning
+        first, later = (policy, frozen) if generates else (frozen, policy)
+        return cast(Agents, make(first, sampling, optimizer=later))
+
+
+def weights_of(step: int) -> dict[str, int]:
+    """What the server would have said of its weights where it was not asked: at a step they are
+    those after the step before."""
+    return dict.fromkeys(("global_steps", "min_global_steps", "max_global_steps"), step - 1)
 
 
 def turn_row(

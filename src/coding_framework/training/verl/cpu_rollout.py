@@ -1,6 +1,6 @@
 """The CPU's rollout as verl sees it.
 
-The replica starts `CPURolloutServer`; the adapter lives in the training worker and hands over the
+The replica starts `TransformersServer`; the adapter lives in the training worker and hands over the
 weights after each step.
 """
 
@@ -16,7 +16,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica
 
-from coding_framework.training.verl.cpu_server import CPURolloutServer, ServerConfig
+from coding_framework.training.verl.transformers_server import ServerConfig, TransformersServer
 
 
 def server_name(replica_rank: int) -> str:
@@ -31,7 +31,7 @@ class CPURolloutReplica(RolloutReplica):  # type: ignore[misc]
         """Start the server and wait until its model is loaded."""
         name = server_name(self.replica_rank)
         server = (
-            ray.remote(CPURolloutServer)
+            ray.remote(TransformersServer)
             .options(name=name, num_cpus=0.1, max_concurrency=256)
             .remote(self._server_config())
         )

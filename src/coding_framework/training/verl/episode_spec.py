@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from coding_framework.errors import UsageError
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.training.agent_specializer import (
+    SPEAKERS,
+    AgentSpecializer,
+    RoleSpec,
+    SpecializationConfig,
+)
 from coding_framework.training.reward_functions.overlong import Overlong
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.checkpoints import CURRICULUM
+from coding_framework.training.verl.overrides import MOST_AT_ONCE
 from coding_framework.training.verl.spec import CurriculumSpec, EpisodeSpec
+from coding_framework.training.verl.transformers_server import ServerConfig
 from coding_framework.types import SamplingParams
 
 JUDGE = "coding_framework.wiring:make_judge"
@@ -24,20 +34,22 @@ one thread each, and the GPU waits where these wait."""
 def episode_spec(
     config: MultiTurnRLConfig,
     conversation: ConversationConfig,
-    reward: tuple[str, Mapping[str, Any]],
+    reward: str | None,
+    preset: str,
     *,
     output: Path,
     rollouts: Path,
     resume: Path | None,
 ) -> EpisodeSpec:
-    """The spec of one attempt. reward: import path and arguments. output: the run's folder.
-    resume: the checkpoint that the attempt goes on from."""
+    """The spec of one attempt. reward: import path of one that takes the preset's place. output:
+    the run's folder. resume: the checkpoint that the attempt goes on from. Raises UsageError for
+    rewards of a role that the preset does not have."""
     judge, judge_args = judge_of(config, output)
     return EpisodeSpec(
         judge=judge,
         judge_args=judge_args,
-        reward=reward[0],
-        reward_args=reward[1],
+        specialization=specialization(config, preset),
+        reward=reward,
         agents=config.agents,
         conversation=conversation,
         discount=config.discount,
@@ -52,7 +64,48 @@ def episode_spec(
         policy_timeout_s=config.policy_timeout_s,
         overlong=_overlong(config),
         curriculum=_curriculum(config, resume),
+        frozen_server=_frozen_server(config),
         rollouts_dir=str(rollouts),
+    )
+
+
+def specialization(config: MultiTurnRLConfig, preset: str) -> SpecializationConfig:
+    """What each role has of its own in this run. Raises UsageError for rewards of a role that the
+    preset does not have."""
+    phase = config.phase
+    try:
+        found = SpecializationConfig(
+            shared_policy=phase is None,
+            reward_preset=preset,
+            roles={
+                role: RoleSpec(
+                    reward_weights=config.role_rewards.get(role, {}),
+                    frozen=phase is not None and phase.role is not role,
+                    adapter=phase.frozen_adapter if phase and phase.role is not role else None,
+                )
+                for role in SPEAKERS
+            },
+        )
+        AgentSpecializer(found)
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"role_rewards {where}: {first['msg']} (preset {preset})") from e
+    return found
+
+
+def _frozen_server(config: MultiTurnRLConfig) -> ServerConfig | None:
+    if config.phase is None:
+        return None
+    assert config.compute_dtype != "auto", "the trainer decides it first"
+    return ServerConfig(
+        model_path=config.model_path,
+        adapter=config.phase.frozen_adapter,
+        device=config.device,
+        dtype=config.compute_dtype,
+        prompt_tokens=config.max_prompt_tokens,
+        response_tokens=config.max_response_tokens,
+        max_batch=min(MOST_AT_ONCE, config.conversations_per_step),
     )
 
 

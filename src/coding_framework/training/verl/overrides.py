@@ -30,7 +30,8 @@ minutes at every start of a run."""
 RAY_CPU_SLOTS = 8
 """Logical slots, not cores: verl's actors ask for about 6 of them, and with fewer they wait for
 each other silently for ever. Ray starts a worker process a slot beforehand, so not many more."""
-
+MOST_AT_ONCE = 48
+"""Conversations in a batch of our own decode loop."""
 
 CLUSTER_VARIABLES = (
     "CODING_FRAMEWORK_RL_RUN",
@@ -141,7 +142,7 @@ def _rollout(config: MultiTurnRLConfig) -> dict[str, Any]:
         f"+{root}.agent.agent_loop_manager_class": MANAGER,
     }
     if config.device == "cpu":
-        pairs[f"{root}.max_num_seqs"] = min(48, config.conversations_per_step)
+        pairs[f"{root}.max_num_seqs"] = min(MOST_AT_ONCE, config.conversations_per_step)
     else:
         pairs |= {
             f"{root}.gpu_memory_utilization": config.gpu_memory_utilization,
@@ -221,7 +222,7 @@ def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
         "trainer.n_gpus_per_node": config.num_gpus,
         "trainer.nnodes": config.num_nodes,
         "trainer.total_epochs": 1,  # the dataset holds the whole run
-        "trainer.total_training_steps": config.num_episodes,
+        "trainer.total_training_steps": config.last_step,
         "trainer.save_freq": config.save_every,
         "trainer.max_actor_ckpt_to_keep": 2,  # the one before lives until the next is whole
         "trainer.max_critic_ckpt_to_keep": 2,

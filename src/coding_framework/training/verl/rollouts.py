@@ -15,6 +15,9 @@ from pydantic import Field
 
 from coding_framework.types import CUDAConversationState, Record
 
+ROLES_FOLDER = "roles"
+"""Where a run with a policy a role has a run for each."""
+
 
 class VerdictTime(Record):
     """What a verdict took, as its conversation saw it."""
@@ -78,11 +81,14 @@ def read_rollouts(folder: Path, step: int) -> Iterator[Rollout]:
 
 
 def run_rollouts(output_dir: Path) -> Iterator[Rollout]:
-    """All rollouts of a run, step by step; of a repeated step those of its last attempt.
+    """All rollouts of a run, step by step; of a repeated step those of its last attempt. With a
+    policy a role those of one role's training come before the other's.
 
     Args:
         output_dir: The run's folder (`MultiTurnRLConfig.output_dir`).
     """
+    for own in sorted(output_dir.glob(f"{ROLES_FOLDER}/*")):
+        yield from run_rollouts(own)
     latest: dict[int, Path] = {}
     for path in sorted(output_dir.glob("attempts/*/rollouts/step_*.jsonl")):
         latest[int(path.stem.removeprefix("step_"))] = path.parent

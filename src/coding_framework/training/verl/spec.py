@@ -15,7 +15,9 @@ from pydantic import Field
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.training.agent_specializer import SpecializationConfig
 from coding_framework.training.reward_functions.overlong import Overlong
+from coding_framework.training.verl.transformers_server import ServerConfig
 from coding_framework.types import Record, SamplingParams
 
 SPEC_VARIABLE = "CODING_FRAMEWORK_EPISODE_SPEC"
@@ -40,12 +42,15 @@ class EpisodeSpec(Record):
     judge: str
     """"module:callable"; called with `judge_args`, gives a `JudgeFn`."""
     judge_args: Mapping[str, Any] = Field(default_factory=dict)
-    reward: str
-    """"module:callable"; called with `reward_args`, gives a `RewardFn`."""
-    reward_args: Mapping[str, Any] = Field(default_factory=dict)
+    specialization: SpecializationConfig = SpecializationConfig()
+    """What each role has of its own: its reward, and whether its turns are learnt from."""
+    reward: str | None = None
+    """"module:callable" that gives a `RewardFn`; None: the specialization's."""
     agents: str
-    """"module:callable"; called with (policy, sampling, budget=PromptBudget), gives a mapping of
-    role to agent."""
+    """"module:callable"; called with (policy, sampling, budget=PromptBudget), and with
+    optimizer=policy where a role is frozen, gives a mapping of role to agent."""
+    frozen_server: ServerConfig | None = None
+    """The model of the role that is frozen; None: one policy speaks for all."""
     conversation: ConversationConfig
     discount: float = Field(ge=0.0, le=1.0)
     sampling: SamplingParams

@@ -14,10 +14,11 @@ from pathlib import Path
 from pydantic import Field
 
 from coding_framework.monitoring.jsonl import read_lines
+from coding_framework.training.agent_specializer import AgentSpecializer, RoleMetrics
 from coding_framework.training.verl.measures import Measures, measure, rows_with_advantage
 from coding_framework.training.verl.overrides import ROWS_METRIC
 from coding_framework.training.verl.rollouts import Rollout, read_rollouts
-from coding_framework.types import ConversationTurn, Record
+from coding_framework.types import ConversationTurn, Record, Role
 
 _TIMES = {
     "gen": "rollout_s",
@@ -34,6 +35,8 @@ class StepRecord(Record):
     """One training step. Maker: this module. Consumers: progress, the result, reports."""
 
     step: int
+    trained: Role | None = None
+    """The role that learnt; None: all, by one policy."""
     conversations: int = 0
     turns: int = 0
     masked_turns: int = 0
@@ -65,6 +68,8 @@ class StepRecord(Record):
     gpu_memory_gib: float | None = None
     """Most that torch held on a GPU so far."""
     measures: Measures = Measures()
+    roles: Mapping[Role, RoleMetrics] = Field(default_factory=dict)
+    """How the turns of each role went, trained or not."""
     grad_norm: float | None = None
     learning_rate: float | None = None
     loss: float | None = None
@@ -85,7 +90,9 @@ def read_metrics(path: Path) -> dict[int, dict[str, float]]:
     return metrics
 
 
-def step_record(step: int, metrics: Mapping[str, float], rollouts_dir: Path) -> StepRecord:
+def step_record(
+    step: int, metrics: Mapping[str, float], rollouts_dir: Path, trained: Role | None = None
+) -> StepRecord:
     """The record of a finished step."""
     rollouts = list(read_rollouts(rollouts_dir, step))
     turns = [turn for rollout in rollouts for turn in rollout.state.turns]
@@ -95,6 +102,7 @@ def step_record(step: int, metrics: Mapping[str, float], rollouts_dir: Path) -> 
     best = [b for b in map(_best_reward, rollouts) if b is not None]
     return StepRecord(
         step=step,
+        trained=trained,
         conversations=len(rollouts),
         turns=len(turns),
         masked_turns=sum(t.masked is not None for t in turns),
@@ -115,6 +123,7 @@ def step_record(step: int, metrics: Mapping[str, float], rollouts_dir: Path) -> 
         groups_dropped=int(metrics.get("training/filter_groups/evicted_samples", 0)),
         gpu_memory_gib=metrics.get("perf/max_memory_allocated_gb"),
         measures=measure(rollouts),
+        roles=AgentSpecializer().metrics([rollout.state for rollout in rollouts]),
         loss=metrics.get("actor/loss"),
         ppo_kl=metrics.get("actor/ppo_kl"),
         clip_fraction=metrics.get("actor/pg_clipfrac"),

@@ -13,6 +13,7 @@ import torch
 
 from coding_framework.errors import InfrastructureError, PolicyError
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.training.agent_specializer import RoleSpec, SpecializationConfig
 from coding_framework.training.credit import group_advantages, group_key
 from coding_framework.training.verl.rollouts import read_rollouts
 from coding_framework.training.verl.spec import EpisodeSpec
@@ -126,15 +127,20 @@ def make_reward() -> Any:
     return reward
 
 
-def make_agents(policy: Any, sampling: SamplingParams, *, budget: Any) -> dict[Role, Any]:
+def make_agents(
+    policy: Any, sampling: SamplingParams, *, budget: Any, optimizer: Any = None
+) -> dict[Role, Any]:
     class Agent:
+        def __init__(self, policy: Any) -> None:
+            self.policy = policy
+
         async def answer(self, state: Any, *, sample: int = 0) -> Any:
             messages = (Message(role="user", content="p" * (5 + 5 * len(state.turns))),)
-            generation = await policy.generate(messages, sampling)
+            generation = await self.policy.generate(messages, sampling)
             extraction = Extraction(code=generation.text, note="")
             return SimpleNamespace(messages=messages, generation=generation, extraction=extraction)
 
-    return {Role.GENERATOR: Agent(), Role.OPTIMIZER: Agent()}
+    return {Role.GENERATOR: Agent(policy), Role.OPTIMIZER: Agent(optimizer or policy)}
 
 
 @pytest.fixture
@@ -168,6 +174,65 @@ def test_each_turn_is_a_row_with_its_own_return_and_group(environment: Any, tmp_
     assert (stored.group, stored.session, stored.fault) == ("u-1", 0, None)
     assert stored.returns == pytest.approx((0.4, 0.4))
     assert stored.state.end_reason == "max_turns"
+
+
+def in_phase(environment: Any, folder: Path, learns: Role, frozen: Server, **changes: Any) -> None:
+    """The environment of a phase; `frozen` in place of the actor."""
+    other = Role.GENERATOR if learns is Role.OPTIMIZER else Role.OPTIMIZER
+    roles = SpecializationConfig(shared_policy=False, roles={other: RoleSpec(frozen=True)})
+    made = agent_loop.Environment(spec(folder, specialization=roles, **changes))
+    made.frozen = frozen
+    agent_loop.Environment._current = made
+
+
+@pytest.mark.parametrize("learns", [Role.GENERATOR, Role.OPTIMIZER])
+def test_only_the_turns_of_the_role_that_learns_become_rows(
+    environment: Any, tmp_path: Path, learns: Role
+) -> None:
+    """The frozen role's turn costs a turn, is answered by its own server, and its reward is in the
+    return of the turn before it."""
+    trained, frozen = Server(["ab"]), Server(["abcd"])
+    in_phase(environment, tmp_path, learns, frozen)
+    rows = episode(trained)
+    (stored,) = read_rollouts(tmp_path, 4)
+    texts = [turn.generation.text for turn in stored.state.turns]
+    (row,) = rows
+    if learns is Role.GENERATOR:
+        assert texts == ["ab", "abcd"]
+        assert stored.returns == (pytest.approx(0.2 + 0.5 * 0.4), None)
+        assert row.extra_fields[agent_loop.GROUP_FIELD] == "generator.0"
+    else:
+        assert texts == ["abcd", "ab"]
+        assert stored.returns == (None, pytest.approx(0.2))
+        assert row.extra_fields[agent_loop.GROUP_FIELD] == "optimizer.1"
+    assert row.response_mask == [1, 1]
+    assert row.reward_score == pytest.approx(max(r for r in stored.returns if r is not None))
+    assert set(trained.seeds).isdisjoint(frozen.seeds)
+
+
+def test_conversation_in_which_the_learning_role_did_not_speak_is_a_masked_row(
+    environment: Any, tmp_path: Path
+) -> None:
+    """verl counts on rows, and on the version of the weights in them."""
+    once = ConversationConfig(max_turns=1, stop_reward=None)
+    in_phase(environment, tmp_path, Role.OPTIMIZER, Server(["abc"]), conversation=once)
+    (row,) = episode(Server([]))
+    assert row.response_mask == [0, 0, 0]
+    assert not row.extra_fields["reward_extra_info"]["known"]
+    assert row.extra_fields["min_global_steps"] == row.extra_fields["max_global_steps"] == 3
+
+
+def test_frozen_server_that_fails_masks_what_would_have_been_paid_by_it(
+    environment: Any, tmp_path: Path
+) -> None:
+    import ray
+
+    dead = Server([ray.exceptions.RayError("the frozen server died")])
+    in_phase(environment, tmp_path, Role.GENERATOR, dead)
+    (row,) = episode(Server(["ab"]))
+    assert row.response_mask == [0, 0]
+    (stored,) = read_rollouts(tmp_path, 4)
+    assert "the frozen server died" in str(stored.fault)
 
 
 @pytest.mark.parametrize("answer", ["slow", "broken"])

@@ -1,8 +1,9 @@
-"""The CPU's rollout server, a Ray actor: token ids in, token ids and log-probs out.
+"""A model of transformers as a Ray actor: token ids in, token ids and log-probs out.
 
-The decode loop is `agents/batched_generation.py`'s, the one that evaluation and serving use: it
-batches the requests that wait. Neither verl nor Ray is imported here: that saves the server's
-process 7 s of start.
+verl's rollout server on the CPU, and on any device the server of a role that is frozen. The decode
+loop is `agents/batched_generation.py`'s, the one that evaluation and serving use: it batches the
+requests that wait. Neither verl nor Ray is imported here: that saves the server's process 7 s of
+start.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
 
 
 class ServerConfig(Record):
-    """What the server needs. Maker: the replica."""
+    """What the server needs. Makers: the CPU's replica; episode_spec, for a frozen role."""
 
     model_path: str
+    adapter: str | None = None
+    """PEFT folder, merged into the model."""
+    device: Literal["cpu", "cuda"] = "cpu"
     dtype: Literal["bfloat16", "float32"]
     prompt_tokens: int
     response_tokens: int
@@ -50,7 +54,7 @@ def sampling_from_verl(params: dict[str, Any], response_length: int) -> Sampling
     )
 
 
-class CPURolloutServer:
+class TransformersServer:
     """Token ids in, token ids and log-probs out. One process, one model, one batch."""
 
     def __init__(self, config: ServerConfig) -> None:
@@ -59,7 +63,9 @@ class CPURolloutServer:
 
         self._response_tokens = config.response_tokens
         self._step: int | None = None
-        model, tokenizer = load_model(config.model_path, dtype=config.dtype, device="cpu")
+        model, tokenizer = load_model(
+            config.model_path, adapter=config.adapter, dtype=config.dtype, device=config.device
+        )
         self._generator = BatchedGenerator(
             model,
             eos_token_ids=stop_ids(model, tokenizer),

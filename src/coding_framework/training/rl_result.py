@@ -1,0 +1,35 @@
+"""What an RL run leaves behind, as one record."""
+
+from __future__ import annotations
+
+from coding_framework.data.curriculum_manager import WindowRecord
+from coding_framework.training.verl.steps import StepRecord
+from coding_framework.types import Record
+
+
+class Progression(Record):
+    """How a curriculum went. Maker: the run. Consumer: the report."""
+
+    tiers: tuple[str, ...]
+    windows: tuple[WindowRecord, ...]
+
+
+class RLResult(Record):
+    """What a run did. Makers: the trainer, role_phases. Consumers: quickstart, reports."""
+
+    steps: tuple[StepRecord, ...]
+    final_model: str
+    """Hugging Face folder after the last step. With a policy a role: a folder with a PEFT adapter
+    for each (`agent_specializer.role_models` reads it); after a phase: the adapter."""
+    best_model: str | None = None
+    """Hugging Face folder of the policy whose rollouts were paid best, among those after a step;
+    None with a policy a role, where what a role is paid also changes with the other."""
+    best_step: int | None = None
+    resumed_from: int
+    """Step of the checkpoint that the last attempt went on from; 0: from the start."""
+    duration_s: float
+    """Of the last attempt."""
+    peak_gib: float
+    """Resident memory of all processes together, of the last attempt."""
+    curriculum: Progression | None = None
+    """None where the prompts were not drawn by one."""

@@ -1,0 +1,206 @@
+"""A policy for each role: their adapters are trained in alternation, by phases.
+
+    generator learns, optimizer frozen -> swap -> optimizer learns, generator frozen -> swap ...
+
+A role is one run of the trainer in a folder of its own (OUTPUT/roles/ROLE), which each of its
+phases takes up where the one before left it: the optimizer's moments, the curriculum and the order
+of prompts go on. A phase ends with the role's adapter, by which the role speaks, frozen and served
+on its own, in the next phase; before a role's first phase it is the model that RL started from.
+Guaranteed: a run that was killed goes on in the phase, and there at the checkpoint, where it was;
+settings that would make other phases than those made are refused.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from coding_framework.errors import TrainingError, UsageError
+from coding_framework.paths import write_atomic
+from coding_framework.training.agent_specializer import SPEAKERS
+from coding_framework.training.rl_config import MultiTurnRLConfig, RolePhase
+from coding_framework.training.rl_result import RLResult
+from coding_framework.training.verl.episode_spec import JUDGE
+from coding_framework.training.verl.rollouts import ROLES_FOLDER
+from coding_framework.training.verl.steps import StepRecord
+from coding_framework.types import Record, Role
+
+STATE = "phases.json"
+ORDER = tuple(SPEAKERS)
+"""Who learns first: the optimizer then starts from what a trained generator leaves it."""
+TrainFn = Callable[[MultiTurnRLConfig], Awaitable[RLResult]]
+
+log = structlog.get_logger(__name__)
+
+
+class PhasesState(Record):
+    """What of an alternation is done. Written at each swap, after the phase's adapter."""
+
+    model: str
+    """What RL started from: the adapters belong to it."""
+    lora_rank: int
+    done: tuple[RolePhase, ...] = ()
+
+
+def schedule(config: MultiTurnRLConfig) -> tuple[RolePhase, ...]:
+    """The phases of a run in their order, without adapters; the last one may be shorter."""
+    phases: list[RolePhase] = []
+    done = dict.fromkeys(ORDER, 0)
+    for number, start in enumerate(range(0, config.num_episodes, config.phase_steps)):
+        role = ORDER[number % len(ORDER)]
+        done[role] += min(config.phase_steps, config.num_episodes - start)
+        phases.append(RolePhase(role=role, until=done[role]))
+    return tuple(phases)
+
+
+async def train_in_phases(config: MultiTurnRLConfig, train: TrainFn) -> RLResult:
+    """All phases that are not done yet. train: runs the trainer for one phase's configuration.
+
+    Raises:
+        UsageError: where the folder holds another alternation.
+        TrainingError: where a phase fails, or an adapter that is to be served is gone.
+    """
+    started, peak = time.monotonic(), 0.0
+    output = Path(config.output_dir).resolve()
+    planned = schedule(config)
+    state = read_state(config, planned)
+    records = _stored_steps(output, _steps_in(planned[: len(state.done)]))
+    resumed = len(records)
+    for number in range(len(state.done), len(planned)):
+        phase = with_partner(planned, number, output)
+        log.info("rl_phase", number=number + 1, of=len(planned), role=phase.role, until=phase.until)
+        result = await train(phase_config(config, planned, phase))
+        before = phase.until - _length(planned, number)
+        if number == len(state.done):
+            resumed += max(0, result.resumed_from - before)
+        fresh = [s for s in result.steps if before < s.step <= phase.until]
+        records += [
+            s.model_copy(update={"step": len(records) + i + 1}) for i, s in enumerate(fresh)
+        ]
+        peak = max(peak, result.peak_gib)
+        _store_steps(output, records)
+        done = state.model_copy(update={"done": planned[: number + 1]})
+        write_atomic(output / STATE, done.model_dump_json(indent=1))
+    result = RLResult(
+        steps=tuple(records),
+        final_model=str(_assemble(output, planned)),
+        resumed_from=resumed,
+        duration_s=time.monotonic() - started,
+        peak_gib=peak,
+    )
+    write_atomic(output / "result.json", result.model_dump_json(indent=1))
+    return result
+
+
+def read_state(config: MultiTurnRLConfig, planned: Sequence[RolePhase]) -> PhasesState:
+    """What is done in the run's folder; nothing where it is new. Raises UsageError where other
+    phases were made there."""
+    output = Path(config.output_dir).resolve()
+    fresh = PhasesState(model=str(Path(config.model_path).resolve()), lora_rank=config.lora_rank)
+    path = output / STATE
+    if not path.exists():
+        if (output / "checkpoints").exists():
+            raise UsageError(f"{output} holds a run of one shared policy: choose another folder")
+        write_atomic(path, fresh.model_dump_json(indent=1))
+        return fresh
+    try:
+        state = PhasesState.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise UsageError(
+            f"{path} cannot be used ({type(e).__name__}): choose another folder"
+        ) from e
+    for what, was, now in (
+        ("the model", state.model, fresh.model),
+        ("lora_rank", state.lora_rank, fresh.lora_rank),
+        ("phases", _named(state.done), _named(planned[: len(state.done)])),
+    ):
+        if was != now:
+            raise UsageError(
+                f"{output} was begun with {what} {was}, not {now}: rerun with the settings that it "
+                "was begun with, or choose another folder"
+            )
+    return state
+
+
+def with_partner(planned: Sequence[RolePhase], number: int, output: Path) -> RolePhase:
+    """A phase with the adapter of the role that is served in it. Raises TrainingError where that is
+    gone."""
+    phase = planned[number]
+    earlier = [p for p in planned[:number] if p.role is not phase.role]
+    if not earlier:
+        return phase
+    adapter = adapter_folder(output, earlier[-1])
+    if not (adapter / "adapter_config.json").exists():
+        raise TrainingError(f"{adapter}, which is to be served, is gone: put it back")
+    return phase.model_copy(update={"frozen_adapter": str(adapter)})
+
+
+def phase_config(
+    config: MultiTurnRLConfig, planned: Sequence[RolePhase], phase: RolePhase
+) -> MultiTurnRLConfig:
+    """The configuration of a phase: the role's own run up to the phase's end. Roles draw different
+    prompts, and share the verdicts."""
+    output = Path(config.output_dir).resolve()
+    shared = {"run_folder": str(output / "judge")} if config.judge == JUDGE else {}
+    return MultiTurnRLConfig.model_validate(
+        {
+            **config.model_dump(),
+            "model_path": str(Path(config.model_path).resolve()),
+            "output_dir": str(_folder(output, phase.role)),
+            "num_episodes": max(p.until for p in planned if p.role is phase.role),
+            "seed": config.seed + ORDER.index(phase.role),
+            "judge_args": {**shared, **config.judge_args},
+            "phase": phase,
+        }
+    )
+
+
+def adapter_folder(output: Path, phase: RolePhase) -> Path:
+    """Where a phase leaves its role's adapter."""
+    return _folder(output, phase.role) / f"adapter_step_{phase.until}"
+
+
+def _folder(output: Path, role: Role) -> Path:
+    return output / ROLES_FOLDER / role.value
+
+
+def _length(planned: Sequence[RolePhase], number: int) -> int:
+    """Steps of a phase."""
+    role = planned[number].role
+    before = [p.until for p in planned[:number] if p.role is role]
+    return planned[number].until - (before[-1] if before else 0)
+
+
+def _steps_in(phases: Sequence[RolePhase]) -> int:
+    return sum(max((p.until for p in phases if p.role is role), default=0) for role in ORDER)
+
+
+def _named(phases: Sequence[RolePhase]) -> str:
+    return ", ".join(f"{p.role.value} to step {p.until}" for p in phases) or "none"
+
+
+def _stored_steps(output: Path, count: int) -> list[StepRecord]:
+    """The records of the steps of all phases that are done."""
+    path = output / "steps.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [StepRecord.model_validate_json(line) for line in lines[:count]]
+
+
+def _store_steps(output: Path, records: Sequence[StepRecord]) -> None:
+    write_atomic(output / "steps.jsonl", "".join(r.model_dump_json() + "\n" for r in records))
+
+
+def _assemble(output: Path, planned: Sequence[RolePhase]) -> Path:
+    """The last adapter of each role, side by side, as a whole."""
+    final = output / "final_model"
+    fresh = output / ".final_model.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    for phase in planned[-len(ORDER) :]:
+        shutil.copytree(adapter_folder(output, phase), fresh / phase.role.value)
+    shutil.rmtree(final, ignore_errors=True)
+    fresh.rename(final)
+    return final
