@@ -92,8 +92,8 @@ def spec(folder: Path, **changes: Any) -> EpisodeSpec:
         "discount": 0.5,
         "sampling": SamplingParams(max_new_tokens=8, seed=1),
         "max_prompt_tokens": 20,
-        "judge_timeout_s": 0.2,
-        "policy_timeout_s": 0.2,
+        "judge_timeout_s": 60.0,
+        "policy_timeout_s": 60.0,
         "rollouts_dir": str(folder),
         **changes,
     }
@@ -105,7 +105,7 @@ def make_judge() -> JudgeFn:
 
     async def judge(task: Task, code: str) -> Verdict:
         if code == "slow":
-            await asyncio.sleep(5)
+            await asyncio.sleep(600)
         if code == "broken":
             raise InfrastructureError("the sandbox is gone")
         return Verdict(
@@ -236,7 +236,11 @@ def test_frozen_server_that_fails_masks_what_would_have_been_paid_by_it(
 
 
 @pytest.mark.parametrize("answer", ["slow", "broken"])
-def test_fault_of_the_judge_masks_and_never_scores_zero(environment: Any, answer: str) -> None:
+def test_fault_of_the_judge_masks_and_never_scores_zero(
+    environment: Any, tmp_path: Path, answer: str
+) -> None:
+    given = spec(tmp_path, judge_timeout_s=0.2)
+    agent_loop.Environment._current = agent_loop.Environment(given)
     rows = episode(Server(["ab", answer]))
     assert [set(r.response_mask) for r in rows] == [{0}, {0}]
     assert [r.extra_fields["reward_extra_info"]["known"] for r in rows] == [False, False]
@@ -295,9 +299,10 @@ def test_answer_at_the_limit_is_cut_and_one_without_logprobs_is_refused(tmp_path
 def test_silent_server_is_a_policy_error(tmp_path: Path) -> None:
     class Silent:
         async def generate(self, **_: Any) -> Any:
-            await asyncio.sleep(5)
+            await asyncio.sleep(600)
 
-    policy = agent_loop.VerlPolicy(Silent(), Tokenizer(), spec(tmp_path), "seed")
+    given = spec(tmp_path, policy_timeout_s=0.2)
+    policy = agent_loop.VerlPolicy(Silent(), Tokenizer(), given, "seed")
     with pytest.raises(PolicyError, match="the rollout server gave no answer"):
         asyncio.run(policy.generate((Message(role="user", content="p"),), SamplingParams()))
 
