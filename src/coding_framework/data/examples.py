@@ -80,19 +80,21 @@ def training_examples(
     only one that the shipped receipts cover.
     Raises UsageError for the tester, which is not trained.
     """
-    if role is Role.TESTER:
-        raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
-    known = _receipts_for(scope) if receipts is None else receipts
-    families = _families(Split.TRAIN, seed, max_steps, scope=scope)
-    drawn = (
-        example
-        for style in _styles(styles, seed)
-        for example in round_robin(
-            filter(None, (_Material(p, style, known).example(role) for p in members))
-            for members in families
-        )
-    )
-    return list(islice(drawn, n))
+    return _examples(Split.TRAIN, role, n, seed, max_steps, receipts, styles, scope)
+
+
+def held_out_examples(
+    role: Role,
+    n: int,
+    seed: int = 0,
+    *,
+    max_steps: int | None = None,
+    receipts: Receipts | None = None,
+    scope: Scope = "starter",
+) -> list[TrainingExample]:
+    """Up to `n` examples of held-out tasks, never to be learnt from: how well a model foresees
+    what it has not seen. Else as `training_examples`; the fewest are those of the optimizer."""
+    return _examples(Split.HELD_OUT, role, n, seed, max_steps, receipts, 1, scope)
 
 
 def training_tasks(
@@ -145,6 +147,31 @@ def jobs_for(
         if broken is not None:
             jobs.append(Job(material.task, f"broken:{broken.fault}", broken.code))
     return jobs
+
+
+def _examples(
+    split: Split,
+    role: Role,
+    n: int,
+    seed: int,
+    max_steps: int | None,
+    receipts: Receipts | None,
+    styles: int,
+    scope: Scope,
+) -> list[TrainingExample]:
+    if role is Role.TESTER:
+        raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
+    known = _receipts_for(scope) if receipts is None else receipts
+    families = _families(split, seed, max_steps, scope=scope)
+    drawn = (
+        example
+        for style in _styles(styles, seed)
+        for example in round_robin(
+            filter(None, (_Material(p, style, known).example(role) for p in members))
+            for members in families
+        )
+    )
+    return list(islice(drawn, n))
 
 
 def _tasks(

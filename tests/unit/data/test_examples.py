@@ -8,12 +8,15 @@ import pytest
 
 from coding_framework.data.examples import (
     UNVERIFIED,
+    held_out_examples,
     held_out_tasks,
     training_examples,
     training_tasks,
 )
+from coding_framework.data.synthesis.canonical import canonical_key
+from coding_framework.data.synthesis.catalog import parse_function
 from coding_framework.errors import UsageError
-from coding_framework.types import Role, Split
+from coding_framework.types import Role, Split, TrainingExample
 
 pytestmark = pytest.mark.unit
 
@@ -64,6 +67,24 @@ def test_held_out_tasks_are_balanced_over_families() -> None:
     assert len({t.name for t in tasks}) == 64
     counts = Counter(t.family for t in tasks)
     assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_no_held_out_example_is_of_a_function_that_is_trained_on() -> None:
+    for role in (Role.GENERATOR, Role.OPTIMIZER):
+        unseen = held_out_examples(role, 1000)
+        assert len(unseen) >= 40
+        assert {e.task.split for e in unseen} == {Split.HELD_OUT}
+        assert all(e.receipt for e in unseen)
+        trained = training_examples(role, 100_000)
+        assert not _keys(unseen) & _keys(trained)
+        assert not {e.code for e in unseen} & {e.code for e in trained}
+    first = [e.id for e in held_out_examples(Role.GENERATOR, 16)]
+    assert first == [e.id for e in held_out_examples(Role.GENERATOR, 32)][:16]
+
+
+def _keys(examples: list[TrainingExample]) -> set[tuple[str, ...]]:
+    functions = (parse_function(e.task.name) for e in examples)
+    return {canonical_key(f) for f in functions if f is not None}
 
 
 def test_max_steps_bounds_the_composition() -> None:
