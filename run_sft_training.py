@@ -3,23 +3,35 @@
 
     python run_sft_training.py --num-examples 500 --epochs 3 --output-dir sft_checkpoints
 
-Writes OUTPUT_DIR/generator and OUTPUT_DIR/optimizer (LoRA adapters), OUTPUT_DIR/model (merged) and
-OUTPUT_DIR/config.json. The same command goes on after a kill. Without a GPU the defaults are those
-for SmolLM2-135M on a CPU. --config takes a recipe of configs/; a flag wins over it.
+Writes OUTPUT_DIR/generator and OUTPUT_DIR/optimizer (LoRA adapters), OUTPUT_DIR/model (merged),
+OUTPUT_DIR/config.json and, a line a step and an epoch, OUTPUT_DIR/metrics.jsonl. After each epoch
+the loss on held-out examples is taken, and answers to held-out tasks are judged. The same command
+goes on after a kill. Without a GPU the defaults are those for SmolLM2-135M on a CPU. --config takes
+a recipe of configs/; a flag wins over it.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from coding_framework import quickstart
 from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
-from coding_framework.training.recipes import read_recipe, sft_config
-from coding_framework.training.sft import SFTConfig, SFTResult, load_examples, train_sft
+from coding_framework.plan import Recipe
+from coding_framework.suite import Suite, fine_tune
+from coding_framework.training.recipes import (
+    RecipeFile,
+    first_complaint,
+    on_cpu,
+    read_recipe,
+    sft_config,
+)
+from coding_framework.training.sft_config import SFTConfig, SFTResult
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -47,20 +59,36 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--lora-dropout", type=float)
     cli.add_argument("--quantization", choices=["auto", "nf4", "none"])
     cli.add_argument("--device", choices=["auto", "cpu", "cuda"])
+    cli.add_argument(
+        "--packing", action=argparse.BooleanOptionalAction, help="rows without padding"
+    )
+    cli.add_argument("--held-out-examples", type=int, help="for the loss after each epoch; 0: none")
+    cli.add_argument("--held-out-tasks", type=int, help="judged after each epoch; 0: none")
+    cli.add_argument("--sandbox", choices=["auto", "no-docker", "bubblewrap", "docker", "native"])
     cli.add_argument("--save-every", type=int, help="steps between checkpoints")
     cli.add_argument("--seed", type=int)
     cli.add_argument("--wandb", action=argparse.BooleanOptionalAction)
     return cli.parse_args(arguments)
 
 
-def run(config: SFTConfig, task_scope: Any) -> SFTResult:
+def make_suite(sandbox: str | None, recipe: RecipeFile, config: SFTConfig) -> Suite:
+    """How held-out tasks are answered and judged: as in a whole run. Raises UsageError."""
+    base = quickstart.FULL if on_cpu(config.device) else Recipe()
+    changes = {**recipe.run, "device": "cpu" if on_cpu(config.device) else "cuda"}
+    if sandbox is not None:
+        changes["sandbox"] = sandbox
+    try:
+        return Recipe.model_validate({**base.model_dump(), **changes}).suite
+    except ValidationError as e:
+        raise UsageError(first_complaint(e)) from e
+
+
+def run(config: SFTConfig, task_scope: Any, suite: Suite) -> SFTResult:
     """Examples, training, result."""
     from coding_framework.agents.models import resolve_model
-    from coding_framework.data.data_pipeline import training_examples
 
     base = resolve_model(config.base_model)  # first: an unknown model is said at once
-    examples = load_examples(config, partial(training_examples, scope=task_scope))
-    return train_sft(config, examples, resolve=lambda _: base)
+    return fine_tune(config, task_scope, suite, resolve=lambda _: base)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -68,11 +96,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         recipe = read_recipe(given.pop("config"))
         scope = given.pop("task_scope", recipe.run.get("task_scope", "starter"))
+        sandbox = given.pop("sandbox", None)
         config = sft_config(recipe, given)
+        suite = make_suite(sandbox, recipe, config)
         configure_logging(Path(config.output_dir) / "log.jsonl")
         quiet_libraries()
         print(config.model_dump_json(indent=2), file=sys.stderr)
-        result = run(config, scope)
+        result = run(config, scope, suite)
     except UsageError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

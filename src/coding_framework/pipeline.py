@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 import platform
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -39,12 +37,7 @@ from coding_framework.evaluation.report import (
     TrainingStep,
     write_report,
 )
-from coding_framework.evaluation.runner import (
-    Evaluation,
-    EvaluationConfig,
-    evaluate,
-    read_states,
-)
+from coding_framework.evaluation.runner import read_states
 from coding_framework.evaluation.summary import (
     RLNumbers,
     StageCost,
@@ -54,13 +47,15 @@ from coding_framework.evaluation.summary import (
     summarize,
 )
 from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all, run_in_child
-from coding_framework.monitoring.jsonl import read_lines
-from coding_framework.monitoring.progress import Progress, duration
+from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.stages import StageManifest, StageRecord
 from coding_framework.paths import write_json_atomic
 from coding_framework.plan import Job, Plan
-from coding_framework.types import CUDAConversationState, Receipt, Role, SamplingParams
-from coding_framework.wiring import cores, make_agents, make_judge, make_policies, make_reward
+from coding_framework.suite import evaluate_folder, fine_tune
+from coding_framework.training.sft_config import SFTEpoch
+from coding_framework.training.sft_watch import read_records
+from coding_framework.types import CUDAConversationState, Receipt
+from coding_framework.wiring import cores
 
 log = structlog.get_logger(__name__)
 
@@ -130,12 +125,10 @@ def train_sft(run: Run) -> dict[str, Any]:
 def _fine_tune(job: Job, base_model: str) -> dict[str, Any]:
     job.configure_logging()
     from coding_framework.agents.models import resolve_model
-    from coding_framework.data.data_pipeline import training_examples
-    from coding_framework.training.sft import load_examples, train_sft
 
-    config = job.sft_config(base_model)
-    make = partial(training_examples, scope=job.recipe.task_scope)
-    result = train_sft(config, load_examples(config, make), resolve=resolve_model)
+    result = fine_tune(
+        job.sft_config(base_model), job.recipe.task_scope, job.recipe.suite, resolve=resolve_model
+    )
     return result.model_dump(mode="json")
 
 
@@ -212,7 +205,10 @@ def _evaluate(run: Run, label: str, model: Path) -> dict[str, Any]:
 
 def _evaluate_folder(job: Job, label: str, model: Path) -> dict[str, Any]:
     job.configure_logging()
-    result = asyncio.run(_evaluate_model(job, label, model))
+    store = job.states_file(label)
+    result = asyncio.run(
+        evaluate_folder(label, job.held_out(), job.recipe.suite, model, store=store)
+    )
     return {"metrics": result.metrics.model_dump(mode="json"), "judge": _judged_by(result.states)}
 
 
@@ -231,52 +227,6 @@ def _judged_by(states: Sequence[CUDAConversationState]) -> dict[str, str]:
 
 def _told(receipt: Receipt) -> int:
     return sum(map(bool, (receipt.device, receipt.sandbox, receipt.toolkit)))
-
-
-async def _evaluate_model(job: Job, label: str, model: Path) -> Evaluation:
-    from coding_framework.agents.prompts import PromptBudget
-
-    tasks = job.held_out()
-    recipe = job.recipe
-    config = EvaluationConfig(
-        conversation=job.conversation(),
-        concurrency=recipe.concurrency,
-        samples_per_task=recipe.samples_per_task,
-    )
-    heat = 0.0 if recipe.samples_per_task == 1 else 1.0
-    sampling = SamplingParams(max_new_tokens=recipe.generator_tokens, temperature=heat)
-    longer = SamplingParams(max_new_tokens=recipe.optimizer_tokens, temperature=heat)
-    total = len(tasks) * recipe.samples_per_task
-    with contextlib.ExitStack() as stack:
-        judge = make_judge(sandbox=recipe.sandbox)
-        stack.callback(judge.close)
-        policies = make_policies(model, stack, device=recipe.device)
-        generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
-        budget = PromptBudget(recipe.max_prompt_tokens, generator.count)
-        progress = stack.enter_context(Progress(f"  {label}", total, "conversations"))
-        correct = 0
-
-        def count(state: CUDAConversationState) -> None:
-            nonlocal correct
-            correct += state.best_turn is not None
-            progress.advance(note=f"{correct} correct")
-
-        return await evaluate(
-            label,
-            tasks,
-            make_agents(
-                generator,
-                sampling,
-                optimizer=optimizer,
-                optimizer_sampling=longer,
-                budget=budget,
-            ),
-            judge,
-            make_reward(),
-            config,
-            store=job.states_file(label),
-            on_done=count,
-        )
 
 
 # --- the end --------------------------------------------------------------------------------------
@@ -345,18 +295,28 @@ def _curves(folder: Path, steps: list[Mapping[str, Any]]) -> tuple[TrainingCurve
     """Of the trainings that ran."""
     shares = ("correct_rate", "compile_rate")
     rl = tuple(_training_step(step, ("reward_mean", *shares)) for step in steps)
-    metrics = read_lines(folder / "sft_checkpoints" / "metrics.jsonl")
-    sft = tuple(_training_step(json.loads(line), ("loss",)) for line in metrics)
+    sft = read_records(folder / "sft_checkpoints" / "metrics.jsonl")
+    losses = _smoothed([_training_step(entry, ("loss",)) for entry in sft.steps])
+    epochs = tuple(map(_epoch_step, sft.epochs))
     curves = (
         TrainingCurve(
             title="RL: mean reward of a turn", y_label="reward", steps=rl, keys=("reward_mean",)
         ),
         TrainingCurve(title="RL: share of judged turns", y_label="share", steps=rl, keys=shares),
         TrainingCurve(
-            title="SFT: loss", y_label="nats a token", steps=_smoothed(sft), keys=("loss",)
+            title="SFT: loss",
+            y_label="nats a token",
+            steps=(*losses, *epochs),
+            keys=("loss", "held-out loss"),
+        ),
+        TrainingCurve(
+            title="SFT: held-out tasks after each epoch",
+            y_label="share",
+            steps=epochs,
+            keys=("correct", "compile"),
         ),
     )
-    return tuple(curve for curve in curves if curve.steps)
+    return tuple(c for c in curves if any(s.values.keys() & c.keys for s in c.steps))
 
 
 def _curriculum(run: Run) -> tuple[TrainingCurve, ...]:
@@ -371,6 +331,16 @@ def _curriculum(run: Run) -> tuple[TrainingCurve, ...]:
 def _training_step(entry: Mapping[str, Any], keys: Sequence[str]) -> TrainingStep:
     values = {key: entry[key] for key in keys if entry.get(key) is not None}
     return TrainingStep(step=entry["step"], values=values)
+
+
+def _epoch_step(epoch: SFTEpoch) -> TrainingStep:
+    values = {}
+    if epoch.held_out_loss is not None:
+        values["held-out loss"] = epoch.held_out_loss
+    if epoch.score is not None and epoch.score.judged:
+        values["correct"] = epoch.score.correct / epoch.score.judged
+        values["compile"] = epoch.score.compiled / epoch.score.judged
+    return TrainingStep(step=epoch.step, values=values)
 
 
 def _smoothed(steps: Sequence[TrainingStep], points: int = 50) -> tuple[TrainingStep, ...]:

@@ -10,14 +10,13 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
-from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.suite import Scope, Suite
 from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import Record, Task
 from coding_framework.wiring import SandboxName
 
-Scope = Literal["starter", "all"]
 LOG_NAME = "log.jsonl"
 Skipped = Literal["sft", "rl"]
 
@@ -60,6 +59,11 @@ class Recipe(Record):
     """Conversations at once in an evaluation; on 2 cores a batch of 48 decodes fastest."""
     expected_s: Mapping[str, float] = Field(default_factory=dict)
     """Measured seconds of each stage on 2 cores, for the time left that is shown."""
+
+    @property
+    def suite(self) -> Suite:
+        """How its evaluations are run."""
+        return Suite.model_validate(self.model_dump(include=set(Suite.model_fields)))
 
 
 class Plan(Record):
@@ -104,11 +108,6 @@ class Job:
             self.seed,
             max_steps=recipe.task_max_ops,
             scope=recipe.task_scope,
-        )
-
-    def conversation(self) -> ConversationConfig:
-        return ConversationConfig(
-            max_turns=self.recipe.max_turns, stop_reward=None, stop_without_code=True
         )
 
     def sft_config(self, base_model: str) -> SFTConfig:

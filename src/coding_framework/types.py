@@ -14,7 +14,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal, Protocol, Self
+from pathlib import Path
+from typing import Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -644,11 +645,36 @@ class ProbeFn(Protocol):
         ...
 
 
+class HeldOutScore(Record):
+    """How a model did on held-out tasks. Maker: an EvaluateFn. Consumer: a training's record."""
+
+    judged: int = Field(ge=0)
+    """Tasks with a verdict: what the others are counts of."""
+    compiled: int = Field(ge=0)
+    correct: int = Field(ge=0)
+    masked: int = Field(default=0, ge=0)
+    """Tasks lost to a fault of ours; not in `judged`."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if not self.correct <= self.compiled <= self.judged:
+            raise ValueError(
+                f"{self.correct} correct of {self.compiled} compiled of {self.judged} judged"
+            )
+        return self
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Share that is correct; None where nothing was judged."""
+        return self.correct / self.judged if self.judged else None
+
+
 class EvaluateFn(Protocol):
     """The evaluation as a callable: how training/ evaluates without importing evaluation/."""
 
-    async def __call__(self, policy: Policy, label: str) -> Mapping[str, Any]:
-        """Metrics of a policy on held-out tasks."""
+    async def __call__(self, model: Path, adapter: Path, label: str) -> HeldOutScore:
+        """Judge the answers to held-out tasks of the model in a folder with an adapter on it.
+        `label` names the conversations. Raises InfrastructureError on a fault of ours."""
         ...
 
 

@@ -149,17 +149,18 @@ def make_reward(preset: str = "weighted") -> CUDAPerformanceReward:
 
 
 def make_policies(
-    folder: Path, stack: ExitStack, *, device: str | None = None
+    folder: Path, stack: ExitStack, *, device: str | None = None, adapter: Path | None = None
 ) -> dict[Role, TransformersPolicy]:
     """What speaks for each role: one model for both, or an adapter each, as training left it in
-    `folder`. Closed with `stack`. Raises UsageError where there is no model."""
+    `folder`; `adapter` goes on a model for both. Closed with `stack`. Raises UsageError where there
+    is no model."""
     from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.training.agent_specializer import AgentSpecializer, role_models
 
     found = role_models(folder)
 
-    def load(adapter: str | None) -> TransformersPolicy:
-        policy = TransformersPolicy(found.model, adapter=adapter, device=device)
+    def load(own: str | None) -> TransformersPolicy:
+        policy = TransformersPolicy(found.model, adapter=own or adapter, device=device)
         stack.callback(policy.close)
         return policy
 

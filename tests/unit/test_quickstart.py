@@ -52,6 +52,27 @@ def test_all_stages_run_in_order_and_leave_summary_and_report(start, tmp_path, c
     assert "Held-out tasks" in capsys.readouterr().out
 
 
+def test_the_report_shows_what_each_epoch_of_sft_was_worth(start, tmp_path):
+    score = {"judged": 8, "compiled": 6, "correct": 5}
+    entries = [
+        {"step": 0, "epoch": 0.0, "held_out_loss": 1.5, "seconds": 1.0},
+        {"step": 1, "loss": 1.25},
+        {"step": 1, "epoch": 1.0, "held_out_loss": 0.75, "score": score, "seconds": 1.0},
+        {"step": 2, "loss": 0.5},
+        {"step": 2, "epoch": 2.0, "held_out_loss": 0.7, "fault": "no judge", "seconds": 1.0},
+    ]
+    metrics = tmp_path / "out" / "sft_checkpoints" / "metrics.jsonl"
+    metrics.parent.mkdir(parents=True)
+    metrics.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert start()[0] == 0
+    report = (tmp_path / "out" / "report.html").read_text()
+    for shown in ("loss: 1, 1.25", "held-out loss: 0, 1.5", "held-out loss: 2, 0.7"):
+        assert f"<title>{shown}</title>" in report
+    assert "SFT: held-out tasks after each epoch" in report
+    assert report.count("<title>correct: ") == 1
+    assert "<title>correct: 1, 0.625</title>" in report
+
+
 def test_a_stopped_run_goes_on_from_the_last_finished_stage(start, capsys):
     status, calls = start(broken="sft")
     assert (status, calls) == (130, ORDER[:3])

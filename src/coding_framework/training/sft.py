@@ -7,7 +7,8 @@ saved under both roles' names, and merged as a whole model. Guaranteed: the loss
 and on the very token ids that sampling would see; every trained weight has a gradient (bitsandbytes
 can lose them silently on a CPU); the same command after a kill goes on from the last checkpoint,
 and a finished folder is returned as it is. Nothing is truncated: an example longer than
-`max_length` is left out, and counted.
+`max_length` is left out, and counted. No example of a held-out task is learnt from; what the
+policy makes of such tasks is found out after each epoch (`sft_epochs`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import json
 import math
 import os
 import shutil
+import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,22 +32,28 @@ from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.jsonl import JsonlSink
 from coding_framework.monitoring.progress import Progress
-from coding_framework.monitoring.wandb_sink import wandb_wanted
+from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
 from coding_framework.paths import cannot_write, write_json_atomic
 from coding_framework.training.sft_config import (
     ROLES,
     SFTConfig,
     SFTResult,
     TokenizedExample,
+    check_apart,
     load_examples,
+    load_held_out,
     tokenize_example,
 )
+from coding_framework.training.sft_epochs import EpochWatch
+from coding_framework.training.sft_loss import answer_loss, held_out_loss
 from coding_framework.training.sft_watch import Watch, keep_records
-from coding_framework.types import TrainingExample
+from coding_framework.types import EvaluateFn, TrainingExample
 
-__all__ = ["SFTConfig", "SFTResult", "load_examples", "train_sft"]
+__all__ = ["SFTConfig", "SFTResult", "load_examples", "load_held_out", "train_sft"]
 
 log = structlog.get_logger(__name__)
+
+WANDB_PROJECT = "CUDA-SFT-Training"
 
 
 def train_sft(
@@ -53,20 +61,25 @@ def train_sft(
     examples: Sequence[TrainingExample],
     *,
     resolve: Callable[[str], Path],
+    held_out: Sequence[TrainingExample] = (),
+    evaluate: EvaluateFn | None = None,
 ) -> SFTResult:
     """Train on `examples`; goes on from the folder's last checkpoint, or returns its result.
 
-    resolve: gives the base model's folder (`agents.models.resolve_model`). Raises UsageError where
-    the folder holds another run, TrainingError where gradients are missing or not finite.
+    resolve: gives the base model's folder (`agents.models.resolve_model`). held_out: examples whose
+    loss is found out after each epoch, as is what `evaluate` says of the policy. Not to be called
+    where an event loop runs. Raises UsageError where the folder holds another run or the examples
+    are not apart, TrainingError where gradients are missing or not finite.
     """
+    check_apart(examples, held_out)
     folder = Path(config.output_dir).resolve()
     finished = _claim(folder, config)
     if finished is not None:
         log.info("sft_already_finished", folder=str(folder))
         return finished
     base = resolve(config.base_model)
-    trainer = _Run(config, folder, base)
-    result = trainer.train(examples)
+    trainer = _Run(config, folder, base, evaluate)
+    result = trainer.train(examples, held_out)
     state = {**_run_record(config), "base_folder": str(base), "result": result.model_dump()}
     write_json_atomic(folder / "config.json", state)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
@@ -100,7 +113,7 @@ def _claim(folder: Path, config: SFTConfig) -> SFTResult | None:
             ) from e
         changed = [
             name
-            for name in SFTConfig.model_fields
+            for name in stored["config"]
             if name not in ("output_dir", "wandb") and getattr(there, name) != getattr(config, name)
         ]
         if changed:
@@ -149,10 +162,12 @@ def _replace_folder(target: Path, fill: Callable[[Path], None]) -> None:
 class _Run:
     """One training run in its folder."""
 
-    def __init__(self, config: SFTConfig, folder: Path, base: Path) -> None:
+    def __init__(
+        self, config: SFTConfig, folder: Path, base: Path, evaluate: EvaluateFn | None
+    ) -> None:
         import torch
 
-        self.config, self.folder, self.base = config, folder, base
+        self.config, self.folder, self.base, self.evaluate = config, folder, base, evaluate
         cuda = torch.cuda.is_available()
         if config.device == "cuda" and not cuda:
             raise UsageError("device cuda was asked for and there is no GPU: use --device cpu")
@@ -161,30 +176,40 @@ class _Run:
         quantize = config.quantization
         self.nf4 = quantize == "nf4" or (quantize == "auto" and self.device == "cuda")
 
-    def train(self, examples: Sequence[TrainingExample]) -> SFTResult:
+    def train(
+        self, examples: Sequence[TrainingExample], held_out: Sequence[TrainingExample]
+    ) -> SFTResult:
         import torch
         from transformers import AutoTokenizer, set_seed
 
         set_seed(self.config.seed)
         tokenizer = AutoTokenizer.from_pretrained(self.base)
-        tokenized = [tokenize_example(tokenizer, e) for e in examples]
-        kept = [t for t in tokenized if len(t.input_ids) <= self.config.max_length]
+        kept = self._short(tokenizer, examples)
         if not kept:
             raise UsageError(
                 f"no example has at most {self.config.max_length} tokens: raise --max-length"
             )
+        unseen = self._short(tokenizer, held_out)
         model = self._model()
-        trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        trainable, parameters = model.get_nb_trainable_parameters()
+        print(
+            f"SFT: {trainable:,} of {parameters:,} parameters are trained "
+            f"({trainable / parameters:.2%}), on {len(kept)} examples; {len(unseen)} held out",
+            file=sys.stderr,
+            flush=True,
+        )
         log.info(
             "sft_started",
             examples=len(kept),
-            left_out=len(tokenized) - len(kept),
+            left_out=len(examples) - len(kept),
+            held_out=len(unseen),
             trainable_parameters=trainable,
+            parameters=parameters,
             device=self.device,
             dtype=str(self.dtype),
             nf4=self.nf4,
         )
-        watch, seconds = self._fit(model, tokenizer, kept)
+        watch = self._fit(model, tokenizer, kept, unseen)
         self._save(model, tokenizer)
         held = None
         if self.device == "cuda":
@@ -196,7 +221,7 @@ class _Run:
             model=str(self.folder / "model"),
             adapters={role.value: str(self.folder / role.value) for role in ROLES},
             examples={r.value: sum(t.role is r for t in kept) for r in ROLES},
-            left_out=len(tokenized) - len(kept),
+            left_out=len(examples) - len(kept),
             steps=watch.step,
             trainable_parameters=trainable,
             tokens=watch.tokens,
@@ -204,11 +229,17 @@ class _Run:
             first_loss=sum(losses[:tenth]) / tenth,
             last_loss=sum(losses[-tenth:]) / tenth,
             min_gradient_norm=min(watch.gradient_norms),
-            seconds=round(seconds, 1),
+            seconds=round(watch.seconds, 1),
+            epochs=tuple(watch.epochs),
             quantization="nf4" if self.nf4 else "none",
             dtype=str(self.dtype).removeprefix("torch."),
             gpu_memory_gib=held,
         )
+
+    def _short(self, tokenizer: Any, examples: Sequence[TrainingExample]) -> list[TokenizedExample]:
+        """Those that are not too long, as token ids."""
+        tokenized = (tokenize_example(tokenizer, e) for e in examples)
+        return [t for t in tokenized if len(t.input_ids) <= self.config.max_length]
 
     def _model(self) -> Any:
         """The base model with fresh LoRA weights (float32) on it."""
@@ -250,41 +281,57 @@ class _Run:
         return made
 
     def _fit(
-        self, model: Any, tokenizer: Any, examples: Sequence[TokenizedExample]
-    ) -> tuple[Watch, float]:
+        self,
+        model: Any,
+        tokenizer: Any,
+        examples: Sequence[TokenizedExample],
+        held_out: Sequence[TokenizedExample],
+    ) -> Watch:
         from datasets import Dataset
 
         rows = [{"input_ids": list(e.input_ids), "labels": e.labels} for e in examples]
         config, checkpoints = self.config, self.folder / "checkpoints"
         per_step = config.batch_size * config.gradient_accumulation_steps
         steps = math.ceil(len(rows) / config.batch_size) / config.gradient_accumulation_steps
-        total = config.max_steps or math.ceil(math.ceil(steps) * config.epochs)
+        total = math.ceil(math.ceil(steps) * config.epochs)
+        total = min(total, config.max_steps or total)
         start = last_checkpoint(checkpoints)
         records = keep_records(self.folder / "metrics.jsonl", start)
-        trainer = _make_trainer(self._arguments(total), model, tokenizer, Dataset.from_list(rows))
+        trainer = make_trainer(
+            self._arguments(total), model, tokenizer, Dataset.from_list(rows), config.packing
+        )
         mean_tokens = sum(len(e.input_ids) for e in examples) / len(examples)
         with (
             JsonlSink(self.folder / "metrics.jsonl") as sink,
+            WandbSink(
+                WANDB_PROJECT,
+                self.folder,
+                config.model_dump(mode="json"),
+                wanted=wandb_wanted(config.wandb),
+            ) as wandb,
             Progress("sft", total, "steps") as progress,
         ):
-            watch = Watch(trainer.model, sink, progress, mean_tokens * per_step)
+            watch = Watch(trainer.model, sink, wandb, progress, mean_tokens * per_step)
+            watch.restore(records)
+            autocast = trainer.accelerator.autocast
+            epochs = EpochWatch(
+                watch,
+                checkpoints,
+                base=self.base,
+                loss=partial(held_out_loss, model, held_out, autocast) if held_out else None,
+                evaluate=self.evaluate,
+            )
             trainer.add_callback(watch.callback())
+            trainer.add_callback(epochs.callback())
             if start is not None:
                 log.info("sft_resumed", checkpoint=start.name)
-            before = watch.restore(records)
-            began = time.monotonic()
             trainer.train(resume_from_checkpoint=str(start) if start is not None else None)
-        return watch, before + time.monotonic() - began
+        return watch
 
     def _arguments(self, total: int) -> Any:
         from trl import SFTConfig as TRLConfig
 
         config, bf16 = self.config, str(self.dtype) == "torch.bfloat16"
-        wandb = wandb_wanted(config.wandb)
-        if wandb:
-            os.environ.setdefault("WANDB_PROJECT", "CUDA-SFT-Training")
-            if not os.environ.get("WANDB_API_KEY"):
-                os.environ.setdefault("WANDB_MODE", "offline")
         return TRLConfig(
             output_dir=str(self.folder / "checkpoints"),
             max_steps=total,
@@ -306,7 +353,7 @@ class _Run:
             save_strategy="steps",
             save_steps=min(config.save_every, total),
             save_total_limit=2,
-            report_to=["wandb"] if wandb else [],
+            report_to=[],  # the Watch reports
             disable_tqdm=True,
             dataloader_pin_memory=self.device == "cuda",
             seed=config.seed,
@@ -348,13 +395,14 @@ def keep_gradients_on_cpu(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def _make_trainer(arguments: Any, model: Any, tokenizer: Any, dataset: Any) -> Any:
+def make_trainer(arguments: Any, model: Any, tokenizer: Any, dataset: Any, packing: bool) -> Any:
     """TRL's trainer; on a CPU with a loss that projects onto the vocabulary once, and only where a
     label is. (TRL's chunks save memory by projecting twice, which a CPU notices and 400 tokens do
-    not need.)"""
-    from torch.nn import functional
+    not need.) packing: a batch is one row, of which transformers masks the examples from each other
+    by their positions, in every attention implementation."""
     from transformers import PrinterCallback
     from trl import SFTTrainer
+    from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
     class AnswerLossTrainer(SFTTrainer):  # type: ignore[misc]
         def compute_loss(
@@ -366,21 +414,17 @@ def _make_trainer(arguments: Any, model: Any, tokenizer: Any, dataset: Any) -> A
         ) -> Any:
             if inputs["input_ids"].device.type != "cpu" or return_outputs:
                 return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-            inner = self.accelerator.unwrap_model(model).get_base_model()
-            mask = inputs["attention_mask"] if len(inputs["input_ids"]) > 1 else None
-            labels = inputs["labels"][:, 1:]
             with self.accelerator.autocast():
-                hidden = inner.base_model(
-                    input_ids=inputs["input_ids"], attention_mask=mask, use_cache=False
-                ).last_hidden_state
-                logits = inner.get_output_embeddings()(hidden[:, :-1][labels != -100])
-            total = functional.cross_entropy(
-                logits.float(), labels[labels != -100], reduction="sum"
-            )
-            return total / (num_items_in_batch or (labels != -100).sum())
+                total = answer_loss(self.accelerator.unwrap_model(model), inputs)
+            return total / (num_items_in_batch or (inputs["labels"][:, 1:] != -100).sum())
 
+    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     trainer = AnswerLossTrainer(
-        model=model, args=arguments, train_dataset=dataset, processing_class=tokenizer
+        model=model,
+        args=arguments,
+        train_dataset=dataset,
+        processing_class=tokenizer,
+        data_collator=DataCollatorForLanguageModeling(pad_token_id=pad, padding_free=packing),
     )
     trainer.remove_callback(PrinterCallback)  # the progress line and metrics.jsonl say it
     return trainer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from pydantic import Field
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import messages_for_example, render_answer
 from coding_framework.errors import UsageError
-from coding_framework.types import Record, Role, TrainingExample
+from coding_framework.types import HeldOutScore, Record, Role, Split, TrainingExample
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +41,9 @@ class SFTConfig(Record):
     warmup_ratio: float = Field(default=0.05, ge=0.0, lt=1.0)
     max_length: int = Field(default=2048, ge=64)
     """Tokens of prompt and answer; longer examples are left out and counted."""
+    packing: bool = True
+    """The examples of a batch in one row, masked from each other, and not each in one of its own,
+    padded to the longest. The batches, and so the gradients, are the same."""
     lora_r: int = Field(default=16, ge=1)
     lora_alpha: int = Field(default=32, ge=1)
     lora_dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
@@ -47,7 +51,12 @@ class SFTConfig(Record):
     """nf4: QLoRA by bitsandbytes; auto: nf4 on a GPU, none on a CPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     save_every: int = Field(default=50, ge=1)
-    """Steps between checkpoints."""
+    """Steps between checkpoints; there is one at the end of each epoch, too."""
+    held_out_examples: int = Field(default=64, ge=0)
+    """Examples of held-out tasks, about: their loss is taken before training and after each epoch;
+    0: none. A forward pass each."""
+    held_out_tasks: int = Field(default=32, ge=0)
+    """Held-out tasks whose answers are judged after each epoch; 0: none."""
     wandb: bool | None = None
     """Also report to the wandb project CUDA-SFT-Training; None: where WANDB_API_KEY is set."""
     seed: int = 0
@@ -69,8 +78,30 @@ class SFTConfig(Record):
             "lora_alpha": 128,
             "lora_dropout": 0.0,
             "save_every": 100,
+            "held_out_examples": 16,
+            "held_out_tasks": 0,
         }
         return cls.model_validate({**recipe, **changes})
+
+
+class SFTEpoch(Record):
+    """How the policy stood at the end of an epoch. Maker: `sft_epochs`. Consumers: metrics.jsonl,
+    the result, the report."""
+
+    epoch: float
+    """Passes over the examples: 0.0 before training; not whole where training ends within one."""
+    step: int
+    held_out_loss: float | None = None
+    """Nats per answer token, the mean over all answer tokens of the held-out examples; None: there
+    are none."""
+    held_out_tokens: int = 0
+    """How many that are."""
+    score: HeldOutScore | None = None
+    """None: not asked for, or failed."""
+    fault: str = ""
+    """Why there is no score although it was asked for."""
+    seconds: float
+    """What finding it out took."""
 
 
 class SFTResult(Record):
@@ -95,11 +126,13 @@ class SFTResult(Record):
     """Mean over the first and the last tenth of the steps; nats per answer token."""
     min_gradient_norm: float
     seconds: float
-    """Wall time of training over all runs of the folder."""
+    """Wall time of training over all runs of the folder, without what `epochs` took."""
+    epochs: tuple[SFTEpoch, ...] = ()
+    """Before training and after each epoch."""
     quantization: str
     dtype: str
     gpu_memory_gib: float | None = None
-    """Most that torch held on the GPU, of the last run; None on a CPU."""
+    """Most that torch held on the GPU, evaluations included, of the last run; None on a CPU."""
 
 
 class TokenizedExample(Record):
@@ -130,14 +163,8 @@ def load_examples(
 
     Raises UsageError where fewer are there than were asked for.
     """
-    wanted = {
-        Role.GENERATOR: config.num_examples,
-        Role.OPTIMIZER: config.num_examples
-        if config.optimizer_examples is None
-        else config.optimizer_examples,
-    }
     examples: list[TrainingExample] = []
-    for role, count in wanted.items():
+    for role, count in _by_role(config).items():
         found = list(make(role, count, config.seed, max_steps=config.max_task_ops)) if count else []
         if len(found) < count:
             log.warning("fewer_examples", role=role, wanted=count, found=len(found))
@@ -145,3 +172,41 @@ def load_examples(
     if not examples:
         raise UsageError("there is no example to train on: ask for more, or for longer tasks")
     return examples
+
+
+def load_held_out(
+    config: SFTConfig, make: Callable[..., Sequence[TrainingExample]]
+) -> list[TrainingExample]:
+    """Examples of held-out tasks from `make` (data_pipeline.held_out_examples), the same for one
+    seed; the roles in their proportion in training, so that the losses compare."""
+    by_role = _by_role(config)
+    share = config.held_out_examples / sum(by_role.values())
+    examples: list[TrainingExample] = []
+    for role, count in by_role.items():
+        wanted = math.ceil(share * count)
+        found = make(role, wanted, config.seed, max_steps=config.max_task_ops) if wanted else ()
+        if len(found) < wanted:
+            log.warning("fewer_held_out_examples", role=role, wanted=wanted, found=len(found))
+        examples += found
+    return examples
+
+
+def check_apart(examples: Sequence[TrainingExample], held_out: Sequence[TrainingExample]) -> None:
+    """Raises UsageError where a training example is of a held-out task, or a held-out one is not.
+    The split itself is by function: see docs/data.md."""
+    leaks = [e.id for e in examples if e.task.split is Split.HELD_OUT]
+    wrong = [e.id for e in held_out if e.task.split is not Split.HELD_OUT]
+    if leaks or wrong:
+        raise UsageError(
+            f"{len(leaks)} training examples are of held-out tasks and {len(wrong)} held-out ones "
+            f"are not (first: {(leaks + wrong)[0]}): draw them with training_examples and "
+            "held_out_examples"
+        )
+
+
+def _by_role(config: SFTConfig) -> dict[Role, int]:
+    others = config.optimizer_examples
+    return {
+        Role.GENERATOR: config.num_examples,
+        Role.OPTIMIZER: config.num_examples if others is None else others,
+    }

@@ -5,31 +5,42 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from coding_framework.errors import TrainingError
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
+from coding_framework.monitoring.wandb_sink import WandbSink
 from coding_framework.paths import write_atomic
+from coding_framework.training.sft_config import SFTEpoch
 
 
 class Watch:
-    """Follows a run: gradients, losses, rate. One line a step in `metrics.jsonl`."""
+    """Follows a run: gradients, losses, rate. One line a step in `metrics.jsonl`, one an epoch."""
 
     def __init__(
-        self, model: Any, sink: JsonlSink, progress: Progress, tokens_per_step: float
+        self,
+        model: Any,
+        sink: JsonlSink,
+        wandb: WandbSink,
+        progress: Progress,
+        tokens_per_step: float,
     ) -> None:
         self._trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        self._sink, self._progress = sink, progress
+        self._sink, self._wandb, self._progress = sink, wandb, progress
         self._tokens_per_step = tokens_per_step
         self.step = 0
         self.losses: list[float] = []
         self.gradient_norms: list[float] = []
+        self.epochs: list[SFTEpoch] = []
         self._began: float | None = None
         self._ended: float | None = None
         self._first_step = 0
         self._seconds_before = 0.0
+        self._paused_s = 0.0
 
     @property
     def tokens(self) -> int:
@@ -41,16 +52,38 @@ class Watch:
         if self._began is None or self.step == self._first_step:
             return 0.0
         done = (self.step - self._first_step) * self._tokens_per_step
-        return done / max((self._ended or time.monotonic()) - self._began, 1e-9)
+        return done / max(self._run_s, 1e-9)
 
-    def restore(self, entries: list[dict[str, Any]]) -> float:
-        """Take over the records of earlier runs; gives the seconds that they took."""
-        self.losses = [e["loss"] for e in entries]
-        self.gradient_norms = [e["gradient_norm"] for e in entries]
-        self.step = self._first_step = len(entries)
+    @property
+    def seconds(self) -> float:
+        """Time of training over all runs, without what it was paused for."""
+        return self._seconds_before + self._run_s
+
+    @property
+    def _run_s(self) -> float:
+        """Likewise of this run."""
+        if self._began is None:
+            return 0.0
+        return (self._ended or time.monotonic()) - self._began - self._paused_s
+
+    @contextmanager
+    def paused(self, doing: str) -> Iterator[None]:
+        """Says what is done; the time that it takes is not training's."""
+        self._progress.update(self.step, doing)
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._paused_s += time.monotonic() - started
+
+    def restore(self, kept: Records) -> None:
+        """Take over the records of earlier runs."""
+        self.losses = [e["loss"] for e in kept.steps]
+        self.gradient_norms = [e["gradient_norm"] for e in kept.steps]
+        self.epochs = list(kept.epochs)
+        self.step = self._first_step = len(kept.steps)
         self._progress.update(self.step)
-        self._seconds_before = entries[-1]["seconds"] if entries else 0.0
-        return self._seconds_before
+        self._seconds_before = kept.steps[-1]["seconds"] if kept.steps else 0.0
 
     def check_gradients(self) -> None:
         """Every trained weight has a finite gradient, and not all are zero."""
@@ -73,20 +106,34 @@ class Watch:
         self.step = step
         self.losses.append(loss)
         self.gradient_norms.append(gradient_norm)
-        self._sink.write(
+        self._write(
             {
                 "step": step,
                 "loss": loss,
                 "gradient_norm": gradient_norm,
                 "learning_rate": learning_rate,
-                "seconds": round(
-                    self._seconds_before + time.monotonic() - (self._began or time.monotonic()), 2
-                ),
+                "seconds": round(self.seconds, 2),
             }
         )
-        recent = self.losses[-20:]
-        note = f"loss {sum(recent) / len(recent):.3f}, {self.rate:.0f} tokens/s"
-        self._progress.update(step, note)
+        self._progress.update(step, self._note())
+
+    def record_epoch(self, epoch: SFTEpoch) -> None:
+        """An epoch was looked at."""
+        self.epochs.append(epoch)
+        self._write(epoch.model_dump(mode="json"))
+        self._progress.update(self.step, self._note())
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        self._sink.write(entry)
+        self._wandb.log(entry["step"], entry)
+
+    def _note(self) -> str:
+        parts = []
+        if recent := self.losses[-20:]:
+            parts.append(f"loss {sum(recent) / len(recent):.3f}")
+        if self.epochs:
+            parts += _said(self.epochs[-1])
+        return ", ".join([*parts, f"{self.rate:.0f} tokens/s"])
 
     def callback(self) -> Any:
         """As a callback of transformers' Trainer."""
@@ -113,12 +160,41 @@ class Watch:
         return WatchCallback()
 
 
-def keep_records(metrics: Path, checkpoint: Path | None) -> list[dict[str, Any]]:
-    """The records of the steps up to the checkpoint; later ones, which will be made again, are
-    taken out of the file."""
+def _said(epoch: SFTEpoch) -> list[str]:
+    """An epoch on the progress line."""
+    parts = []
+    if epoch.held_out_loss is not None:
+        parts.append(f"held-out {epoch.held_out_loss:.3f}")
+    if epoch.score is not None:
+        parts.append(f"{epoch.score.correct} of {epoch.score.judged} correct")
+    return [f"after epoch {epoch.epoch:g}: {' and '.join(parts)}"] if parts else []
+
+
+class Records(NamedTuple):
+    """What a `metrics.jsonl` holds."""
+
+    steps: list[dict[str, Any]]
+    epochs: list[SFTEpoch]
+
+
+def read_records(metrics: Path) -> Records:
+    """The lines of the file, by their kind."""
+    return _by_kind([json.loads(line) for line in read_lines(metrics)])
+
+
+def _by_kind(entries: list[dict[str, Any]]) -> Records:
+    return Records(
+        steps=[entry for entry in entries if "epoch" not in entry],
+        epochs=[SFTEpoch.model_validate(entry) for entry in entries if "epoch" in entry],
+    )
+
+
+def keep_records(metrics: Path, checkpoint: Path | None) -> Records:
+    """The records up to the checkpoint; later ones, which will be made again, are taken out of the
+    file."""
     steps = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint is not None else 0
     entries = [json.loads(line) for line in read_lines(metrics)]
     kept = [entry for entry in entries if entry["step"] <= steps]
     if len(kept) != len(entries):
         write_atomic(metrics, "".join(json.dumps(entry) + "\n" for entry in kept))
-    return kept
+    return _by_kind(kept)

@@ -29,7 +29,7 @@ from coding_framework.training.sft import (
     train_sft,
 )
 from coding_framework.training.sft_config import tokenize_example
-from coding_framework.training.sft_watch import Watch
+from coding_framework.training.sft_watch import Watch, read_records
 from coding_framework.types import Role, TrainingExample
 
 pytestmark = pytest.mark.integration
@@ -169,7 +169,7 @@ def test_weights_without_gradient_stop_the_run() -> None:
 
     model = torch.nn.Linear(2, 2)
     model.weight.grad = torch.ones(2, 2)
-    watch = Watch(model, None, None, 1.0)  # type: ignore[arg-type]
+    watch = Watch(model, None, None, None, 1.0)  # type: ignore[arg-type]
     with pytest.raises(TrainingError, match=r"1 of 2 trained weights .* \(first: bias\)"):
         watch.check_gradients()
     with pytest.raises(TrainingError, match="all gradients are zero"):
@@ -203,7 +203,8 @@ def script(base: Path, folder: Path, *more: str) -> list[str]:
     return [
         sys.executable, str(ROOT / "run_sft_training.py"), "--base-model", str(base),
         "--output-dir", str(folder), "--num-examples", "24", "--optimizer-examples", "4",
-        "--device", "cpu", "--lora-r", "8", "--save-every", "5", *more,
+        "--device", "cpu", "--lora-r", "8", "--save-every", "5",
+        "--held-out-examples", "4", "--held-out-tasks", "2", *more,
     ]  # fmt: skip
 
 
@@ -232,8 +233,11 @@ def test_after_a_sigkill_the_same_command_goes_on_from_the_checkpoint(
     assert "sft_resumed" in (folder / "log.jsonl").read_text()
     result = json.loads(done.stdout)
     assert result["steps"] == 28
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == list(range(1, 29))
+    records = read_records(folder / "metrics.jsonl")
+    assert [entry["step"] for entry in records.steps] == list(range(1, 29))
+    assert [(e.epoch, e.step, e.fault) for e in records.epochs] == [(0.0, 0, ""), (1.0, 28, "")]
+    assert records.epochs[1].score is not None
+    assert len((folder / "evaluations" / "epoch-1.jsonl").read_text().splitlines()) == 2
     assert (folder / "generator" / "adapter_model.safetensors").exists()
 
 
