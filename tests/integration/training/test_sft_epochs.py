@@ -4,7 +4,9 @@ happens to the run or to the evaluation."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from tiny_lm import make_tiny_lm
 
 from coding_framework.data.data_pipeline import held_out_examples, training_examples
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.monitoring.jsonl import JsonlSink
+from coding_framework.monitoring.progress import Progress
 from coding_framework.training.sft import (
     SFTConfig,
     SFTResult,
@@ -21,8 +25,8 @@ from coding_framework.training.sft import (
     make_trainer,
     train_sft,
 )
-from coding_framework.training.sft_config import check_apart, tokenize_example
-from coding_framework.training.sft_watch import read_records
+from coding_framework.training.sft_config import SFTEpoch, check_apart, tokenize_example
+from coding_framework.training.sft_watch import Watch, read_records
 from coding_framework.types import HeldOutScore, Role, TrainingExample
 
 pytestmark = pytest.mark.integration
@@ -192,6 +196,35 @@ def test_an_evaluation_that_fails_is_recorded_and_said_and_ends_nothing(
     assert "the judge is gone" in said
     assert "parameters are trained" in said
     assert "after epoch 2: 2 of 8 correct" in said
+
+
+def test_steps_and_epochs_go_to_the_file_and_to_wandb_and_pauses_are_not_training(
+    tmp_path: Path,
+) -> None:
+    class Sent(list[tuple[int, dict[str, Any]]]):
+        def log(self, step: int, values: dict[str, Any]) -> None:
+            self.append((step, values))
+
+    import torch
+
+    sent, line = Sent(), Progress("sft", 2, "steps", stream=StringIO())
+    epoch = SFTEpoch(
+        epoch=1.0, step=2, held_out_loss=0.5, held_out_tokens=9, seconds=1.0,
+        score=HeldOutScore(judged=4, compiled=3, correct=1),
+    )  # fmt: skip
+    with JsonlSink(tmp_path / "metrics.jsonl") as sink:
+        watch = Watch(torch.nn.Linear(1, 1), sink, sent, line, 1.0)  # type: ignore[arg-type]
+        watch.callback().on_train_begin()
+        with watch.paused("looking"):
+            time.sleep(0.5)
+        watch.record(1, 2.0, 1.0, 1e-3)
+        watch.record(2, 1.0, 1.0, 1e-3)
+        watch.record_epoch(epoch)
+    records = read_records(tmp_path / "metrics.jsonl")
+    assert [values for _, values in sent] == [*records.steps, epoch.model_dump(mode="json")]
+    assert [step for step, _ in sent] == [1, 2, 2]
+    assert records.steps[-1]["seconds"] < 0.25
+    assert "loss 1.500, after epoch 1: held-out 0.500 and 1 of 4 correct" in line.line()
 
 
 def trainer_of(base: Path, folder: Path, examples: list[TrainingExample], packing: bool) -> Any:
