@@ -165,6 +165,7 @@ def fine_tune(
         tasks = held_out_tasks(None, config.seed, max_steps=config.max_task_ops, scope=scope)
         if len(tasks) < config.held_out_tasks:
             log.warning("fewer_held_out_tasks", wanted=config.held_out_tasks, found=len(tasks))
-        folder = Path(config.output_dir) / "evaluations"
-        score = make_evaluate(tasks[: config.held_out_tasks], suite, folder)
+        if tasks:
+            folder = Path(config.output_dir) / "evaluations"
+            score = make_evaluate(tasks[: config.held_out_tasks], suite, folder)
     return train_sft(config, examples, resolve=resolve, held_out=held_out, evaluate=score)

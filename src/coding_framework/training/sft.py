@@ -179,7 +179,6 @@ class _Run:
     def train(
         self, examples: Sequence[TrainingExample], held_out: Sequence[TrainingExample]
     ) -> SFTResult:
-        import torch
         from transformers import AutoTokenizer, set_seed
 
         set_seed(self.config.seed)
@@ -211,6 +210,13 @@ class _Run:
         )
         watch = self._fit(model, tokenizer, kept, unseen)
         self._save(model, tokenizer)
+        return self._result(watch, kept, len(examples) - len(kept), trainable)
+
+    def _result(
+        self, watch: Watch, kept: Sequence[TokenizedExample], left_out: int, trainable: int
+    ) -> SFTResult:
+        import torch
+
         held = None
         if self.device == "cuda":
             held = round(torch.cuda.max_memory_allocated() / 2**30, 2)
@@ -221,7 +227,7 @@ class _Run:
             model=str(self.folder / "model"),
             adapters={role.value: str(self.folder / role.value) for role in ROLES},
             examples={r.value: sum(t.role is r for t in kept) for r in ROLES},
-            left_out=len(examples) - len(kept),
+            left_out=left_out,
             steps=watch.step,
             trainable_parameters=trainable,
             tokens=watch.tokens,
@@ -332,7 +338,7 @@ class _Run:
         from trl import SFTConfig as TRLConfig
 
         config, bf16 = self.config, str(self.dtype) == "torch.bfloat16"
-        return TRLConfig(
+        arguments = TRLConfig(
             output_dir=str(self.folder / "checkpoints"),
             max_steps=total,
             per_device_train_batch_size=config.batch_size,
@@ -359,6 +365,9 @@ class _Run:
             seed=config.seed,
             data_seed=config.seed,
         )
+        if arguments.n_gpu > 1:  # the Trainer would multiply the batch by the GPUs it sees
+            arguments._n_gpu = 1
+        return arguments
 
     def _save(self, model: Any, tokenizer: Any) -> None:
         """The adapter under both roles' names, and the model with it merged."""
