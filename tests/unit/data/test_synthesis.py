@@ -211,6 +211,14 @@ def test_every_task_has_a_seen_and_two_unseen_shape_sets_of_emulator_and_gpu_siz
         assert max(_elements(t.shape) for t in task.cases[0].inputs) <= 1 << 18
 
 
+def test_hidden_shapes_differ_from_task_to_task_and_stay_for_one_task() -> None:
+    names = ("relu", "exp", "rowsum", "rowmax", "softmax", "matmul", "transpose", "cumsum")
+    hidden = {n: [c.inputs[0].shape for c in build_task(_program(n)).cases[1:]] for n in names}
+    assert len({str(shapes) for shapes in hidden.values()}) == len(names)
+    build_task.cache_clear()
+    assert [c.inputs[0].shape for c in build_task(_program("relu")).cases[1:]] == hidden["relu"]
+
+
 def _elements(shape: tuple[int, ...]) -> int:
     return int(torch.Size(shape).numel())
 

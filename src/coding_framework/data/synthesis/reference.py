@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from coding_framework.data.synthesis.ops import Step
 from coding_framework.data.synthesis.program import Input, Program
 from coding_framework.types import Split, Task, TensorSpec, TestCase
@@ -15,7 +17,7 @@ TRANSPOSE_SIZES: tuple[Sizes, ...] = ((512, 512, 0), (301, 133, 0), (3, 5, 0))
 MATMUL_SIZES: tuple[Sizes, ...] = ((96, 128, 64), (67, 75, 45), (3, 5, 4))
 GPU_SIZES: tuple[Sizes, ...] = ((4096, 8192, 0), (4093, 8191, 0), (3, 5, 0))
 """The one agents see, an odd one (no multiple of 2 or 4), a tiny one. On a GPU x alone is 128 MiB,
-more than an H200's L2."""
+more than an H200's L2. The hidden ones are varied by task, see `_varied`."""
 GPU_MATMUL_SIZES: tuple[Sizes, ...] = ((4096, 4096, 4096), (1021, 2043, 1019), (3, 5, 4))
 
 CASE_NAMES = ("main", "odd", "tiny")
@@ -104,8 +106,27 @@ def _cases(
     program: Program, x_range: tuple[float, float], sizes: tuple[Sizes, ...]
 ) -> tuple[TestCase, ...]:
     return tuple(
-        _case(program, x_range, name, size) for name, size in zip(CASE_NAMES, sizes, strict=True)
+        _case(program, x_range, name, _varied(size, name, program.name))
+        for name, size in zip(CASE_NAMES, sizes, strict=True)
     )
+
+
+def _varied(sizes: Sizes, case: str, task: str) -> Sizes:
+    """The extents of a hidden shape set of this task: shapes that are the same for all tasks could
+    be learnt. Odd ones stay odd and lose up to a quarter; tiny ones are 1 to 6. Fixed by the
+    task's name; the shape set that agents see is the same for all."""
+    if case == CASE_NAMES[0]:
+        return sizes
+    drawn = hashlib.sha256(f"{task} {case}".encode()).digest()
+    rows, columns, right = (
+        1 + drawn[4 * i] % 6 if size < 8 else size - 2 * (_number(drawn, i) % (size // 8))
+        for i, size in enumerate(sizes)
+    )
+    return rows, max(2, columns), right if sizes[2] else 0
+
+
+def _number(drawn: bytes, i: int) -> int:
+    return int.from_bytes(drawn[4 * i : 4 * i + 4], "big")
 
 
 def _case(program: Program, x_range: tuple[float, float], name: str, sizes: Sizes) -> TestCase:
