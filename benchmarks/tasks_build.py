@@ -1,6 +1,6 @@
 """`cuda-rl tasks build` from an empty cache: wall time, a kill in between, a second run.
 
-    uv run python benchmarks/tasks_build.py [--tasks N] [--kill-after SECONDS]
+    uv run python benchmarks/tasks_build.py [--tasks N] [--kill-after SECONDS] [--keep FILE]
 
 The command is started, killed with SIGKILL together with all it started, and started again until
 it ends; then once more. The package's receipts are left aside, so that everything is judged. Prints
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,7 +60,7 @@ def judged_keys(cache: Path) -> list[tuple[str, str]]:
     return [(e["task_digest"], e["kernel_sha256"]) for e in map(json.loads, lines)]
 
 
-def run(tasks: int, kill_after: float) -> dict[str, Any]:
+def run(tasks: int, kill_after: float, keep: Path | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="tasks_build_") as folder:
         cache = Path(folder)
         first_s, _ = build(tasks, cache, kill_after)
@@ -68,6 +69,8 @@ def run(tasks: int, kill_after: float) -> dict[str, Any]:
         rest_s, status = build(tasks, cache, None)
         again_s, again_status = build(tasks, cache, None)
         keys = judged_keys(cache)
+        if keep is not None:
+            shutil.copyfile(path, keep)
         statuses = Counter(r.verdict.status.value for r in load_receipts(path).values())
     twice = len(keys) - len(set(keys))
     lost = len(before - set(keys))
@@ -96,9 +99,10 @@ def main() -> int:
     )
     parser.add_argument("--tasks", type=int, default=2000)
     parser.add_argument("--kill-after", type=float, default=120.0)
+    parser.add_argument("--keep", type=Path, help="where to copy the receipts")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
-    figures = run(args.tasks, args.kill_after)
+    figures = run(args.tasks, args.kill_after, args.keep)
     print(f"{figures['kernels_judged']} kernels judged: {figures['statuses']}")
     return 0 if finish(figures, args.output) else 1
 

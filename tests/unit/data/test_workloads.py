@@ -193,11 +193,6 @@ def test_extents_move_away_from_every_shape_of_training() -> None:
     assert find_task("relu@shapes").cases[0].inputs[0].shape == (98, 386)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="open: a few compositions hide one of their steps (a clamp after a leaky one); the "
-    "audit by values names them",
-)
 def test_no_two_workloads_of_the_catalogue_compute_the_same() -> None:
     values = Counter(function_values(w) for w in workload_catalog())
     assert max(values.values()) == 1

@@ -254,9 +254,10 @@ MATVEC = (
         ("(x * b).max(dim=1).values",),
         "max_j of ({v})_j * b_j",
         _row_vector,
-        interval=within(-16.0, 16.0, -1.0, 3.0),
+        interval=within(-16.0, 16.0, 2.4, 4.0),
         atoms=("mul_row", "ext"),
         sums=False,
+        steps_before=False,  # a relu or a clamp from below would change no largest product
     ),
 )
 SIMILARITY = (
