@@ -14,7 +14,7 @@ MAX_PROMPT_TOKENS = 640
 
 FULL = Recipe(
     device="cpu",
-    held_out_tasks=44,
+    held_out_tasks=40,
     sft={"num_examples": 300, "optimizer_examples": 50},
     rl={
         "num_episodes": 6,

@@ -36,6 +36,8 @@ _CACHE_BYTES = 256 << 20
 """All five draws of three inputs and an output of 1M float32 elements each, which take 160 MiB. A
 trial goes through its draws in turn: with room for four of them alone, none would be found again.
 """
+_OTHERS_BYTES = 128 << 20
+"""Above it, draws of tasks other than the one being judged go: a worker keeps no more for long."""
 _GPU_CACHE_BYTES = 3 << 29
 """Where references of real size lie on the GPU: two draws of a large task. More workers than cores
 share a GPU, and what each keeps is rarely asked for again."""
@@ -134,9 +136,15 @@ class ReferenceCache:
         made = expect(task, digest, case, self._secret, seed, place=place)
         self._held[key] = made
         self._bytes += made.nbytes
-        while self._bytes > self._max_bytes and len(self._held) > 1:
+        while len(self._held) > 1 and self._bytes > self._room(next(iter(self._held)), digest):
             self._bytes -= self._held.popitem(last=False)[1].nbytes
         return made
+
+    def _room(self, oldest: tuple[str, str, int], judged: str) -> int:
+        """Bytes that may be held as long as the oldest draw is this one."""
+        if self._place is not None or oldest[0] == judged:
+            return self._max_bytes
+        return min(self._max_bytes, _OTHERS_BYTES)
 
     def flops(self, task: Task, case: TestCase, seed: int) -> int:
         """Operations of the function's matrix products and convolutions; 0 where it has none."""

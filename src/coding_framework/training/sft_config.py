@@ -78,7 +78,7 @@ class SFTConfig(Record):
             "lora_alpha": 128,
             "lora_dropout": 0.0,
             "save_every": 100,
-            "held_out_examples": 16,
+            "held_out_examples": 8,
             "held_out_tasks": 0,
         }
         return cls.model_validate({**recipe, **changes})

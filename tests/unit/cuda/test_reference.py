@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from coding_framework.cuda import reference as reference_module
 from coding_framework.cuda.reference import ReferenceCache, expect, task_digest
 from coding_framework.cuda.tolerance import compare
 from coding_framework.errors import InfrastructureError, UsageError
@@ -146,6 +147,23 @@ def test_the_cache_gives_the_same_object_and_stays_in_its_bound() -> None:
     assert cache.get(task, task.cases[0], 0) is first
     for seed in range(1, 6):
         cache.get(task, task.cases[0], seed)
+    assert cache.get(task, task.cases[0], 0) is not first
+
+
+def test_draws_of_another_task_go_before_they_fill_the_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = _task()
+    other = task.model_copy(update={"name": "other"})
+    cache = ReferenceCache(b"s")
+    first = cache.get(task, task.cases[0], 0)
+    monkeypatch.setattr(reference_module, "_OTHERS_BYTES", 2 * first.nbytes)
+    for seed in range(1, 4):  # of the task being judged, all are kept
+        cache.get(task, task.cases[0], seed)
+    assert cache.get(task, task.cases[0], 0) is first
+    last = cache.get(task, task.cases[0], 3)
+    cache.get(other, other.cases[0], 0)
+    assert cache.get(task, task.cases[0], 3) is last
     assert cache.get(task, task.cases[0], 0) is not first
 
 
