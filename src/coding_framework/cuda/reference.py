@@ -36,7 +36,7 @@ _CACHE_BYTES = 256 << 20
 """All five draws of three inputs and an output of 1M float32 elements each, which take 160 MiB. A
 trial goes through its draws in turn: with room for four of them alone, none would be found again.
 """
-_OTHERS_BYTES = 128 << 20
+_OTHERS_BYTES = 64 << 20
 """Above it, draws of tasks other than the one being judged go: a worker keeps no more for long."""
 _GPU_CACHE_BYTES = 3 << 29
 """Where references of real size lie on the GPU: two draws of a large task. More workers than cores

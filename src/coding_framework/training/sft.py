@@ -304,7 +304,12 @@ class _Run:
         start = last_checkpoint(checkpoints)
         records = keep_records(self.folder / "metrics.jsonl", start)
         trainer = make_trainer(
-            self._arguments(total), model, tokenizer, Dataset.from_list(rows), config.packing
+            self._arguments(total),
+            model,
+            tokenizer,
+            Dataset.from_list(rows),
+            # one example needs no mask of its own, which would cost attention its fast path
+            packing=config.packing and config.batch_size > 1,
         )
         mean_tokens = sum(len(e.input_ids) for e in examples) / len(examples)
         with (
