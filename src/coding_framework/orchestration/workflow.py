@@ -162,7 +162,11 @@ class CUDAKernelWorkflow:
                 ended = event  # told when it is kept
             else:
                 yield event
-        assert ended is not None, "a graph ends where a conversation does"
+        if ended is None:
+            raise UsageError(
+                f"conversation {name!r} was begun with fewer candidates a turn, or by another "
+                "version, and cannot go on: give the number it was begun with, or another id"
+            )
         yield ended
 
     async def _stored(self, thread: Mapping[str, Any], task: Task) -> CUDAConversationState | None:

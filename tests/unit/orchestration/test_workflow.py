@@ -116,6 +116,17 @@ async def test_after_a_failed_policy_the_same_call_goes_on_without_judging_again
     assert events[-1].state.end_reason == "max_turns"
 
 
+async def test_more_candidates_than_a_conversation_was_begun_with_is_one_sentence(tmp_path: Path):
+    gone = Policy(PolicyError("the server is gone"))
+    async with workflow(gone, Judge(), checkpoint=tmp_path / "c.sqlite") as first:
+        with pytest.raises(PolicyError, match="gone"):
+            await first.run(TASK, conversation_id="c")
+    more = workflow(Policy(*"abcdef"), Judge(), candidates=2, checkpoint=tmp_path / "c.sqlite")
+    async with more as second:
+        with pytest.raises(UsageError, match="fewer candidates a turn"):
+            await second.run(TASK, conversation_id="c")
+
+
 async def test_a_finished_conversation_is_given_again_without_any_call(tmp_path: Path):
     judge = Judge()
     states = []
