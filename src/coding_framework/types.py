@@ -395,6 +395,9 @@ class Receipt(Record):
     sandbox: str = ""
     protocol: str = ""
     """Version of the judging protocol; a verdict is shared only within one version."""
+    experiment_without: tuple[str, ...] = ()
+    """Checks of the judge that an experiment had switched off: such a verdict says nothing about a
+    kernel, and is never kept beside real ones."""
     tolerance_formula: str = ""
     duration_s: float = 0.0
 

@@ -28,6 +28,7 @@ from coding_framework.types import Candidate, Policy, Record, Role, SamplingPara
 if TYPE_CHECKING:
     from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.agents.prompts import PromptBudget
+    from coding_framework.cuda.judge import OptionalCheck
     from coding_framework.cuda.pool import JudgePool
     from coding_framework.orchestration.turn import Agent
     from coding_framework.training.reward_functions.cuda_performance_reward import (
@@ -64,6 +65,7 @@ def make_judge(
     run_folder: str | Path | None = None,
     baselines: BaselinesName = "eager",
     profile: bool = False,
+    experiment_without: Sequence[OptionalCheck] = (),
 ) -> JudgePool:
     """A judge for many candidates at once. Its processes start with the first candidate and end
     with `close`, or with this process.
@@ -71,6 +73,7 @@ def make_judge(
     secret: in hexadecimal, for judges that have to draw alike; None: one of its own.
     run_folder: verdicts are kept there, with a secret of the run: its other judges find them again,
     and so does the run when it goes on after a stop. Other runs draw afresh.
+    experiment_without: checks that are off (`JudgeConfig`).
     """
     from coding_framework.cuda.judge import JudgeConfig
     from coding_framework.cuda.pool import JudgePool
@@ -86,6 +89,7 @@ def make_judge(
         secret=None if secret is None else SecretBytes(bytes.fromhex(secret)),
         baselines=baselines,
         profile=profile,
+        experiment_without=tuple(experiment_without),
     )
     return JudgePool(config, workers=workers or cores(), cache_folder=cache)
 

@@ -38,7 +38,7 @@ from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, Extens
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
-from coding_framework.errors import DeviceFullError
+from coding_framework.errors import DeviceFullError, UsageError
 from coding_framework.types import (
     BenchmarkResult,
     Candidate,
@@ -58,6 +58,10 @@ if TYPE_CHECKING:  # torch takes a second to import; the compiler works meanwhil
     from coding_framework.cuda.bench import Bench
     from coding_framework.cuda.reference import ReferenceCache
     from coding_framework.cuda.trial import TimedCase
+
+OptionalCheck = Literal["other_draws", "hidden_shapes"]
+"""What an experiment may switch off. other_draws: all comparisons are on the first draw of a shape
+set. hidden_shapes: only the shape set that agents see is judged."""
 
 _BASELINE_SECRET = b"baseline"
 _FULL_PAUSES_S = (2.0, 5.0, 10.0, 20.0)
@@ -87,6 +91,9 @@ class JudgeConfig(Record):
     """On a GPU: wall time of one launch; the emulator counts instructions instead."""
     profile: bool = False
     """On a GPU: hardware counters by Nsight Compute, which takes some seconds a candidate."""
+    experiment_without: tuple[OptionalCheck, ...] = ()
+    """Checks that are off, to see what they hold back; on the emulator alone. Each verdict names
+    them in its receipt, and none of them is kept as evidence for a kernel."""
 
 
 class Judge:
@@ -97,12 +104,15 @@ class Judge:
     ) -> None:
         self.config = config or JudgeConfig()
         self.backend = choose_backend(self.config.backend)
+        if self.config.experiment_without and self.backend != "emulator":
+            raise UsageError("checks can be switched off on the emulator alone: choose it")
         self._device_backend: Backend | None = None
         self._warm_up = threading.Thread(target=_quietly, args=(self._prepare,), daemon=True)
         self._warm_up.start()
         self._compiler = compiler or CUDACompiler(CompilerConfig(sandbox=self.config.sandbox))
         self._safety = SafetyWrapper()
         self._seeds = tuple((self.config.seed or 0) + i for i in range(self.config.seeds))
+        self._without = self.config.experiment_without
         self._secret = secret_of(self.config)
         self._references: dict[bytes, ReferenceCache] = {}
         built_with = f"{self._compiler.toolkit.fingerprint} sm_{self._compiler.architecture}"
@@ -130,7 +140,7 @@ class Judge:
             build = self._compile(candidate, draft)
             draft.task = self._devices().prepared(task)
             self._reference_cache().require_informative(draft.task, self._seeds)
-            self._time(self._try_all(build, draft, self._seeds), draft)
+            self._time(self._try_all(build, draft, self._tried_seeds()), draft)
         except CandidateFault as fault:
             draft.log.output.append(fault.output)
             return draft.verdict(fault.status, fault.reason)
@@ -138,7 +148,8 @@ class Judge:
             if type(e).__name__ != "OutOfMemoryError":  # torch's
                 raise
             raise DeviceFullError(f"the GPU has no memory left for the judge: {e}") from e
-        return draft.verdict(Status.CORRECT, f"all {len(draft.log.tests)} comparisons passed")
+        off = "".join(f", without {check}" for check in self._without)
+        return draft.verdict(Status.CORRECT, f"all {len(draft.log.tests)} comparisons passed{off}")
 
     def benchmark(self, task: Task, build: Path, kernel_name: str | None = None) -> BenchmarkResult:
         """Time a build on the task's first shape set. Raises CandidateFault where it is wrong."""
@@ -194,11 +205,20 @@ class Judge:
         compile_ = self._compiler.compile_source
         threading.Thread(target=_quietly, args=(compile_, task.naive_kernel), daemon=True).start()
 
+    def _tried_seeds(self) -> tuple[int, ...]:
+        """Draws of each shape set; the first one alone, as often, where an experiment says so."""
+        if "other_draws" in self._without:
+            return self._seeds[:1] * len(self._seeds)
+        return self._seeds
+
     def _try_all(self, build: Path, draft: VerdictDraft, seeds: tuple[int, ...]) -> TimedCase:
         """Every shape set; gives the one that is timed."""
         dependent = False
         found: dict[str, TimedCase] = {}
-        for case in self._devices().cases(draft.task):
+        cases = self._devices().cases(draft.task)
+        if "hidden_shapes" in self._without:
+            cases = tuple(case for case in cases if case.shown) or cases[:1]
+        for case in cases:
             found[case.name] = self._try_case(case, build, draft, seeds, dependent=dependent)
             dependent = dependent or found[case.name].own_seed is not None
         return found[self._devices().timed_case(draft.task).name]
@@ -347,7 +367,8 @@ class Judge:
             },
             seeds=self._seeds,
             sandbox=self._compiler.sandbox.name,
-            protocol=PROTOCOL,
+            protocol=" without ".join((PROTOCOL, *self._without)),
+            experiment_without=self._without,
             tolerance_formula=TOLERANCE_FORMULA,
         )
         return VerdictDraft(task, candidate, self.backend, receipt)

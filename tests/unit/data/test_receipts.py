@@ -19,10 +19,11 @@ from coding_framework.data.synthesis.receipts import (
     load_receipts,
     task_digest,
 )
-from coding_framework.errors import InfrastructureError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import (
     BenchmarkResult,
     Candidate,
+    Receipt,
     Role,
     Split,
     Status,
@@ -117,6 +118,23 @@ async def test_a_fault_of_ours_leaves_the_kernel_open_and_the_others_judged(
     assert len(load_receipts(path)) == 5
     assert await _build(path, jobs[:6], ScriptedJudge(jobs)) == 0
     assert len(load_receipts(path)) == 6
+
+
+async def test_a_verdict_of_a_judge_with_a_check_off_is_never_kept(
+    tmp_path: Path, jobs: list[Job]
+) -> None:
+    path = tmp_path / "receipts.jsonl"
+    off = Receipt(experiment_without=("hidden_shapes",))
+
+    class LaxJudge(ScriptedJudge):
+        async def __call__(self, task: Task, code: str) -> Verdict:
+            verdict = await super().__call__(task, code)
+            return verdict.model_copy(update={"receipt": off})
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await _build(path, jobs, LaxJudge(jobs))
+    assert raised.value.subgroup(UsageError) is not None
+    assert not load_receipts(path)
 
 
 async def test_examples_come_only_from_kernels_judged_correct(

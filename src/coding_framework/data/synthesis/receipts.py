@@ -21,7 +21,7 @@ from typing import Protocol
 import structlog
 from pydantic import ValidationError
 
-from coding_framework.errors import InfrastructureError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.paths import cache_dir, write_atomic
 from coding_framework.types import (
     PRINTED,
@@ -180,6 +180,10 @@ async def build_receipts(
 
 
 def _receipt(job: Job, verdict: Verdict) -> KernelReceipt:
+    if off := verdict.receipt.experiment_without:
+        raise UsageError(
+            f"the judge had {', '.join(off)} switched off: receipts come from the whole judge alone"
+        )
     digest, sha256 = job.key
     whole = json.dumps(verdict.model_dump(mode="json"), sort_keys=True)
     return KernelReceipt(
