@@ -8,6 +8,8 @@ conversations that are not in its file yet.
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -34,6 +36,9 @@ class EvaluationConfig(Record):
     concurrency: int = Field(default=16, ge=1)
     """Conversations at once; the policy's batch plus the judge's workers keeps both busy."""
     conversation: ConversationConfig = ConversationConfig(max_turns=2, stop_reward=None)
+    begin_within_s: float | None = Field(default=None, gt=0.0)
+    """After so long no conversation begins; those that have begun go on to their end, for to cut
+    them off would leave out the long ones, which are the failing ones. None: all begin."""
 
 
 class Evaluation(Record):
@@ -54,7 +59,8 @@ async def evaluate(
     store: Path | None = None,
     on_done: Callable[[CUDAConversationState], None] | None = None,
 ) -> Evaluation:
-    """Run every task's conversations and sum them up.
+    """Run every task's conversations and sum them up. First samples of all tasks begin first, so
+    what a limit of time leaves is even over the tasks.
 
     store: a JSON-lines file of finished conversations; those already in it are not run again.
     on_done: called with each conversation, stored ones first. Raises what the policy raises.
@@ -70,9 +76,13 @@ async def evaluate(
             on_done(state)
     sink = JsonlSink(store) if store is not None else None
     limit = asyncio.Semaphore(config.concurrency)
+    within = math.inf if config.begin_within_s is None else config.begin_within_s
+    last_begin = time.monotonic() + within
 
     async def converse(name: str, task: Task) -> None:
         async with limit:
+            if time.monotonic() > last_begin:
+                return
             state = await run_conversation(
                 task, agents, judge, reward, config.conversation, conversation_id=name
             )
@@ -92,7 +102,7 @@ async def evaluate(
     finally:
         if sink is not None:
             sink.close()
-    states = tuple(finished[name] for name in wanted)
+    states = tuple(finished[name] for name in wanted if name in finished)
     return Evaluation(metrics=stage_metrics(label, states), states=states)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 
 import pytest
@@ -91,3 +92,22 @@ async def test_a_stopped_run_goes_on_with_what_is_missing(tmp_path):
     nobody = CountingAgent()
     assert (await run(nobody, store)).metrics == result.metrics
     assert nobody.asked == []
+
+
+async def test_after_the_time_to_begin_those_that_began_are_finished_in_the_order_of_samples(
+    tmp_path,
+):
+    store = tmp_path / "sft.jsonl"
+    config = ONE_TURN.model_copy(
+        update={"samples_per_task": 50, "concurrency": 2, "begin_within_s": 0.1}
+    )
+    agent = CountingAgent()
+    agents = {Role.GENERATOR: agent}
+    result = await evaluate(
+        "sft", TASKS, agents, judge, CUDAPerformanceReward(), config, store=store
+    )
+    assert 10 < len(result.states) < 500
+    assert len(agent.asked) == len(result.states) == len(store.read_text().splitlines())
+    counts = Counter(agent.asked)
+    assert max(counts.values()) - min(counts[t.name] for t in TASKS) <= 1
+    assert all(state.end_reason is not None for state in result.states)
