@@ -1,16 +1,21 @@
 """Is our feedback worth more than another sample? Pass rates after 1, 2 and 3 turns, both ways.
 
     uv run python benchmarks/feedback_value.py --model Qwen/Qwen2.5-Coder-1.5B-Instruct \\
-        [--server URL] [--tasks 100] [--samples 4] [--turns 3] [--output-dir DIR] [--output FILE]
+        [--server URL --tokenizer FOLDER] [--tasks 100] [--samples 4] [--turns 3] [--minutes 10]
+        [--scope all] [--output-dir DIR] [--output FILE]
 
 Arm one: conversations, in which every turn after the first sees the last kernel and the judge's
 feedback on it. Arm two: as many samples of the first prompt, independent of one another. Both go
 through the same turn loop and end at the first correct kernel; the first turn of both has the same
 prompt and seed. The unit is a task: the interval of the difference is a bootstrap over tasks.
 
-Held-out tasks, real verdicts. What is done is in --output-dir, and the same command goes on after a
-stop. Prints a table, writes benchmarks/results/feedback_value.json (on a GPU name it
-feedback_value.h200.json with --output).
+Held-out tasks, real verdicts, by the emulator: a GPU that answers has no time for judging. --scope
+all: tasks of every family and length that has a kernel which this machine judged. --minutes is for
+each arm; after them no conversation begins and those that have begun are finished, first samples of
+all tasks first, and the table is of the conversations that both arms have. --tokenizer is what a
+server's prompts are counted with, so that none is longer than --max-prompt-tokens. What is done is
+in --output-dir, and the same command goes on after a stop. Prints a table, writes
+benchmarks/results/feedback_value.json (on a GPU name it feedback_value.h200.json with --output).
 """
 
 from __future__ import annotations
@@ -22,10 +27,11 @@ import hashlib
 import random
 import statistics
 import sys
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bench_io import bar, finish, head
 from rich.console import Console
@@ -34,7 +40,7 @@ from rich.table import Table
 from coding_framework.agents.answers import RoleAgent
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
-from coding_framework.agents.policies import OpenAIPolicy, TransformersPolicy
+from coding_framework.agents.policies import OpenAIPolicy, TransformersPolicy, prompt_ids
 from coding_framework.agents.prompts import PROMPT_VERSIONS, PromptBudget
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.pool import JudgePool
@@ -44,12 +50,14 @@ from coding_framework.evaluation.metrics import proportion
 from coding_framework.evaluation.runner import EvaluationConfig, evaluate
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.suite import Scope
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )
 from coding_framework.types import (
     AgentAnswer,
     CUDAConversationState,
+    Message,
     Role,
     SamplingParams,
     Task,
@@ -87,12 +95,22 @@ class Resampler:
         return await self._generator.answer(first, sample=sample_number(state))
 
 
+def counter(policy: Any, args: argparse.Namespace) -> Callable[[tuple[Message, ...]], int] | None:
+    """Counts the tokens of a prompt; None: nothing here can."""
+    if args.tokenizer is None:
+        return getattr(policy, "count", None)
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
+    return lambda messages: len(prompt_ids(tokenizer, messages))
+
+
 def cast(arm: str, policy: Any, args: argparse.Namespace) -> dict[Role, Any]:
     """The agents of an arm."""
     sampling = SamplingParams(
         max_new_tokens=args.max_new_tokens, temperature=args.temperature, seed=args.seed
     )
-    count = getattr(policy, "count", None)
+    count = counter(policy, args)
     budget = PromptBudget(args.max_prompt_tokens, count) if count is not None else None
     how: dict[str, Any] = {"budget": budget, "prompts": args.prompts}
     generator = GeneratorAgent(policy, sampling, **how)
@@ -102,13 +120,16 @@ def cast(arm: str, policy: Any, args: argparse.Namespace) -> dict[Role, Any]:
     return {Role.GENERATOR: SeededAgent(generator), Role.OPTIMIZER: SeededAgent(optimizer)}
 
 
-async def run_arms(args: argparse.Namespace) -> dict[str, tuple[CUDAConversationState, ...]]:
+async def run_arms(
+    args: argparse.Namespace, tasks: Sequence[Task]
+) -> dict[str, tuple[CUDAConversationState, ...]]:
     """The finished conversations of both arms."""
-    tasks = held_out_tasks(args.tasks, args.seed, max_steps=args.max_ops)
+    # a request of a server waits in a thread: the default would be a few more than cores
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(args.concurrency))
     states = {}
     with contextlib.ExitStack() as stack:
         pool = JudgePool(
-            JudgeConfig(seed=args.seed), workers=args.workers,
+            JudgeConfig(backend="emulator", seed=args.seed), workers=args.workers,
             cache_folder=args.output_dir / "verdicts",
         )  # fmt: skip
         stack.callback(pool.close)
@@ -135,8 +156,9 @@ async def run_arm(
         max_turns=args.turns, stop_reward=-1.0, stop_after_repeats=None
     )  # a correct kernel's reward is above 0 under every preset: it ends the conversation
     config = EvaluationConfig(
-        samples_per_task=args.samples, concurrency=args.concurrency, conversation=conversation
-    )
+        samples_per_task=args.samples, concurrency=args.concurrency, conversation=conversation,
+        begin_within_s=None if args.minutes is None else 60 * args.minutes,
+    )  # fmt: skip
     correct = 0
     with Progress(f"  {arm}", len(tasks) * args.samples, "conversations") as progress:
 
@@ -153,6 +175,18 @@ async def run_arm(
 
 
 # --- what it shows --------------------------------------------------------------------------------
+
+
+def in_both(
+    states: Mapping[str, Sequence[CUDAConversationState]],
+) -> dict[str, list[CUDAConversationState]]:
+    """The conversations of each arm that the other has too: a limit of time may leave one fewer."""
+
+    def name(state: CUDAConversationState) -> str:
+        return state.conversation_id.split("/", 1)[1]
+
+    common = set.intersection(*({name(s) for s in states[arm]} for arm in ARMS))
+    return {arm: [s for s in states[arm] if name(s) in common] for arm in ARMS}
 
 
 def passed_by(state: CUDAConversationState, turns: int) -> bool:
@@ -214,10 +248,17 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="Qwen/Qwen2.5-Coder-1.5B-Instruct")
     parser.add_argument("--server", help="an OpenAI-compatible server that has the model")
+    parser.add_argument("--tokenizer", type=Path, help="a folder; with --server")
+    parser.add_argument("--scope", choices=get_args(Scope), default="starter")
     parser.add_argument("--tasks", type=int, default=100)
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--max-ops", type=int, default=3, help="longest composition of a task")
+    parser.add_argument(
+        "--max-ops",
+        type=int,
+        help="longest composition of a task; default: 3, with --scope all any",
+    )
+    parser.add_argument("--minutes", type=float, help="of each arm; default: all conversations")
     parser.add_argument("--prompts", choices=PROMPT_VERSIONS, default="v2")
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--max-new-tokens", type=int, default=1024)
@@ -227,13 +268,17 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output-dir", type=Path, default=Path("outputs/feedback_value"))
     parser.add_argument("--output", type=Path)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.max_ops is None and args.scope == "starter":
+        args.max_ops = 3
+    return args
 
 
 def main() -> int:
     args = parse()
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    states = asyncio.run(run_arms(args))
+    tasks = held_out_tasks(args.tasks, args.seed, max_steps=args.max_ops, scope=args.scope)
+    states = in_both(asyncio.run(run_arms(args, tasks)))
     rows = rows_of(states, args.turns)
     show(rows)
     metrics = {arm: conversation_metrics(states[arm]) for arm in ARMS}
@@ -248,6 +293,8 @@ def main() -> int:
     ]  # fmt: skip
     figures = {
         "settings": {k: str(v) for k, v in vars(args).items()},
+        "tiers": dict(sorted(Counter(str(task.tier) for task in tasks).items())),
+        "conversations_of_an_arm": len(states["feedback"]),
         "rows": rows,
         "metrics": {arm: m.model_dump(mode="json") for arm, m in metrics.items()},
     }

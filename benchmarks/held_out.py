@@ -4,16 +4,21 @@
     python benchmarks/held_out.py --part solve --label sft --server http://127.0.0.1:8000/v1
         --tokenizer MODEL_DIR [--tasks 110] [--samples 4] [--turns 3] [--minutes 5] [--workers 12]
     python benchmarks/held_out.py --part time --label sft [--workers 12] [--minutes 3]
+        [--baselines compiled]
     python benchmarks/held_out.py --part report [--output FILE]
+
+Every part takes --scope all: tasks of every family that has a kernel which this machine judged
+(`cuda-rl tasks build`), and not those of the package alone; give it to all parts.
 
 solve: --samples conversations of each task at temperature 1, up to --turns turns, the first correct
 one ends it; judged by the emulator, for a GPU that serves a model cannot be timed on. All tasks'
-first samples come first, so that what --minutes leaves is even over the tasks. With
---optimizer-model the later turns are by another model of the server (the adapters of a run with a
-policy a role). time: one correct kernel of each task, judged again and timed on the GPU; end the
-server first. Conversations and rows are kept in runs/held_out (or --work DIR); each part goes on
-where it was. The report has pass@1, a task's mean over its samples, with the 95% interval over
-tasks.
+first samples come first, so that what --minutes leaves is even over the tasks; after them no
+conversation begins, and those that have begun are finished. With --optimizer-model the later turns
+are by another model of the server (the adapters of a run with a policy a role). time: one correct
+kernel of each task, judged again and timed on the GPU; end the server first. --baselines compiled
+also times torch.compile, which takes half a minute a task. Conversations and rows are kept in
+runs/held_out (or --work DIR); each part goes on where it was. The report has pass@1, a task's mean
+over its samples, with the 95% interval over tasks.
 """
 
 from __future__ import annotations
@@ -24,22 +29,24 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bench_io import ROOT, bar, finish, head
 
 from coding_framework.data.data_pipeline import held_out_tasks
-from coding_framework.evaluation.metrics import Z95, stage_metrics
+from coding_framework.evaluation.metrics import Z95, proportion, stage_metrics
 from coding_framework.evaluation.runner import EvaluationConfig, evaluate, read_states
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.suite import Scope
 from coding_framework.types import CUDAConversationState, SamplingParams, Task
-from coding_framework.wiring import cores, make_agents, make_judge, make_reward
+from coding_framework.wiring import BaselinesName, cores, make_agents, make_judge, make_reward
 
 MAX_PROMPT, MAX_ANSWER = 2048, 768
 GAIN, HIGH = 0.15, 0.90
@@ -74,15 +81,13 @@ async def solve(args: argparse.Namespace, tasks: Sequence[Task], store: Path) ->
 
         conversation = ConversationConfig(max_turns=args.turns, stop_reward=FIRST_CORRECT)
         config = EvaluationConfig(
-            samples_per_task=args.samples, concurrency=args.concurrency, conversation=conversation
-        )
+            samples_per_task=args.samples, concurrency=args.concurrency, conversation=conversation,
+            begin_within_s=60 * args.minutes,
+        )  # fmt: skip
         agents = make_agents(policy, sampling, optimizer=optimizer, budget=budget)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(60 * args.minutes):
-                await evaluate(
-                    args.label, tasks, agents, judge, make_reward(), config,
-                    store=store, on_done=count,
-                )  # fmt: skip
+        await evaluate(
+            args.label, tasks, agents, judge, make_reward(), config, store=store, on_done=count
+        )
 
 
 async def time_kernels(args: argparse.Namespace, states: Sequence[CUDAConversationState]) -> None:
@@ -91,7 +96,7 @@ async def time_kernels(args: argparse.Namespace, states: Sequence[CUDAConversati
     done = {json.loads(line)["task"] for line in read_lines(path)}
     chosen = {s.task.name: s for s in reversed(states) if s.best_turn is not None}
     with ExitStack() as stack:
-        judge = make_judge("cuda", workers=args.workers)
+        judge = make_judge("cuda", workers=args.workers, baselines=args.baselines)
         stack.callback(judge.close)
         sink = stack.enter_context(JsonlSink(path))
 
@@ -103,6 +108,7 @@ async def time_kernels(args: argparse.Namespace, states: Sequence[CUDAConversati
                 "task": state.task.name, "ops": len(state.task.ops), "tier": state.task.tier,
                 "status": verdict.status.value,
                 "speedup": timing.speedup if timing is not None else None,
+                "speedup_vs_compiled": timing.speedup_vs_compiled if timing is not None else None,
             })  # fmt: skip
 
         with suppress(TimeoutError):
@@ -130,21 +136,43 @@ def pass_at_1(states: Sequence[CUDAConversationState], first_turn: bool = False)
 
 
 def speedups(path: Path) -> dict[str, Any]:
-    """Over PyTorch eager, of the kernels that were correct and timed on the GPU."""
+    """Of the kernels that were correct and timed on the GPU, over PyTorch eager and, where it was
+    timed, torch.compile."""
     rows = [json.loads(line) for line in read_lines(path)]
-    kinds = {"all": 0, "one op": 1, f"{CHAIN_OPS} ops or more": CHAIN_OPS}
-    found: dict[str, Any] = {"judged": len(rows), "correct": 0}
-    found["correct"] = sum(row["status"] == "correct" for row in rows)
-    for name, ops in kinds.items():
-        values = [
-            row["speedup"]
-            for row in rows
-            if row["speedup"] and (row["ops"] >= ops if ops != 1 else row["ops"] == 1)
-        ]
-        if values:
-            geomean = statistics.geometric_mean(values)
-            found[name] = {"n": len(values), "geomean": round(geomean, 3), "min": min(values)}
+    kinds: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+        "all": lambda row: True,
+        "one elementwise op": lambda row: row["ops"] == 1 and row["tier"] == 0,
+        f"{CHAIN_OPS} ops or more": lambda row: row["ops"] >= CHAIN_OPS,
+    }
+    correct = [row for row in rows if row["status"] == "correct"]
+    found: dict[str, Any] = {"judged": len(rows), "correct": len(correct)}
+    for name, is_one in kinds.items():
+        chosen = [row for row in correct if is_one(row)]
+        if eager := _ratios(chosen, "speedup"):
+            found[name] = eager
+            if compiled := _ratios(chosen, "speedup_vs_compiled"):
+                found[name]["over torch.compile"] = compiled
     return found
+
+
+def _ratios(rows: Sequence[Mapping[str, Any]], of: str) -> dict[str, Any]:
+    """Empty where none was timed. `faster`: the share above 1."""
+    values = [row[of] for row in rows if row.get(of)]
+    if not values:
+        return {}
+    return {
+        "n": len(values),
+        "geomean": round(statistics.geometric_mean(values), 3),
+        "min": round(min(values), 3),
+        "faster": round(statistics.fmean(value > 1 for value in values), 4),
+    }
+
+
+def first_turn_compile(states: Sequence[CUDAConversationState]) -> dict[str, Any]:
+    """Conversations whose first answer compiled, before any feedback."""
+    first = [s.turns[0] for s in states if s.turns]
+    judged = [t.verdict for t in first if t.masked is None]
+    return proportion(v is not None and v.compiled for v in judged).model_dump(mode="json")
 
 
 def summary(args: argparse.Namespace, label: str, tasks: Sequence[Task]) -> dict[str, Any]:
@@ -155,6 +183,7 @@ def summary(args: argparse.Namespace, label: str, tasks: Sequence[Task]) -> dict
     return {
         "pass_at_1": pass_at_1(states),
         "first_turn": pass_at_1(states, first_turn=True),
+        "first_turn_compile": first_turn_compile(states),
         "tiers": {str(t): pass_at_1([s for s in states if s.task.tier == t]) for t in tiers},
         **{name: metrics[name] for name in kept},
         "on_the_gpu": speedups(args.work / f"{label}.timed.jsonl"),
@@ -183,7 +212,10 @@ def report(args: argparse.Namespace, tasks: Sequence[Task]) -> bool:
         ),
     ]  # fmt: skip
     top = head("held_out", packages=("torch", "transformers", "vllm", "verl"))
-    sizes = {"samples": args.samples, "turns": args.turns, "tasks": len(tasks)}
+    sizes = {
+        "scope": args.scope, "samples": args.samples, "turns": args.turns, "tasks": len(tasks),
+        "tiers": dict(sorted(Counter(str(task.tier) for task in tasks).items())),
+    }  # fmt: skip
     return finish({**top, "bars": bars, **sizes, "models": found}, args.output)
 
 
@@ -195,17 +227,19 @@ def main() -> int:
     cli.add_argument("--model", help="its name at the server; default: the label")
     cli.add_argument("--optimizer-model", help="of the later turns; default: the same")
     cli.add_argument("--tokenizer", type=Path)
+    cli.add_argument("--scope", choices=get_args(Scope), default="starter")
     cli.add_argument("--tasks", type=int, default=110)
     cli.add_argument("--samples", type=int, default=4)
     cli.add_argument("--turns", type=int, default=3)
     cli.add_argument("--minutes", type=float, default=30.0)
+    cli.add_argument("--baselines", choices=get_args(BaselinesName), default="eager")
     cli.add_argument("--workers", type=int, default=cores())
     cli.add_argument("--concurrency", type=int, default=256)
     cli.add_argument("--work", type=Path, default=ROOT / "runs" / "held_out")
     cli.add_argument("--output", type=Path)
     args = cli.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
-    tasks = held_out_tasks(args.tasks, 0)
+    tasks = held_out_tasks(args.tasks, 0, scope=args.scope)
     if args.part == "report":
         return 0 if report(args, tasks) else 1
     if args.label is None or (args.part == "solve" and args.tokenizer is None):
