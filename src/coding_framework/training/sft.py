@@ -441,4 +441,7 @@ def make_trainer(arguments: Any, model: Any, tokenizer: Any, dataset: Any, packi
         data_collator=DataCollatorForLanguageModeling(pad_token_id=pad, padding_free=packing),
     )
     trainer.remove_callback(PrinterCallback)  # the progress line and metrics.jsonl say it
+    for weight in trainer.model.parameters():
+        if weight.requires_grad:  # TRL makes them bfloat16 where the base is NF4: a step of less
+            weight.data = weight.data.float()  # than 1/256 of a weight would be lost
     return trainer

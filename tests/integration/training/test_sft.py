@@ -178,14 +178,19 @@ def test_weights_without_gradient_stop_the_run() -> None:
         watch.record(1, float("nan"), 1.0, 1e-3)
 
 
-def test_four_bit_weights_keep_their_gradients_on_a_cpu(
+def test_on_four_bit_weights_an_adapter_has_gradients_on_a_cpu_and_full_precision(
     base: Path, examples: list[TrainingExample], tmp_path: Path
 ) -> None:
     pytest.importorskip("bitsandbytes")
+    import torch
+    from safetensors.torch import load_file
+
     config = tiny(base, tmp_path / "run", quantization="nf4", max_steps=3)
     result = train(config, examples)
     assert result.quantization == "nf4"
     assert result.min_gradient_norm > 0
+    adapter = load_file(Path(result.adapters["generator"]) / "adapter_model.safetensors")
+    assert {weight.dtype for weight in adapter.values()} == {torch.float32}
 
 
 def test_the_cpu_guard_reaches_every_four_bit_layer() -> None:
