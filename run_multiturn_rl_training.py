@@ -62,6 +62,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--discount", type=float, help="of later turns' rewards")
     cli.add_argument("--curriculum", choices=["three_tier", "four_tier"])
     cli.add_argument("--reward-preset", choices=["weighted", "gated", "kevin"])
+    cli.add_argument("--stop-reward", type=float, help="a correct turn paid so much is the last")
     cli.add_argument("--temperature", type=float)
     cli.add_argument("--max-prompt-tokens", type=int)
     cli.add_argument("--max-response-tokens", type=int)
@@ -71,6 +72,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--lora-rank", type=int, help="0: all weights")
     cli.add_argument("--device", choices=["auto", "cpu", "cuda"])
     cli.add_argument("--num-gpus", type=int)
+    cli.add_argument("--gpu-memory-utilization", type=float, help="share of each GPU for vLLM")
     cli.add_argument("--sandbox", choices=["auto", "bubblewrap", "docker", "native"])
     cli.add_argument("--no-docker", action="store_true", help="never judge in Docker")
     cli.add_argument(

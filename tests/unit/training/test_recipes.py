@@ -116,6 +116,19 @@ def test_the_backend_of_the_judge_is_the_flags_then_the_files() -> None:
     assert found == {"backend": "cuda", "sandbox": "native"}
 
 
+def test_flags_say_when_a_conversation_ends_and_what_vllm_takes() -> None:
+    script = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))
+    recipe = read_recipe(ROOT / "configs" / "one_gpu.yaml")
+    line = ["--stop-reward", "0.95", "--gpu-memory-utilization", "0.25"]
+    given = vars(script["parse"](line))
+    for other in ("config", "dry_run"):
+        given.pop(other)
+    config = script["make_config"](given, recipe, Path("m"))
+    assert (config.stop_reward, config.gpu_memory_utilization) == (0.95, 0.25)
+    config = script["make_config"]({}, recipe, Path("m"))
+    assert (config.stop_reward, config.gpu_memory_utilization) == (0.8, 0.4)
+
+
 @pytest.mark.parametrize(("workers", "nodes", "jobs"), [(4, 2, 8), (32, 2, 1), (40, 1, 1)], ids=str)
 def test_rollout_workers_share_the_processors_that_judge(
     tmp_path: Path, workers: int, nodes: int, jobs: int
