@@ -346,7 +346,10 @@ class MultiAgentVERLTrainer:
         if (root / "best").exists():
             best_step, best_actor = int((root / "best_step").read_text()), root / "best"
         best = self._output / f"best_model_episode_{best_step}"
-        export_model(best_actor, best)
+        if best_step == self._config.last_step:
+            checkpoints.link_tree(final, best)  # of gigabytes, which would be made twice
+        else:
+            export_model(best_actor, best)
         return final, str(best), best_step
 
 

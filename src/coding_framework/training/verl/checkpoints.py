@@ -207,6 +207,16 @@ def keep_as(folder: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def link_tree(folder: Path, target: Path) -> None:
+    """`target` as a copy of a folder that nothing changes any more, by hard links; what was there
+    is replaced."""
+    fresh = target.with_name(f".{target.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(folder, fresh, copy_function=_link)
+    shutil.rmtree(target, ignore_errors=True)
+    fresh.rename(target)
+
+
 def _link(source: str, target: str) -> str:
     try:
         os.link(source, target)

@@ -14,6 +14,7 @@ from coding_framework.training.verl.checkpoints import (
     is_whole,
     keep_as,
     latest_checkpoint,
+    link_tree,
     prune,
     step_of,
     whole_checkpoints,
@@ -144,3 +145,15 @@ def test_best_policy_outlives_its_checkpoint(tmp_path: Path) -> None:
     assert "model_world_size_1_rank_0.pt" in names
     assert not any(name.startswith("optim") for name in names)
     assert zipfile.is_zipfile(tmp_path / "best" / "model_world_size_1_rank_0.pt")
+
+
+def test_a_linked_folder_replaces_the_old_one_and_outlives_its_source(tmp_path: Path) -> None:
+    final, best = tmp_path / "final_model", tmp_path / "best_model"
+    (final / "deep").mkdir(parents=True)
+    (final / "deep" / "weights").write_text("new")
+    best.mkdir()
+    (best / "old").write_text("old")
+    link_tree(final, best)
+    assert (best / "deep" / "weights").samefile(final / "deep" / "weights")
+    (final / "deep" / "weights").unlink()
+    assert [p.read_text() for p in best.rglob("*") if p.is_file()] == ["new"]
