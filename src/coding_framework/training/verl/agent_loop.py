@@ -69,8 +69,10 @@ class VerlPolicy:
         self._tokenizer = tokenizer
         self._max_prompt_tokens = spec.max_prompt_tokens
         self._timeout_s = spec.policy_timeout_s
+        self._seeded = spec.seeded
         self.seed_text = seed_text
-        """Of its samples, which then differ between conversations and repeat in a rerun."""
+        """Of its samples, which then differ between conversations and repeat in a rerun; where the
+        spec says so."""
         self._request_id = uuid4().hex
         self._calls = 0
         self.extra_fields: dict[str, Any] = {}
@@ -121,13 +123,14 @@ class VerlPolicy:
     def _to_verl(self, sampling: SamplingParams) -> dict[str, Any]:
         self._calls += 1
         digest = hashlib.sha256(f"{self.seed_text}/{self._calls}".encode()).digest()
+        seed = {"seed": int.from_bytes(digest[:4], "big") >> 1} if self._seeded else {}
         return {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "top_k": sampling.top_k or -1,
             "max_tokens": sampling.max_new_tokens,
             "logprobs": True,  # vLLM gives none unasked
-            "seed": int.from_bytes(digest[:4], "big") >> 1,
+            **seed,
         }
 
 

@@ -59,6 +59,9 @@ def episode_spec(
             seed=config.seed,
         ),
         greedy=config.greedy,
+        # vLLM draws for each seed by a call of its own, for each token; and no rerun on a GPU
+        # repeats an answer, since its sums depend on what else was in the batch.
+        seeded=config.device == "cpu",
         max_prompt_tokens=config.max_prompt_tokens,
         judge_timeout_s=config.judge_timeout_s,
         policy_timeout_s=config.policy_timeout_s,

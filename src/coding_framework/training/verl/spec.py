@@ -56,6 +56,8 @@ class EpisodeSpec(Record):
     sampling: SamplingParams
     greedy: bool = False
     """The likeliest token each time, whatever the temperature."""
+    seeded: bool = True
+    """Each answer is sampled with a seed of its own."""
     max_prompt_tokens: int = Field(ge=1)
     judge_timeout_s: float = Field(gt=0.0)
     """Wall limit on one verdict, queueing included. Passing it is our fault, not the candidate's:

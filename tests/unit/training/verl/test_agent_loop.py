@@ -64,13 +64,13 @@ class Server:
 
     def __init__(self, answers: list[str | Exception]) -> None:
         self.answers = answers
-        self.seeds: list[int] = []
+        self.seeds: list[int | None] = []
 
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
     ) -> Any:
         assert sampling_params["logprobs"] is True, "vLLM gives none unasked"
-        self.seeds.append(sampling_params["seed"])
+        self.seeds.append(sampling_params.get("seed"))
         answer = self.answers[len(self.seeds) - 1]
         if isinstance(answer, Exception):
             raise answer
@@ -273,6 +273,13 @@ def test_samples_differ_between_sessions_and_repeat_in_a_rerun(environment: Any)
         episode(server, session)
     assert servers[0].seeds == servers[2].seeds
     assert len({*servers[0].seeds, *servers[1].seeds}) == 4
+
+
+def test_no_seed_is_asked_for_where_the_spec_wants_none(tmp_path: Path) -> None:
+    server = Server(["ab"])
+    policy = agent_loop.VerlPolicy(server, Tokenizer(), spec(tmp_path, seeded=False), "seed")
+    asyncio.run(policy.generate((Message(role="user", content="p"),), SamplingParams()))
+    assert server.seeds == [None]
 
 
 def test_answer_at_the_limit_is_cut_and_one_without_logprobs_is_refused(tmp_path: Path) -> None:
