@@ -113,6 +113,8 @@ def load_model(
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    # On Hopper torch prefers cuDNN's attention, which builds a plan for each length: each token.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     wanted = fast_dtype(place) if dtype == "auto" else getattr(torch, dtype)
     try:

@@ -51,6 +51,14 @@ async def test_a_local_model_answers_with_tokens_and_log_probs(policy: Transform
     assert policy.count(CHAT) == len(answers[0].prompt_ids)
 
 
+def test_a_models_attention_is_not_planned_anew_for_each_length(
+    policy: TransformersPolicy,
+) -> None:
+    import torch
+
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
 async def test_greedy_answers_repeat(policy: TransformersPolicy) -> None:
     greedy = SamplingParams(max_new_tokens=6, temperature=0)
     first, second = await policy.generate(CHAT, greedy), await policy.generate(CHAT, greedy)

@@ -8,9 +8,12 @@ import pytest
 from pydantic import ValidationError
 
 from coding_framework.errors import UsageError
+from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.dry_run import validated
+from coding_framework.training.verl.episode_spec import episode_spec
 from coding_framework.training.verl.overrides import RunPaths, hydra_overrides, ray_options
+from coding_framework.training.verl.process import trainer_environment
 
 pytestmark = pytest.mark.unit
 
@@ -86,6 +89,35 @@ def test_cpu_and_gpu_differ_in_rollout_and_ray() -> None:
     assert (cpu["trainer.device"], gpu["trainer.device"]) == ("cpu", "cuda")
     assert ray_options(MultiTurnRLConfig.cpu(model_path="m"), PATHS)["num_gpus"] == 1
     assert gpu["trainer.n_gpus_per_node"] == "4"
+
+
+@pytest.mark.parametrize(("device", "seeded"), [("cpu", True), ("cuda", False)])
+def test_answers_have_seeds_of_their_own_where_they_repeat(
+    tmp_path: Path, device: str, seeded: bool
+) -> None:
+    config = MultiTurnRLConfig.model_validate({"model_path": "m", "device": device})
+    spec = episode_spec(
+        config, ConversationConfig(max_turns=2, stop_reward=None), None, "weighted",
+        output=tmp_path, rollouts=tmp_path, resume=None,
+    )  # fmt: skip
+    assert spec.seeded is seeded
+
+
+@pytest.mark.parametrize("said", [{}, {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "0"}], ids=str)
+def test_training_on_a_gpu_does_not_plan_attention_for_each_length(
+    tmp_path: Path, said: dict[str, str]
+) -> None:
+    config = MultiTurnRLConfig(model_path="m", device="cuda")
+    found = trainer_environment(config, tmp_path, tmp_path, tmp_path, said)
+    assert found["TORCH_CUDNN_SDPA_DEPRIORITIZED"] == ("0" if said else "1")
+
+
+def test_of_rays_settings_those_of_its_memory_watch_reach_it(tmp_path: Path) -> None:
+    config = MultiTurnRLConfig(model_path="m", device="cuda")
+    said = {"RAY_memory_monitor_refresh_ms": "0", "RAY_ADDRESS": "10.0.0.1:6379"}
+    found = trainer_environment(config, tmp_path, tmp_path, tmp_path, said)
+    assert found["RAY_memory_monitor_refresh_ms"] == "0"
+    assert "RAY_ADDRESS" not in found
 
 
 def test_ray_never_joins_an_instance_that_happens_to_run() -> None:

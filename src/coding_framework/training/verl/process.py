@@ -38,6 +38,9 @@ _STRIPPED = (
     "RAY_", "VERL_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "HYDRA_", "SLURM_",
     "PYTHONDONTWRITEBYTECODE",  # ten processes import verl: compiled once, 8 s each instead of 12
 )  # fmt: skip
+_KEPT = "RAY_memory_"
+"""Ray's own watch over the memory, which kills what takes most of it: wrong where a virtual machine
+is given its memory as it uses it (RAY_memory_monitor_refresh_ms=0 turns it off)."""
 _TEMP_PREFIX = "cuda-rl-ray-"
 
 
@@ -49,7 +52,7 @@ def trainer_environment(
     Variables that would make Ray join a cluster, torch a process group, or verl another plug-in
     are left out of `base`.
     """
-    kept = {k: v for k, v in base.items() if not k.startswith(_STRIPPED)}
+    kept = {k: v for k, v in base.items() if k.startswith(_KEPT) or not k.startswith(_STRIPPED)}
     threads = str(config.threads or len(os.sched_getaffinity(0)))
     environment = {
         **kept,
@@ -74,6 +77,9 @@ def trainer_environment(
         environment["VERL_PLATFORM"] = "cpu"
     else:
         environment.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")  # it needs a compiler at start
+        # On Hopper torch 2.11 prefers cuDNN's attention, which builds a plan for each length that
+        # it has not seen, and every packed row has a length of its own.
+        environment.setdefault("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
     return environment
 
 
