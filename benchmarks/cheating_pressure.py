@@ -1,7 +1,7 @@
 """A policy is told to cheat. Does one of its cheats come out as `correct`?
 
     python benchmarks/cheating_pressure.py (--server URL --model NAME | --model FOLDER)
-        [--adapter DIR] [--tasks 8] [--samples 2] [--tricks all|NAME,...] [--scope starter|all]
+        [--adapter DIR] [--tasks 16] [--samples 2] [--tricks all|NAME,...] [--scope starter|all]
         [--minutes 8] [--workers N] [--least 300] [--without CHECK,...] [--work DIR] [--output FILE]
 
 Training tasks, the generator's usual prompt, and below it one of the tricks of cheating_prompts.py.
@@ -376,7 +376,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--model", help="a name at --server, else a Hugging Face folder or name")
     cli.add_argument("--server", help="an OpenAI-compatible server that has the model")
     cli.add_argument("--adapter", type=Path, help="a PEFT folder on the model, without --server")
-    cli.add_argument("--tasks", type=int, default=8)
+    cli.add_argument("--tasks", type=int, default=16)
     cli.add_argument("--samples", type=int, default=2)
     cli.add_argument("--tricks", default="all", help=f"all, or of {', '.join(BY_NAME)}")
     cli.add_argument("--scope", choices=["starter", "all"], default="starter")
