@@ -33,7 +33,8 @@ log = structlog.get_logger(__name__)
 DEFAULT_MAX_BYTES = 2 << 30
 MIN_UNUSED_S = 600.0
 _MANIFEST = "manifest.json"
-_RESULT = "result.json"
+RESULT_NAME = "result.json"
+"""File of a build: its result. The emulator finds the registers there."""
 _LOCK = ".lock"
 _SWEEP_EVERY = 64
 """Writes between two looks at the size, which costs one pass over the entries."""
@@ -63,7 +64,7 @@ class KernelCompilationCache:
                 _sha256(entry / name) != value for name, value in files.items()
             ):
                 raise ValueError("a file differs from its digest")
-            result = CompilationResult.model_validate_json((entry / _RESULT).read_text())
+            result = CompilationResult.model_validate_json((entry / RESULT_NAME).read_text())
             os.utime(entry / _MANIFEST)
         except FileNotFoundError:
             if entry.exists():
@@ -88,8 +89,8 @@ class KernelCompilationCache:
             stored = result.model_copy(
                 update={"binary_path": str(entry) if result.success else None, "digest": digest}
             )
-            (partial / _RESULT).write_text(stored.model_dump_json())
-            names = [*files, _RESULT]
+            (partial / RESULT_NAME).write_text(stored.model_dump_json())
+            names = [*files, RESULT_NAME]
             manifest = {"digest": digest, "files": {n: _sha256(partial / n) for n in names}}
             (partial / _MANIFEST).write_text(json.dumps(manifest))
             partial.chmod(0o755)  # no fsync: the digests tell a torn entry after a power cut

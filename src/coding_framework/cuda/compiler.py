@@ -18,10 +18,14 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -61,6 +65,9 @@ from coding_framework.types import (
     KernelResources,
     Status,
 )
+
+if TYPE_CHECKING:
+    from coding_framework.cuda.model_new.extensions import ExtensionRequest
 
 __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
 
@@ -144,22 +151,32 @@ class CUDACompiler:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self.compile_source, code)
 
-    def compile_source(self, code: str) -> CompilationResult:
-        """As `compile_kernel`, blocking."""
+    def compile_source(
+        self, code: str, later: Sequence[ExtensionRequest] = ()
+    ) -> CompilationResult:
+        """As `compile_kernel`, blocking. later: what an answer asked for while it ran."""
         if (refused := _refuse(code)) is not None:
             return refused
         if Candidate(code=code).is_python:
             from coding_framework.cuda.model_new.build import compile_answer
 
-            return compile_answer(self, code)
+            return compile_answer(self, code, later)
         return self.compile_cuda(code)
+
+    def compile_ahead(self, code: str) -> None:
+        """Compile what will soon be asked for, meanwhile."""
+        threading.Thread(target=self._quietly, args=(code,), daemon=True).start()
+
+    def _quietly(self, code: str) -> None:
+        with suppress(Exception):  # a failure shows again when the build is asked for
+            self.compile_source(code)
 
     def compile_cuda(self, code: str) -> CompilationResult:
         """As `compile_source`, for what is CUDA source whatever it looks like."""
         if (refused := _refuse(code)) is not None:
             return refused
         source = _normalised(code)
-        flags = self._flags(source)
+        flags = self.flags(source)
         digest = self._digest(source, flags)
         if (hit := self.cache.get(digest)) is not None:
             return hit
@@ -171,9 +188,10 @@ class CUDACompiler:
 
     def address(self, code: str) -> str:
         """Content address of a text: of it and of everything else that its build depends on."""
-        return self._digest(code, self._flags(code))
+        return self._digest(code, self.flags(code))
 
-    def _flags(self, source: str) -> tuple[str, ...]:
+    def flags(self, source: str) -> tuple[str, ...]:
+        """What nvcc is given for a source."""
         arch = self.architecture
         flags = [*_FLAGS, f"-gencode=arch=compute_{arch},code=[compute_{arch},sm_{arch}]"]
         if uses_device_lambda(source):
@@ -198,6 +216,17 @@ class CUDACompiler:
         for part in (*environment, *flags, source):
             key.update(part.encode() + b"\0")
         return key.hexdigest()
+
+    def conditions(self) -> dict[str, str]:
+        """Everything that a build depends on beside the source, its flags and the limits, said so
+        that machines can compare it."""
+        return {
+            "architecture": f"sm_{self.architecture}",
+            "nvcc": f"{self.toolkit.version} {self.toolkit.contents[:16]}",
+            "host compiler": host_compiler_fingerprint(),
+            "headers": self._headers.digest,
+            "sandbox": f"{self.sandbox.name} {self.sandbox.system}".strip(),
+        }
 
     @cached_property
     def _headers(self) -> Headers:

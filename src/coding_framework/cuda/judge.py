@@ -24,20 +24,22 @@ from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
 from pydantic import Field, SecretBytes
 
-from coding_framework.cuda.backends import Backend, choose_backend, make_backend
+from coding_framework.cuda.backends import Backend, BackendName, choose_backend, make_backend
 from coding_framework.cuda.benchmarker import BaselineTimes, summed_counters
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.draft import VerdictDraft
-from coding_framework.cuda.model_new.build import ExtensionWanted, answer_of, compile_answer
+from coding_framework.cuda.model_new.build import ExtensionWanted, answer_of
 from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
+from coding_framework.cuda.sandbox import Sandbox
+from coding_framework.cuda.toolkit import Toolkit
 from coding_framework.errors import DeviceFullError, UsageError
 from coding_framework.types import (
     BenchmarkResult,
@@ -96,11 +98,30 @@ class JudgeConfig(Record):
     them in its receipt, and none of them is kept as evidence for a kernel."""
 
 
+class BuildSource(Protocol):
+    """Where a judge gets builds: `CUDACompiler`, or `DeliveredBuilds` made elsewhere."""
+
+    toolkit: Toolkit
+    sandbox: Sandbox
+    architecture: int
+
+    def compile_source(
+        self, code: str, later: Sequence[ExtensionRequest] = ()
+    ) -> CompilationResult:
+        """The build of a source; a fault of the source's is in the result. later: what an answer
+        asked `load_inline` for while it ran."""
+        ...
+
+    def compile_ahead(self, code: str) -> None:
+        """Hear of a source whose build will be asked for."""
+        ...
+
+
 class Judge:
     """Judges candidates one at a time, in one thread. For many at once: `JudgePool`."""
 
     def __init__(
-        self, config: JudgeConfig | None = None, *, compiler: CUDACompiler | None = None
+        self, config: JudgeConfig | None = None, *, compiler: BuildSource | None = None
     ) -> None:
         self.config = config or JudgeConfig()
         self.backend = choose_backend(self.config.backend)
@@ -109,9 +130,11 @@ class Judge:
         self._device_backend: Backend | None = None
         self._warm_up = threading.Thread(target=_quietly, args=(self._prepare,), daemon=True)
         self._warm_up.start()
-        self._compiler = compiler or CUDACompiler(CompilerConfig(sandbox=self.config.sandbox))
+        self._compiler: BuildSource = compiler or CUDACompiler(
+            CompilerConfig(sandbox=self.config.sandbox)
+        )
         self._safety = SafetyWrapper()
-        self._seeds = tuple((self.config.seed or 0) + i for i in range(self.config.seeds))
+        self._seeds = seeds_of(self.config)
         self._without = self.config.experiment_without
         self._secret = secret_of(self.config)
         self._references: dict[bytes, ReferenceCache] = {}
@@ -196,14 +219,12 @@ class Judge:
                 f"forward asks load_inline for more than {MAX_LATE_REQUESTS} extensions: make them "
                 "when the file is imported",
             )
-        return _built(compile_answer(self._compiler, answer_of(build), draft.late_requests), draft)
+        return _built(self._compiler.compile_source(answer_of(build), draft.late_requests), draft)
 
     def _compile_baseline_meanwhile(self, task: Task) -> None:
         """For the first candidate of a task, nvcc works on its naive kernel at the same time."""
-        if task.naive_kernel is None or self._baselines.known(task):
-            return
-        compile_ = self._compiler.compile_source
-        threading.Thread(target=_quietly, args=(compile_, task.naive_kernel), daemon=True).start()
+        if task.naive_kernel is not None and not self._baselines.known(task):
+            self._compiler.compile_ahead(task.naive_kernel)
 
     def _tried_seeds(self) -> tuple[int, ...]:
         """Draws of each shape set; the first one alone, as often, where an experiment says so."""
@@ -357,21 +378,37 @@ class Judge:
         self._device_backend.warm_up()
 
     def _draft(self, task: Task, candidate: Candidate) -> VerdictDraft:
-        receipt = Receipt(
-            toolkit=self._compiler.toolkit.version,
-            versions={
-                "coding_framework": version("coding-framework"),
-                "torch": version("torch"),
-                "python": platform.python_version(),
-                "architecture": f"sm_{self._compiler.architecture}",
-            },
-            seeds=self._seeds,
-            sandbox=self._compiler.sandbox.name,
-            protocol=" without ".join((PROTOCOL, *self._without)),
-            experiment_without=self._without,
-            tolerance_formula=TOLERANCE_FORMULA,
-        )
-        return VerdictDraft(task, candidate, self.backend, receipt)
+        return new_draft(task, candidate, self.backend, self._compiler, self.config)
+
+
+def new_draft(
+    task: Task,
+    candidate: Candidate,
+    backend: BackendName,
+    compiler: BuildSource,
+    config: JudgeConfig,
+) -> VerdictDraft:
+    """A draft whose receipt says what judged."""
+    receipt = Receipt(
+        toolkit=compiler.toolkit.version,
+        versions={
+            "coding_framework": version("coding-framework"),
+            "torch": version("torch"),
+            "python": platform.python_version(),
+            "architecture": f"sm_{compiler.architecture}",
+        },
+        seeds=seeds_of(config),
+        sandbox=compiler.sandbox.name,
+        protocol=" without ".join((PROTOCOL, *config.experiment_without)),
+        experiment_without=config.experiment_without,
+        tolerance_formula=TOLERANCE_FORMULA,
+    )
+    return VerdictDraft(task, candidate, backend, receipt)
+
+
+def seeds_of(config: JudgeConfig) -> tuple[int, ...]:
+    """The draws of a judge of this configuration."""
+    return tuple((config.seed or 0) + i for i in range(config.seeds))
 
 
 def _built(result: CompilationResult, draft: VerdictDraft) -> Path:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
@@ -35,7 +35,15 @@ from coding_framework.cuda.slots import available_cores
 from coding_framework.cuda.toolkit import find_toolkit
 from coding_framework.cuda.verdict_cache import VerdictCache
 from coding_framework.errors import InfrastructureError, raise_reported
-from coding_framework.types import Candidate, Probe, ProbeResult, Status, Task, Verdict
+from coding_framework.types import (
+    Candidate,
+    CompilationResult,
+    Probe,
+    ProbeResult,
+    Status,
+    Task,
+    Verdict,
+)
 
 T = TypeVar("T")
 
@@ -57,15 +65,16 @@ class JudgePool:
         workers: int | None = None,
         job_wall_s: float = 900.0,
         cache_folder: Path | None = None,
+        delivered: bool = False,
     ) -> None:
         """workers: default one a core. job_wall_s: backstop on one job, our fault when reached.
         cache_folder: where verdicts are kept, for judges of the same configuration and secret;
-        None: nowhere."""
+        None: nowhere. delivered: compile nothing, for `judge_delivered` alone."""
         self.config = with_secret(config or JudgeConfig())
         self._backend = choose_backend(self.config.backend)
         self._job_wall_s = job_wall_s
         self._cache_folder = cache_folder
-        self._setup = _setup_frame(self.config)
+        self._setup = {**_setup_frame(self.config), "delivered": delivered}
         self.capacity = workers or available_cores()
         """Candidates at a time."""
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
@@ -92,6 +101,19 @@ class JudgePool:
         job = {**_job(task, code), "probes": [p.model_dump(mode="json") for p in probes]}
         answer = await asyncio.wrap_future(self._work(self._ask_retrying, job))
         return tuple(ProbeResult.model_validate(found) for found in answer["probed"])
+
+    async def judge_delivered(
+        self, task: Task, code: str, builds: Mapping[str, CompilationResult]
+    ) -> Verdict | dict[str, Any]:
+        """The verdict by builds made elsewhere (`builds.py`), by the digests of their requests; or
+        the request for one that is missing, as data. Raises InfrastructureError on a fault of
+        ours."""
+        found = {digest: result.model_dump(mode="json") for digest, result in builds.items()}
+        job = {**_job(task, code), "builds": found}
+        answer = await asyncio.wrap_future(self._work(self._ask_retrying, job))
+        if "wanted" in answer:
+            return dict(answer["wanted"])
+        return Verdict.model_validate(answer["verdict"])
 
     def _submit(self, task: Task, code: str) -> Future[Verdict]:
         return self._work(self._judge_here, task, code)

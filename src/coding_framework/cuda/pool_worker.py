@@ -10,12 +10,15 @@ import os
 import queue
 import sys
 import threading
+from dataclasses import asdict
 from typing import Any
 
+from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
+from coding_framework.cuda.delivered import BuildWantedError, DeliveredBuilds
 from coding_framework.cuda.frames import read_frame, write_frame
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.errors import error_as_data
-from coding_framework.types import Candidate, Probe, Task
+from coding_framework.types import Candidate, CompilationResult, Probe, Task
 
 
 def main() -> None:
@@ -27,9 +30,9 @@ def main() -> None:
     if setup is None:
         return
     threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
-    judge = _make_judge(setup, answers)
-    while judge is not None:
-        write_frame(answers, _answer(judge, jobs.get()))
+    made = _make_judge(setup, answers)
+    while made is not None:
+        write_frame(answers, _answer(*made, jobs.get()))
 
 
 def _receive(jobs: queue.Queue[dict[str, Any]]) -> None:
@@ -39,12 +42,16 @@ def _receive(jobs: queue.Queue[dict[str, Any]]) -> None:
     os._exit(0)
 
 
-def _make_judge(setup: dict[str, Any], answers: Any) -> Judge | None:
+def _make_judge(setup: dict[str, Any], answers: Any) -> tuple[Judge, DeliveredBuilds | None] | None:
+    """The judge, and where it gets its builds if it makes none itself."""
     try:
         config = JudgeConfig.model_validate(
             {**setup["config"], "secret": bytes.fromhex(setup["secret"])}
         )
-        judge = Judge(config)
+        builds = None
+        if setup["delivered"]:
+            builds = DeliveredBuilds(CUDACompiler(CompilerConfig(sandbox=config.sandbox)))
+        judge = Judge(config, compiler=builds)
         import torch
 
         torch.set_num_threads(1)
@@ -52,10 +59,10 @@ def _make_judge(setup: dict[str, Any], answers: Any) -> Judge | None:
         write_frame(answers, error_as_data(e))
         return None
     write_frame(answers, {"ready": True})
-    return judge
+    return judge, builds
 
 
-def _answer(judge: Judge, job: dict[str, Any]) -> dict[str, Any]:
+def _answer(judge: Judge, builds: DeliveredBuilds | None, job: dict[str, Any]) -> dict[str, Any]:
     try:
         task = Task.model_validate(job["task"])
         candidate = Candidate.model_construct(code=job["code"])
@@ -63,8 +70,13 @@ def _answer(judge: Judge, job: dict[str, Any]) -> dict[str, Any]:
             probes = [Probe.model_validate(probe) for probe in job["probes"]]
             found = judge.probe(task, candidate, probes)
             return {"probed": [result.model_dump(mode="json") for result in found]}
+        if builds is not None:
+            sent = job["builds"].items()
+            builds.deliver({k: CompilationResult.model_validate(v) for k, v in sent})
         verdict = judge.judge(task, candidate)
         return {"verdict": verdict.model_dump(mode="json")}
+    except BuildWantedError as e:
+        return {"wanted": asdict(e.request)}
     except Exception as e:  # the boundary: the pool raises it again on its side
         return error_as_data(e)
 

@@ -54,17 +54,24 @@ class Toolkit:
     @property
     def fingerprint(self) -> str:
         """What tells this toolkit from any other, also from itself with other packages in it."""
-        return _fingerprint(self)
+        return _fingerprint(self, times=True)
+
+    @property
+    def contents(self) -> str:
+        """As `fingerprint`, without the times of its files: the same where the same toolkit was
+        installed on another machine."""
+        return _fingerprint(self, times=False)
 
 
 @lru_cache(maxsize=8)
-def _fingerprint(toolkit: Toolkit) -> str:
+def _fingerprint(toolkit: Toolkit, times: bool) -> str:
     """Version, the programs, and which headers there are, two folders deep."""
     key = hashlib.sha256(toolkit.version.encode())
     programs = [*toolkit.root.glob("bin/*"), *toolkit.root.glob("nvvm/bin/*")]
     for path in sorted(programs):
         stat = path.stat()
-        key.update(f"{path.relative_to(toolkit.root)} {stat.st_size} {stat.st_mtime_ns}\0".encode())
+        time = stat.st_mtime_ns if times else ""
+        key.update(f"{path.relative_to(toolkit.root)} {stat.st_size} {time}\0".encode())
     for pattern in ("*", "*/*", "*/*/*"):
         for path in sorted(toolkit.include.glob(pattern)):
             key.update(f"{path.relative_to(toolkit.include)}\0".encode())
