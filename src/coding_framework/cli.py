@@ -227,7 +227,10 @@ def _add_judge_many(commands: Any) -> None:
     )
     p.add_argument("--output", type=Path, metavar="FILE", help="append here; skip ids already in")
     p.add_argument(
-        "--workers", type=_at_least_one, metavar="N", help="default: one a core (of each node)"
+        "--workers",
+        type=_at_least_one,
+        metavar="N",
+        help="default: one a core (of each node; for each GPU with --ray and bench_gpu)",
     )
     p.add_argument(
         "--ray",

@@ -28,13 +28,14 @@ from coding_framework.types import Candidate, Policy, Record, Role, SamplingPara
 if TYPE_CHECKING:
     from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.agents.prompts import PromptBudget
-    from coding_framework.cuda.judge import OptionalCheck
+    from coding_framework.cuda.halves import CompilingHalf, JudgingHalf
+    from coding_framework.cuda.judge import JudgeConfig, OptionalCheck
     from coding_framework.cuda.pool import JudgePool
     from coding_framework.orchestration.turn import Agent
     from coding_framework.training.reward_functions.cuda_performance_reward import (
         CUDAPerformanceReward,
     )
-    from coding_framework.training.verl.ray_judge import RayJudgePool
+    from coding_framework.training.verl.ray_judge import RayJudgePool, SplitRayJudgePool
 
 Backend = Literal["auto", "cuda", "emulator"]
 BaselinesName = Literal["none", "eager", "compiled"]
@@ -75,23 +76,30 @@ def make_judge(
     and so does the run when it goes on after a stop. Other runs draw afresh.
     experiment_without: checks that are off (`JudgeConfig`).
     """
-    from coding_framework.cuda.judge import JudgeConfig
     from coding_framework.cuda.pool import JudgePool
 
     cache = None
     if run_folder is not None:
         cache = Path(run_folder) / "verdicts"
         secret = secret or run_secret(Path(run_folder))
-    config = JudgeConfig(
+    config = _judge_config(
+        secret,
         backend=backend,
         sandbox=sandbox,
         seed=seed,
-        secret=None if secret is None else SecretBytes(bytes.fromhex(secret)),
         baselines=baselines,
         profile=profile,
         experiment_without=tuple(experiment_without),
     )
     return JudgePool(config, workers=workers or cores(), cache_folder=cache)
+
+
+def _judge_config(secret: str | None, **fields: Any) -> JudgeConfig:
+    """secret: in hexadecimal."""
+    from coding_framework.cuda.judge import JudgeConfig
+
+    drawn_from = None if secret is None else SecretBytes(bytes.fromhex(secret))
+    return JudgeConfig(secret=drawn_from, **fields)
 
 
 def run_secret(folder: Path) -> str:
@@ -112,22 +120,71 @@ def run_secret(folder: Path) -> str:
         raise InfrastructureError(cannot_write(path, e)) from e
 
 
-def make_ray_judge(settings: JudgeSettings, address: str) -> RayJudgePool:
-    """A judge on every node of the Ray cluster at `address` ("local": one on this machine)."""
+def make_ray_judge(settings: JudgeSettings, address: str) -> RayJudgePool | SplitRayJudgePool:
+    """A judge on every node of the Ray cluster at `address` ("local": one on this machine). Where
+    nodes have the resource `bench_gpu` they alone judge, and others compile for them, unless it is
+    the emulator that is asked for."""
     # read when Ray is imported: it would rebuild the environment of `uv run` on every node
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    from coding_framework.training.verl.ray_cluster import BENCH, connect, disconnect, has_resource
     from coding_framework.training.verl.ray_judge import RayJudgePool
 
-    arguments = {**settings.model_dump(), "secret": os.urandom(32).hex()}
-    if settings.seed is not None:
-        arguments["secret"] = None  # the seed says what is drawn
-    return RayJudgePool(
-        "coding_framework.wiring:make_judge",
-        arguments,
-        address=address,
-        jobs_per_node=settings.workers,
+    joined = connect(address)
+    try:
+        if settings.backend != "emulator" and has_resource(BENCH):
+            return make_split_judge(settings, "cuda", leave=joined)
+        arguments = {**settings.model_dump(), "secret": _secret_for_all(settings)}
+        return RayJudgePool(
+            "coding_framework.wiring:make_judge",
+            arguments,
+            jobs_per_node=settings.workers,
+            leave=joined,
+        )
+    except BaseException:
+        if joined:
+            disconnect()
+        raise
+
+
+def make_split_judge(
+    settings: JudgeSettings, backend: Literal["cuda", "emulator"], *, leave: bool = False
+) -> SplitRayJudgePool:
+    """A judge in two halves on the Ray cluster that this process is in. backend: what the nodes
+    with `bench_gpu` judge on. leave: the cluster, with the pool."""
+    from coding_framework.training.verl.ray_judge import Part, SplitRayJudgePool
+
+    arguments = {
+        **settings.model_dump(exclude={"workers"}),
+        "backend": backend,
+        "secret": _secret_for_all(settings),
+    }
+    return SplitRayJudgePool(
+        Part("coding_framework.wiring:make_compiling_half", arguments),
+        Part("coding_framework.wiring:make_judging_half", arguments),
+        jobs_per_gpu=settings.workers,
+        leave=leave,
     )
+
+
+def _secret_for_all(settings: JudgeSettings) -> str | None:
+    """For judges that draw alike; None where a seed says what is drawn."""
+    return os.urandom(32).hex() if settings.seed is None else None
+
+
+def make_compiling_half(*, conditions: Mapping[str, str], **arguments: Any) -> CompilingHalf:
+    """What compiles on a node for `make_judging_half` of the same arguments. conditions: under
+    which that one's builds have to be made."""
+    from coding_framework.cuda.halves import CompilingHalf
+
+    return CompilingHalf(_judge_config(**arguments), conditions)
+
+
+def make_judging_half(*, workers: int, **arguments: Any) -> JudgingHalf:
+    """What judges builds that `make_compiling_half` made, on one GPU of the node that it is on."""
+    from coding_framework.cuda.halves import JudgingHalf
+
+    return JudgingHalf(_judge_config(**arguments), workers)
 
 
 def make_cluster_judge(
@@ -233,7 +290,7 @@ async def judge_pairs(
         progress = stack.enter_context(
             Progress("judging", total, "kernels", done=total - len(left))
         )
-        judge: JudgePool | RayJudgePool
+        judge: JudgePool | RayJudgePool | SplitRayJudgePool
         if ray is None:
             judge = make_judge(**settings.model_dump())
         else:
