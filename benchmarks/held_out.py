@@ -10,7 +10,7 @@
 Every part takes --scope all: tasks of every family that has a kernel which this machine judged
 (`cuda-rl tasks build`), and not those of the package alone; give it to all parts.
 
-solve: --samples conversations of each task at temperature 1, up to --turns turns, the first correct
+solve: --samples conversations of each task at --temperature, up to --turns turns, the first correct
 one ends it; judged by the emulator, for a GPU that serves a model cannot be timed on. All tasks'
 first samples come first, so that what --minutes leaves is even over the tasks; after them no
 conversation begins, and those that have begun are finished. With --optimizer-model the later turns
@@ -67,7 +67,7 @@ async def solve(args: argparse.Namespace, tasks: Sequence[Task], store: Path) ->
     policy = OpenAIPolicy(args.server, args.model or args.label)
     own = args.optimizer_model
     optimizer = OpenAIPolicy(args.server, own) if own is not None else None
-    sampling = SamplingParams(max_new_tokens=MAX_ANSWER, temperature=1.0)
+    sampling = SamplingParams(max_new_tokens=MAX_ANSWER, temperature=args.temperature)
     total, correct = len(tasks) * args.samples, 0
     with ExitStack() as stack:
         judge = make_judge("emulator", workers=args.workers, run_folder=args.work / "judge")
@@ -79,7 +79,9 @@ async def solve(args: argparse.Namespace, tasks: Sequence[Task], store: Path) ->
             correct += state.best_turn is not None
             progress.advance(note=f"{correct} correct")
 
-        conversation = ConversationConfig(max_turns=args.turns, stop_reward=FIRST_CORRECT)
+        conversation = ConversationConfig(
+            max_turns=args.turns, stop_reward=FIRST_CORRECT, stop_after_repeats=None
+        )
         config = EvaluationConfig(
             samples_per_task=args.samples, concurrency=args.concurrency, conversation=conversation,
             begin_within_s=60 * args.minutes,
@@ -214,6 +216,7 @@ def report(args: argparse.Namespace, tasks: Sequence[Task]) -> bool:
     top = head("held_out", packages=("torch", "transformers", "vllm", "verl"))
     sizes = {
         "scope": args.scope, "samples": args.samples, "turns": args.turns, "tasks": len(tasks),
+        "temperature": args.temperature,
         "tiers": dict(sorted(Counter(str(task.tier) for task in tasks).items())),
     }  # fmt: skip
     return finish({**top, "bars": bars, **sizes, "models": found}, args.output)
@@ -231,6 +234,7 @@ def main() -> int:
     cli.add_argument("--tasks", type=int, default=110)
     cli.add_argument("--samples", type=int, default=4)
     cli.add_argument("--turns", type=int, default=3)
+    cli.add_argument("--temperature", type=float, default=1.0)
     cli.add_argument("--minutes", type=float, default=30.0)
     cli.add_argument("--baselines", choices=get_args(BaselinesName), default="eager")
     cli.add_argument("--workers", type=int, default=cores())
