@@ -213,7 +213,7 @@ def _scatter_up(workload: Workload, style: Style) -> KernelExample:
     (factor,) = workload.params
     body = fill(
         """
-int q = blockIdx.x * 128 + threadIdx.x, y = blockIdx.y;
+int q = blockIdx.y * 128 + threadIdx.x, y = blockIdx.x;
 if (q >= w * $f) return;
 float $v = x[y * w + q / $f];
 $pre
@@ -225,10 +225,10 @@ for (int d = 0; d < $f; d++) $o[(y * $f + d) * w * $f + q] = $v;
         pre=workload.pre(style.value),
     )
     launch = Launch(
-        _UP_SIZES, _up_out(factor), f"dim3((w * {factor} + 127) / 128, m * h), 128", ["w"]
-    )
+        _UP_SIZES, _up_out(factor), f"dim3(m * h, (w * {factor} + 127) / 128), 128", ["w"]
+    )  # rows first: a grid has 65,535 blocks at most in its other directions
     device = kernel(workload, style, ["w"], body)
-    code = source(workload, style, "an input row per grid row", launch, device)
+    code = source(workload, style, "an input row per grid column", launch, device)
     why = (
         "each value is read and put through the steps once for the rows it fills, writes stay "
         "coalesced, and a 2D grid needs no division for the row"
