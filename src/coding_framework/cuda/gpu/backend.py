@@ -21,7 +21,7 @@ from coding_framework.cuda.physical_floor import Peaks, floor_ms, is_impossible,
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.profiler import Profile, ReplayFiles, profile_plan
 from coding_framework.cuda.timing_statistics import Timing, TimingProtocol
-from coding_framework.errors import UsageError
+from coding_framework.errors import DeviceFullError
 from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.types import BenchmarkResult, Status, Task, TestCase
 
@@ -214,7 +214,7 @@ class CudaBackend:
         try:
             return time_it(model, draws, self.place, self.protocol)
         except torch.OutOfMemoryError as e:
-            raise UsageError(f"{task.name} does not fit the GPU: {e}") from e
+            raise DeviceFullError(f"the GPU has no room for {task.name} itself: {e}") from e
 
 
 def _bandwidth(device: CudaDevice) -> float:
