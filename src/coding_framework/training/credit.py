@@ -11,8 +11,12 @@ is paid the discounted sum of its own and the later rewards)::
 Advantages (GRPO, arXiv:2402.03300, eq. in section 4.1.2; group = same task, role and turn, over the
 conversations that were sampled from one prompt)::
 
-    A_i = (G_i - mean(G)) / (std(G) + 1e-6)        scale="std"   (std with n-1, as verl's)
+    A_i = (G_i - mean(G)) / max(std(G), 0.05)      scale="std"   (std with n-1, as verl's)
     A_i =  G_i - mean(G)                           scale="none"  (Dr. GRPO, arXiv:2503.20783)
+
+The least divisor is ours. Kernels that are all correct and equally fast still differ by a percent
+of reward (timing, a register more); divided by their own spread such differences would push as hard
+as right against wrong.
 
 Unknown is not zero. A masked turn (our fault, or a gap of the judge) has no reward; a return that
 would need it is unknown (None), is left out of its group's baseline and gets advantage 0 with a
@@ -31,7 +35,8 @@ from coding_framework.types import CUDAConversationState, Role
 DEFAULT_DISCOUNT = 0.9
 KEVIN_DISCOUNT = 0.4
 """The discount Kevin found best for refinement of kernels over turns."""
-STD_EPSILON = 1e-6
+STD_FLOOR = 0.05
+"""Returns closer together than this are told apart in proportion, not blown up."""
 Scale = Literal["std", "none"]
 
 
@@ -128,7 +133,7 @@ def group_advantages(
     Args:
         returns: Return of each row; None where it is unknown.
         groups: The group of each row (task, role and turn).
-        scale: "std" divides by the group's standard deviation, "none" does not.
+        scale: "std" divides by the group's standard deviation, STD_FLOOR at least, "none" does not.
 
     Returns:
         One number a row, 0.0 where the return is unknown or stands alone in its group, and for all
@@ -163,4 +168,4 @@ def _relative(values: list[float], scale: Scale) -> list[float]:
     if scale == "none":
         return deviations
     variance = math.fsum(d * d for d in deviations) / (len(values) - 1)
-    return [d / (math.sqrt(variance) + STD_EPSILON) for d in deviations]
+    return [d / max(math.sqrt(variance), STD_FLOOR) for d in deviations]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coding_framework.training.credit import (
     KEVIN_DISCOUNT,
-    STD_EPSILON,
+    STD_FLOOR,
     conversation_returns,
     discounted_returns,
     group_advantages,
@@ -137,10 +137,18 @@ def test_conversation_cut_off_by_a_fault_before_a_turn_has_unknown_returns() -> 
 def test_advantages_of_a_golden_group() -> None:
     # mean 2, deviations -1 0 1, variance with n-1: 1, std 1
     by_std = group_advantages([1.0, 2.0, 3.0], ["a", "a", "a"])
-    assert by_std == pytest.approx((-1.0, 0.0, 1.0), abs=2 * STD_EPSILON)
+    assert by_std == pytest.approx((-1.0, 0.0, 1.0), abs=1e-12)
     assert group_advantages([1.0, 2.0, 4.5], ["a"] * 3, scale="none") == pytest.approx(
         (-1.5, -0.5, 2.0)
     )
+
+
+def test_returns_that_hardly_differ_hardly_count() -> None:
+    # Three correct kernels, a percent of reward apart: std 0.01, a fifth of the floor.
+    near = group_advantages([0.81, 0.82, 0.83], ["a"] * 3)
+    assert near == pytest.approx((-0.01 / STD_FLOOR, 0.0, 0.01 / STD_FLOOR))
+    wide = group_advantages([0.1, 0.8], ["a", "a"])  # wrong and right: std 0.49
+    assert wide == pytest.approx((-math.sqrt(0.5), math.sqrt(0.5)))
 
 
 def test_groups_do_not_see_each_other() -> None:
