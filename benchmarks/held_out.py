@@ -205,12 +205,12 @@ def report(args: argparse.Namespace, tasks: Sequence[Task]) -> bool:
     for label, row in found.items():
         print(f"{label:<10} pass@1 {row['pass_at_1']}  first turn {row['first_turn']}")
     rates = {label: row["pass_at_1"].get("rate", 0.0) for label, row in found.items()}
-    gain = rates.get("rl", 0.0) - rates.get("sft", 0.0)
+    gain = rates["rl"] - rates.get("sft", 0.0) if "rl" in rates else None
     bars = [
         bar("held-out tasks, at least", 100, len(tasks), len(tasks) >= 100),
         bar(
             "points that RL adds over SFT (or it reaches 90%)", GAIN, gain,
-            gain >= GAIN or rates.get("rl", 0.0) >= HIGH,
+            gain is not None and (gain >= GAIN or rates["rl"] >= HIGH),
         ),
     ]  # fmt: skip
     top = head("held_out", packages=("torch", "transformers", "vllm", "verl"))

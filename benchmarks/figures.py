@@ -1,0 +1,82 @@
+"""The pictures of docs/RESULTS.md, drawn from benchmarks/results.
+
+    uv run python benchmarks/figures.py
+
+Writes docs/figures/*.svg; the same results give the same files.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from bench_io import RESULTS, ROOT
+from markupsafe import Markup
+
+from coding_framework.evaluation.charts import IntervalBar, Series, interval_chart, line_chart
+from coding_framework.paths import write_atomic
+
+FIGURES = ROOT / "docs" / "figures"
+STYLE = """<style>
+svg { background: #ffffff; font: 12px sans-serif; }
+.grid { stroke: #d8d8d8; } .tick, .label { fill: #333333; }
+.line { fill: none; stroke-width: 2; } .whisker { fill: none; stroke: #333333; }
+.line.c1 { stroke: #2b6cb0; } .line.c2 { stroke: #c05621; } .line.c3 { stroke: #2f855a; }
+.dot.c1, .bar.c1 { fill: #2b6cb0; } .dot.c2, .bar.c2 { fill: #c05621; } .dot.c3, .bar.c3 { fill: #2f855a; }
+</style>"""
+
+
+def loaded(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / name).read_text(encoding="utf-8"))
+    return found
+
+
+def put(name: str, chart: Markup) -> None:
+    """A chart with colours of its own, as a file that a page can show."""
+    head, _, body = str(chart).partition(">")
+    spaced = head if "xmlns" in head else head + ' xmlns="http://www.w3.org/2000/svg"'
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    write_atomic(FIGURES / name, f"{spaced}>{STYLE}{body}\n".encode())
+    print(FIGURES / name)
+
+
+def points(rows: Sequence[Sequence[float]]) -> tuple[tuple[float, float], ...]:
+    return tuple((float(x), float(y)) for x, y in rows)
+
+
+def main() -> int:
+    sft, rl, held_out = (loaded(f"{n}.h200.json") for n in ("sft", "training", "held_out"))
+    losses = (
+        Series(name="training batch", points=points(sft["loss"]), colour=1),
+        Series(
+            name="held out",
+            points=points([(e["step"], e["held_out_loss"]) for e in sft["epochs"]]),
+            colour=2,
+        ),
+    )
+    put("sft_loss.svg", line_chart(losses, x_label="step", y_label="nats per answer token"))
+    names = (("compile", "compiled"), ("correct", "correct turns"), ("reward", "reward"))
+    curves = [
+        Series(name=said, points=points([(s["step"], s[key]) for s in rl["curve"]]), colour=i)
+        for i, (key, said) in enumerate(names, start=1)
+    ]
+    put("rl_steps.svg", line_chart(curves, x_label="step", y_label="share", y_from_zero=True))
+    bars = []
+    for tier in sorted(held_out["tiers"]):
+        for colour, label in ((2, "base"), (1, "sft")):
+            row = held_out["models"][label]["tiers"][tier]
+            low, high = row["ci95"]
+            bars.append(
+                IntervalBar(
+                    name=f"{label} {tier}", rate=row["rate"], low=low, high=high,
+                    text=f"{row['rate']:.0%} of {row['tasks']}", colour=colour,
+                )
+            )  # fmt: skip
+    put("held_out.svg", interval_chart(bars, title="pass@1 on held-out tasks by tier"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
