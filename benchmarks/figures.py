@@ -24,7 +24,8 @@ svg { background: #ffffff; font: 12px sans-serif; }
 .grid { stroke: #d8d8d8; } .tick, .label { fill: #333333; }
 .line { fill: none; stroke-width: 2; } .whisker { fill: none; stroke: #333333; }
 .line.c1 { stroke: #2b6cb0; } .line.c2 { stroke: #c05621; } .line.c3 { stroke: #2f855a; }
-.dot.c1, .bar.c1 { fill: #2b6cb0; } .dot.c2, .bar.c2 { fill: #c05621; } .dot.c3, .bar.c3 { fill: #2f855a; }
+.dot.c1, .bar.c1 { fill: #2b6cb0; } .dot.c2, .bar.c2 { fill: #c05621; }
+.dot.c3, .bar.c3 { fill: #2f855a; }
 </style>"""
 
 
