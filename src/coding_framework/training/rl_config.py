@@ -60,6 +60,8 @@ class MultiTurnRLConfig(Record):
     samples_per_prompt: int = Field(default=4, ge=1)
     """Conversations of one prompt: the group of the baseline. PPO needs no group."""
     learning_rate: float = Field(default=1e-5, gt=0.0)
+    """The documents' number. Over all weights 5e-6 was already too much for a policy fresh from SFT
+    (docs/RESULTS.md): watch `solved_rate` and begin lower."""
     discount: float = Field(default=DEFAULT_DISCOUNT, ge=0.0, le=1.0)
     """Of later turns' rewards; Kevin's 0.4 is `credit.KEVIN_DISCOUNT`."""
     scale_advantages: bool = True
