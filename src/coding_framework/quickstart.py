@@ -17,7 +17,7 @@ FULL = Recipe(
     held_out_tasks=40,
     sft={"num_examples": 300, "optimizer_examples": 50},
     rl={
-        "num_episodes": 6,
+        "num_episodes": 5,
         "prompts_per_step": 3,
         "samples_per_prompt": 3,
         "temperature": 1.1,  # after SFT the policy is so sure that samples are often equal
@@ -31,7 +31,7 @@ FULL = Recipe(
         "eval_base": 32,
         "sft": 420,
         "eval_sft": 160,
-        "rl": 420,
+        "rl": 390,
         "eval_rl": 110,
     },
 )
