@@ -154,6 +154,8 @@ def speedups(path: Path) -> dict[str, Any]:
             found[name] = eager
             if compiled := _ratios(chosen, "speedup_vs_compiled"):
                 found[name]["over torch.compile"] = compiled
+    tiers = {tier: [row for row in correct if row["tier"] == tier] for tier in range(4)}
+    found["tiers"] = {str(t): eager for t, of in tiers.items() if (eager := _ratios(of, "speedup"))}
     return found
 
 
