@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -45,18 +46,25 @@ def start_cluster(tries: int = 3) -> Cluster:
     raise AssertionError
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[Cluster]:
-    """A cluster of one node with two processors, joined."""
-    cluster = start_cluster()
+@contextmanager
+def joined(cluster: Cluster) -> Iterator[None]:
+    """This process in the cluster, whose workers import what it does; then the end of both."""
     ray.init(
         address=cluster.address,
         log_to_driver=False,
         runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
     )
-    yield cluster
+    yield
     ray.shutdown()
     cluster.shutdown()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[Cluster]:
+    """A cluster of one node with two processors, joined."""
+    cluster = start_cluster()
+    with joined(cluster):
+        yield cluster
 
 
 def told(folder: Path, name: str) -> list[list[int]]:

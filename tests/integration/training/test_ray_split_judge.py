@@ -20,7 +20,7 @@ from judge_tasks import DOUBLE, DOUBLE_TASK, make_task
 from ray.cluster_utils import Cluster
 from split_cases import BUILDS, CASES, essence, other_cache
 from split_judges import node_id
-from test_ray_judge import NODE, judges, start_cluster
+from test_ray_judge import NODE, joined, judges, start_cluster
 
 from coding_framework.cuda.gpu.sharing import gpus
 from coding_framework.cuda.judge import Judge, JudgeConfig
@@ -65,14 +65,8 @@ def cluster() -> Iterator[Cluster]:
     """A node that compiles, and one with a GPU, as far as Ray knows."""
     cluster = start_cluster()
     cluster.add_node(**BENCH_NODE)
-    ray.init(
-        address=cluster.address,
-        log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
-    )
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    with joined(cluster):
+        yield cluster
 
 
 @pytest.fixture(scope="module")
