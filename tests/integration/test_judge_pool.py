@@ -127,6 +127,30 @@ async def test_verdicts_are_shared_on_disk_and_closing_leaves_no_process(tmp_pat
     assert second == first
 
 
+async def test_equal_candidates_at_the_same_time_are_judged_once(tmp_path: Path) -> None:
+    codes = [DOUBLE, DOUBLE + "// another\n"] * 8
+    with JudgePool(CONFIG, workers=2, cache_folder=tmp_path) as pool:
+        verdicts = await asyncio.gather(*(pool.judge(DOUBLE_TASK, code) for code in codes))
+    assert {v.status for v in verdicts} == {Status.CORRECT}
+    # each judging has a receipt with a duration of its own
+    assert len({v.model_dump_json() for v in verdicts}) == 2
+
+
+async def test_a_judge_that_dies_is_its_own_callers_fault_alone(tmp_path: Path) -> None:
+    code = ROW_SUM + "// once more\n"
+    with JudgePool(CONFIG, workers=1, cache_folder=tmp_path) as pool:
+        jobs = [asyncio.create_task(pool.judge(ROW_SUM_TASK, code)) for _ in range(3)]
+        deadline = time.monotonic() + 60
+        while not jobs[0].done() and time.monotonic() < deadline:
+            for worker in _workers():
+                with suppress(psutil.Error):
+                    worker.kill()
+            await asyncio.sleep(0.01)
+        with pytest.raises(InfrastructureError, match="died twice"):
+            await jobs[0]
+        assert [(await job).status for job in jobs[1:]] == [Status.CORRECT] * 2
+
+
 def test_a_killed_owner_leaves_no_process() -> None:
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"

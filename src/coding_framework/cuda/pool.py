@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
@@ -29,6 +29,7 @@ import structlog
 from coding_framework.cuda.backends import choose_backend
 from coding_framework.cuda.frames import read_frame, write_frame
 from coding_framework.cuda.gpu.sharing import gpus
+from coding_framework.cuda.in_flight import InFlight
 from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
 from coding_framework.cuda.sandbox import choose_sandbox
 from coding_framework.cuda.slots import available_cores
@@ -68,8 +69,9 @@ class JudgePool:
         delivered: bool = False,
     ) -> None:
         """workers: default one a core. job_wall_s: backstop on one job, our fault when reached.
-        cache_folder: where verdicts are kept, for judges of the same configuration and secret;
-        None: nowhere. delivered: compile nothing, for `judge_delivered` alone."""
+        cache_folder: where verdicts are kept, for judges of the same configuration and secret,
+        and equal candidates that are here at the same time are judged once; None: nowhere, and each
+        is judged anew. delivered: compile nothing, for `judge_delivered` alone."""
         self.config = with_secret(config or JudgeConfig())
         self._backend = choose_backend(self.config.backend)
         self._job_wall_s = job_wall_s
@@ -78,6 +80,7 @@ class JudgePool:
         self.capacity = workers or available_cores()
         """Candidates at a time."""
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
+        self._in_flight = InFlight[Verdict](_comes_again)
         self._own = threading.local()
         self._started: set[_Worker] = set()
         self._lock = threading.Lock()
@@ -116,7 +119,10 @@ class JudgePool:
         return Verdict.model_validate(answer["verdict"])
 
     def _submit(self, task: Task, code: str) -> Future[Verdict]:
-        return self._work(self._judge_here, task, code)
+        start = partial(self._work, self._judge_here, task, code)
+        if self._cache_folder is None:
+            return start()
+        return self._in_flight.submit((task.model_dump_json(), code), start)
 
     def _work(self, job: Callable[..., T], *arguments: Any) -> Future[T]:
         """In one of the pool's threads, each of which has a worker of its own."""
