@@ -45,6 +45,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--output-dir")
     cli.add_argument("--num-episodes", type=int, help="training steps")
     cli.add_argument("--max-turns", type=int)
+    cli.add_argument(
+        "--prompts", choices=["v1", "v2"], help="v2: with the form of an answer, for no SFT"
+    )
     cli.add_argument("--policy", choices=["shared", "per_role"])
     cli.add_argument("--phase-steps", type=int, help="per_role: steps until the roles swap")
     cli.add_argument("--rl-batch-size", dest="prompts_per_step", type=int, help="prompts a step")

@@ -27,7 +27,7 @@ from coding_framework.types import Candidate, Policy, Record, Role, SamplingPara
 
 if TYPE_CHECKING:
     from coding_framework.agents.policies import TransformersPolicy
-    from coding_framework.agents.prompts import PromptBudget
+    from coding_framework.agents.prompts import PromptBudget, PromptVersion
     from coding_framework.cuda.halves import CompilingHalf, JudgingHalf
     from coding_framework.cuda.judge import JudgeConfig, OptionalCheck
     from coding_framework.cuda.pool import JudgePool
@@ -235,6 +235,7 @@ def make_agents(
     optimizer: Policy | None = None,
     optimizer_sampling: SamplingParams | None = None,
     budget: PromptBudget | None = None,
+    prompts: PromptVersion = "v1",
 ) -> dict[Role, Agent]:
     """Generator and optimizer; one policy and sampling for both unless the optimizer has its own.
     Prompts over the budget are trimmed by rule."""
@@ -242,9 +243,9 @@ def make_agents(
     from coding_framework.agents.optimizer import OptimizerAgent
 
     return {
-        Role.GENERATOR: GeneratorAgent(generator, sampling, budget=budget),
+        Role.GENERATOR: GeneratorAgent(generator, sampling, budget=budget, prompts=prompts),
         Role.OPTIMIZER: OptimizerAgent(
-            optimizer or generator, optimizer_sampling or sampling, budget=budget
+            optimizer or generator, optimizer_sampling or sampling, budget=budget, prompts=prompts
         ),
     }
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
 from coding_framework.training.credit import DEFAULT_DISCOUNT
 from coding_framework.training.reward_functions.overlong import MOST_OVERLONG_PENALTY
 from coding_framework.types import Record, Role
@@ -54,6 +55,9 @@ class MultiTurnRLConfig(Record):
     """per_role: steps until the roles swap. Each swap starts Ray and the models anew."""
     phase: RolePhase | None = None
     """per_role: the phase that a run is; None: all of them, one after the other."""
+    prompts: PromptVersion = PROMPT_VERSION
+    """v1 is short, for a policy that SFT taught the form of an answer; v2 tells the form, with an
+    example, for one that comes without SFT."""
     max_turns: int = Field(default=5, ge=1, le=16)
     """Turns of a conversation at most."""
     prompts_per_step: int = Field(default=32, ge=1)

@@ -103,6 +103,16 @@ def test_answers_have_seeds_of_their_own_where_they_repeat(
     assert spec.seeded is seeded
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_the_runs_prompts_reach_the_workers(tmp_path: Path, version: str) -> None:
+    config = MultiTurnRLConfig.model_validate({"model_path": "m", "prompts": version})
+    spec = episode_spec(
+        config, ConversationConfig(max_turns=2, stop_reward=None), None, "weighted",
+        output=tmp_path, rollouts=tmp_path, resume=None,
+    )  # fmt: skip
+    assert spec.specialization.prompts == version
+
+
 @pytest.mark.parametrize("said", [{}, {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "0"}], ids=str)
 def test_training_on_a_gpu_does_not_plan_attention_for_each_length(
     tmp_path: Path, said: dict[str, str]

@@ -29,7 +29,7 @@ from verl.experimental.agent_loop.agent_loop import (
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from coding_framework.agents.policies import prompt_ids
-from coding_framework.agents.prompts import PromptBudget
+from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
 from coding_framework.orchestration.turn import Agents, RewardFn, end_reason, run_turn
 from coding_framework.training.agent_specializer import AgentSpecializer
@@ -241,9 +241,10 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         sampling = spec.sampling.model_copy(
             update={"temperature": 0.0 if spec.greedy else temperature}
         )
-        make = partial(
-            build, spec.agents, budget=PromptBudget(spec.max_prompt_tokens, policy.count)
-        )
+        version = spec.specialization.prompts
+        other = {"prompts": version} if version != PROMPT_VERSION else {}
+        budget = PromptBudget(spec.max_prompt_tokens, policy.count)
+        make = partial(build, spec.agents, budget=budget, **other)
         if environment.frozen is None:
             return cast(Agents, make(policy, sampling))
         frozen = VerlPolicy(environment.frozen, self.tokenizer, spec, f"{policy.seed_text}/frozen")

@@ -80,6 +80,7 @@ def specialization(config: MultiTurnRLConfig, preset: str) -> SpecializationConf
         found = SpecializationConfig(
             shared_policy=phase is None,
             reward_preset=preset,
+            prompts=config.prompts,
             roles={
                 role: RoleSpec(
                     reward_weights=config.role_rewards.get(role, {}),

@@ -47,8 +47,9 @@ class EpisodeSpec(Record):
     reward: str | None = None
     """"module:callable" that gives a `RewardFn`; None: the specialization's."""
     agents: str
-    """"module:callable"; called with (policy, sampling, budget=PromptBudget), and with
-    optimizer=policy where a role is frozen, gives a mapping of role to agent."""
+    """"module:callable"; called with (policy, sampling, budget=PromptBudget), with prompts=version
+    where the specialization names another than SFT's, and with optimizer=policy where a role is
+    frozen, gives a mapping of role to agent."""
     frozen_server: ServerConfig | None = None
     """The model of the role that is frozen; None: one policy speaks for all."""
     conversation: ConversationConfig

@@ -235,6 +235,26 @@ def test_frozen_server_that_fails_masks_what_would_have_been_paid_by_it(
     assert "the frozen server died" in str(stored.fault)
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_policy_is_asked_by_the_prompts_that_the_run_names(
+    environment: Any, tmp_path: Path, version: str
+) -> None:
+    """By the agents of real runs; those of v2 show the form of an answer."""
+    given = spec(
+        tmp_path,
+        agents="coding_framework.wiring:make_agents",
+        reward="coding_framework.wiring:make_reward",
+        specialization=SpecializationConfig(prompts=version),
+        max_prompt_tokens=10_000,
+    )
+    agent_loop.Environment._current = agent_loop.Environment(given)
+    rows = episode(Server(["a", "b"]))
+    (stored,) = read_rollouts(tmp_path, 4)
+    asked = stored.state.turns[0].prompt[1].content
+    assert ("twice_kernel" in asked) is (version == "v2")
+    assert len(rows) == 2
+
+
 @pytest.mark.parametrize("answer", ["slow", "broken"])
 def test_fault_of_the_judge_masks_and_never_scores_zero(
     environment: Any, tmp_path: Path, answer: str
