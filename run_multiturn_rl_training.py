@@ -70,6 +70,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--max-prompt-tokens", type=int)
     cli.add_argument("--max-response-tokens", type=int)
     cli.add_argument("--num-tasks", type=int, help="different tasks to draw prompts from")
+    cli.add_argument("--skip-tasks", type=int, help="the first ones, which SFT had: its examples")
     cli.add_argument("--max-task-ops", type=int, help="longest composition among the tasks")
     cli.add_argument("--task-scope", choices=["starter", "all"], help="all: what was judged here")
     cli.add_argument("--lora-rank", type=int, help="0: all weights")
@@ -163,6 +164,7 @@ def make_pool(given: dict[str, object], recipe: RecipeFile) -> dict[str, Any]:
     """Which tasks, by the flags, then the recipe's `run` section."""
     fields = (
         ("num_tasks", "rl_tasks", 256),
+        ("skip_tasks", "rl_skip_tasks", 0),
         ("max_task_ops", "task_max_ops", 3),
         ("task_scope", "task_scope", "starter"),
     )
@@ -170,15 +172,21 @@ def make_pool(given: dict[str, object], recipe: RecipeFile) -> dict[str, Any]:
 
 
 def run(
-    config: MultiTurnRLConfig, num_tasks: int, max_task_ops: int | None, task_scope: Any
+    config: MultiTurnRLConfig,
+    num_tasks: int,
+    skip_tasks: int,
+    max_task_ops: int | None,
+    task_scope: Any,
 ) -> RLResult:
     """Tasks, training, result."""
     from coding_framework.data.data_pipeline import training_tasks
 
     prompts = config.num_episodes * config.prompts_per_step
     count = num_tasks if config.curriculum else min(prompts, num_tasks)
-    tasks = training_tasks(count, config.seed, max_steps=max_task_ops, scope=task_scope)
-    return asyncio.run(MultiAgentVERLTrainer(config, tasks=tasks).train())
+    first = training_tasks(
+        skip_tasks + count, config.seed, max_steps=max_task_ops, scope=task_scope
+    )
+    return asyncio.run(MultiAgentVERLTrainer(config, tasks=first[skip_tasks:]).train())
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -146,13 +146,14 @@ def train_rl(run: Run) -> dict[str, Any]:
     sft = run.manifest.finished("sft")
     config = run.job.rl_config(sft.result["model"] if sft else run.result("model")["path"])
     prompts = config.num_episodes * config.prompts_per_step
+    count = recipe.rl_tasks if config.curriculum else min(prompts, recipe.rl_tasks)
     tasks = training_tasks(
-        recipe.rl_tasks if config.curriculum else min(prompts, recipe.rl_tasks),
+        recipe.rl_skip_tasks + count,
         run.job.seed,
         min_steps=0 if config.curriculum else recipe.rl_task_min_ops,
         max_steps=recipe.task_max_ops,
         scope=recipe.task_scope,
-    )
+    )[recipe.rl_skip_tasks :]
     result = asyncio.run(MultiAgentVERLTrainer(config, tasks=tasks).train())
     return result.model_dump(mode="json")
 

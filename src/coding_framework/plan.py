@@ -39,6 +39,9 @@ class Recipe(Record):
     rl_task_min_ops: int = Field(default=2, ge=0)
     """What SFT has taught in full has no mixed outcomes left, and a group of equal returns teaches
     nothing: RL is given compositions."""
+    rl_skip_tasks: int = Field(default=0, ge=0)
+    """Tasks at the head of the list that RL leaves to SFT, whose examples are of the first ones: on
+    what it has not been shown a policy's samples differ, which is what groups learn from."""
     max_turns: int = Field(default=3, ge=1)
     """In evaluations; in RL too unless `rl` says otherwise."""
     max_prompt_tokens: int = Field(default=2048, ge=32)

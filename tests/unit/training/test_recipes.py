@@ -15,6 +15,7 @@ from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.episode_spec import judge_of
 from coding_framework.training.verl.overrides import cluster_overrides
+from coding_framework.types import Task
 
 pytestmark = pytest.mark.unit
 
@@ -155,3 +156,23 @@ def test_some_cores_are_left_to_what_feeds_a_gpu(
     gpu = MultiTurnRLConfig(model_path="m", rollout_workers=2)
     cpu = MultiTurnRLConfig.cpu(model_path="m", rollout_workers=2)
     assert [judge_of(c, tmp_path)[1]["workers"] for c in (gpu, cpu)] == [7, 8]
+
+
+def test_rl_can_leave_out_the_tasks_that_sft_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    from coding_framework.data.data_pipeline import training_tasks
+
+    script = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))
+    given: list[str] = []
+
+    class Trainer:
+        def __init__(self, _: MultiTurnRLConfig, *, tasks: list[Task]) -> None:
+            given.extend(task.name for task in tasks)
+
+        async def train(self) -> None: ...
+
+    monkeypatch.setitem(script["run"].__globals__, "MultiAgentVERLTrainer", Trainer)
+    flags = {"num_tasks": 12, "skip_tasks": 8}
+    pool = script["make_pool"](flags, read_recipe(None))
+    assert not flags
+    script["run"](MultiTurnRLConfig(model_path="m", num_episodes=9), **pool)
+    assert given == [task.name for task in training_tasks(20, max_steps=3)][8:]
