@@ -53,6 +53,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--rl-batch-size", dest="prompts_per_step", type=int, help="prompts a step")
     cli.add_argument("--samples-per-prompt", type=int)
     cli.add_argument("--learning-rate", type=float)
+    cli.add_argument("--warmup-steps", type=int, help="updates until the whole rate; 0")
+    cli.add_argument("--weight-decay", type=float, help="0.01")
     cli.add_argument("--algorithm", choices=["grpo", "dapo", "ppo"])
     cli.add_argument("--clip-ratio-low", type=float)
     cli.add_argument("--clip-ratio-high", type=float, help="default: 0.28 with dapo, else 0.2")
@@ -84,6 +86,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     cli.add_argument("--save-every", type=int, help="steps between checkpoints")
     cli.add_argument("--seed", type=int)
+    cli.add_argument(
+        "--overrides",
+        action="append",
+        dest="overrides",
+        metavar="KEY=VALUE",
+        help="for verl, after the recipe's; may be repeated",
+    )
     cli.add_argument("--wandb", action=argparse.BooleanOptionalAction)
     return cli.parse_args(arguments)
 
@@ -143,6 +152,8 @@ def make_config(given: dict[str, object], recipe: RecipeFile, model: Path) -> Mu
             raise UsageError("--no-docker and --sandbox docker exclude each other: choose one")
         if judge.get("sandbox", "auto") == "auto":
             judge["sandbox"] = "no-docker"
+    if "overrides" in given:
+        given["overrides"] = [*recipe.rl.get("overrides", ()), *given["overrides"]]
     return rl_config(recipe, {**given, "model_path": str(model), "judge_args": judge})
 
 

@@ -66,6 +66,10 @@ class MultiTurnRLConfig(Record):
     learning_rate: float = Field(default=1e-5, gt=0.0)
     """The documents' number. Over all weights 5e-6 was already too much for a policy fresh from SFT
     (docs/RESULTS.md): watch `solved_rate` and begin lower."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """Updates over which the policy's rate grows from 0 in equal parts; it is constant after them.
+    The first of them moves no weight and fills the optimizer's averages."""
+    weight_decay: float = Field(default=0.01, ge=0.0)
     discount: float = Field(default=DEFAULT_DISCOUNT, ge=0.0, le=1.0)
     """Of later turns' rewards; Kevin's 0.4 is `credit.KEVIN_DISCOUNT`."""
     scale_advantages: bool = True

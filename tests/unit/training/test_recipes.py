@@ -130,6 +130,17 @@ def test_flags_say_when_a_conversation_ends_and_what_vllm_takes() -> None:
     assert (config.stop_reward, config.gpu_memory_utilization) == (0.8, 0.4)
 
 
+def test_overrides_of_the_line_come_after_the_recipes(tmp_path: Path) -> None:
+    script = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))
+    path = tmp_path / "recipe.yaml"
+    path.write_text("device: cuda\nrl: {overrides: [a=1]}")
+    given = vars(script["parse"](["--overrides", "b=2", "--overrides", "c=3"]))
+    for other in ("config", "dry_run"):
+        given.pop(other)
+    config = script["make_config"](given, read_recipe(path), Path("m"))
+    assert config.overrides == ("a=1", "b=2", "c=3")
+
+
 @pytest.mark.parametrize(("workers", "nodes", "jobs"), [(4, 2, 8), (32, 2, 1), (40, 1, 1)], ids=str)
 def test_rollout_workers_share_the_processors_that_judge(
     tmp_path: Path, workers: int, nodes: int, jobs: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
@@ -101,6 +102,33 @@ def test_answers_have_seeds_of_their_own_where_they_repeat(
         output=tmp_path, rollouts=tmp_path, resume=None,
     )  # fmt: skip
     assert spec.seeded is seeded
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"), [(0, [1.0, 1.0, 1.0, 1.0]), (2, [0.0, 0.5, 1.0, 1.0])]
+)
+def test_rate_grows_over_the_warm_up_and_then_stays(steps: int, expected: list[float]) -> None:
+    """By verl's own scheduler, from verl's own configuration."""
+    import torch
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
+
+    config = MultiTurnRLConfig(
+        model_path="m", learning_rate=2e-6, warmup_steps=steps, weight_decay=0.1,
+        num_episodes=3, compute_dtype="bfloat16",
+    )  # fmt: skip
+    optim = omega_conf_to_dataclass(validated(config).actor_rollout_ref.actor.optim)
+    optim.total_training_steps = config.num_episodes
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=optim.lr)
+    engine = SimpleNamespace(optimizer_config=optim, rank=1)
+    scheduler = FSDPEngine._build_lr_scheduler(engine, optimizer)
+    rates = []
+    for _ in expected:
+        rates.append(optimizer.param_groups[0]["lr"] / 2e-6)
+        optimizer.step()
+        scheduler.step()
+    assert rates == pytest.approx(expected)
+    assert optim.weight_decay == 0.1
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
