@@ -334,6 +334,31 @@ def _add_data(commands: Any) -> None:
     p.add_argument("--json", action="store_true", help="the report as one JSON object")
     p = _command(actions, "card", run_data_card, "Write the card of a set of examples.")
     p.add_argument("--examples", type=Path, metavar="PATH", help="default: what was built last")
+    p = _command(
+        actions,
+        "mistakes",
+        run_data_mistakes,
+        "Build repairs of the wrong kernels in stored conversations about training tasks.",
+    )
+    p.add_argument(
+        "--conversations",
+        required=True,
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="JSON lines that RL (attempts/) or an evaluation stored",
+    )
+    p.add_argument("--output", required=True, type=Path, metavar="FILE", help="JSON lines")
+    p.add_argument(
+        "--per-task", type=_at_least_one, metavar="N", help="mistakes of a task at most; default: 8"
+    )
+    p.add_argument(
+        "--task-scope",
+        choices=("starter", "all"),
+        default="starter",
+        help="all: what was judged here",
+    )
+    p.add_argument("--seed", type=_whole_number, default=0, metavar="N", help="of the draw")
 
 
 def _add_doctor(commands: Any) -> None:
@@ -540,6 +565,21 @@ def run_data_card(args: argparse.Namespace) -> int:
     from coding_framework.data_commands import card
 
     print(card(args.examples))
+    return EXIT_OK
+
+
+def run_data_mistakes(args: argparse.Namespace) -> int:
+    from coding_framework.data.mistakes import PER_TASK
+    from coding_framework.data_commands import build_mistakes
+
+    manifest = build_mistakes(
+        args.conversations,
+        args.output,
+        per_task=args.per_task or PER_TASK,
+        seed=args.seed,
+        scope=args.task_scope,
+    )
+    print(manifest.model_dump_json(indent=2))
     return EXIT_OK
 
 

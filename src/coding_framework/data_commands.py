@@ -16,8 +16,13 @@ from pathlib import Path
 
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
 from coding_framework.data.example_store import ExampleStore
-from coding_framework.data.examples import training_examples
+from coding_framework.data.examples import Scope, training_examples
 from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
+from coding_framework.data.mistakes import (
+    MistakeReport,
+    repairs_of_mistakes,
+    stored_conversations,
+)
 from coding_framework.data.pairs import (
     PairReport,
     balanced,
@@ -37,6 +42,7 @@ from coding_framework.data.synthesis.receipts import (
     build_receipts,
     built_receipts_path,
     load_receipts,
+    packaged_receipts,
 )
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.jsonl import JsonlSink
@@ -224,6 +230,51 @@ def _finish_set(store: ExampleStore, source: str, report: PairReport) -> SftMani
     write_json_atomic(folder / "manifest.json", manifest.model_dump())
     write_atomic(folder / "card.md", dataset_card(store[i] for i in range(len(store))))
     return manifest
+
+
+# --- data mistakes -------------------------------------------------------------------------------
+
+
+class MistakesManifest(Record):
+    """What a set of repaired mistakes holds. Maker: `build_mistakes`. Consumer: people."""
+
+    conversations: int
+    examples: int
+    tasks: int
+    kept: dict[str, int]
+    left_out: dict[str, int]
+    file: str
+
+
+def build_mistakes(
+    conversations: Sequence[Path], output: Path, *, per_task: int, seed: int, scope: Scope
+) -> MistakesManifest:
+    """Repairs of the wrong kernels of stored conversations, into a file. Raises UsageError where
+    none can be made."""
+    report = MistakeReport()
+    examples = repairs_of_mistakes(
+        stored_conversations(conversations, report),
+        packaged_receipts() if scope == "starter" else all_receipts(),
+        report,
+        per_task=per_task,
+        seed=seed,
+        scope=scope,
+    )
+    if not examples:
+        why = ", ".join(f"{n} {reason}" for reason, n in report.left_out.most_common())
+        raise UsageError(
+            f"no wrong kernel of a training task in {report.conversations} conversations can be "
+            f"learnt from ({why or 'all are correct'}): see --task-scope and `cuda-rl tasks build`"
+        )
+    store = ExampleStore.write(output, examples)
+    return MistakesManifest(
+        conversations=report.conversations,
+        examples=len(store),
+        tasks=len({entry.task for entry in store.entries}),
+        kept=dict(sorted(report.kept.items())),
+        left_out=dict(sorted(report.left_out.items())),
+        file=str(output),
+    )
 
 
 # --- data card, data audit -----------------------------------------------------------------------

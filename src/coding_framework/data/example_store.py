@@ -14,9 +14,10 @@ from typing import Self
 
 from pydantic import ValidationError
 
+from coding_framework.data.synthesis.catalog import parse_function, split_of
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.paths import cannot_write
-from coding_framework.types import Record, TrainingExample
+from coding_framework.types import Record, Split, Task, TrainingExample
 
 
 class IndexEntry(Record):
@@ -57,7 +58,7 @@ class ExampleStore:
         except (OSError, ValidationError) as e:
             raise UsageError(
                 f"{path} is no file of training examples with its index: build it with "
-                "`cuda-rl data build-sft`"
+                "`cuda-rl data build-sft` or `cuda-rl data mistakes`"
             ) from e
         size = os.fstat(self._file).st_size
         if self.entries and self.entries[-1].offset + self.entries[-1].length > size:
@@ -97,6 +98,32 @@ class ExampleStore:
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self.close()
+
+
+def read_training_examples(path: Path) -> list[TrainingExample]:
+    """All examples of a file, to be learnt from. Raises UsageError where it is missing or damaged,
+    or holds a task that the catalogue holds out, whatever its own record says."""
+    with ExampleStore(path) as store:
+        try:
+            examples = [store[number] for number in range(len(store))]
+        except ValidationError as e:
+            raise UsageError(f"{path} does not fit its index: build it again") from e
+    if not examples:
+        raise UsageError(f"{path} holds no example: build it again")
+    leaks = [e.id for e in examples if _is_held_out(e.task)]
+    if leaks:
+        raise UsageError(
+            f"{path} holds {len(leaks)} examples of held-out tasks (first: {leaks[0]}), from which "
+            "nothing may be learnt: build it from conversations about training tasks"
+        )
+    return examples
+
+
+def _is_held_out(task: Task) -> bool:
+    function = parse_function(task.name)
+    return task.split is Split.HELD_OUT or (
+        function is not None and split_of(function) is Split.HELD_OUT
+    )
 
 
 def _index_path(path: Path) -> Path:

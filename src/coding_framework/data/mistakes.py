@@ -1,0 +1,328 @@
+"""Repairs of a model's own wrong kernels, from conversations that were stored.
+
+    wrong kernel and its verdict -> the task's kernel that the judge found correct
+
+`faults` puts one fault into a right kernel; what a model really writes is wrong in other ways.
+Guaranteed: a task is one of the catalogue's, on the training side by its canonical key whatever the
+file says of it, and is the one that was judged, to its shapes; the answer has a `correct` receipt;
+the verdict is the stored one, of this very code, by the whole judge. Not guaranteed: that the
+answer differs from the wrong kernel in its mistake alone.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from coding_framework.data.examples import Receipts, Scope, round_robin
+from coding_framework.data.synthesis.catalog import (
+    Function,
+    all_functions,
+    build_task,
+    catalog,
+    split_of,
+)
+from coding_framework.data.synthesis.kernels import kernels
+from coding_framework.data.synthesis.receipts import Job, task_digest
+from coding_framework.errors import UsageError
+from coding_framework.types import (
+    Candidate,
+    ConversationTurn,
+    CUDAConversationState,
+    Role,
+    Split,
+    Status,
+    Task,
+    TestResult,
+    TrainingExample,
+    Verdict,
+)
+
+PER_TASK = 8
+"""Mistakes of one task at most: tasks that a model fails always would fill the set."""
+_MAX_CHARS = 160
+"""Of what others wrote (compiler, judge) in a reason."""
+_NOT_SHOWN = (Status.CORRECT, Status.CHEATING, Status.UNSUPPORTED)
+
+
+# --- conversations ------------------------------------------------------------------------------
+
+
+class _Rollout(BaseModel):
+    """A line of RL's rollouts, as far as it is read here."""
+
+    state: CUDAConversationState
+
+
+@dataclass
+class MistakeReport:
+    """What came of a build. Makers: `stored_conversations`, `repairs_of_mistakes`. Consumer: the
+    manifest."""
+
+    conversations: int = 0
+    kept: Counter[str] = field(default_factory=Counter)
+    """By tier and status: "tier 2 wrong_output"."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Lines, conversations and wrong turns, by reason."""
+
+
+def stored_conversations(
+    files: Iterable[Path], report: MistakeReport
+) -> Iterator[CUDAConversationState]:
+    """The conversations of JSON-lines files: rollouts of RL, or states as evaluations store them.
+
+    A line that a kill cut off is counted and skipped. Raises UsageError where a file cannot be read
+    or holds no conversation at all.
+    """
+    for path in files:
+        try:
+            with path.open("rb") as lines:
+                found = 0
+                for line in lines:
+                    state = _conversation(line)
+                    if state is None:
+                        report.left_out["line that is no conversation"] += 1
+                        continue
+                    found += 1
+                    yield state
+        except OSError as e:
+            raise UsageError(f"cannot read the conversations of {path}: {e.strerror}") from e
+        if not found:
+            raise UsageError(
+                f"{path} holds no conversation: give JSON lines that RL or an evaluation stored, "
+                "not compressed"
+            )
+        report.conversations += found
+
+
+def _conversation(line: bytes) -> CUDAConversationState | None:
+    try:
+        return _Rollout.model_validate_json(line).state
+    except ValidationError:
+        pass
+    try:
+        return CUDAConversationState.model_validate_json(line)
+    except ValidationError:
+        return None
+
+
+# --- repairs ------------------------------------------------------------------------------------
+
+
+def repairs_of_mistakes(
+    conversations: Iterable[CUDAConversationState],
+    receipts: Receipts,
+    report: MistakeReport,
+    *,
+    per_task: int = PER_TASK,
+    seed: int = 0,
+    scope: Scope = "starter",
+) -> list[TrainingExample]:
+    """Repairs of the wrong kernels of training tasks, each (task, code) once, at most `per_task` a
+    task: drawn by seed, of every status as evenly as there are. Any prefix is balanced over tasks.
+    """
+    targets = _Targets(catalog() if scope == "starter" else all_functions(), receipts)
+    groups = []
+    for name, wrong in sorted(_judged(conversations, targets, report).items()):
+        target, drawn = targets.of(name), list(_drawn(name, wrong, seed))
+        report.left_out["more than wanted of a task"] += len(drawn[per_task:])
+        for _, verdict in drawn[:per_task]:
+            report.kept[f"tier {target.task.tier} {verdict.status.value}"] += 1
+        groups.append([_repair(target, code, verdict) for code, verdict in drawn[:per_task]])
+    report.left_out = +report.left_out
+    return list(round_robin(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A training task and its right kernel."""
+
+    task: Task
+    digest: str
+    answer: str
+    receipt: str
+    """Digest of the verdict on the answer; "" where it was not found correct."""
+
+
+class _Targets:
+    """The catalogue's training tasks, each made when it is first asked for."""
+
+    def __init__(self, functions: Iterable[Function], receipts: Receipts) -> None:
+        self._functions = {f.name: f for f in functions}
+        self._receipts = receipts
+        self._made: dict[str, _Target] = {}
+
+    def of(self, name: str) -> _Target:
+        if name not in self._made:
+            function = self._functions[name]
+            task, naive = build_task(function), kernels(function)[0]
+            found = self._receipts.get(Job(task, naive.level, naive.code).key)
+            receipt = found.verdict_digest if found is not None and found.verdict.correct else ""
+            self._made[name] = _Target(task, task_digest(task), naive.code, receipt)
+        return self._made[name]
+
+    def why_not(self, task: Task) -> str:
+        """Why nothing can be learnt from a conversation about this task; "" where it can."""
+        function = self._functions.get(task.name)
+        if function is None:
+            return "task not in the catalogue"
+        if split_of(function) is not Split.TRAIN:
+            return "held-out task"
+        if task_digest(task) != self.of(task.name).digest:
+            return "task was another when it was judged"
+        return "" if self.of(task.name).receipt else "task without a kernel judged correct"
+
+
+def _judged(
+    conversations: Iterable[CUDAConversationState], targets: _Targets, report: MistakeReport
+) -> dict[str, dict[str, Verdict]]:
+    """The first verdict on each wrong kernel, by task and code. A kernel that was also found
+    correct is left out: one of its verdicts is wrong."""
+    wrong: dict[str, dict[str, Verdict]] = {}
+    correct: set[tuple[str, str]] = set()
+    for state in conversations:
+        name, unusable = state.task.name, targets.why_not(state.task)
+        for turn in (one for all_of in state.turns for one in (all_of, *all_of.alternatives)):
+            code, verdict = turn.code, turn.verdict
+            if verdict is not None and verdict.correct and code is not None:
+                correct.add((name, code))
+                continue
+            reason = unusable or _why_not(turn, targets.of(name))
+            if reason:
+                report.left_out[reason] += 1
+            elif code is not None and verdict is not None:
+                known = wrong.setdefault(name, {})
+                report.left_out["kernel seen before"] += code in known
+                known.setdefault(code, verdict)
+    for name, code in correct:
+        if wrong.get(name, {}).pop(code, None) is not None:
+            report.left_out["found correct another time"] += 1
+    return wrong
+
+
+def _why_not(turn: ConversationTurn, target: _Target) -> str:
+    """Why nothing can be learnt from a turn that is not correct; "" where it can."""
+    code, verdict = turn.code, turn.verdict
+    if turn.masked is not None or verdict is None:
+        return "masked"
+    if code is None:
+        return "no kernel in the answer"
+    if verdict.status in _NOT_SHOWN:
+        return verdict.status.value
+    if verdict.receipt.experiment_without:
+        return "judged with checks switched off"
+    if verdict.task != target.task.name or verdict.candidate_sha256 != Candidate(code=code).sha256:
+        return "verdict of another kernel"
+    return "the right kernel itself" if code.strip() == target.answer.strip() else ""
+
+
+def _drawn(name: str, wrong: Mapping[str, Verdict], seed: int) -> Iterator[tuple[str, Verdict]]:
+    """A task's mistakes in an order drawn by seed, one of each status in turn."""
+    found = sorted(wrong.items())
+    random.Random(f"{name}:{seed}").shuffle(found)
+    by_status: dict[Status, list[tuple[str, Verdict]]] = {}
+    for code, verdict in found:
+        by_status.setdefault(verdict.status, []).append((code, verdict))
+    return round_robin(by_status.values())
+
+
+def _repair(target: _Target, code: str, verdict: Verdict) -> TrainingExample:
+    return TrainingExample(
+        id=f"repair/{target.task.name}/mistake/{Candidate(code=code).sha256[:8]}",
+        task=target.task,
+        role=Role.OPTIMIZER,
+        kind="repair",
+        code=target.answer,
+        why=what_was_wrong(verdict),
+        previous_code=code,
+        previous_verdict=verdict,
+        receipt=target.receipt,
+    )
+
+
+# --- the reason -----------------------------------------------------------------------------------
+
+_ACCESS = re.compile(
+    r"(?P<kind>illegal|misaligned) (?P<access>[a-z]+ (?:read|write|copy|atomic access)) of \d+ "
+    r"bytes at \S+ by .* in kernel [^:]*?line (?P<line>\d+): (?P<detail>.*)"
+)
+_SHAPE = re.compile(r"shape (?P<got>\([\d, ]*\)), expected (?P<expected>\([\d, ]*\))")
+_COUNT = re.compile(r"\((?P<wrong>\d+) of (?P<all>\d+) wrong\)")
+
+
+def what_was_wrong(verdict: Verdict) -> str:
+    """One sentence that the verdict bears out: what the answer says before the repaired kernel.
+    All of it can be read in the feedback; nothing is guessed about the cause."""
+    match verdict.status:
+        case Status.COMPILE_ERROR:
+            return _compiler_said(verdict)
+        case Status.WRONG_OUTPUT | Status.NONDETERMINISTIC:
+            return _tests_said(verdict)
+        case Status.RUNTIME_ERROR:
+            return _access(verdict.reason) or f"It failed when it ran: {_line(verdict.reason)}."
+        case Status.TIMEOUT | Status.COMPILE_TIMEOUT:
+            return f"It took too long: {_line(verdict.reason)}."
+        case status:
+            return f"It failed ({status.replace('_', ' ')}): {_line(verdict.reason)}."
+
+
+def _compiler_said(verdict: Verdict) -> str:
+    errors = verdict.compile.errors if verdict.compile is not None else ()
+    first = next((e for e in errors if e.severity == "error"), None)
+    if first is None:
+        return f"It did not compile: {_line(verdict.reason)}."
+    place = f"Line {first.line}" if first.line is not None else "It"
+    return f"{place} did not compile: {_line(first.message)}."
+
+
+def _tests_said(verdict: Verdict) -> str:
+    failed = next((t for t in verdict.tests if not t.passed), None)
+    if failed is None:
+        return f"The output was wrong: {_line(verdict.reason)}."
+    if verdict.status is Status.NONDETERMINISTIC:
+        return f"The output for inputs of shape {_shapes(failed)} differed between two runs."
+    if shape := _SHAPE.search(failed.detail):
+        return f"The output had shape {shape['got']}, expected was {shape['expected']}."
+    what = "The output was wrong"
+    if count := _COUNT.search(failed.detail):
+        every = count["wrong"] == count["all"]
+        share = "Every element" if every else f"{count['wrong']} of {count['all']} elements"
+        what = f"{share} of the output {'was' if every else 'were'} wrong"
+    return f"{what} for inputs of shape {_shapes(failed)}."
+
+
+def _shapes(test: TestResult) -> str:
+    return ", ".join(str(list(shape)) for shape in test.shapes)
+
+
+def _access(reason: str) -> str:
+    """An illegal access without its address, which says nothing; "" where the fault is another."""
+    found = _ACCESS.search(reason)
+    if found is None:
+        return ""
+    what = f"The {found['access']} in line {found['line']}"
+    if found["kind"] == "misaligned":
+        return f"{what} was misaligned."
+    for said, told in (
+        (" past the end of ", "went past the end of an allocation"),
+        (" before the ", "went outside every allocation"),
+        ("a null pointer", "went through a null pointer"),
+    ):
+        if said in found["detail"]:
+            return f"{what} {told}."
+    return f"{what} was illegal: {_line(found['detail'])}."
+
+
+def _line(text: str) -> str:
+    """One line that can close no code fence and holds no mark of a chat template, bounded; without
+    the stop at its end."""
+    for mark, instead in (("```", "'''"), ("<|", "< |"), ("|>", "| >")):
+        text = text.replace(mark, instead)
+    one = " ".join(text.split())
+    return (one if len(one) <= _MAX_CHARS else one[: _MAX_CHARS - 4] + " ...").rstrip(".")
