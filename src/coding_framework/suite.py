@@ -154,8 +154,11 @@ def fine_tune(
         held_out_tasks,
         training_examples,
     )
+    from coding_framework.data.example_store import read_training_examples
     from coding_framework.training.sft import load_examples, load_held_out, train_sft
 
+    beside = config.extra_examples
+    extra = read_training_examples(Path(beside)) if beside is not None else []
     examples = load_examples(config, partial(training_examples, scope=scope))
     held_out: list[TrainingExample] = []
     if config.held_out_examples:
@@ -168,4 +171,6 @@ def fine_tune(
         if tasks:
             folder = Path(config.output_dir) / "evaluations"
             score = make_evaluate(tasks[: config.held_out_tasks], suite, folder)
-    return train_sft(config, examples, resolve=resolve, held_out=held_out, evaluate=score)
+    return train_sft(
+        config, examples, resolve=resolve, extra=extra, held_out=held_out, evaluate=score
+    )

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from coding_framework import cli
 from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,15 @@ def test_the_whole_run_takes_it(flags: list[str]) -> None:
 @pytest.mark.parametrize("flags", commands("run_sft_training.py"), ids=" ".join)
 def test_sft_takes_it(flags: list[str]) -> None:
     given = vars(script("run_sft_training.py")["parse"](flags))
+    given.pop("task_scope", None)
     assert sft_config(read_recipe(given.pop("config")), given).num_examples == 500
+
+
+def test_the_set_of_mistakes_is_what_sft_is_given() -> None:
+    (line,) = re.findall(r"^uv run cuda-rl (data mistakes .*)", GUIDE, re.M)
+    made = cli.build_parser().parse_args(shlex.split(line))
+    given = [flags for flags in commands("run_sft_training.py") if "--extra-examples" in flags]
+    assert [flags[flags.index("--extra-examples") + 1] for flags in given] == [str(made.output)]
 
 
 @pytest.mark.parametrize("flags", commands("run_multiturn_rl_training.py"), ids=" ".join)

@@ -13,13 +13,14 @@ policy makes of such tasks is found out after each epoch (`sft_epochs`).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -61,26 +62,29 @@ def train_sft(
     examples: Sequence[TrainingExample],
     *,
     resolve: Callable[[str], Path],
+    extra: Sequence[TrainingExample] = (),
     held_out: Sequence[TrainingExample] = (),
     evaluate: EvaluateFn | None = None,
 ) -> SFTResult:
     """Train on `examples`; goes on from the folder's last checkpoint, or returns its result.
 
-    resolve: gives the base model's folder (`agents.models.resolve_model`). held_out: examples whose
-    loss is found out after each epoch, as is what `evaluate` says of the policy. Not to be called
-    where an event loop runs. Raises UsageError where the folder holds another run or the examples
-    are not apart, TrainingError where gradients are missing or not finite.
+    resolve: gives the base model's folder (`agents.models.resolve_model`). extra: examples of a
+    file, learnt like the others. held_out: examples whose loss is found out after each epoch, as is
+    what `evaluate` says of the policy. Not to be called where an event loop runs. Raises UsageError
+    where the folder holds another run or the examples are not apart, TrainingError where gradients
+    are missing or not finite.
     """
-    check_apart(examples, held_out)
+    check_apart((*examples, *extra), held_out)
     folder = Path(config.output_dir).resolve()
-    finished = _claim(folder, config)
+    record = _run_record(config, extra)
+    finished = _claim(folder, config, record)
     if finished is not None:
         log.info("sft_already_finished", folder=str(folder))
         return finished
     base = resolve(config.base_model)
     trainer = _Run(config, folder, base, evaluate)
-    result = trainer.train(examples, held_out)
-    state = {**_run_record(config), "base_folder": str(base), "result": result.model_dump()}
+    result = trainer.train(examples, extra, held_out)
+    state = {**record, "base_folder": str(base), "result": result.model_dump()}
     write_json_atomic(folder / "config.json", state)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return result
@@ -89,17 +93,26 @@ def train_sft(
 # --- the folder -----------------------------------------------------------------------------------
 
 
-def _run_record(config: SFTConfig) -> dict[str, Any]:
+def _run_record(config: SFTConfig, extra: Sequence[TrainingExample]) -> dict[str, Any]:
     packages = ("coding-framework", "torch", "transformers", "trl", "peft")
     return {
         "config": config.model_dump(mode="json"),
+        "extra_examples_sha256": _digest(extra),
         "prompt_version": PROMPT_VERSION,
         "adapter": "one adapter, trained on both roles, saved under both names",
         "versions": {name: version(name) for name in packages},
     }
 
 
-def _claim(folder: Path, config: SFTConfig) -> SFTResult | None:
+def _digest(examples: Sequence[TrainingExample]) -> str:
+    """Address of what is learnt beside what the settings draw; "" where that is nothing."""
+    if not examples:
+        return ""
+    lines = "\n".join(example.model_dump_json() for example in examples)
+    return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _claim(folder: Path, config: SFTConfig, record: Mapping[str, Any]) -> SFTResult | None:
     """Start or continue the run of this folder; its result where it is finished already."""
     path = folder / "config.json"
     if path.exists():
@@ -114,15 +127,18 @@ def _claim(folder: Path, config: SFTConfig) -> SFTResult | None:
         changed = [
             name
             for name in stored["config"]
-            if name not in ("output_dir", "wandb") and getattr(there, name) != getattr(config, name)
+            if name not in ("output_dir", "wandb", "extra_examples")
+            and getattr(there, name) != getattr(config, name)
         ]
+        if stored.get("extra_examples_sha256", "") != record["extra_examples_sha256"]:
+            changed.append("extra_examples")  # by content: the file may have been moved
         if changed:
             raise UsageError(
                 f"{folder} holds a run with other settings ({', '.join(changed)}): choose another "
                 "--output-dir, or remove it"
             )
         return result
-    write_json_atomic(path, _run_record(config))
+    write_json_atomic(path, record)
     return None
 
 
@@ -177,13 +193,18 @@ class _Run:
         self.nf4 = quantize == "nf4" or (quantize == "auto" and self.device == "cuda")
 
     def train(
-        self, examples: Sequence[TrainingExample], held_out: Sequence[TrainingExample]
+        self,
+        examples: Sequence[TrainingExample],
+        extra: Sequence[TrainingExample],
+        held_out: Sequence[TrainingExample],
     ) -> SFTResult:
         from transformers import AutoTokenizer, set_seed
 
         set_seed(self.config.seed)
         tokenizer = AutoTokenizer.from_pretrained(self.base)
-        kept = self._short(tokenizer, examples)
+        beside = self._short(tokenizer, extra)
+        kept = [*self._short(tokenizer, examples), *beside]
+        left_out = len(examples) + len(extra) - len(kept)
         if not kept:
             raise UsageError(
                 f"no example has at most {self.config.max_length} tokens: raise --max-length"
@@ -200,7 +221,8 @@ class _Run:
         log.info(
             "sft_started",
             examples=len(kept),
-            left_out=len(examples) - len(kept),
+            extra=len(beside),
+            left_out=left_out,
             held_out=len(unseen),
             trainable_parameters=trainable,
             parameters=parameters,
@@ -210,10 +232,15 @@ class _Run:
         )
         watch = self._fit(model, tokenizer, kept, unseen)
         self._save(model, tokenizer)
-        return self._result(watch, kept, len(examples) - len(kept), trainable)
+        return self._result(watch, kept, len(beside), left_out, trainable)
 
     def _result(
-        self, watch: Watch, kept: Sequence[TokenizedExample], left_out: int, trainable: int
+        self,
+        watch: Watch,
+        kept: Sequence[TokenizedExample],
+        extra: int,
+        left_out: int,
+        trainable: int,
     ) -> SFTResult:
         import torch
 
@@ -227,6 +254,7 @@ class _Run:
             model=str(self.folder / "model"),
             adapters={role.value: str(self.folder / role.value) for role in ROLES},
             examples={r.value: sum(t.role is r for t in kept) for r in ROLES},
+            extra_examples=extra,
             left_out=left_out,
             steps=watch.step,
             trainable_parameters=trainable,

@@ -30,6 +30,9 @@ class SFTConfig(Record):
     """Examples of the generator."""
     optimizer_examples: int | None = Field(default=None, ge=0)
     """Examples of the optimizer; None: as many as of the generator."""
+    extra_examples: str | None = None
+    """File of examples that are learnt beside those drawn, all of them, whatever `max_task_ops`
+    says: repairs of a model's own mistakes (`cuda-rl data mistakes`), or another built set."""
     max_task_ops: int | None = Field(default=None, ge=1)
     """Longest composition among the tasks; None: any."""
     epochs: float = Field(default=3.0, gt=0.0)
@@ -113,6 +116,8 @@ class SFTResult(Record):
     """Folder of the adapter by role; the same weights under both names."""
     examples: Mapping[str, int]
     """Examples trained on, by role."""
+    extra_examples: int = 0
+    """How many of them are of the file `extra_examples`."""
     left_out: int
     """Examples longer than `max_length`."""
     steps: int

@@ -18,7 +18,8 @@ from tiny_lm import make_tiny_lm
 
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import messages_for_example, render_answer
-from coding_framework.data.data_pipeline import training_examples
+from coding_framework.data.data_pipeline import held_out_examples, training_examples
+from coding_framework.data.example_store import ExampleStore
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.training.sft import (
     SFTConfig,
@@ -153,6 +154,43 @@ def test_examples_that_are_too_long_are_left_out_and_counted(
         train(tiny(base, tmp_path / "none", max_length=64), examples)
 
 
+def test_the_examples_of_a_file_are_learnt_too_and_a_changed_file_is_refused(
+    base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path / "cache"))
+    main = runpy.run_path(str(ROOT / "run_sft_training.py"))["main"]
+    extra, moved = tmp_path / "extra.jsonl", tmp_path / "moved.jsonl"
+    repairs = [e for e in training_examples(Role.OPTIMIZER, 20) if e.kind == "repair"]
+
+    def run(file: Path) -> tuple[int, str, str]:
+        sizes = ("--num-examples", "4", "--optimizer-examples", "2", "--max-steps", "2")
+        off = ("--held-out-examples", "0", "--held-out-tasks", "0", "--no-wandb")
+        flags = (*sizes, *off, "--extra-examples", str(file), "--output-dir", str(tmp_path / "run"))
+        status = main(["--base-model", str(base), "--device", "cpu", *flags])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    ExampleStore.write(extra, repairs[:3])
+    status, out, _ = run(extra)
+    result = SFTResult.model_validate_json(out)
+    assert (status, result.extra_examples) == (0, 3)
+    assert result.examples == {"generator": 4, "optimizer": 5}
+    ExampleStore.write(moved, repairs[:3])
+    assert run(moved)[:2] == (0, out)
+    ExampleStore.write(extra, repairs[:2])
+    status, _, err = run(extra)
+    assert status == 2
+    assert "other settings (extra_examples)" in err
+    held_out = held_out_examples(Role.OPTIMIZER, 1)
+    ExampleStore.write(extra, [*repairs[:2], *held_out])
+    status, _, err = run(extra)
+    assert status == 2
+    assert f"{extra} holds 1 examples of held-out tasks" in err
+
+
 def test_a_checkpoint_cut_off_by_a_kill_is_not_used(tmp_path: Path) -> None:
     whole, cut = tmp_path / "checkpoint-20", tmp_path / "checkpoint-40"
     for folder in (whole, cut):
@@ -252,6 +290,7 @@ def test_after_a_sigkill_the_same_command_goes_on_from_the_checkpoint(
         (("--learning-rate", "-1"), "--learning-rate -1.0"),
         (("--base-model", "nobody/nothing"), "HuggingFaceTB/SmolLM2-135M-Instruct"),
         (("--no-such-flag",), "--no-such-flag"),
+        (("--extra-examples", "/nowhere.jsonl"), "cuda-rl data mistakes"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_exit_2(
