@@ -139,6 +139,40 @@ def test_run_killed_after_its_first_step_goes_on_and_ends(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_runs_at_once_on_one_machine_end_as_alone(
+    model: Path, tmp_path: Path, worker_path: None
+) -> None:
+    """Each on a core of its own, as several are started on the GPUs of one machine; the second in
+    two processes, with seven rows, which two do not divide."""
+    cores = sorted(os.sched_getaffinity(0))
+    odd = {
+        "num_gpus": 2, "prompts_per_step": 1, "samples_per_prompt": 4, "max_turns": 2,
+        "agents": "tiny_rl:make_brief_agents", "judge_args": {},
+    }  # fmt: skip
+    settings = [{"algorithm": "grpo"}, {"algorithm": "ppo", **odd}]
+    runs = []
+    for number, changes in enumerate(settings):
+        core = str(cores[number % len(cores)])
+        command = script(model, tmp_path / f"run{number}", num_episodes=2, **changes)
+        runs.append(
+            subprocess.Popen(
+                ["taskset", "-c", core, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        )
+    results = []
+    for number, run in enumerate(runs):
+        said, _ = run.communicate()
+        assert run.returncode == 0, f"run {number}"
+        results.append(RLResult.model_validate_json(said))
+    assert [step.turns for step in results[1].steps] == [7, 7]
+    for result in results:
+        assert [step.step for step in result.steps] == [1, 2]
+        assert all(step.grad_norm is not None and step.grad_norm > 0 for step in result.steps)
+        assert_weights_moved(model, Path(result.final_model))
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("algorithm", ["dapo", "ppo"])
 def test_the_other_algorithms_make_two_real_steps_through_the_root_script(
@@ -297,6 +331,22 @@ def test_missing_plugin_is_one_sentence_and_no_training() -> None:
     last = ran.stderr.strip().splitlines()[-1]
     assert last.startswith("error: the verl plug-in did not register")
     assert "VERL_USE_EXTERNAL_MODULES=coding_framework.training.verl.plugin" in last
+
+
+def test_rays_job_has_the_number_of_its_process_in_all_workers(tmp_path: Path) -> None:
+    """verl names a socket in /tmp by it, of which two runs on a machine must not have the same."""
+    code = f"""
+import os, ray
+from coding_framework.training.verl.main import use_own_job_id
+use_own_job_id()
+ray.init(address="local", num_cpus=1, include_dashboard=False, _temp_dir={tempfile.mkdtemp()!r})
+asked = ray.remote(lambda: ray.get_runtime_context().get_job_id()).remote()
+print(int.from_bytes(bytes.fromhex(ray.get(asked)), "little") == os.getpid())
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert ran.stdout.split()[-1:] == ["True"], ran.stderr[-3000:]
 
 
 def test_trainer_ends_when_its_parent_is_gone() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coding_framework.agents.prompts import PromptBudget
-from coding_framework.errors import InfrastructureError
+from coding_framework.errors import InfrastructureError, PolicyError
 from coding_framework.orchestration.turn import Agent
 from coding_framework.types import (
     Candidate,
@@ -107,6 +107,21 @@ def make_agents(
         Role.GENERATOR: TextAgent(policy, sampling),
         Role.OPTIMIZER: TextAgent(optimizer or policy, sampling),
     }
+
+
+class BriefAgent(TextAgent):
+    """As TextAgent, with a fault in the second turn of each prompt's first conversation."""
+
+    async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> _Answer:
+        if state.turns and state.conversation_id.endswith("-0"):
+            raise PolicyError("the server gave no answer: try again")
+        return await super().answer(state, sample=sample)
+
+
+def make_brief_agents(
+    policy: Policy, sampling: SamplingParams, *, budget: PromptBudget
+) -> Mapping[Role, Agent]:
+    return {role: BriefAgent(policy, sampling) for role in (Role.GENERATOR, Role.OPTIMIZER)}
 
 
 def make_judge(fault_share: float = 0.0) -> JudgeFn:

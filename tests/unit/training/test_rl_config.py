@@ -150,6 +150,21 @@ def test_training_on_a_gpu_does_not_plan_attention_for_each_length(
     assert found["TORCH_CUDNN_SDPA_DEPRIORITIZED"] == ("0" if said else "1")
 
 
+def test_runs_of_one_machine_have_a_token_each_and_a_clusters_stays_its_own(tmp_path: Path) -> None:
+    config = MultiTurnRLConfig(model_path="m", device="cuda")
+    one, two = (trainer_environment(config, tmp_path, tmp_path, tmp_path, {}) for _ in range(2))
+    assert one["RAY_AUTH_MODE"] == two["RAY_AUTH_MODE"] == "token"
+    assert one["RAY_AUTH_TOKEN"] != two["RAY_AUTH_TOKEN"]
+    joined = config.model_copy(update={"ray_address": "auto"})
+    assert "RAY_AUTH_TOKEN" not in trainer_environment(joined, tmp_path, tmp_path, tmp_path, {})
+
+
+def test_ray_has_slots_for_all_that_verl_places_on_many_gpus() -> None:
+    """With too few its actors wait for each other without a word."""
+    config = MultiTurnRLConfig(model_path="m", num_gpus=64)
+    assert ray_options(config, PATHS)["num_cpus"] >= 64 * 4 + config.rollout_workers
+
+
 def test_of_rays_settings_those_of_its_memory_watch_reach_it(tmp_path: Path) -> None:
     config = MultiTurnRLConfig(model_path="m", device="cuda")
     said = {"RAY_memory_monitor_refresh_ms": "0", "RAY_ADDRESS": "10.0.0.1:6379"}

@@ -15,7 +15,7 @@ import traceback
 
 from coding_framework.errors import TrainingError
 from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all
-from coding_framework.training.verl.overrides import CPU_ROLLOUT, PLUGIN
+from coding_framework.training.verl.overrides import CPU_ROLLOUT, OWN_RAY, PLUGIN
 
 
 def _die_with_parent() -> None:
@@ -23,6 +23,19 @@ def _die_with_parent() -> None:
     while os.read(0, 4096):
         pass
     _leave(143)
+
+
+def use_own_job_id() -> None:
+    """Let Ray's job have this process's id for its number.
+
+    Each instance of Ray counts its jobs from 1, and verl names the socket in /tmp, by which a
+    trainer hands its weights to vLLM, by that number: two runs on one machine would remove each
+    other's socket, and wait for ever or sample from each other's weights.
+    """
+    import ray
+    import ray._private.state
+
+    ray._private.state.next_job_id = lambda: ray.JobID.from_int(os.getpid())
 
 
 def _exit_on_sigterm(*_: object) -> None:
@@ -62,6 +75,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     adopt_orphans()
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    if OWN_RAY in overrides:
+        use_own_job_id()
     try:
         check_registered(device)
     except TrainingError as e:

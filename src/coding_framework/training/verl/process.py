@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -73,6 +74,10 @@ def trainer_environment(
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
     }
+    if config.ray_address is None:
+        # Left to itself Ray writes one into the home folder at the first start: of two runs that
+        # start there at once, one would have processes of either's.
+        environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     if config.device == "cpu":
         environment["VERL_PLATFORM"] = "cpu"
     else:
