@@ -224,6 +224,8 @@ def test_verls_own_configuration_accepts_every_override(config: MultiTurnRLConfi
     if config.algorithm == "ppo":
         assert (composed.algorithm.lam, composed.algorithm.gamma) == (0.95, 1.0)
         assert composed.critic.strategy == "fsdp2"
+        limit = composed.critic.ppo_infer_max_token_len_per_gpu
+        assert limit == config.tokens_per_micro_batch
 
 
 def test_what_verl_refuses_is_one_sentence() -> None:

@@ -194,6 +194,8 @@ def _critic(config: MultiTurnRLConfig) -> dict[str, Any]:
         "critic.model.enable_gradient_checkpointing": config.gradient_checkpointing,
         "critic.optim.lr": config.critic_learning_rate,
         "critic.ppo_max_token_len_per_gpu": config.tokens_per_micro_batch,
+        # The one that counts, in the update too: verl's trainer reads no other (and has 32768).
+        "+critic.ppo_infer_max_token_len_per_gpu": config.tokens_per_micro_batch,
         "critic.data_loader_seed": config.seed,
         **_engine("critic.fsdp", config),
     }
