@@ -46,7 +46,13 @@ from coding_framework.training.verl.process import (
 )
 from coding_framework.training.verl.rollouts import RolloutCounter, rollouts_file
 from coding_framework.training.verl.spec import write_spec
-from coding_framework.training.verl.steps import StepRecord, read_metrics, step_record
+from coding_framework.training.verl.steps import (
+    WORSE_STEPS,
+    StepRecord,
+    got_worse,
+    read_metrics,
+    step_record,
+)
 from coding_framework.types import Role, Task
 
 __all__ = ["MultiAgentVERLTrainer", "MultiTurnRLConfig", "RLResult", "StepRecord", "with_dtype"]
@@ -230,6 +236,7 @@ class MultiAgentVERLTrainer:
             ) as wandb,
         ):
             code: int | None = None
+            worse = False
             while code is None:
                 code = await process.wait(POLL_S)
                 for step, metrics in read_metrics(attempt.metrics).items():
@@ -237,12 +244,14 @@ class MultiAgentVERLTrainer:
                         continue
                     seen[step] = step_record(step, metrics, attempt.rollouts, self._trained)
                     self._note_step(seen[step])
+                    worse = worse or self._warn_if_worse()
                     wandb.log(step, seen[step].model_dump(mode="json"))
                     _check_faults(list(seen.values()), config.max_fault_share, attempt.log)
                 last = max(seen, default=done)
                 ended = counter.count(last + 1)
                 stall.check((last, ended))
-                progress.update(last, self._activity(last, ended, seen.get(last)))
+                note = self._activity(last, ended, seen.get(last))
+                progress.update(last, f"WORSE THAN AT THE START, {note}" if worse else note)
         if last < config.last_step:
             raise _TrainerEndedError(
                 f"verl ended with code {code} after step {last} of {config.last_step}: "
@@ -251,6 +260,20 @@ class MultiAgentVERLTrainer:
             )
         if code != 0:
             log.warning("verl_ended_late", code=code, log=str(attempt.log))
+
+    def _warn_if_worse(self) -> bool:
+        """Say so where the policy solves less than at the start. Not with a curriculum, whose tasks
+        become harder."""
+        steps = self._stored_steps()
+        if self._config.curriculum is not None or not got_worse(steps):
+            return False
+        log.warning(
+            "policy_got_worse",
+            first_steps=[s.solved_rate for s in steps[:WORSE_STEPS]],
+            last_steps=[s.solved_rate for s in steps[-WORSE_STEPS:]],
+            advice="stop, and start again in another folder with a lower --learning-rate",
+        )
+        return True
 
     def _activity(self, last: int, ended: int, record: StepRecord | None) -> str:
         """What is going on, for the progress line."""

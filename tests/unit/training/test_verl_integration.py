@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import structlog
 
 from coding_framework.errors import TrainingError
 from coding_framework.orchestration.turn import ConversationConfig
@@ -172,3 +173,18 @@ def test_import_needs_neither_verl_nor_torch() -> None:
 )
 def test_names_that_users_import_from_here_are_here(name):
     assert getattr(verl_integration, name).__name__ == name
+
+
+@pytest.mark.parametrize("curriculum", [None, "three_tier"])
+def test_policy_that_got_worse_is_told_of_unless_its_tasks_become_harder(
+    trainer: MultiAgentVERLTrainer, curriculum: str | None
+) -> None:
+    trainer._config = trainer._config.model_copy(update={"curriculum": curriculum})
+    trainer._output.mkdir(parents=True)
+    rates = [0.7] * 4 + [0.2] * 4
+    trainer._store_steps(
+        [StepRecord(step=n, solved_rate=r, solved_error=0.05) for n, r in enumerate(rates, 1)]
+    )
+    with structlog.testing.capture_logs() as logged:
+        assert trainer._warn_if_worse() is (curriculum is None)
+    assert [line["event"] for line in logged] == ["policy_got_worse"] * (curriculum is None)

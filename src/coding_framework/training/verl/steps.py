@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -29,6 +31,12 @@ _TIMES = {
     "save_checkpoint": "checkpoint_s",
     "step": "step_s",
 }
+
+
+WORSE_STEPS = 4
+WORSE_ERRORS = 3.0
+"""A policy got worse where its last `WORSE_STEPS` steps solved less than its first ones by more
+than so many standard errors."""
 
 
 class StepRecord(Record):
@@ -54,6 +62,8 @@ class StepRecord(Record):
     """Share of judged turns whose kernel was correct."""
     solved_rate: float | None = None
     """Share of conversations with a correct turn."""
+    solved_error: float | None = None
+    """Standard error of `solved_rate`, with prompts as units; None for fewer than two of them."""
     response_tokens: int = 0
     mean_logprob: float | None = None
     """Of sampled tokens; minus this estimates the policy's entropy in nats a token."""
@@ -113,6 +123,7 @@ def step_record(
         compile_rate=_mean([v.compiled for v in judged]),
         correct_rate=_mean([v.correct for v in judged]),
         solved_rate=_mean([r.state.best_turn is not None for r in rollouts]),
+        solved_error=_solved_error(rollouts),
         response_tokens=sum(len(t.generation.response_ids) for t in turns),
         mean_logprob=_mean(logprobs),
         grad_norm=metrics.get("actor/grad_norm"),
@@ -133,6 +144,32 @@ def step_record(
             if f"timing_s/{theirs}" in metrics
         },
     )
+
+
+def got_worse(records: Sequence[StepRecord]) -> bool:
+    """Whether the last steps solved less than the first ones by more than chance explains, where
+    all draw from the same tasks. Needs twice `WORSE_STEPS`."""
+    first, last = records[:WORSE_STEPS], records[-WORSE_STEPS:]
+    known = [
+        (r.solved_rate, r.solved_error)
+        for r in (*first, *last)
+        if r.solved_rate is not None and r.solved_error is not None
+    ]
+    if len(records) < 2 * WORSE_STEPS or len(known) < 2 * WORSE_STEPS:
+        return False
+    rates = [rate for rate, _ in known]
+    lost = math.fsum(rates[:WORSE_STEPS]) - math.fsum(rates[WORSE_STEPS:])
+    return lost > WORSE_ERRORS * math.hypot(*(error for _, error in known))
+
+
+def _solved_error(rollouts: Sequence[Rollout]) -> float | None:
+    by_prompt: dict[str, list[bool]] = defaultdict(list)
+    for rollout in rollouts:
+        by_prompt[rollout.group].append(rollout.state.best_turn is not None)
+    if len(by_prompt) < 2:
+        return None
+    rates = [sum(solved) / len(solved) for solved in by_prompt.values()]
+    return statistics.stdev(rates) / math.sqrt(len(rates))
 
 
 def _is_fault(turn: ConversationTurn) -> bool:

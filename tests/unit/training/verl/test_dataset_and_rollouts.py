@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from made_conversations import make_state, make_turn, make_verdict
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.training.verl.dataset import prompt_order, write_dataset
@@ -17,7 +18,7 @@ from coding_framework.training.verl.rollouts import (
     rollouts_file,
 )
 from coding_framework.training.verl.spec import build, read_spec
-from coding_framework.training.verl.steps import read_metrics, step_record
+from coding_framework.training.verl.steps import StepRecord, got_worse, read_metrics, step_record
 from coding_framework.types import (
     ConversationTurn,
     CUDAConversationState,
@@ -136,6 +137,37 @@ def test_step_record_counts_masked_turns_apart_and_never_as_zero(tmp_path: Path)
 def test_step_without_rollouts_has_no_rates(tmp_path: Path) -> None:
     record = step_record(1, {}, tmp_path)
     assert (record.reward_mean, record.correct_rate, record.conversations) == (None, None, 0)
+
+
+def test_error_of_the_solved_rate_counts_prompts_not_conversations(tmp_path: Path) -> None:
+    """Two prompts, of which one is solved always and the other never, say little of the rest."""
+    for group, status in (("a", Status.CORRECT), ("b", Status.COMPILE_ERROR)):
+        state = make_state(make_turn(0, make_verdict(status), "k"))
+        for session in range(8):
+            one = Rollout(step=1, group=group, session=session, state=state, returns=(1.0,))
+            append_rollout(tmp_path, one)
+    record = step_record(1, {}, tmp_path)
+    assert record.solved_rate == 0.5
+    assert record.solved_error == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("rates", "error", "worse"),
+    [
+        ([0.7] * 4 + [0.2] * 4, 0.1, True),
+        ([0.7] * 4 + [0.6] * 4, 0.1, False),
+        ([0.2] * 4 + [0.7] * 4, 0.1, False),
+        ([0.7] * 4 + [0.2] * 3, 0.1, False),
+        ([0.7] * 4 + [0.2] * 4, None, False),
+        ([0.7] * 4 + [0.2] * 2 + [0.7] * 4, 0.1, False),
+    ],
+    ids=["worse", "by chance", "better", "too few", "unknown", "back again"],
+)
+def test_policy_is_called_worse_where_chance_does_not_explain_it(
+    rates: list[float], error: float | None, worse: bool
+) -> None:
+    steps = [StepRecord(step=n, solved_rate=r, solved_error=error) for n, r in enumerate(rates, 1)]
+    assert got_worse(steps) is worse
 
 
 def test_metrics_are_read_by_step_without_a_cut_line(tmp_path: Path) -> None:
