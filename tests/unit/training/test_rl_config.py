@@ -159,10 +159,15 @@ def test_runs_of_one_machine_have_a_token_each_and_a_clusters_stays_its_own(tmp_
     assert "RAY_AUTH_TOKEN" not in trainer_environment(joined, tmp_path, tmp_path, tmp_path, {})
 
 
-def test_ray_has_slots_for_all_that_verl_places_on_many_gpus() -> None:
-    """With too few its actors wait for each other without a word."""
-    config = MultiTurnRLConfig(model_path="m", num_gpus=64)
-    assert ray_options(config, PATHS)["num_cpus"] >= 64 * 4 + config.rollout_workers
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("gpus", [1, 4, 64])
+def test_ray_has_slots_for_all_that_verl_places_on_many_gpus(device: str, gpus: int) -> None:
+    """3 of each GPU's place, 3 of its trainer's actors and one of each rollout worker; with too few
+    they wait for each other without a word."""
+    config = MultiTurnRLConfig.model_validate(
+        {"model_path": "m", "num_gpus": gpus, "device": device}
+    )
+    assert ray_options(config, PATHS)["num_cpus"] > 3 * gpus + 3 + config.rollout_workers
 
 
 def test_of_rays_settings_those_of_its_memory_watch_reach_it(tmp_path: Path) -> None:

@@ -27,11 +27,12 @@ _SHORT = {"bfloat16": "bf16", "float32": "fp32"}
 _GRAPHS = '{"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}'
 """vLLM's decoding as CUDA graphs, which saves it most launches, without torch.compile, which takes
 minutes at every start of a run."""
-RAY_CPU_SLOTS = 8
-"""Logical slots, not cores: verl's actors ask for about 6 of them, and with fewer they wait for
-each other silently for ever. Ray starts a worker process a slot beforehand, so not many more."""
+RAY_CPU_SLOTS = 5
+"""Logical slots, not cores, beside those of rollout workers and GPUs: verl's actors ask for 3 of
+them, and with fewer they wait for each other silently for ever. Ray starts a worker process a slot
+beforehand, so not many more."""
 GPU_CPU_SLOTS = 4
-"""Those that go with a GPU: 3 for the roles that verl may place there, 1 for its vLLM."""
+"""Those of a GPU, on the CPU of a training process: verl asks for 3, for the roles there."""
 OWN_RAY = "+ray_kwargs.ray_init.address=local"
 """Among the overrides where Ray is an instance of the run's own."""
 MOST_AT_ONCE = 48
@@ -272,18 +273,18 @@ def cluster_overrides(config: MultiTurnRLConfig, environment: Mapping[str, str])
 
 def ray_options(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
     """Arguments of `ray.init` for an instance of our own."""
-    needed = RAY_CPU_SLOTS + config.rollout_workers
+    needed = RAY_CPU_SLOTS + config.rollout_workers + GPU_CPU_SLOTS * config.num_gpus
     options: dict[str, Any] = {
         "address": "local",  # without it Ray would join one that runs on the machine
         "_temp_dir": str(paths.ray_temp),
         "include_dashboard": False,
         "object_store_memory": config.object_store_mib * 2**20,
-        "num_cpus": max(os.cpu_count() or 1, needed + GPU_CPU_SLOTS * config.num_gpus),
+        "num_cpus": max(os.cpu_count() or 1, needed, 16),
     }
     if config.object_spilling_dir is not None:
         options["object_spilling_directory"] = config.object_spilling_dir
     if config.device == "cpu":
-        options["num_cpus"] = needed + config.num_gpus
+        options["num_cpus"] = needed
         options["num_gpus"] = config.num_gpus  # logical: a training process each
     return options
 
