@@ -175,6 +175,7 @@ def main() -> int:
         cli.error("ask needs --label and --tokenizer, judge needs --label")
     wanted = f"kernelbench_level{args.level}"
     tasks = [task for task in load_problem_rows(args.problems) if task.family == wanted]
+    print(f"{len(tasks)} problems of level {args.level}", file=sys.stderr, flush=True)
     work = ask if args.part == "ask" else judge
     asyncio.run(work(args, tasks, args.work / f"{args.label}.jsonl"))
     return 0

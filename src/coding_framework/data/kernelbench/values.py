@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from coding_framework.data.kernelbench.constants import Values, run_module
@@ -22,8 +24,7 @@ def input_bounds(tree: ast.Module, values: Values) -> list[Bounds]:
     of the problem's own draws at these sizes. Raises whatever the problem raises."""
     import torch
 
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
+    with _own_draws(), torch.no_grad():
         model, inputs = _instance(tree, values)
         moved = [3.0 * torch.randn(t.shape) - 1.0 if t.is_floating_point() else t for t in inputs]
         outputs = as_tensors(model(*moved))
@@ -38,10 +39,8 @@ def reduction_length(tree: ast.Module, values: Values) -> int:
     Found by differentiation: the non-zero derivatives of a few output elements. 1 for elementwise
     functions and for outputs without derivatives. Raises whatever the problem raises.
     """
-    import torch
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with _own_draws():
         model, inputs = _instance(tree, values)
         leaves = [*inputs, *model.parameters()]
         leaves = [t.detach().requires_grad_() if t.is_floating_point() else t for t in leaves]
@@ -52,6 +51,22 @@ def reduction_length(tree: ast.Module, values: Values) -> int:
             if output.requires_grad and output.numel():
                 longest = max(longest, *(_terms(e, sources) for e in _samples(output)))
     return longest
+
+
+@contextmanager
+def _own_draws() -> Iterator[None]:
+    """The same draws each time, none taken from the caller's generator. One thread: a problem runs
+    in a few small operations, where the barriers of many threads cost more than they save."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _samples(output: torch.Tensor) -> list[torch.Tensor]:
