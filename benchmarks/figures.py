@@ -66,12 +66,14 @@ def main() -> int:
     put("rl_steps.svg", line_chart(curves, x_label="step", y_label="share", y_from_zero=True))
     bars = []
     for tier in sorted(held_out["tiers"]):
-        for colour, label in ((2, "base"), (1, "sft")):
+        for colour, label, said in (
+            (2, "base", "base"), (3, "sft", "SFT 500"), (1, "sft_1880", "SFT 1880"),
+        ):  # fmt: skip
             row = held_out["models"][label]["tiers"][tier]
             low, high = row["ci95"]
             bars.append(
                 IntervalBar(
-                    name=f"{label} {tier}", rate=row["rate"], low=low, high=high,
+                    name=f"{said}, tier {tier}", rate=row["rate"], low=low, high=high,
                     text=f"{row['rate']:.0%} of {row['tasks']}", colour=colour,
                 )
             )  # fmt: skip

@@ -6,7 +6,8 @@
 #
 # MODEL_FOLDER: Qwen2.5-Coder-1.5B-Instruct as a Hugging Face folder. Needs vLLM (uv sync --extra verl)
 # and, for tiers 2 and 3, the kernels that `cuda-rl tasks build --tasks 2000` has judged here.
-# EPOCHS=2 LR=1e-6 PROMPTS=32 TURNS=2 RL_MINUTES=12 PYTHON=.venv/bin/python change what it does.
+# LR=2e-6 PROMPTS=32 TURNS=1 RL_MINUTES=12 PYTHON=.venv/bin/python change what it does, and
+# MISTAKES=FILE of `cuda-rl data mistakes` is shown to SFT, too.
 # Runs on after what is done: a stage whose result is in WORK_FOLDER is skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -43,7 +44,7 @@ feedback() { # NAME PROMPTS: both arms of feedback_value.py; the first is the mo
 sft() {
     [ -f "$work/sft/generator/adapter_model.safetensors" ] && return
     "$python" run_sft_training.py --config configs/one_gpu.yaml --base-model "$model" --task-scope all \
-        --epochs "${EPOCHS:-2}" --held-out-examples 64 --held-out-tasks 0 --no-wandb \
+        ${MISTAKES:+--extra-examples "$MISTAKES"} --held-out-examples 64 --held-out-tasks 0 --no-wandb \
         --output-dir "$work/sft" >"$work/log/sft.log" 2>&1
 }
 
@@ -51,9 +52,9 @@ rl() { # for RL_MINUTES from its first step on, then the last checkpoint as a mo
     [ -f "$work/rl_model/config.json" ] && return
     setsid "$python" run_multiturn_rl_training.py --config configs/one_gpu.yaml \
         --generator-checkpoint "$work/sft/generator" --output-dir "$work/rl" --lora-rank 0 \
-        --learning-rate "${LR:-1e-6}" --rl-batch-size "${PROMPTS:-32}" --samples-per-prompt 8 \
-        --max-turns "${TURNS:-2}" --stop-reward 0.01 --num-episodes 200 --save-every 5 \
-        --max-prompt-tokens 2048 --task-scope all --gpu-memory-utilization 0.3 --no-wandb \
+        --learning-rate "${LR:-2e-6}" --rl-batch-size "${PROMPTS:-32}" --samples-per-prompt 8 \
+        --max-turns "${TURNS:-1}" --skip-tasks 1000 --num-tasks 1000 --stop-reward 0.01 \
+        --num-episodes 200 --save-every 5 --max-prompt-tokens 2048 --task-scope all --gpu-memory-utilization 0.3 --no-wandb \
         >"$work/log/rl.log" 2>&1 &
     local trainer=$! left=$((60 * ${RL_MINUTES:-12}))
     until [ -f "$work/rl/steps.jsonl" ]; do kill -0 "$trainer" 2>/dev/null || return 1; sleep 1; done
