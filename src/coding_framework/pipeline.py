@@ -27,6 +27,7 @@ import psutil
 import structlog
 from rich.console import Console
 
+from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
 from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.evaluation.curriculum_curve import curriculum_curve
 from coding_framework.evaluation.metrics import StageMetrics
@@ -52,6 +53,7 @@ from coding_framework.monitoring.stages import StageManifest, StageRecord
 from coding_framework.paths import write_json_atomic
 from coding_framework.plan import Job, Plan
 from coding_framework.suite import evaluate_folder, fine_tune
+from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTEpoch
 from coding_framework.training.sft_watch import read_records
 from coding_framework.types import CUDAConversationState, Receipt
@@ -114,7 +116,8 @@ def get_model(run: Run) -> dict[str, Any]:
 
 
 def evaluate_base(run: Run) -> dict[str, Any]:
-    return _evaluate(run, "base", Path(run.result("model")["path"]))
+    prompts = run.job.recipe.base_prompts
+    return _evaluate(run, "base", Path(run.result("model")["path"]), prompts)
 
 
 def train_sft(run: Run) -> dict[str, Any]:
@@ -133,7 +136,7 @@ def _fine_tune(job: Job, base_model: str) -> dict[str, Any]:
 
 
 def evaluate_sft(run: Run) -> dict[str, Any]:
-    return _evaluate(run, "sft", Path(run.result("sft")["model"]))
+    return _evaluate(run, "sft", Path(run.result("sft")["model"]), PROMPT_VERSION)
 
 
 def train_rl(run: Run) -> dict[str, Any]:
@@ -143,8 +146,7 @@ def train_rl(run: Run) -> dict[str, Any]:
     from coding_framework.training.verl_integration import MultiAgentVERLTrainer
 
     recipe = run.job.recipe
-    sft = run.manifest.finished("sft")
-    config = run.job.rl_config(sft.result["model"] if sft else run.result("model")["path"])
+    config = _rl_config(run)
     prompts = config.num_episodes * config.prompts_per_step
     count = recipe.rl_tasks if config.curriculum else min(prompts, recipe.rl_tasks)
     tasks = training_tasks(
@@ -158,8 +160,15 @@ def train_rl(run: Run) -> dict[str, Any]:
     return result.model_dump(mode="json")
 
 
+def _rl_config(run: Run) -> MultiTurnRLConfig:
+    sft = run.manifest.finished("sft")
+    model = sft.result["model"] if sft else run.result("model")["path"]
+    return run.job.rl_config(model, taught=sft is not None)
+
+
 def evaluate_rl(run: Run) -> dict[str, Any]:
-    return _evaluate(run, "rl", Path(run.result("rl")["final_model"]))
+    model = Path(run.result("rl")["final_model"])
+    return _evaluate(run, "rl", model, _rl_config(run).prompts)
 
 
 @dataclass(frozen=True)
@@ -199,17 +208,16 @@ def _run_stage(run: Run, stages: Sequence[Stage], number: int) -> None:
     _tell(f"{head}: {duration(record.wall_s)}, {record.peak_memory_gib:.1f} GiB at most")
 
 
-def _evaluate(run: Run, label: str, model: Path) -> dict[str, Any]:
+def _evaluate(run: Run, label: str, model: Path, prompts: PromptVersion) -> dict[str, Any]:
     """Conversations of the model in `model` on the held-out tasks."""
-    return run_in_child(_evaluate_folder, run.job, label, model)
+    return run_in_child(_evaluate_folder, run.job, label, model, prompts)
 
 
-def _evaluate_folder(job: Job, label: str, model: Path) -> dict[str, Any]:
+def _evaluate_folder(job: Job, label: str, model: Path, prompts: PromptVersion) -> dict[str, Any]:
     job.configure_logging()
     store = job.states_file(label)
-    result = asyncio.run(
-        evaluate_folder(label, job.held_out(), job.recipe.suite, model, store=store)
-    )
+    suite = job.recipe.suite.model_copy(update={"prompts": prompts})
+    result = asyncio.run(evaluate_folder(label, job.held_out(), suite, model, store=store))
     return {"metrics": result.metrics.model_dump(mode="json"), "judge": _judged_by(result.states)}
 
 

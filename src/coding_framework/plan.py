@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.suite import Scope, Suite
 from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
@@ -34,6 +35,9 @@ class Recipe(Record):
     """Changes to `SFTConfig`, or `SFTConfig.cpu()`."""
     rl: Mapping[str, Any] = Field(default_factory=dict)
     """Changes to `MultiTurnRLConfig`, or `MultiTurnRLConfig.cpu()`."""
+    base_prompts: PromptVersion = PROMPT_VERSION
+    """Of the base model: in its evaluation and, where SFT is left out, in RL and the evaluation
+    after it. "v2" tells it the contract, which "v1" leaves to what SFT has taught."""
     rl_tasks: int = Field(default=256, ge=1)
     """Different tasks that RL draws its prompts from, at most."""
     rl_task_min_ops: int = Field(default=2, ge=0)
@@ -124,8 +128,8 @@ class Job:
         }
         return sft_config(RecipeFile(device=self.recipe.device), changes)
 
-    def rl_config(self, model: str) -> MultiTurnRLConfig:
-        """Raises UsageError."""
+    def rl_config(self, model: str, *, taught: bool = True) -> MultiTurnRLConfig:
+        """taught: by SFT, which knows the short prompts. Raises UsageError."""
         recipe = self.recipe
         changes: dict[str, Any] = {
             "model_path": model,
@@ -134,6 +138,7 @@ class Job:
             "max_prompt_tokens": recipe.max_prompt_tokens,
             "max_response_tokens": recipe.optimizer_tokens,
             "stop_reward": None,
+            "prompts": PROMPT_VERSION if taught else recipe.base_prompts,
             "seed": self.seed,
             **recipe.rl,
             "judge_args": {"sandbox": recipe.sandbox, **recipe.rl.get("judge_args", {})},

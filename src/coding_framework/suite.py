@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import structlog
 from pydantic import Field
 
+from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
 from coding_framework.evaluation.runner import Evaluation, EvaluationConfig, evaluate
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
@@ -63,6 +64,7 @@ class Suite(Record):
     max_prompt_tokens: int = Field(default=2048, ge=32)
     generator_tokens: int = Field(default=1024, ge=1)
     optimizer_tokens: int = Field(default=1024, ge=1)
+    prompts: PromptVersion = PROMPT_VERSION
 
     @property
     def conversation(self) -> ConversationConfig:
@@ -112,6 +114,7 @@ async def evaluate_folder(
                 optimizer=optimizer,
                 optimizer_sampling=longer,
                 budget=budget,
+                prompts=suite.prompts,
             ),
             judge,
             make_reward(),

@@ -61,6 +61,15 @@ def test_every_flag_reaches_its_stage(tmp_path: Path) -> None:
     assert (plan.recipe.held_out_tasks, plan.recipe.sandbox) == (9, "no-docker")
 
 
+def test_a_model_that_sft_has_not_taught_is_told_the_contract() -> None:
+    plan = plan_of("--config", str(ROOT / "configs" / "one_gpu.yaml"))
+    job = pipeline.Job(plan.folder, plan.recipe, plan.base_model, plan.seed)
+    assert plan.recipe.base_prompts == "v2"
+    assert job.rl_config("m").prompts == "v1"
+    assert job.rl_config("m", taught=False).prompts == "v2"
+    assert plan.recipe.suite.prompts == "v1"  # what an evaluation changes for the base model
+
+
 def test_a_recipe_file_is_taken_and_a_flag_wins_over_it() -> None:
     file = ("--config", str(ROOT / "configs" / "one_gpu.yaml"))
     plan = plan_of(*file, "--rl-batch-size", "16")
