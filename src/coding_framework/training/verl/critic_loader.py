@@ -1,5 +1,5 @@
-"""A critic without flash-attention 2, which verl's loader hard-codes, and with the same value head in
-each run: it is no part of the policy's weights, so it is drawn. Imported by the plug-in."""
+"""A critic without flash-attention 2, which verl's loader hard-codes, and with the same value head
+in each run: it is no part of the policy's weights, so it is drawn. Imported by the plug-in."""
 
 from __future__ import annotations
 
