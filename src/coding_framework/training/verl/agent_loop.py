@@ -38,6 +38,7 @@ from coding_framework.training.reward_functions.overlong import OverlongShaping
 from coding_framework.training.verl import (  # noqa: F401  (bound into verl by their import)
     dynamic_sampling,
     estimator,
+    row_order,
     update,
 )
 from coding_framework.training.verl.frozen_role import FrozenServer
