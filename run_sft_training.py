@@ -46,6 +46,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--output-dir")
     cli.add_argument("--num-examples", type=int, help="examples of the generator")
     cli.add_argument("--optimizer-examples", type=int, help="default: as many")
+    cli.add_argument("--generator-target", choices=["naive", "best"], help="kernel to learn")
     cli.add_argument("--extra-examples", metavar="FILE", help="learnt too: `cuda-rl data mistakes`")
     cli.add_argument("--max-task-ops", type=int, help="longest composition among the tasks")
     cli.add_argument("--task-scope", choices=["starter", "all"], help="all: what was judged here")

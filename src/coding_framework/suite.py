@@ -160,12 +160,12 @@ def fine_tune(
     from coding_framework.data.example_store import read_training_examples
     from coding_framework.training.sft import load_examples, load_held_out, train_sft
 
-    beside = config.extra_examples
+    beside, target = config.extra_examples, config.generator_target
     extra = read_training_examples(Path(beside)) if beside is not None else []
-    examples = load_examples(config, partial(training_examples, scope=scope))
+    examples = load_examples(config, partial(training_examples, scope=scope, target=target))
     held_out: list[TrainingExample] = []
     if config.held_out_examples:
-        held_out = load_held_out(config, partial(held_out_examples, scope=scope))
+        held_out = load_held_out(config, partial(held_out_examples, scope=scope, target=target))
     score = None
     if config.held_out_tasks:
         tasks = held_out_tasks(None, config.seed, max_steps=config.max_task_ops, scope=scope)

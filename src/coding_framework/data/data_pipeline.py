@@ -22,6 +22,7 @@ from coding_framework.data.curriculum_manager import CurriculumManager
 from coding_framework.data.example_store import ExampleStore, IndexEntry
 from coding_framework.data.examples import (
     UNVERIFIED,
+    GeneratorTarget,
     Receipts,
     Scope,
     held_out_examples,
@@ -71,6 +72,8 @@ class DataPipelineConfig(Record):
     """Ways of writing each kernel; more than 1 needs receipts of one's own."""
     scope: Scope = "starter"
     """Which tasks; as in `training_examples`."""
+    generator_target: GeneratorTarget = "naive"
+    """Which kernel the generator is shown, where `examples` is None; as in `training_examples`."""
     examples: str | None = None
     """File of a built set (`cuda-rl data build-sft`); None: the examples of `training_examples`."""
     curriculum: str | None = None
@@ -124,7 +127,7 @@ class CUDADataPipeline:
 
     def _address(self) -> str:
         """Digest of all that the drawn examples depend on."""
-        fields = {"roles", "max_steps", "styles", "scope", "seed"}
+        fields = {"roles", "max_steps", "styles", "scope", "generator_target", "seed"}
         config = self.config.model_dump_json(include=fields)
         built = built_receipts_path()
         own = built.read_bytes() if self.config.scope == "all" and built.exists() else b""
@@ -144,6 +147,7 @@ class CUDADataPipeline:
                 styles=config.styles,
                 receipts=self._receipts,
                 scope=config.scope,
+                target=config.generator_target,
             )
         ]
 

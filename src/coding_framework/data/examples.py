@@ -34,6 +34,7 @@ from coding_framework.data.synthesis.receipts import (
     packaged_receipts,
 )
 from coding_framework.data.synthesis.styles import COMPACT, Style, varied_style
+from coding_framework.data.synthesis.workloads.table import WorkloadFamily
 from coding_framework.errors import UsageError
 from coding_framework.types import Candidate, KernelExample, Role, Split, Task, TrainingExample
 
@@ -43,6 +44,10 @@ Receipts = Mapping[Key, KernelReceipt]
 Scope = Literal["starter", "all"]
 """Which tasks are drawn from. starter: programs, of which those with a receipt in the package are
 used: what a 135M model learns, the same set however the catalogue grows. all: every family."""
+
+GeneratorTarget = Literal["naive", "best"]
+"""Which kernel the generator is shown. best: the fastest by its receipt, which is the naive one
+where none is faster, and where a GPU found the better ones slower (`naive_fastest`)."""
 
 UNVERIFIED: Receipts = {}
 """Passed as `receipts`: kernels as synthesised, for work without a judge."""
@@ -65,13 +70,15 @@ def training_examples(
     receipts: Receipts | None = None,
     styles: int = 1,
     scope: Scope = "starter",
+    target: GeneratorTarget = "naive",
 ) -> list[TrainingExample]:
     """Up to `n` supervised examples for a role, balanced over families, deterministic by `seed`.
 
-    Generator: task -> the naive kernel. It is the shortest correct answer (200-300 tokens) and one
-    statement per step, so what is learnt is the translation; speed is the optimizer's turn, and
-    what RL adds. Optimizer: naive kernel and its verdict -> the fastest kernel and its reason; or,
-    of one task in three, a kernel with a typical fault and its verdict -> the kernel without it.
+    Generator: task -> the naive kernel, or with `target` "best" the fastest, of the same tasks. The
+    naive one is the shortest correct answer (200-300 tokens) and one statement per step, so what is
+    learnt is the translation; speed is the optimizer's turn, and what RL adds. Optimizer: naive
+    kernel and its verdict -> the fastest kernel and its reason; or, of one task in three, a kernel
+    with a typical fault and its verdict -> the kernel without it.
 
     receipts: the judge's verdicts, by default those that ship with the package (scope "all": and
     those that this machine judged); an example whose kernels have none is left out. `UNVERIFIED`
@@ -80,7 +87,7 @@ def training_examples(
     only one that the shipped receipts cover.
     Raises UsageError for the tester, which is not trained.
     """
-    return _examples(Split.TRAIN, role, n, seed, max_steps, receipts, styles, scope)
+    return _examples(Split.TRAIN, role, n, seed, max_steps, receipts, styles, scope, target)
 
 
 def held_out_examples(
@@ -91,10 +98,11 @@ def held_out_examples(
     max_steps: int | None = None,
     receipts: Receipts | None = None,
     scope: Scope = "starter",
+    target: GeneratorTarget = "naive",
 ) -> list[TrainingExample]:
     """Up to `n` examples of held-out tasks, never to be learnt from: how well a model foresees
     what it has not seen. Else as `training_examples`; the fewest are those of the optimizer."""
-    return _examples(Split.HELD_OUT, role, n, seed, max_steps, receipts, 1, scope)
+    return _examples(Split.HELD_OUT, role, n, seed, max_steps, receipts, 1, scope, target)
 
 
 def training_tasks(
@@ -158,6 +166,7 @@ def _examples(
     receipts: Receipts | None,
     styles: int,
     scope: Scope,
+    target: GeneratorTarget,
 ) -> list[TrainingExample]:
     if role is Role.TESTER:
         raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
@@ -167,7 +176,7 @@ def _examples(
         example
         for style in _styles(styles, seed)
         for example in round_robin(
-            filter(None, (_Material(p, style, known).example(role) for p in members))
+            filter(None, (_Material(p, style, known).example(role, target) for p in members))
             for members in families
         )
     )
@@ -296,10 +305,10 @@ class _Material:
         """Whether the naive kernel, to which others are compared, is right."""
         return self.usable(self.kernels[0])
 
-    def example(self, role: Role) -> TrainingExample | None:
+    def example(self, role: Role, target: GeneratorTarget) -> TrainingExample | None:
         """What the function teaches the role; None where its kernels lack the receipts."""
         if role is Role.GENERATOR:
-            return self.generate()
+            return self.generate(target)
         return (self.repair() if self.is_for_repair else None) or self.optimize()
 
     def verified(self, kernel: KernelExample) -> KernelReceipt | None:
@@ -315,11 +324,24 @@ class _Material:
         """The naive kernel with one fault, the same one each time for the same function."""
         return break_kernel(self.kernels[0].code, zlib.crc32(self.function.name.encode()))
 
-    def generate(self) -> TrainingExample | None:
-        naive = self.kernels[0]
-        if not self.usable(naive):
+    def generate(self, target: GeneratorTarget) -> TrainingExample | None:
+        """No reason stands before the kernel: the generator's prompt asks for the block alone."""
+        if not self.has_baseline:
             return None
-        return generating(self.task, naive, self.verified(naive))
+        kernel = self.fastest() if target == "best" else self.kernels[0]
+        silent = kernel.model_copy(update={"why_faster": ""})
+        return generating(self.task, silent, self.verified(kernel))
+
+    def fastest(self) -> KernelExample:
+        """By the receipts, of kernels level with it the naive one; as synthesised, the last."""
+        naive = self.kernels[0]
+        family = family_of(self.function)
+        if isinstance(family, WorkloadFamily) and family.naive_fastest:
+            return naive
+        if self.trusting:
+            return self.kernels[-1]
+        judged = [(k, r) for k in self.kernels if (r := self.verified(k)) is not None]
+        return min(judged, key=lambda pair: kernel_ms(pair[1]))[0]
 
     def optimize(self) -> TrainingExample | None:
         """None where every other kernel is slower than the naive one. On sizes where a launch is

@@ -126,7 +126,7 @@ def _claim(folder: Path, config: SFTConfig, record: Mapping[str, Any]) -> SFTRes
             ) from e
         changed = [
             name
-            for name in stored["config"]
+            for name in dict.fromkeys((*stored["config"], "generator_target"))  # older: unnamed
             if name not in ("output_dir", "wandb", "extra_examples")
             and getattr(there, name) != getattr(config, name)
         ]

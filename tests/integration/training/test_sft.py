@@ -191,6 +191,52 @@ def test_the_examples_of_a_file_are_learnt_too_and_a_changed_file_is_refused(
     assert f"{extra} holds 1 examples of held-out tasks" in err
 
 
+def test_the_generator_learns_the_best_kernels_where_asked_and_a_folder_keeps_to_its_own(
+    base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from transformers import AutoTokenizer
+
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path / "cache"))
+    main = runpy.run_path(str(ROOT / "run_sft_training.py"))["main"]
+
+    def run(folder: str, *flags: str) -> tuple[int, str, str]:
+        sizes = ("--num-examples", "24", "--optimizer-examples", "0", "--max-steps", "24")
+        off = ("--held-out-examples", "0", "--held-out-tasks", "0", "--no-wandb")
+        where = (
+            "--base-model",
+            str(base),
+            "--device",
+            "cpu",
+            "--output-dir",
+            str(tmp_path / folder),
+        )
+        status = main([*where, *sizes, *off, *flags])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokens = {}
+    for target in ("naive", "best"):
+        status, out, _ = run(target, "--generator-target", target)
+        tokens[target] = SFTResult.model_validate_json(out).tokens
+        drawn = training_examples(Role.GENERATOR, 24, max_steps=3, target=target)
+        taught = sum(len(tokenize_example(tokenizer, e).input_ids) for e in drawn)
+        assert (status, tokens[target]) == (0, taught)
+    assert tokens["naive"] < tokens["best"]
+    assert run("naive")[0] == 0
+    record = tmp_path / "naive" / "config.json"
+    stored = json.loads(record.read_text())
+    del stored["config"]["generator_target"]  # a run from before there was a choice
+    record.write_text(json.dumps(stored))
+    assert run("naive")[0] == 0
+    status, _, err = run("naive", "--generator-target", "best")
+    assert status == 2
+    assert "other settings (generator_target)" in err
+
+
 def test_a_checkpoint_cut_off_by_a_kill_is_not_used(tmp_path: Path) -> None:
     whole, cut = tmp_path / "checkpoint-20", tmp_path / "checkpoint-40"
     for folder in (whole, cut):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -15,6 +16,7 @@ from coding_framework.data.examples import (
 )
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.catalog import parse_function
+from coding_framework.data.synthesis.kernels import kernels
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split, TrainingExample
 
@@ -38,6 +40,38 @@ def test_another_seed_draws_other_examples() -> None:
 def test_a_smaller_draw_is_a_prefix_of_a_larger_one() -> None:
     larger = [e.id for e in training_examples(Role.OPTIMIZER, 100)]
     assert [e.id for e in training_examples(Role.OPTIMIZER, 30)] == larger[:30]
+
+
+@pytest.mark.parametrize("draw", [training_examples, held_out_examples])
+def test_the_generator_is_shown_the_naive_kernel_unless_the_best_is_asked_for(
+    draw: Callable[..., list[TrainingExample]],
+) -> None:
+    naive, best = (draw(Role.GENERATOR, 110, **asked) for asked in ({}, {"target": "best"}))
+    assert draw(Role.GENERATOR, 110, target="naive") == naive
+    assert all(e.code == e.task.naive_kernel for e in naive)
+    assert [e.task.name for e in best] == [e.task.name for e in naive]
+    faster = [e for e in best if e.code != e.task.naive_kernel]
+    assert 20 < len(faster) < len(best)
+    assert all(e.receipt and not e.why for e in best)  # the prompt asks for no reason
+    assert len({e.id for e in [*naive, *faster]}) == len(naive) + len(faster)
+
+
+def test_what_the_optimizer_learns_does_not_depend_on_the_generators_target() -> None:
+    plain, asked = (training_examples(Role.OPTIMIZER, 60, target=t) for t in ("naive", "best"))
+    assert plain == asked
+
+
+def test_kernels_as_synthesised_are_the_last_but_where_a_gpu_found_the_naive_one_fastest() -> None:
+    examples = training_examples(
+        Role.GENERATOR, 200, receipts=UNVERIFIED, scope="all", target="best"
+    )
+    for example in examples:
+        function = parse_function(example.task.name)
+        assert function is not None
+        naive, *_, last = kernels(function)
+        stays = example.task.family in ("pool_1d", "pool_2d")
+        assert example.code == (naive if stays else last).code
+    assert {"pool_1d", "pool_2d", "softmax"} <= {e.task.family for e in examples}
 
 
 def test_optimizer_examples_improve_or_repair_and_say_why() -> None:

@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.data.examples import held_out_tasks, jobs_for, training_examples
+from coding_framework.data.examples import (
+    UNVERIFIED,
+    held_out_tasks,
+    jobs_for,
+    training_examples,
+)
+from coding_framework.data.synthesis.catalog import parse_function
+from coding_framework.data.synthesis.kernels import kernels
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,
@@ -179,6 +186,58 @@ async def test_an_optimised_kernel_that_is_not_faster_is_no_answer(
     }
     examples = training_examples(Role.OPTIMIZER, 1000, receipts=receipts)
     assert {e.kind for e in examples} == {"repair"}
+    best = training_examples(Role.GENERATOR, 1000, receipts=receipts, target="best")
+    assert best == training_examples(Role.GENERATOR, 1000, receipts=receipts)
+
+
+async def test_the_best_kernel_is_the_fastest_of_those_judged_correct(
+    tmp_path: Path, jobs: list[Job]
+) -> None:
+    path = tmp_path / "receipts.jsonl"
+    await _build(path, jobs, ScriptedJudge(jobs))
+    receipts: dict[Key, KernelReceipt] = load_receipts(path)
+    levels = {(job.task.name, job.code): job.level for job in jobs}
+
+    def taught() -> dict[str, str]:
+        examples = training_examples(Role.GENERATOR, 1000, receipts=receipts, target="best")
+        return {e.task.name: levels[e.task.name, e.code] for e in examples}
+
+    def judge_again(job: Job, status: Status, ms: float) -> None:
+        verdict = _verdict(job.task, job.code, status, ms)
+        receipts[job.key] = receipts[job.key].model_copy(update={"verdict": verdict})
+
+    assert len(taught()) == 48
+    assert "naive" not in taught().values()
+    shuffle = next(j for j in jobs if j.level == "shuffle" and j.task.family == "row_sum")
+    shared = next(j for j in jobs if j.level == "shared" and j.task == shuffle.task)
+    name = shuffle.task.name
+    judge_again(shuffle, Status.CORRECT, 0.5)
+    assert taught()[name] == "shuffle"
+    judge_again(shuffle, Status.WRONG_OUTPUT, 0.5)
+    assert taught()[name] == "shared"
+    judge_again(shared, Status.CORRECT, 2.0)  # level with the naive one
+    assert taught()[name] == "naive"
+
+
+def test_a_family_whose_naive_kernel_a_gpu_found_fastest_keeps_it() -> None:
+    examples = training_examples(Role.GENERATOR, 200, receipts=UNVERIFIED, scope="all")
+    pooling = next(e.task for e in examples if e.task.family == "pool_2d")
+    function = parse_function(pooling.name)
+    assert function is not None
+    jobs = [Job(pooling, k.level, k.code) for k in kernels(function)]
+    receipts = {
+        job.key: KernelReceipt(
+            task=pooling.name,
+            level=job.level,
+            task_digest=job.key[0],
+            kernel_sha256=job.key[1],
+            verdict=_verdict(pooling, job.code, Status.CORRECT, ms),
+            verdict_digest="0" * 64,
+        )
+        for job, ms in zip(jobs, (2.0, 1.0), strict=True)
+    }
+    best = training_examples(Role.GENERATOR, 10, receipts=receipts, scope="all", target="best")
+    assert [e.code for e in best] == [pooling.naive_kernel]
 
 
 def test_a_changed_reference_or_shape_makes_a_receipt_stale(jobs: list[Job]) -> None:

@@ -64,6 +64,25 @@ def test_a_flag_wins_over_the_file_and_the_file_over_the_default() -> None:
     assert rl_config(recipe, {"model_path": "m"}).temperature == 1.0
 
 
+def test_what_the_generator_learns_is_the_recipes_or_the_flags_and_the_naive_kernel_by_default(
+    tmp_path: Path,
+) -> None:
+    parse = runpy.run_path(str(ROOT / "run_sft_training.py"))["parse"]
+    path = tmp_path / "recipe.yaml"
+    path.write_text("device: cpu\nsft: {generator_target: best}\n")
+
+    def target(*flags: str) -> str:
+        given = vars(parse(list(flags)))
+        return sft_config(read_recipe(given.pop("config")), given).generator_target
+
+    assert [target("--device", d) for d in ("cpu", "cuda")] == ["naive", "naive"]
+    assert target("--config", str(path)) == "best"
+    assert target("--config", str(path), "--generator-target", "naive") == "naive"
+    path.write_text("sft: {generator_target: fastest}\n")
+    with pytest.raises(UsageError, match="generator-target fastest: input should be 'naive'"):
+        sft_config(read_recipe(path), {})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
