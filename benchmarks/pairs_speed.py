@@ -2,18 +2,22 @@
 
     uv run python benchmarks/pairs_speed.py [--receipts FILE ...]
     uv run python benchmarks/pairs_speed.py --measure [--tasks N] [--workers W]      (on a GPU)
+    uv run python benchmarks/pairs_speed.py --ship RESULT
 
 Without --measure it reads the emulator's receipts, by default those of the package and of
 `cuda-rl tasks build` (speedups are modelled, for small sizes; only their order is to be trusted).
 With it, every kernel of N tasks, balanced over the families, is judged on the GPU at its real
 shapes; resumable, its receipts are kept in the cache folder. Prints a table by family and level,
-writes benchmarks/results/pairs_speed.json, or pairs_speed.DEVICE.json where it measured.
+writes benchmarks/results/pairs_speed.json, or pairs_speed.DEVICE.json where it measured. --ship
+writes the medians of such a measured result into the package, by which `data.examples` chooses
+each task's best kernel.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import re
 import statistics
 import sys
@@ -26,15 +30,17 @@ from bench_io import RESULTS, at_most, bar, finish, head
 
 from coding_framework.data.pairs import balanced, kernel_jobs
 from coding_framework.data.synthesis.catalog import all_functions, family_of, parse_function
+from coding_framework.data.synthesis.measured import MEASURED_PATH
 from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
     all_receipts,
     build_receipts,
     load_receipts,
 )
+from coding_framework.errors import UsageError
 from coding_framework.monitoring.jsonl import JsonlSink
 from coding_framework.monitoring.progress import Progress
-from coding_framework.paths import cache_dir
+from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.wiring import cores, make_judge
 
 NO_SLOWER = 0.98
@@ -132,6 +138,21 @@ async def measure(tasks: int | None, workers: int, kept: Path) -> list[KernelRec
     return [receipt for key, receipt in load_receipts(kept).items() if key in wanted]
 
 
+def shipped(name: str, figures: dict[str, Any]) -> dict[str, Any]:
+    """What the package keeps of the result of that name. Raises UsageError for a modelled one."""
+    if figures["modelled"]:
+        raise UsageError(f"{name} is modelled, of small sizes: ship a result of --measure")
+    speeds: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in figures["rows"]:
+        speeds[row["family"]][row["level"]] = row["median"]
+    return {
+        "source": f"benchmarks/results/{name}",
+        "devices": figures["devices"],
+        "date": figures["date"],
+        "speeds": speeds,
+    }
+
+
 def _result_name(figures: dict[str, Any]) -> str:
     if figures["modelled"]:
         return "pairs_speed.json"
@@ -147,8 +168,13 @@ def main() -> int:
     parser.add_argument("--measure", action="store_true", help="on a GPU, at real shapes")
     parser.add_argument("--tasks", type=int, help="with --measure: at most, balanced; default: all")
     parser.add_argument("--workers", type=int, default=cores())
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--ship", type=Path, metavar="RESULT", help="a measured result's medians")
+    parser.add_argument("--output", type=Path, help="with --ship: default, in the package")
     args = parser.parse_args()
+    if args.ship is not None:
+        found = shipped(args.ship.name, json.loads(args.ship.read_text()))
+        write_json_atomic(args.output or MEASURED_PATH, found)
+        return 0
     if args.measure:
         kept = cache_dir() / "benchmarks" / "pairs_speed-cuda.jsonl"
         receipts = asyncio.run(measure(args.tasks, args.workers, kept))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Literal, TypeVar
@@ -26,6 +26,7 @@ from coding_framework.data.synthesis.catalog import (
 )
 from coding_framework.data.synthesis.faults import BrokenKernel, break_kernel
 from coding_framework.data.synthesis.kernels import kernels
+from coding_framework.data.synthesis.measured import measured_speeds
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,
@@ -34,7 +35,6 @@ from coding_framework.data.synthesis.receipts import (
     packaged_receipts,
 )
 from coding_framework.data.synthesis.styles import COMPACT, Style, varied_style
-from coding_framework.data.synthesis.workloads.table import WorkloadFamily
 from coding_framework.errors import UsageError
 from coding_framework.types import Candidate, KernelExample, Role, Split, Task, TrainingExample
 
@@ -46,8 +46,8 @@ Scope = Literal["starter", "all"]
 used: what a 135M model learns, the same set however the catalogue grows. all: every family."""
 
 GeneratorTarget = Literal["naive", "best"]
-"""Which kernel the generator is shown. best: the fastest by its receipt, which is the naive one
-where none is faster, and where a GPU found the better ones slower (`naive_fastest`)."""
+"""Which kernel the generator is shown. best: the fastest at real sizes (`_Material.fastest`), which
+is the naive one where none is faster."""
 
 UNVERIFIED: Receipts = {}
 """Passed as `receipts`: kernels as synthesised, for work without a judge."""
@@ -77,7 +77,7 @@ def training_examples(
     Generator: task -> the naive kernel, or with `target` "best" the fastest, of the same tasks. The
     naive one is the shortest correct answer (200-300 tokens) and one statement per step, so what is
     learnt is the translation; speed is the optimizer's turn, and what RL adds. Optimizer: naive
-    kernel and its verdict -> the fastest kernel and its reason; or, of one task in three, a kernel
+    kernel and its verdict -> that fastest kernel and its reason; or, of one task in three, a kernel
     with a typical fault and its verdict -> the kernel without it.
 
     receipts: the judge's verdicts, by default those that ship with the package (scope "all": and
@@ -333,31 +333,41 @@ class _Material:
         return generating(self.task, silent, self.verified(kernel))
 
     def fastest(self) -> KernelExample:
-        """By the receipts, of kernels level with it the naive one; as synthesised, the last."""
-        naive = self.kernels[0]
-        family = family_of(self.function)
-        if isinstance(family, WorkloadFamily) and family.naive_fastest:
-            return naive
+        return self._fastest_of([kernel for kernel in self.kernels if self.usable(kernel)])
+
+    @property
+    def speeds(self) -> Mapping[str, float]:
+        """Of the levels that a GPU timed at real sizes in this family, over the naive one."""
+        return measured_speeds(family_of(self.function).name)
+
+    def _fastest_of(self, judged: Sequence[KernelExample]) -> KernelExample:
+        """The one whose level a GPU found the fastest in the family, by the median at real sizes. A
+        level that was not measured is compared with it by the receipts, of which the emulator's are
+        of small sizes: where they are level, the measured one stays; as synthesised, the last."""
+        speeds = self.speeds
+        measured = [kernel for kernel in judged if kernel.level in speeds]
+        left = [kernel for kernel in judged if kernel.level not in speeds]
+        if measured:
+            left.insert(0, max(measured, key=lambda kernel: speeds[kernel.level]))
         if self.trusting:
-            return self.kernels[-1]
-        judged = [(k, r) for k in self.kernels if (r := self.verified(k)) is not None]
-        return min(judged, key=lambda pair: kernel_ms(pair[1]))[0]
+            return left[-1]
+        return min(left, key=lambda kernel: kernel_ms(self.verified(kernel)))
 
     def optimize(self) -> TrainingExample | None:
-        """None where every other kernel is slower than the naive one. On sizes where a launch is
-        all that takes time (elementwise, on the emulator) the two are level, and the better kernel
-        is still what is to be learnt."""
-        naive, *better = self.kernels
-        before = self.verified(naive)
-        judged = [(k, r) for k in better if (r := self.verified(k)) is not None]
-        best, after = better[-1], None
-        if before is not None and judged:
-            best, after = min(judged, key=lambda pair: kernel_ms(pair[1]))
-        judged_both = before is not None and after is not None
-        slower = kernel_ms(after) > _NO_SLOWER * kernel_ms(before)
-        if not self.trusting and (slower or not judged_both):
+        """None where every other kernel is slower than the naive one. Where only receipts tell, on
+        sizes where a launch is all that takes time (elementwise, on the emulator) the two are
+        level, and the better kernel is still what is to be learnt."""
+        naive, *others = self.kernels
+        better = [kernel for kernel in others if self.usable(kernel)]
+        if not better or not self.has_baseline:
             return None
-        return optimizing(self.task, naive, before, best, after)
+        best = self._fastest_of(better)
+        before, after = self.verified(naive), self.verified(best)
+        if best.level in self.speeds:
+            slower = self.speeds[best.level] < 1.0
+        else:
+            slower = not self.trusting and kernel_ms(after) > _NO_SLOWER * kernel_ms(before)
+        return None if slower else optimizing(self.task, naive, before, best, after)
 
     def repair(self) -> TrainingExample | None:
         """None where the fault does not show."""

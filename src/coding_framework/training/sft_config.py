@@ -32,7 +32,7 @@ class SFTConfig(Record):
     """Examples of the optimizer; None: as many as of the generator."""
     generator_target: Literal["naive", "best"] = "naive"
     """Which kernel of a task the generator learns, and is asked for in the held-out loss: the naive
-    one, or the fastest by its receipt, a longer answer."""
+    one, or the fastest at real sizes, a longer answer."""
     extra_examples: str | None = None
     """File of examples that are learnt beside those drawn, all of them, whatever `max_task_ops`
     says: repairs of a model's own mistakes (`cuda-rl data mistakes`), or another built set."""

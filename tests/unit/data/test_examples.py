@@ -51,7 +51,7 @@ def test_the_generator_is_shown_the_naive_kernel_unless_the_best_is_asked_for(
     assert all(e.code == e.task.naive_kernel for e in naive)
     assert [e.task.name for e in best] == [e.task.name for e in naive]
     faster = [e for e in best if e.code != e.task.naive_kernel]
-    assert 20 < len(faster) < len(best)
+    assert len(faster) > 90  # every family of the set has a faster kernel, where it is judged
     assert all(e.receipt and not e.why for e in best)  # the prompt asks for no reason
     assert len({e.id for e in [*naive, *faster]}) == len(naive) + len(faster)
 
@@ -61,16 +61,18 @@ def test_what_the_optimizer_learns_does_not_depend_on_the_generators_target() ->
     assert plain == asked
 
 
-def test_kernels_as_synthesised_are_the_last_but_where_a_gpu_found_the_naive_one_fastest() -> None:
+def test_kernels_as_synthesised_are_better_ones_but_where_a_gpu_found_the_naive_one_fastest() -> (
+    None
+):
     examples = training_examples(
         Role.GENERATOR, 200, receipts=UNVERIFIED, scope="all", target="best"
     )
     for example in examples:
         function = parse_function(example.task.name)
         assert function is not None
-        naive, *_, last = kernels(function)
+        naive, *better = kernels(function)
         stays = example.task.family in ("pool_1d", "pool_2d")
-        assert example.code == (naive if stays else last).code
+        assert example.code in ([naive.code] if stays else [k.code for k in better])
     assert {"pool_1d", "pool_2d", "softmax"} <= {e.task.family for e in examples}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from coding_framework.data import examples
 from coding_framework.data.examples import (
     UNVERIFIED,
     held_out_tasks,
@@ -173,6 +174,13 @@ async def test_a_kernel_judged_wrong_is_never_an_answer(tmp_path: Path, jobs: li
         assert job.task.name not in {e.task.name for e in examples}
 
 
+@pytest.fixture
+def only_receipts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for families that no GPU timed."""
+    monkeypatch.setattr(examples, "measured_speeds", lambda family: {"naive": 1.0})
+
+
+@pytest.mark.usefixtures("only_receipts")
 async def test_an_optimised_kernel_that_is_not_faster_is_no_answer(
     tmp_path: Path, jobs: list[Job]
 ) -> None:
@@ -184,12 +192,13 @@ async def test_an_optimised_kernel_that_is_not_faster_is_no_answer(
         else r
         for key, r in load_receipts(path).items()
     }
-    examples = training_examples(Role.OPTIMIZER, 1000, receipts=receipts)
-    assert {e.kind for e in examples} == {"repair"}
+    taught = training_examples(Role.OPTIMIZER, 1000, receipts=receipts)
+    assert {e.kind for e in taught} == {"repair"}
     best = training_examples(Role.GENERATOR, 1000, receipts=receipts, target="best")
     assert best == training_examples(Role.GENERATOR, 1000, receipts=receipts)
 
 
+@pytest.mark.usefixtures("only_receipts")
 async def test_the_best_kernel_is_the_fastest_of_those_judged_correct(
     tmp_path: Path, jobs: list[Job]
 ) -> None:
@@ -219,6 +228,37 @@ async def test_the_best_kernel_is_the_fastest_of_those_judged_correct(
     assert taught()[name] == "naive"
 
 
+async def test_what_a_gpu_measured_wins_over_a_modelled_time(
+    tmp_path: Path, jobs: list[Job]
+) -> None:
+    path = tmp_path / "receipts.jsonl"
+    await _build(path, jobs, ScriptedJudge(jobs))
+    receipts: dict[Key, KernelReceipt] = load_receipts(path)
+    improved = {
+        e.task.name
+        for e in training_examples(Role.OPTIMIZER, 1000, receipts=receipts)
+        if e.kind == "optimize" and e.task.tier > 1
+    }
+    shuffle = next(j for j in jobs if j.level == "shuffle" and j.task.name in improved)
+    shared = next(j for j in jobs if j.level == "shared" and j.task == shuffle.task)
+
+    def judge_again(job: Job, status: Status, ms: float) -> None:
+        verdict = _verdict(job.task, job.code, status, ms)
+        receipts[job.key] = receipts[job.key].model_copy(update={"verdict": verdict})
+
+    def taught(role: Role) -> set[str]:
+        found = training_examples(role, 1000, receipts=receipts, target="best")
+        return {e.code for e in found if e.task.name == shared.task.name}
+
+    judge_again(shared, Status.CORRECT, 9.0)  # slower than the naive one, by its receipt
+    judge_again(shuffle, Status.CORRECT, 0.1)
+    assert taught(Role.GENERATOR) == {shared.code}
+    assert taught(Role.OPTIMIZER) == {shared.code}
+    judge_again(shared, Status.WRONG_OUTPUT, 0.1)
+    assert taught(Role.GENERATOR) == {shuffle.code}
+    assert taught(Role.OPTIMIZER) == {shuffle.code}
+
+
 def test_a_family_whose_naive_kernel_a_gpu_found_fastest_keeps_it() -> None:
     examples = training_examples(Role.GENERATOR, 200, receipts=UNVERIFIED, scope="all")
     pooling = next(e.task for e in examples if e.task.family == "pool_2d")
@@ -238,6 +278,8 @@ def test_a_family_whose_naive_kernel_a_gpu_found_fastest_keeps_it() -> None:
     }
     best = training_examples(Role.GENERATOR, 10, receipts=receipts, scope="all", target="best")
     assert [e.code for e in best] == [pooling.naive_kernel]
+    optimised = training_examples(Role.OPTIMIZER, 10, receipts=receipts, scope="all")
+    assert not [e for e in optimised if e.kind == "optimize"]
 
 
 def test_a_changed_reference_or_shape_makes_a_receipt_stale(jobs: list[Job]) -> None:

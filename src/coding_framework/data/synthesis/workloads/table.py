@@ -36,9 +36,6 @@ class WorkloadFamily:
     operations: tuple[WorkloadOp, ...]
     held_out: bool = False
     """Whether no member is ever trained on: what is learnt must carry over to a new kind."""
-    naive_fastest: bool = False
-    """Whether a GPU that timed the kernels found the naive one the fastest, by the median of the
-    family in benchmarks/results/pairs_speed.h200.json: that wins over a modelled time."""
 
 
 WORKLOAD_FAMILIES: tuple[WorkloadFamily, ...] = (
@@ -56,8 +53,8 @@ WORKLOAD_FAMILIES: tuple[WorkloadFamily, ...] = (
     WorkloadFamily("batched_matmul", 2, products.BATCHED_MATMUL),
     WorkloadFamily("matmul_transposed", 2, products.MATMUL_TRANSPOSED),
     WorkloadFamily("attention_scores", 2, attention.ATTENTION_SCORES),
-    WorkloadFamily("pool_1d", 2, windows.POOL_1D, naive_fastest=True),
-    WorkloadFamily("pool_2d", 2, windows.POOL_2D, naive_fastest=True),
+    WorkloadFamily("pool_1d", 2, windows.POOL_1D),
+    WorkloadFamily("pool_2d", 2, windows.POOL_2D),
     WorkloadFamily("conv_1d", 2, convolutions.CONV_1D),
     WorkloadFamily("conv_2d", 2, convolutions.CONV_2D),
     WorkloadFamily("depthwise_conv", 2, convolutions.DEPTHWISE_CONV, held_out=True),
