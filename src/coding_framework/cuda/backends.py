@@ -6,7 +6,7 @@ Light: neither torch nor a driver is imported before they are needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,6 +42,8 @@ class Equipment:
     varies from run to run."""
     measure: Measure | None = None
     """Times a plan on the device; None where its launches carry modelled times."""
+    computing: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while the judge itself computes with what lies on the device's GPU."""
 
 
 class Measure(Protocol):
@@ -77,8 +79,14 @@ class Backend(Protocol):
         ...
 
     def cases(self, task: Task) -> tuple[TestCase, ...]:
-        """Shape sets to judge on, in order. Those among `task.gpu_cases` are only recorded and
-        timed, which checks them too."""
+        """Shape sets to judge on, in order. Those among `task.gpu_cases` are only recorded,
+        repeated and timed, which checks them too."""
+        ...
+
+    @property
+    def checker(self) -> Backend | None:
+        """Who judges all other shape sets first, by checks that this device does not have; None:
+        this one does it all."""
         ...
 
     def timed_case(self, task: Task) -> TestCase:

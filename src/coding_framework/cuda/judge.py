@@ -66,6 +66,10 @@ OptionalCheck = Literal["other_draws", "hidden_shapes"]
 set. hidden_shapes: only the shape set that agents see is judged."""
 
 _BASELINE_SECRET = b"baseline"
+_BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
+"""Faults that may be the checker's limits and not the candidate's: a GPU runs more, and faster."""
+NOT_CHECKED = "not_checked"
+"""The rule of the note that says so."""
 _FULL_PAUSES_S = (2.0, 5.0, 10.0, 20.0)
 """Where the GPU is full of other judges' work: how long to wait before the candidate's next try."""
 
@@ -240,9 +244,46 @@ class Judge:
         if "hidden_shapes" in self._without:
             cases = tuple(case for case in cases if case.shown) or cases[:1]
         for case in cases:
-            found[case.name] = self._try_case(case, build, draft, seeds, dependent=dependent)
+            found[case.name] = self._try(case, build, draft, seeds, dependent)
             dependent = dependent or found[case.name].own_seed is not None
         return found[self._devices().timed_case(draft.task).name]
+
+    def _try(
+        self, case: TestCase, build: Path, draft: VerdictDraft, seeds: tuple[int, ...],
+        dependent: bool,
+    ) -> TimedCase:  # fmt: skip
+        """One shape set: by the backend's checker, if it has one, unless it is of real size; and by
+        the backend itself, if it is timed or the checker cannot run it."""
+        backend = self._devices()
+        checked = None
+        if backend.checker is not None and case not in draft.task.gpu_cases:
+            checked = self._check(backend.checker, case, build, draft, seeds)
+        if checked is not None and case != backend.timed_case(draft.task):
+            return checked
+        return self._try_case(case, build, draft, seeds, dependent=dependent)
+
+    def _check(
+        self, checker: Backend, case: TestCase, build: Path, draft: VerdictDraft,
+        seeds: tuple[int, ...],
+    ) -> TimedCase | None:  # fmt: skip
+        """The protocol on a checker; None where the candidate is more than that can run, which the
+        verdict says."""
+        tested, faults = len(draft.log.tests), len(draft.log.faults)
+        try:
+            return self._try_case(case, build, draft, seeds, on=checker)
+        except CandidateFault as fault:
+            if fault.status not in _BEYOND_A_CHECKER:
+                raise
+            del draft.log.tests[tested:], draft.log.faults[faults:]
+            if all(note.rule != NOT_CHECKED for note in draft.log.notes):
+                draft.log.notes.append(
+                    Finding(
+                        rule=NOT_CHECKED, severity="medium", line=None, basis="run",
+                        message=f"races, accesses outside of allocations and reads of unset memory "
+                        f"were not looked for on shape set {case.name!r}: {fault.reason}",
+                    )
+                )  # fmt: skip
+            return None
 
     def _try_case(
         self,
@@ -252,17 +293,19 @@ class Judge:
         seeds: tuple[int, ...],
         secret: bytes | None = None,
         dependent: bool = False,
+        on: Backend | None = None,
     ) -> TimedCase:
         """The correctness protocol on one shape set: a fresh device and a fresh host process.
-        dependent: on another shape set the launches depended on values."""
+        dependent: on another shape set the launches depended on values. on: the backend's checker
+        instead of the backend; nothing is timed there."""
         references = self._reference_cache(secret)
         from coding_framework.cuda.bench import open_bench
         from coding_framework.cuda.trial import CaseTrial
 
         expectation = references.get(draft.task, case, seeds[0])
         sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
-        backend = self._devices()
-        is_timed = case == backend.timed_case(draft.task)
+        backend = on or self._devices()
+        is_timed = on is None and case == backend.timed_case(draft.task)
         tested = len(draft.log.tests)
         try:
             with open_bench(
@@ -280,7 +323,7 @@ class Judge:
         except ExtensionWanted as wanted:
             del draft.log.tests[tested:]
             larger = self._compile_also(build, wanted.request, draft)
-        return self._try_case(case, larger, draft, seeds, secret, dependent)
+        return self._try_case(case, larger, draft, seeds, secret, dependent, on)
 
     def _profile(
         self,

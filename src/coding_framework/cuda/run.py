@@ -222,6 +222,7 @@ class SharesMemory(Protocol):
 
     def take(self, address: int, tensor: torch.Tensor) -> None: ...
     def give(self, address: int, nbytes: int) -> torch.Tensor: ...
+    def holds(self, address: int, data: torch.Tensor) -> bool: ...
 
 
 class CaseRun:
@@ -376,7 +377,7 @@ class CaseRun:
         changed, outputs = None, plan.outputs
         for i, (place, tensor) in enumerate(zip(plan.inputs, tensors, strict=True)):
             bits = tensor_bits(tensor)
-            if len(bits) and not torch.equal(self._fetch(place.address, len(bits)), bits):
+            if len(bits) and not self._holds(place.address, bits):
                 changed = i
                 break
         guard = self._device.check_guards()
@@ -387,6 +388,12 @@ class CaseRun:
                 Status.MEMORY_LIMIT, f"returned tensors of {size} bytes; {allowed} are allowed"
             )
         return Execution(tuple(self._read(ref) for ref in outputs), reports, changed, guard)
+
+    def _holds(self, address: int, bits: torch.Tensor) -> bool:
+        """Whether the bytes of the device are these, which lie where the tensors do."""
+        if self.on_gpu and isinstance(self._device, SharesMemory):
+            return self._device.holds(address, bits)
+        return torch.equal(bits_of(self._device.download(address, len(bits))), bits)
 
     def _fetch(self, address: int, nbytes: int) -> torch.Tensor:
         """Bytes of the device as a flat uint8 tensor, where the expectation's tensors are."""

@@ -117,14 +117,15 @@ class CaseTrial:
         return self._timed(plan, replays)
 
     def record(self, *, dependent: bool) -> TimedCase:
-        """The first host call and the one with moved inputs, compared, and the plan: for a shape
-        set of real size, where the timed calls are the replays. dependent: whether plans of this
-        candidate depend on values."""
+        """The first host call, repeated with other values in all other memory, and one with moved
+        inputs, compared, and the plan: for a shape set of real size, where the timed calls are the
+        replays. dependent: whether plans of this candidate depend on values."""
         first, last = self._seeds[0], self._seeds[-1]
         plan, execution = self._call_host(first)
         self._check(first, execution)
         self._require_device_work(plan)
         self._mark_read_back(plan)
+        self._repeat(plan, first, execution)
         own = first if dependent and plan.reads_back else None
         timed = self._timed(plan, [execution.reports], own)
         again = self._call_again(plan, last, moved=True)
@@ -205,20 +206,27 @@ class CaseTrial:
         if not any(math.prod(launch.grid + launch.block) > _WARP for launch in plan.launches):
             return
         if self._bench.open_other_schedule is None:
-            for fill in _HARDWARE_RERUNS:
-                self._bench.run.repeat(plan, _HARDWARE_CALLS)
-                other = self._bench.run.replay(plan, tensors, fill=fill)
-                self._require_same(seed, before, other)
+            self._repeat(plan, seed, before, calls=_HARDWARE_CALLS)
             return
         with closing(self._bench.open_other_schedule()) as device:
             other = self._bench.run.twin(device, tensors).replay(plan, tensors)
             self._require_same(seed, before, other)
 
+    def _repeat(self, plan: LaunchPlan, seed: int, before: Execution, calls: int = 0) -> None:
+        """The same inputs with other values in all other memory, on a device whose schedule varies
+        by itself. calls: launches of the plan before each of them that nobody looks at."""
+        tensors = self._expect(seed).tensors
+        for fill in _HARDWARE_RERUNS:
+            self._bench.run.repeat(plan, calls)
+            self._require_same(seed, before, self._bench.run.replay(plan, tensors, fill=fill))
+
     def _require_same(self, seed: int, before: Execution, again: Execution) -> None:
         if self._task.atomic_order or self._bench.adds_atomically:
             self._check(seed, again)
             return
-        if not _same_bits(before, again):
+        with self._bench.equipment.computing():
+            same = _same_bits(before, again)
+        if not same:
             raise CandidateFault(
                 Status.NONDETERMINISTIC,
                 f"two runs on the same inputs of shape set {self._case.name!r} differ",
@@ -355,7 +363,8 @@ class CaseTrial:
             return [], f"forward returned {len(got)} tensors, expected {len(wanted)}"
         comparisons: list[Comparison] = []
         for i, (output, expected) in enumerate(zip(got, wanted, strict=True)):
-            comparison = compare(output.tensor, output.strides, expected)
+            with self._bench.equipment.computing():
+                comparison = compare(output.tensor, output.strides, expected)
             if output.defect and comparison.passed:
                 return comparisons, f"output {i}: {output.defect}"
             comparisons.append(comparison)

@@ -7,11 +7,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coding_framework.cuda.backends import BackendName, Equipment
+from coding_framework.cuda.backends import Backend, BackendName, Equipment
 from coding_framework.cuda.benchmarker import modelled_result, modelled_time_ms
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import DEFAULT_GPU, EmulatorSettings
-from coding_framework.cuda.host.properties import H200
+from coding_framework.cuda.host.properties import H200, DeviceProperties
 from coding_framework.types import BenchmarkResult, Task, TestCase
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ class EmulatorBackend:
     name: BackendName = "emulator"
     driver = ""
     place: GpuPlace | None = None
+    checker: Backend | None = None
+
+    def __init__(self, properties: DeviceProperties = H200) -> None:
+        """properties: of the GPU that host code is told of."""
+        self._properties = properties
 
     def warm_up(self) -> None:
         EmulatorDevice().close()
@@ -54,7 +59,7 @@ class EmulatorBackend:
             return EmulatorDevice(settings, block_order="interleaved")
 
         with closing(EmulatorDevice(settings)) as device:
-            yield Equipment(device, limits, H200, open_other_schedule)
+            yield Equipment(device, limits, self._properties, open_other_schedule)
 
     def result(
         self,

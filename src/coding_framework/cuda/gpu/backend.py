@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from coding_framework.cuda.backends import BackendName, Equipment
+from coding_framework.cuda.backends import Backend, BackendName, Equipment
 from coding_framework.cuda.benchmarker import Baselines, BaselineTimes, measured_result
+from coding_framework.cuda.emulator.backend import EmulatorBackend
 from coding_framework.cuda.gpu.device import CudaDevice
 from coding_framework.cuda.gpu.place import GPU_CASE, GpuPlace, place_of
 from coding_framework.cuda.gpu.settings import LAUNCH_WALL_S, GpuSettings
@@ -58,6 +59,7 @@ class CudaBackend:
             self.driver = device.gpu.driver
             self._properties = DeviceProperties(**device.facts["properties"])
             self.peaks: Peaks = peaks_of(device.name, _bandwidth(device), self._properties.l2_bytes)
+        self.checker: Backend | None = EmulatorBackend(self._properties)
         self._times: dict[str, BaselineTimes] = {}
 
     @functools.cached_property
@@ -67,6 +69,8 @@ class CudaBackend:
     def warm_up(self) -> None:
         with self.place.working():
             pass
+        if self.checker is not None:
+            self.checker.warm_up()
 
     # --- what is judged ---------------------------------------------------------------------------
 
@@ -99,7 +103,8 @@ class CudaBackend:
         # inputs twice: they have a second place, for a call that finds them moved
         with closing(CudaDevice(self._settings(limits.memory_bytes + needed + inputs))) as device:
             measure = functools.partial(self._measure, device) if timed else None
-            yield Equipment(device, limits, self._properties, None, measure)
+            computing = self.place.computing
+            yield Equipment(device, limits, self._properties, None, measure, computing)
 
     def _settings(self, memory_bytes: int) -> GpuSettings:
         """Limits in a few steps, so that a process that waits can be taken for another task."""

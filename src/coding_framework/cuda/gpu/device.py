@@ -244,6 +244,14 @@ class CudaDevice(RemoteDevice):
         self._ask("give", address, nbytes)
         return exchange.get(nbytes)
 
+    def holds(self, address: int, data: torch.Tensor) -> bool:
+        """Whether the bytes at `address` are those of a flat uint8 tensor on the same GPU."""
+        exchange = self._share(len(data))
+        if exchange is None:
+            return self.download(address, len(data)) == tensor_bytes(data)
+        self._ask("give", address, len(data))
+        return exchange.holds(data)
+
     def _share(self, nbytes: int) -> Exchange | None:
         """The buffer that both processes see, with room for `nbytes`; None where the system does
         not let processes share device memory."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from coding_framework.cuda.gpu.driver import call, cuda, memory_handle
-from coding_framework.cuda.gpu.sharing import Gpu
+from coding_framework.cuda.gpu.sharing import Gpu, GpuLock
 from coding_framework.errors import DeviceError
 
 _LEAST_BYTES = 256 << 20
@@ -20,8 +20,10 @@ _LEAST_BYTES = 256 << 20
 class Exchange:
     """One buffer. Lives as long as this process, or until a larger one takes its place."""
 
-    def __init__(self, device: torch.device, nbytes: int) -> None:
+    def __init__(self, gpu: Gpu, nbytes: int) -> None:
+        device = torch_device(gpu)
         self.nbytes = nbytes
+        self._lock = GpuLock(gpu.uuid)
         with torch.cuda.device(device):
             torch.cuda.current_stream().synchronize()  # makes the context, and makes it current
             self._address = int(call(cuda.cuMemAlloc(nbytes)))
@@ -30,15 +32,22 @@ class Exchange:
 
     def put(self, tensor: torch.Tensor) -> None:
         """The elements of a tensor, in row-major order, to the start of the buffer."""
-        flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-        self._bytes[: flat.numel()].copy_(flat)
-        torch.cuda.synchronize(self._bytes.device)
+        with self._lock.shared():
+            flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+            self._bytes[: flat.numel()].copy_(flat)
+            torch.cuda.synchronize(self._bytes.device)
 
     def get(self, nbytes: int) -> torch.Tensor:
         """A copy of the first `nbytes`."""
-        copy = self._bytes[:nbytes].clone()
-        torch.cuda.synchronize(self._bytes.device)
+        with self._lock.shared():
+            copy = self._bytes[:nbytes].clone()
+            torch.cuda.synchronize(self._bytes.device)
         return copy
+
+    def holds(self, data: torch.Tensor) -> bool:
+        """Whether the first bytes are these."""
+        with self._lock.shared():
+            return torch.equal(self._bytes[: len(data)], data)
 
 
 class _Array:
@@ -63,7 +72,7 @@ def exchange_for(gpu: Gpu, nbytes: int) -> Exchange:
     found = _exchanges.get(gpu.uuid)
     if found is None or found.nbytes < nbytes:
         room = max(_LEAST_BYTES, 1 << max(0, nbytes - 1).bit_length())
-        _exchanges[gpu.uuid] = Exchange(torch_device(gpu), room)
+        _exchanges[gpu.uuid] = Exchange(gpu, room)
     return _exchanges[gpu.uuid]
 
 

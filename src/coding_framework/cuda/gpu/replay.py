@@ -1,9 +1,10 @@
 """Timed replays of a plan, in the device process: the clock, and what lies between two calls.
 
 Before each call, outside of the timed part: other inputs are copied to the recorded addresses, all
-memory of the candidate is poisoned, its module's variables are put back, and the L2 is emptied by
-reading as much as it holds several times over. The timed part is one CUDA graph with an event at
-either end, so that nothing of the host's lies in it, however loaded the machine is.
+memory of the candidate is poisoned, its module's variables are as they were after the warm-up, and
+the L2 is emptied by reading as much as it holds several times over. The timed part is one CUDA
+graph with an event at either end, so that nothing of the host's lies in it, however loaded the
+machine is.
 
 Inputs come from pools: several draws of each input, end to end. A call takes a slice that begins
 anywhere, so no call sees inputs that another saw, and an answer kept from an earlier call is of no
@@ -134,9 +135,10 @@ class Replayer:
             for i, output in enumerate(plan.outputs):
                 self._kept[draw, i] = self._own(max(1, output.nbytes))
         staged = self._stage_uploads(plan.ops)
-        call_ = _Call(self, plan, staged, self._snapshot_variables())
+        call_ = _Call(self, plan, staged)
         try:
             warm = warm_up(lambda: call_.run(None), protocol, time.monotonic)
+            call_.variables = self._snapshot_variables()
             schedule = _Schedule(plan.draws, protocol.min_samples)
             samples = sample_until_known(
                 lambda: call_.run(schedule.next()), protocol, time.monotonic
@@ -174,7 +176,7 @@ class Replayer:
     def _time_nothing(self) -> float:
         """What lies between the two events where the plan is empty."""
         nothing = TimedPlan((), (), (), (), 0)
-        call_ = _Call(self, nothing, {}, [])
+        call_ = _Call(self, nothing, {})
         try:
             return median([call_.run(None) for _ in range(30)][10:])
         finally:
@@ -299,12 +301,13 @@ class _Call:
         replayer: Replayer,
         plan: TimedPlan,
         staged: dict[int, int],
-        variables: list[tuple[int, int, int]],
     ) -> None:
         self._replayer = replayer
         self._plan = plan
         self._staged = staged
-        self._variables = variables
+        self.variables: list[tuple[int, int, int]] = []
+        """Put back before each call: (address, nbytes, address of a copy). None in warm-up, so that
+        a kernel that counts its launches gets on."""
         self._random = random.SystemRandom()
         self.graph: Any = None
         """None where the plan cannot be captured."""
@@ -348,7 +351,7 @@ class _Call:
                 call(cuda.cuMemcpyDtoDAsync(region.address, source, region.nbytes, stream))
         for region in self._plan.blocks:
             call(cuda.cuMemsetD8Async(region.address, POISON_BYTE, region.nbytes, stream))
-        for address, nbytes, copy in self._variables:
+        for address, nbytes, copy in self.variables:
             call(cuda.cuMemcpyDtoDAsync(address, copy, nbytes, stream))
 
     def _offset(self, region: Region, draw: int | None) -> int:
