@@ -38,6 +38,7 @@ from typing import Any, get_args
 
 from bench_io import ROOT, bar, finish, head
 
+from coding_framework.agents.prompts import PROMPT_VERSIONS
 from coding_framework.data.data_pipeline import held_out_tasks
 from coding_framework.evaluation.metrics import Z95, proportion, stage_metrics
 from coding_framework.evaluation.runner import EvaluationConfig, evaluate, read_states
@@ -86,7 +87,9 @@ async def solve(args: argparse.Namespace, tasks: Sequence[Task], store: Path) ->
             samples_per_task=args.samples, concurrency=args.concurrency, conversation=conversation,
             begin_within_s=60 * args.minutes,
         )  # fmt: skip
-        agents = make_agents(policy, sampling, optimizer=optimizer, budget=budget)
+        agents = make_agents(
+            policy, sampling, optimizer=optimizer, budget=budget, prompts=args.prompts
+        )
         await evaluate(
             args.label, tasks, agents, judge, make_reward(), config, store=store, on_done=count
         )
@@ -237,6 +240,7 @@ def main() -> int:
     cli.add_argument("--samples", type=int, default=4)
     cli.add_argument("--turns", type=int, default=3)
     cli.add_argument("--temperature", type=float, default=1.0)
+    cli.add_argument("--prompts", choices=PROMPT_VERSIONS, default="v1", help="v2: the contract")
     cli.add_argument("--minutes", type=float, default=30.0)
     cli.add_argument("--baselines", choices=get_args(BaselinesName), default="eager")
     cli.add_argument("--workers", type=int, default=cores())
