@@ -18,7 +18,13 @@ are by another model of the server (the adapters of a run with a policy a role).
 kernel of each task, judged again and timed on the GPU; end the server first. --baselines compiled
 also times torch.compile, which takes half a minute a task. Conversations and rows are kept in
 runs/held_out (or --work DIR); each part goes on where it was. The report has pass@1, a task's mean
-over its samples, with the 95% interval over tasks.
+over its samples, with the 95% interval over tasks; speedups by class of task, as PyTorch eager
+counts kernels (`eager_kernels`), with bootstrap intervals over tasks; and of each two models the
+paired difference over the tasks that both have.
+
+No held-out task is a single elementwise operation: each operation alone is in training, by the
+split's rule. --single-ops N adds N of those training tasks (give it to all parts); they are told
+apart everywhere, and no rate of held-out tasks has them.
 """
 
 from __future__ import annotations
@@ -27,19 +33,24 @@ import argparse
 import asyncio
 import json
 import math
+import random
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from itertools import combinations
 from pathlib import Path
 from typing import Any, get_args
 
 from bench_io import ROOT, bar, finish, head
+from eager_kernels import EagerWork, eager_work
 
 from coding_framework.agents.prompts import PROMPT_VERSIONS
-from coding_framework.data.data_pipeline import held_out_tasks
+from coding_framework.data.data_pipeline import held_out_tasks, training_tasks
+from coding_framework.data.synthesis.catalog import find
+from coding_framework.errors import UsageError
 from coding_framework.evaluation.metrics import Z95, proportion, stage_metrics
 from coding_framework.evaluation.runner import EvaluationConfig, evaluate, read_states
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
@@ -52,6 +63,10 @@ from coding_framework.wiring import BaselinesName, cores, make_agents, make_judg
 MAX_PROMPT, MAX_ANSWER = 2048, 768
 GAIN, HIGH = 0.15, 0.90
 CHAIN_OPS = 3
+CHAIN_SPEEDUP, SINGLE_SPEEDUP = 2.0, 0.95
+"""Geomeans over PyTorch eager, of the two classes of the bar."""
+SINGLE_OP, CHAIN = "single elementwise op", "chains of three or more eager kernels"
+BOOTSTRAPS = 2000
 FIRST_CORRECT = 0.01
 """A correct turn is worth more than this under every preset."""
 
@@ -140,10 +155,11 @@ def pass_at_1(states: Sequence[CUDAConversationState], first_turn: bool = False)
     return {"rate": round(rate, 4), "ci95": ends, "tasks": len(means), "samples": len(states)}
 
 
-def speedups(path: Path) -> dict[str, Any]:
+def speedups(path: Path, names: Container[str] | None = None) -> dict[str, Any]:
     """Of the kernels that were correct and timed on the GPU, over PyTorch eager and, where it was
-    timed, torch.compile."""
+    timed, torch.compile. names: of the tasks that count; None: all."""
     rows = [json.loads(line) for line in read_lines(path)]
+    rows = [row for row in rows if names is None or row["task"] in names]
     kinds: dict[str, Callable[[Mapping[str, Any]], bool]] = {
         "all": lambda row: True,
         "one elementwise op": lambda row: row["ops"] == 1 and row["tier"] == 0,
@@ -157,9 +173,50 @@ def speedups(path: Path) -> dict[str, Any]:
             found[name] = eager
             if compiled := _ratios(chosen, "speedup_vs_compiled"):
                 found[name]["over torch.compile"] = compiled
+    found |= by_class(correct)
     tiers = {tier: [row for row in correct if row["tier"] == tier] for tier in range(4)}
     found["tiers"] = {str(t): eager for t, of in tiers.items() if (eager := _ratios(of, "speedup"))}
     return found
+
+
+def is_chain_with(product: bool) -> Callable[[EagerWork], bool]:
+    return lambda work: work.is_chain and work.has_product is product
+
+
+CLASSES: dict[str, Callable[[EagerWork], bool]] = {
+    SINGLE_OP: lambda work: work.is_single_elementwise,
+    CHAIN: lambda work: work.is_chain,
+    f"{CHAIN}, with a matrix product or convolution": is_chain_with(True),
+    f"{CHAIN}, without": is_chain_with(False),
+}
+
+
+def by_class(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Speedups by what PyTorch eager launches for the task, each class by tier too; a class without
+    a timed task is left out, and so are tasks that the catalogue does not have."""
+    worked = [(row, work) for row in rows if (work := work_of(row["task"])) is not None]
+    found: dict[str, Any] = {}
+    for name, is_one in CLASSES.items():
+        chosen = [row for row, work in worked if is_one(work)]
+        if not (ratios := _over_both(chosen)):
+            continue
+        tiers = {tier: [r for r in chosen if r["tier"] == tier] for tier in range(4)}
+        found[name] = {
+            **ratios,
+            "below_64_mib": sum(is_one(w) and not w.moves_enough for _, w in worked),
+            "tiers": {str(t): both for t, of in tiers.items() if (both := _over_both(of))},
+        }
+    return found
+
+
+def work_of(name: str) -> EagerWork | None:
+    task = find(name)
+    return eager_work(task) if task is not None else None
+
+
+def _over_both(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    eager, compiled = _ratios(rows, "speedup"), _ratios(rows, "speedup_vs_compiled")
+    return {**eager, "over torch.compile": compiled} if eager and compiled else eager
 
 
 def _ratios(rows: Sequence[Mapping[str, Any]], of: str) -> dict[str, Any]:
@@ -167,11 +224,62 @@ def _ratios(rows: Sequence[Mapping[str, Any]], of: str) -> dict[str, Any]:
     values = [row[of] for row in rows if row.get(of)]
     if not values:
         return {}
+    low, high = interval([math.log(value) for value in values])
     return {
         "n": len(values),
         "geomean": round(statistics.geometric_mean(values), 3),
+        "ci95": [round(math.exp(low), 3), round(math.exp(high), 3)],
         "min": round(min(values), 3),
         "faster": round(statistics.fmean(value > 1 for value in values), 4),
+    }
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Bootstrap 95% interval of the mean, over the tasks whose values these are."""
+    rng = random.Random(0)
+    means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(BOOTSTRAPS))
+    return means[int(0.025 * BOOTSTRAPS)], means[int(0.975 * BOOTSTRAPS) - 1]
+
+
+def paired(
+    one: Sequence[CUDAConversationState],
+    other: Sequence[CUDAConversationState],
+    timed_one: Path,
+    timed_other: Path,
+) -> dict[str, Any]:
+    """One against the other over the tasks that both have: the difference of pass@1, and the ratio
+    of the speedups of tasks that both solved and that were timed for both."""
+    rates, others = _rates(one), _rates(other)
+    gaps = [rates[name] - others[name] for name in sorted(rates.keys() & others.keys())]
+    found: dict[str, Any] = {"tasks": len(gaps)}
+    if gaps:
+        found["pass_at_1"] = round(statistics.fmean(gaps), 4)
+        found["ci95"] = [round(end, 4) for end in interval(gaps)]
+    fast, slow = _timed(timed_one), _timed(timed_other)
+    both = sorted(fast.keys() & slow.keys() & rates.keys() & others.keys())
+    logs = [math.log(fast[name] / slow[name]) for name in both]
+    if logs:
+        low, high = interval(logs)
+        found["speed"] = {
+            "n": len(logs),
+            "geomean": round(math.exp(statistics.fmean(logs)), 3),
+            "ci95": [round(math.exp(low), 3), round(math.exp(high), 3)],
+        }
+    return found
+
+
+def _rates(states: Sequence[CUDAConversationState]) -> dict[str, float]:
+    """Task -> share of its samples that passed."""
+    flags: dict[str, list[bool]] = {}
+    for state in states:
+        flags.setdefault(state.task.name, []).append(state.best_turn is not None)
+    return {name: statistics.fmean(of) for name, of in flags.items()}
+
+
+def _timed(path: Path) -> dict[str, float]:
+    rows = (json.loads(line) for line in read_lines(path))
+    return {
+        row["task"]: row["speedup"] for row in rows if row["status"] == "correct" and row["speedup"]
     }
 
 
@@ -182,19 +290,29 @@ def first_turn_compile(states: Sequence[CUDAConversationState]) -> dict[str, Any
     return proportion(v is not None and v.compiled for v in judged).model_dump(mode="json")
 
 
-def summary(args: argparse.Namespace, label: str, tasks: Sequence[Task]) -> dict[str, Any]:
+def summary(
+    args: argparse.Namespace, label: str, tasks: Sequence[Task], single_ops: Sequence[Task] = ()
+) -> dict[str, Any]:
     states = stored(args, label, tasks)
     tiers = sorted({state.task.tier for state in states})
     metrics = stage_metrics(label, states).model_dump(mode="json")
     kept = ("compile", "turns", "masked_turns", "statuses", "fixed_by_feedback", "end_reasons")
-    return {
+    path = args.work / f"{label}.timed.jsonl"
+    found = {
         "pass_at_1": pass_at_1(states),
         "first_turn": pass_at_1(states, first_turn=True),
         "first_turn_compile": first_turn_compile(states),
         "tiers": {str(t): pass_at_1([s for s in states if s.task.tier == t]) for t in tiers},
         **{name: metrics[name] for name in kept},
-        "on_the_gpu": speedups(args.work / f"{label}.timed.jsonl"),
+        "on_the_gpu": speedups(path, {task.name for task in tasks}),
     }
+    if single_ops:
+        found["single_elementwise_ops"] = {
+            "note": "these tasks were in training",
+            "pass_at_1": pass_at_1(stored(args, label, single_ops)),
+            "on_the_gpu": speedups(path, {task.name for task in single_ops}),
+        }
+    return found
 
 
 def stored(
@@ -204,9 +322,54 @@ def stored(
     return list(read_states(args.work / f"{label}.jsonl", wanted).values())
 
 
-def report(args: argparse.Namespace, tasks: Sequence[Task]) -> bool:
+def single_op_tasks(count: int, scope: Scope) -> list[Task]:
+    """The first `count` training tasks for which eager launches one elementwise kernel, balanced
+    over the families. Raises UsageError where there are fewer."""
+    if not count:
+        return []
+    drawn = training_tasks(None, 0, max_steps=1, scope=scope)
+    found = [task for task in drawn if eager_work(task).is_single_elementwise][:count]
+    if len(found) < count:
+        raise UsageError(f"{count} single operations were asked for; {len(found)} are judged")
+    return found
+
+
+def speed_bars(models: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of the trained models that were timed."""
+    bars = []
+    for label, row in models.items():
+        if label == "base":
+            continue
+        singles = row.get("single_elementwise_ops", {}).get("on_the_gpu", {})
+        for name, target, found in (
+            (CHAIN, CHAIN_SPEEDUP, row["on_the_gpu"].get(CHAIN)),
+            (SINGLE_OP, SINGLE_SPEEDUP, singles.get(SINGLE_OP)),
+        ):
+            if found is not None:
+                value = found["geomean"]
+                said = f"{label}: geomean over eager, {name}, at least"
+                bars.append(bar(said, target, value, value >= target))
+    return bars
+
+
+def eager_classes(tasks: Sequence[Task]) -> dict[str, Any]:
+    """How many tasks are of each class, and which of all move less than 64 MiB where they are
+    timed."""
+    works = {task.name: eager_work(task) for task in tasks}
+    return {
+        "rule": "benchmarks/eager_kernels.py",
+        **{name: sum(map(is_one, works.values())) for name, is_one in CLASSES.items()},
+        "below_64_mib": sorted(n for n, work in works.items() if not work.moves_enough),
+    }
+
+
+def report(
+    args: argparse.Namespace, tasks: Sequence[Task], single_ops: Sequence[Task] = ()
+) -> bool:
     paths = (p for p in args.work.glob("*.jsonl") if not p.stem.endswith(".timed"))
-    found = {label: summary(args, label, tasks) for label in sorted(p.stem for p in paths)}
+    found = {
+        label: summary(args, label, tasks, single_ops) for label in sorted(p.stem for p in paths)
+    }
     for label, row in found.items():
         print(f"{label:<10} pass@1 {row['pass_at_1']}  first turn {row['first_turn']}")
     rates = {label: row["pass_at_1"].get("rate", 0.0) for label, row in found.items()}
@@ -217,14 +380,30 @@ def report(args: argparse.Namespace, tasks: Sequence[Task]) -> bool:
             "points that RL adds over SFT (or it reaches 90%)", GAIN, gain,
             gain is not None and (gain >= GAIN or rates["rl"] >= HIGH),
         ),
+        *speed_bars(found),
     ]  # fmt: skip
     top = head("held_out", packages=("torch", "transformers", "vllm", "verl"))
     sizes = {
         "scope": args.scope, "samples": args.samples, "turns": args.turns, "tasks": len(tasks),
         "temperature": args.temperature,
         "tiers": dict(sorted(Counter(str(task.tier) for task in tasks).items())),
+        "eager": eager_classes(tasks),
     }  # fmt: skip
-    return finish({**top, "bars": bars, **sizes, "models": found}, args.output)
+    if single_ops:
+        sizes["single_ops_of_training"] = [task.name for task in single_ops]
+    states = {label: stored(args, label, tasks) for label in found}
+    timed = {label: args.work / f"{label}.timed.jsonl" for label in found}
+    pairs = {
+        f"{one} - {other}": paired(states[one], states[other], timed[one], timed[other])
+        for other, one in combinations(sorted(found, key=_order), 2)
+    }
+    return finish({**top, "bars": bars, **sizes, "models": found, "paired": pairs}, args.output)
+
+
+def _order(label: str) -> tuple[int, str]:
+    """What came first: a difference is of the later one less the earlier one."""
+    known = ("base", "sft")
+    return (known.index(label) if label in known else len(known), label)
 
 
 def main() -> int:
@@ -237,6 +416,10 @@ def main() -> int:
     cli.add_argument("--tokenizer", type=Path)
     cli.add_argument("--scope", choices=get_args(Scope), default="starter")
     cli.add_argument("--tasks", type=int, default=110)
+    cli.add_argument(
+        "--single-ops", type=int, default=0, metavar="N",
+        help="also N single elementwise operations, tasks of training, told apart",
+    )  # fmt: skip
     cli.add_argument("--samples", type=int, default=4)
     cli.add_argument("--turns", type=int, default=3)
     cli.add_argument("--temperature", type=float, default=1.0)
@@ -250,8 +433,10 @@ def main() -> int:
     args = cli.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     tasks = held_out_tasks(args.tasks, 0, scope=args.scope)
+    single_ops = single_op_tasks(args.single_ops, args.scope)
     if args.part == "report":
-        return 0 if report(args, tasks) else 1
+        return 0 if report(args, tasks, single_ops) else 1
+    tasks = [*tasks, *single_ops]
     if args.label is None or (args.part == "solve" and args.tokenizer is None):
         cli.error("solve needs --label and --tokenizer, time needs --label")
     if args.part == "solve":

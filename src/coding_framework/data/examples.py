@@ -106,7 +106,7 @@ def held_out_examples(
 
 
 def training_tasks(
-    n: int,
+    n: int | None,
     seed: int = 0,
     *,
     min_steps: int = 0,
