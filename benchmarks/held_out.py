@@ -16,11 +16,13 @@ first samples come first, so that what --minutes leaves is even over the tasks; 
 conversation begins, and those that have begun are finished. With --optimizer-model the later turns
 are by another model of the server (the adapters of a run with a policy a role). time: one correct
 kernel of each task, judged again and timed on the GPU; end the server first. --baselines compiled
-also times torch.compile, which takes half a minute a task. Conversations and rows are kept in
-runs/held_out (or --work DIR); each part goes on where it was. The report has pass@1, a task's mean
-over its samples, with the 95% interval over tasks; speedups by class of task, as PyTorch eager
-counts kernels (`eager_kernels`), with bootstrap intervals over tasks; and of each two models the
-paired difference over the tasks that both have.
+also times torch.compile, which takes half a minute a task and worker, once: PyTorch's times are
+kept in the cache by task, for the other labels too. Kernels timed without it are timed again.
+Conversations and rows are kept in runs/held_out (or --work DIR); each part goes on where it was.
+
+The report has pass@1, a task's mean over its samples, with the 95% interval over tasks; speedups by
+class of task, as PyTorch eager counts kernels (`eager_kernels`), with bootstrap intervals over
+tasks; and of each two models the paired difference over the tasks that both have.
 
 No held-out task is a single elementwise operation: each operation alone is in training, by the
 split's rule. --single-ops N adds N of those training tasks (give it to all parts); they are told
@@ -33,6 +35,7 @@ import argparse
 import asyncio
 import json
 import math
+import os
 import random
 import statistics
 import sys
@@ -113,7 +116,8 @@ async def solve(args: argparse.Namespace, tasks: Sequence[Task], store: Path) ->
 async def time_kernels(args: argparse.Namespace, states: Sequence[CUDAConversationState]) -> None:
     """One correct kernel of each task, judged and timed on the GPU."""
     path = args.work / f"{args.label}.timed.jsonl"
-    done = {json.loads(line)["task"] for line in read_lines(path)}
+    done = timed_tasks(path, args.baselines)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a compiler a judge is enough
     chosen = {s.task.name: s for s in reversed(states) if s.best_turn is not None}
     with ExitStack() as stack:
         judge = make_judge("cuda", workers=args.workers, baselines=args.baselines)
@@ -126,7 +130,7 @@ async def time_kernels(args: argparse.Namespace, states: Sequence[CUDAConversati
             timing = verdict.timing
             sink.write({
                 "task": state.task.name, "ops": len(state.task.ops), "tier": state.task.tier,
-                "status": verdict.status.value,
+                "status": verdict.status.value, "baselines": args.baselines,
                 "speedup": timing.speedup if timing is not None else None,
                 "speedup_vs_compiled": timing.speedup_vs_compiled if timing is not None else None,
             })  # fmt: skip
@@ -137,6 +141,28 @@ async def time_kernels(args: argparse.Namespace, states: Sequence[CUDAConversati
                 for result in await asyncio.gather(*waiting, return_exceptions=True):
                     if isinstance(result, Exception):
                         print(f"not timed: {result}", file=sys.stderr)
+
+
+def timed_rows(path: Path) -> list[dict[str, Any]]:
+    """The last row of each task."""
+    rows = (json.loads(line) for line in read_lines(path))
+    return list({row["task"]: row for row in rows}.values())
+
+
+def timed_tasks(path: Path, baselines: BaselinesName) -> set[str]:
+    """Tasks that need no further timing beside these baselines; rows of before they were written
+    have a compiled time or none."""
+    order = get_args(BaselinesName)
+    return {
+        row["task"]
+        for row in timed_rows(path)
+        if order.index(row.get("baselines") or _told(row)) >= order.index(baselines)
+        or row["status"] != "correct"
+    }
+
+
+def _told(row: Mapping[str, Any]) -> BaselinesName:
+    return "compiled" if row.get("speedup_vs_compiled") else "eager"
 
 
 def pass_at_1(states: Sequence[CUDAConversationState], first_turn: bool = False) -> dict[str, Any]:
@@ -158,8 +184,7 @@ def pass_at_1(states: Sequence[CUDAConversationState], first_turn: bool = False)
 def speedups(path: Path, names: Container[str] | None = None) -> dict[str, Any]:
     """Of the kernels that were correct and timed on the GPU, over PyTorch eager and, where it was
     timed, torch.compile. names: of the tasks that count; None: all."""
-    rows = [json.loads(line) for line in read_lines(path)]
-    rows = [row for row in rows if names is None or row["task"] in names]
+    rows = [row for row in timed_rows(path) if names is None or row["task"] in names]
     kinds: dict[str, Callable[[Mapping[str, Any]], bool]] = {
         "all": lambda row: True,
         "one elementwise op": lambda row: row["ops"] == 1 and row["tier"] == 0,
@@ -277,10 +302,8 @@ def _rates(states: Sequence[CUDAConversationState]) -> dict[str, float]:
 
 
 def _timed(path: Path) -> dict[str, float]:
-    rows = (json.loads(line) for line in read_lines(path))
-    return {
-        row["task"]: row["speedup"] for row in rows if row["status"] == "correct" and row["speedup"]
-    }
+    correct = [row for row in timed_rows(path) if row["status"] == "correct"]
+    return {row["task"]: row["speedup"] for row in correct if row["speedup"]}
 
 
 def first_turn_compile(states: Sequence[CUDAConversationState]) -> dict[str, Any]:

@@ -147,6 +147,27 @@ def test_single_operations_are_training_tasks_of_one_elementwise_kernel(
         held_out.single_op_tasks(10_000, "starter")
 
 
+def test_kernels_timed_beside_eager_alone_are_timed_again_beside_the_compiler(
+    held_out: ModuleType, tmp_path: Path
+) -> None:
+    rows = [
+        catalogue_row("abs", 0, 1.0),
+        catalogue_row("relu", 0, 1.0, 0.5),
+        {**catalogue_row("sin", 0, 1.0), "baselines": "compiled"},  # it did not compile
+        {**catalogue_row("exp", 0, None), "status": "wrong_output"},
+    ]
+    path = write(tmp_path / "sft.timed.jsonl", rows)
+    assert held_out.timed_tasks(path, "eager") == {"abs", "relu", "sin", "exp"}
+    assert held_out.timed_tasks(path, "compiled") == {"relu", "sin", "exp"}
+    again = {**catalogue_row("abs", 0, 3.0, 2.0), "baselines": "compiled"}
+    write(path, [*rows, again])
+    assert held_out.timed_tasks(path, "compiled") == {"abs", "relu", "sin", "exp"}
+    found = held_out.speedups(path)
+    assert (found["judged"], found["all"]["n"]) == (4, 3)
+    assert found[held_out.SINGLE_OP]["over torch.compile"]["n"] == 2
+    assert held_out.timed_tasks(tmp_path / "none.jsonl", "eager") == set()
+
+
 def test_two_models_are_compared_over_the_tasks_that_both_have(
     held_out: ModuleType, tmp_path: Path
 ) -> None:
