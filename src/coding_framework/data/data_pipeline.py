@@ -32,6 +32,7 @@ from coding_framework.data.examples import (
     training_tasks,
 )
 from coding_framework.data.held_out_shapes import with_held_out_shapes
+from coding_framework.data.synthesis.measured import MEASURED_PATH
 from coding_framework.data.synthesis.receipts import RECEIPTS_PATH, built_receipts_path
 from coding_framework.data.synthesis.workloads.table import WORKLOAD_FAMILIES
 from coding_framework.errors import UsageError
@@ -255,10 +256,11 @@ def _index_of(
 
 @cache
 def _source_digest() -> str:
-    """Of the code that draws examples and of the receipts that ship: a change of either draws
-    anew."""
+    """Of the code that draws examples, and of the receipts and the measured speeds that ship: a
+    change of any draws anew."""
     folder = Path(__file__).parent
-    files = sorted([*folder.glob("*.py"), *(folder / "synthesis").rglob("*.py"), RECEIPTS_PATH])
+    code = [*folder.glob("*.py"), *(folder / "synthesis").rglob("*.py")]
+    files = sorted([*code, RECEIPTS_PATH, MEASURED_PATH])
     found = hashlib.sha256()
     for file in files:
         found.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coding_framework.data import data_pipeline
 from coding_framework.data.curriculum_manager import Outcome
 from coding_framework.data.data_pipeline import (
     UNVERIFIED,
@@ -75,6 +76,19 @@ def test_drawn_examples_are_kept_in_a_file_that_other_pipelines_read(
     other = CUDADataPipeline(config)
     assert file.stat().st_mtime_ns == written
     assert one.get_training_batch(20) == other.get_training_batch(20)
+
+
+def test_other_measured_speeds_draw_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path / "cache"))
+    config = DataPipelineConfig(max_steps=1)
+    CUDADataPipeline(config)
+    other = tmp_path / data_pipeline.MEASURED_PATH.name
+    other.write_text(data_pipeline.MEASURED_PATH.read_text().replace("128.206", "129.0"))
+    monkeypatch.setattr(data_pipeline, "MEASURED_PATH", other)
+    data_pipeline._source_digest.cache_clear()
+    CUDADataPipeline(config)
+    data_pipeline._source_digest.cache_clear()
+    assert len(list((tmp_path / "cache" / "datasets").glob("drawn-*.jsonl"))) == 2
 
 
 def test_a_torn_cache_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
