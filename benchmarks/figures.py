@@ -48,7 +48,7 @@ def points(rows: Sequence[Sequence[float]]) -> tuple[tuple[float, float], ...]:
 
 
 def main() -> int:
-    sft, rl, held_out = (loaded(f"{n}.h200.json") for n in ("sft", "training", "held_out"))
+    sft, rl, held_out = (loaded(f"{n}.h200.json") for n in ("sft.best", "training", "held_out"))
     losses = (
         Series(name="training batch", points=points(sft["loss"]), colour=1),
         Series(
@@ -64,10 +64,28 @@ def main() -> int:
         for i, (key, said) in enumerate(names, start=1)
     ]
     put("rl_steps.svg", line_chart(curves, x_label="step", y_label="share", y_from_zero=True))
+    runs = ("GRPO", "training"), ("DAPO", "training.dapo"), ("PPO", "training.ppo")
+    solved = [
+        Series(
+            name=said, colour=i,
+            points=points([(s["step"], s["solved"]) for s in loaded(f"{name}.h200.json")["curve"]]),
+        )
+        for i, (said, name) in enumerate(runs, start=1)
+    ]  # fmt: skip
+    put(
+        "rl_algorithms.svg",
+        line_chart(solved, x_label="step", y_label="conversations solved", y_from_zero=True),
+    )
+    from_base = loaded("training.from_base.h200.json")["curve"]
+    curves = [
+        Series(name=said, points=points([(s["step"], s[key]) for s in from_base]), colour=i)
+        for i, (key, said) in enumerate(names, start=1)
+    ]
+    put("rl_from_base.svg", line_chart(curves, x_label="step", y_label="share", y_from_zero=True))
     bars = []
     for tier in sorted(held_out["tiers"]):
         for colour, label, said in (
-            (2, "base", "base"), (3, "sft", "SFT 500"), (1, "sft_1880", "SFT 1880"),
+            (2, "base", "base"), (3, "sft_500", "SFT 500"), (1, "sft", "SFT 2780"),
         ):  # fmt: skip
             row = held_out["models"][label]["tiers"][tier]
             low, high = row["ci95"]
