@@ -6,15 +6,17 @@
 
 FILE: rows {"level", "problem_id", "name", "code"}. Times are device times by the protocol of a
 verdict (gpu/baselines.py). Each problem runs in a process of its own, so that one that does not fit
-the memory, or hangs, costs no other; `compiled` has several at once, which compile together and
-are timed one by one. Rows are kept in runs/kernelbench_baselines (or --work DIR): the same command
-goes on where it was stopped. `report` writes benchmarks/results/kernelbench_baselines.GPU.json.
+the memory, or hangs, costs no other; `compiled` has several at once, which compile together and are
+timed one by one, and those that found no room beside others are tried again alone. Rows are kept in
+runs/kernelbench_baselines (or --work DIR): the same command goes on where it was stopped. `report`
+writes benchmarks/results/kernelbench_baselines.GPU.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -26,6 +28,7 @@ from gpu_bench import Deadline, Row, Rows, this_gpu, write_report
 
 PROBLEMS = 200
 _PROBLEM_S = 240.0
+_FULL = re.compile("out of memory|DeviceFullError", re.IGNORECASE)
 
 
 def time_problem(source: str, mode: str) -> Row:
@@ -87,12 +90,17 @@ def _Tensors(model: Any, values: tuple[Any, ...]) -> Any:  # noqa: N802 - makes 
 
 def run(rows: Rows, problems: list[Row], mode: str, deadline: Deadline, workers: int) -> None:
     """Every problem that has no row of this mode yet."""
+    for at_once in (workers, 1):  # what found no room beside others is tried again alone
+        _run(rows, problems, mode, deadline, at_once)
+
+
+def _run(rows: Rows, problems: list[Row], mode: str, deadline: Deadline, workers: int) -> None:
     left = [p for p in problems if f"{mode}/{_name(p)}" not in rows]
     with ThreadPoolExecutor(workers) as threads:
         running = {threads.submit(_in_a_process, p, mode, deadline): p for p in left}
         for future in as_completed(running):
             problem, row = running[future], future.result()
-            if row is None:
+            if row is None or (workers > 1 and _FULL.search(row.get("failed", ""))):
                 continue
             rows.add(f"{mode}/{_name(problem)}", {"mode": mode, "name": _name(problem), **row})
             said = row.get("failed") or f"{row['ms']:.4f} ms"

@@ -50,6 +50,7 @@ from coding_framework.training.verl.steps import (
     WORSE_STEPS,
     StepRecord,
     got_worse,
+    paid_for_compiling,
     read_metrics,
     step_record,
 )
@@ -236,7 +237,7 @@ class MultiAgentVERLTrainer:
             ) as wandb,
         ):
             code: int | None = None
-            worse = False
+            trouble = ""
             while code is None:
                 code = await process.wait(POLL_S)
                 for step, metrics in read_metrics(attempt.metrics).items():
@@ -244,14 +245,14 @@ class MultiAgentVERLTrainer:
                         continue
                     seen[step] = step_record(step, metrics, attempt.rollouts, self._trained)
                     self._note_step(seen[step])
-                    worse = worse or self._warn_if_worse()
+                    trouble = trouble or self._warn_of_trouble()
                     wandb.log(step, seen[step].model_dump(mode="json"))
                     _check_faults(list(seen.values()), config.max_fault_share, attempt.log)
                 last = max(seen, default=done)
                 ended = counter.count(last + 1)
                 stall.check((last, ended))
                 note = self._activity(last, ended, seen.get(last))
-                progress.update(last, f"WORSE THAN AT THE START, {note}" if worse else note)
+                progress.update(last, f"{trouble}, {note}" if trouble else note)
         if last < config.last_step:
             raise _TrainerEndedError(
                 f"verl ended with code {code} after step {last} of {config.last_step}: "
@@ -261,19 +262,28 @@ class MultiAgentVERLTrainer:
         if code != 0:
             log.warning("verl_ended_late", code=code, log=str(attempt.log))
 
-    def _warn_if_worse(self) -> bool:
-        """Say so where the policy solves less than at the start. Not with a curriculum, whose tasks
-        become harder."""
+    def _warn_of_trouble(self) -> str:
+        """Say so where the policy solves less than at the start (not with a curriculum, whose tasks
+        become harder), or learns to compile and nothing else; the words for the progress line."""
         steps = self._stored_steps()
-        if self._config.curriculum is not None or not got_worse(steps):
-            return False
-        log.warning(
-            "policy_got_worse",
-            first_steps=[s.solved_rate for s in steps[:WORSE_STEPS]],
-            last_steps=[s.solved_rate for s in steps[-WORSE_STEPS:]],
-            advice="stop, and start again in another folder with a lower --learning-rate",
-        )
-        return True
+        if self._config.curriculum is None and got_worse(steps):
+            log.warning(
+                "policy_got_worse",
+                first_steps=[s.solved_rate for s in steps[:WORSE_STEPS]],
+                last_steps=[s.solved_rate for s in steps[-WORSE_STEPS:]],
+                advice="stop, and start again in another folder with a lower --learning-rate",
+            )
+            return "WORSE THAN AT THE START"
+        if paid_for_compiling(steps):
+            log.warning(
+                "policy_only_compiles",
+                compile_rates=[s.compile_rate for s in steps[-WORSE_STEPS:]],
+                solved_rates=[s.solved_rate for s in steps[-WORSE_STEPS:]],
+                advice="more and more compiles and nothing is correct: start from an SFT, or with "
+                "--reward-preset kevin, which pays for correct kernels alone",
+            )
+            return "IT ONLY COMPILES"
+        return ""
 
     def _activity(self, last: int, ended: int, record: StepRecord | None) -> str:
         """What is going on, for the progress line."""

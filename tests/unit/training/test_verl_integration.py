@@ -186,5 +186,19 @@ def test_policy_that_got_worse_is_told_of_unless_its_tasks_become_harder(
         [StepRecord(step=n, solved_rate=r, solved_error=0.05) for n, r in enumerate(rates, 1)]
     )
     with structlog.testing.capture_logs() as logged:
-        assert trainer._warn_if_worse() is (curriculum is None)
+        assert bool(trainer._warn_of_trouble()) is (curriculum is None)
     assert [line["event"] for line in logged] == ["policy_got_worse"] * (curriculum is None)
+
+
+def test_policy_that_only_compiles_is_told_of(trainer: MultiAgentVERLTrainer) -> None:
+    trainer._output.mkdir(parents=True)
+    rates = [0.19, 0.26, 0.2, 0.2, 0.56, 0.63, 0.78, 0.84]  # of a run on a GPU from a base model
+    trainer._store_steps(
+        [
+            StepRecord(step=n, compile_rate=rate, solved_rate=0.0, solved_error=0.0)
+            for n, rate in enumerate(rates, 1)
+        ]
+    )
+    with structlog.testing.capture_logs() as logged:
+        assert trainer._warn_of_trouble() == "IT ONLY COMPILES"
+    assert [line["event"] for line in logged] == ["policy_only_compiles"]

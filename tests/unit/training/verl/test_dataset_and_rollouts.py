@@ -18,7 +18,13 @@ from coding_framework.training.verl.rollouts import (
     rollouts_file,
 )
 from coding_framework.training.verl.spec import build, read_spec
-from coding_framework.training.verl.steps import StepRecord, got_worse, read_metrics, step_record
+from coding_framework.training.verl.steps import (
+    StepRecord,
+    got_worse,
+    paid_for_compiling,
+    read_metrics,
+    step_record,
+)
 from coding_framework.types import (
     ConversationTurn,
     CUDAConversationState,
@@ -168,6 +174,26 @@ def test_policy_is_called_worse_where_chance_does_not_explain_it(
 ) -> None:
     steps = [StepRecord(step=n, solved_rate=r, solved_error=error) for n, r in enumerate(rates, 1)]
     assert got_worse(steps) is worse
+
+
+@pytest.mark.parametrize(
+    ("compiled", "solved", "only"),
+    [
+        ([0.2] * 4 + [0.8] * 4, 0.0, True),
+        ([0.2] * 4 + [0.8] * 4, 0.3, False),
+        ([0.2] * 4 + [0.3] * 4, 0.0, False),
+        ([0.2] * 3 + [0.8] * 4, 0.0, False),
+    ],
+    ids=["it does", "it solves", "by chance", "too few"],
+)
+def test_policy_is_said_to_compile_alone_where_nothing_is_correct(
+    compiled: list[float], solved: float, only: bool
+) -> None:
+    steps = [
+        StepRecord(step=n, compile_rate=rate, solved_rate=solved)
+        for n, rate in enumerate(compiled, 1)
+    ]
+    assert paid_for_compiling(steps) is only
 
 
 def test_metrics_are_read_by_step_without_a_cut_line(tmp_path: Path) -> None:
