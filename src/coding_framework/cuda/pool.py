@@ -51,6 +51,10 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 _START_S = 120.0
+_JUDGE_BYTES = 7 << 30
+"""What a judge may hold of a GPU's memory between candidates: tensors of PyTorch's that wait, kept
+references, the exchange buffer, the candidate's arena and two contexts. With 28 judges on an H200,
+which holds 20, its memory was full and 2,485 kernels were judged an hour instead of 16,000."""
 _RETRIES = 1
 _BY_THE_MACHINE = frozenset({Status.TIMEOUT, Status.COMPILE_TIMEOUT, Status.MEMORY_LIMIT})
 """Verdicts by CPU time or memory, which another machine may give otherwise: never kept on disk."""
@@ -77,7 +81,7 @@ class JudgePool:
         self._job_wall_s = job_wall_s
         self._cache_folder = cache_folder
         self._setup = {**_setup_frame(self.config), "delivered": delivered}
-        self.capacity = workers or available_cores()
+        self.capacity = self._fitting(workers or available_cores())
         """Candidates at a time."""
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
         self._in_flight = InFlight[Verdict](_comes_again)
@@ -85,6 +89,15 @@ class JudgePool:
         self._started: set[_Worker] = set()
         self._lock = threading.Lock()
         self._closed = False
+
+    def _fitting(self, workers: int) -> int:
+        """So many judges, or as many as the memory of the GPUs holds."""
+        if self._backend != "cuda":
+            return workers
+        most = max(1, sum(gpu.memory_bytes // _JUDGE_BYTES for gpu in gpus()))
+        if workers > most:
+            log.warning("fewer_judges", workers=most, asked_for=workers, why="memory of the GPUs")
+        return min(workers, most)
 
     async def judge(self, task: Task, code: str) -> Verdict:
         """The verdict on one candidate. Raises InfrastructureError on a fault of ours."""
@@ -174,6 +187,8 @@ class JudgePool:
                 return answer
             except _WorkerDiedError as e:
                 self._drop_worker()
+                if self._closed:
+                    raise InfrastructureError("the judge pool was closed meanwhile") from e
                 log.warning(
                     "judge_worker_died", task=job["task"]["name"], why=str(e), attempt=attempt
                 )

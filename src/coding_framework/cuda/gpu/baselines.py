@@ -47,6 +47,8 @@ def time_model(
         timer = _GraphTimer(model, draws, device)
         try:
             timer.capture()
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as e:  # CUDA's errors too
             log.info("baseline_not_captured", why=str(e).splitlines()[0][:200])
             return _profiled(model, draws[0], protocol)
@@ -61,7 +63,8 @@ def time_model(
 def time_compiled(
     model: nn.Module, draws: Sequence[Inputs], place: GpuPlace, protocol: TimingProtocol
 ) -> Timing | None:
-    """As `time_model`, of `torch.compile(model)`; None where it does not compile."""
+    """As `time_model`, of `torch.compile(model)`; None where it does not compile. Raises
+    torch.OutOfMemoryError where the GPU has no room for it."""
     try:
         torch._dynamo.reset()
         compiled = torch.compile(model)
@@ -69,6 +72,8 @@ def time_compiled(
             compiled(*draws[0])
             torch.cuda.synchronize()
         return time_model(compiled, draws, place, protocol)
+    except torch.OutOfMemoryError:
+        raise
     except Exception as e:  # whatever the compiler makes of somebody's model
         log.warning("baseline_not_compiled", why=f"{type(e).__name__}: {e}"[:300])
         return None

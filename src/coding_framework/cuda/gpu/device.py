@@ -27,7 +27,7 @@ import structlog
 
 from coding_framework.cuda.gpu.exchange import Exchange, exchange_for, torch_device
 from coding_framework.cuda.gpu.settings import GpuSettings
-from coding_framework.cuda.gpu.sharing import Gpu, Seat, quarantine, usable
+from coding_framework.cuda.gpu.sharing import Gpu, Seat, quarantine, seats_taken, usable
 from coding_framework.cuda.inputs import bits_of, tensor_bytes
 from coding_framework.cuda.plan import CandidateFault, LaunchPlan
 from coding_framework.cuda.plan_data import ops_as_data
@@ -126,6 +126,21 @@ def _environment(uuid: str) -> dict[str, str]:
     }
 
 
+def _not_up(gpu: Gpu, e: DeviceError) -> DeviceError:
+    """What it means that a device process did not come up. A GPU on which others of ours work
+    answers: it is full of them, and what a driver says of that is not always that its memory ran
+    out. Without others, it is given no work for a while."""
+    others = seats_taken(gpu)
+    if others:
+        return DeviceFullError(
+            f"no device process comes up on {gpu.name} beside {others} others ({e}): judge fewer "
+            "kernels at once"
+        )
+    quarantine(gpu, str(e))
+    log.error("gpu_in_quarantine", gpu=gpu.uuid, why=str(e))
+    return DeviceError(f"no device process comes up on {gpu.name}: {e}")
+
+
 _idle: list[_Process] = []
 _idle_lock = threading.Lock()
 
@@ -175,8 +190,7 @@ class CudaDevice(RemoteDevice):
                 self._give_up()
             if isinstance(e, DeviceFullError):
                 raise
-            quarantine(self.gpu, str(e))
-            raise DeviceError(f"no device process comes up on {self.gpu.name}: {e}") from e
+            raise _not_up(self.gpu, e) from e
         self._connection.settimeout(self.settings.launch_wall_s + _GRACE_S)
         self.name = str(self.facts["name"])
 

@@ -179,11 +179,27 @@ def usable() -> tuple[Gpu, ...]:
         raise DeviceError("no NVIDIA GPU is visible here: use --backend emulator")
     free = tuple(gpu for gpu in found if not _in_quarantine(gpu))
     if not free:
+        why = "; ".join(f"{gpu.uuid}: {_mark(gpu).read_text()}" for gpu in found)
+        marks = " ".join(str(_mark(gpu)) for gpu in found)
         raise DeviceError(
-            f"no GPU answers (in quarantine: {', '.join(g.uuid for g in found)}): look at "
-            f"nvidia-smi, and try again in {_QUARANTINE_S / 60:.0f} minutes"
+            f"no GPU answers, so none gets work for {_QUARANTINE_S / 60:.0f} minutes ({why}): look "
+            f"at nvidia-smi; to try at once, `rm {marks}`"
         )
     return free
+
+
+def seats_taken(gpu: Gpu) -> int:
+    """Device processes on a GPU, of this user and by seats that are locked now."""
+    taken = 0
+    for number in range(_SEATS):
+        handle = _open(_folder(gpu.uuid) / f"seat{number}")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            taken += 1
+        finally:
+            os.close(handle)
+    return taken
 
 
 def quarantine(gpu: Gpu, why: str) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from coding_framework.cuda.gpu import sharing
+from coding_framework.cuda.gpu.device import _not_up
 from coding_framework.cuda.gpu.sharing import Gpu, GpuLock, Seat, claim_gpu, parse_gpus, quarantine
-from coding_framework.errors import DeviceError
+from coding_framework.errors import DeviceError, DeviceFullError
 
 pytestmark = pytest.mark.unit
 
@@ -114,8 +115,22 @@ def test_a_gpu_in_quarantine_gets_no_work(monkeypatch: pytest.MonkeyPatch) -> No
     quarantine(ONE, "a process does not end")
     assert sharing.usable() == (TWO,)
     quarantine(TWO, "no process comes up")
-    with pytest.raises(DeviceError, match="quarantine"):
+    with pytest.raises(DeviceError, match=r"no process comes up.*`rm .*quarantine"):
         sharing.usable()
+
+
+def test_a_process_that_does_not_come_up_beside_others_found_a_full_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sharing, "gpus", lambda: (ONE, TWO))
+    seat = Seat((ONE,))
+    assert sharing.seats_taken(ONE) == 1
+    assert isinstance(_not_up(ONE, DeviceError("CUDA_ERROR_UNKNOWN")), DeviceFullError)
+    assert sharing.usable() == (ONE, TWO)
+    seat.close()
+    alone = _not_up(ONE, DeviceError("CUDA_ERROR_UNKNOWN"))
+    assert not isinstance(alone, DeviceFullError)
+    assert sharing.usable() == (TWO,)
 
 
 def test_without_a_gpu_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
