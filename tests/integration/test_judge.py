@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from judge_tasks import (
@@ -314,6 +315,43 @@ def test_each_status_has_a_real_kernel(judge: Judge, status: Status, code: str) 
     assert verdict.status is status, verdict.reason
     assert len(verdict.reason) > 10
     json.loads(verdict.model_dump_json())
+
+
+def _looping(body: str) -> str:
+    head = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    kernel = f"__global__ void twice(const float* x, float* o, int n) {{ {head} {body} }}"
+    return extension(kernel, DOUBLE_BODY)
+
+
+ENDLESS = {
+    "while": "volatile float a = 0; while (1) a = a + 1.0f;",
+    "no stride": "for (int q = i; q < n; q += 0 * n) o[q] = x[q];",
+    "spin": "while (*(volatile const float*)x != 12345.0f) {} o[i % n] = 1.0f;",
+    "barrier": "while (1) { __syncthreads(); if (i < 0) break; }",
+}
+
+
+@pytest.mark.parametrize("body", ENDLESS.values(), ids=ENDLESS)
+def test_an_endless_kernel_ends_early_on_the_smallest_shape_set(judge: Judge, body: str) -> None:
+    verdict = _judge(judge, _looping(body))
+    assert verdict.status is Status.TIMEOUT, verdict.reason
+    said = re.search(r"within (\d+) instructions", verdict.reason)
+    assert said is not None
+    assert int(said[1]) < 6_000_000
+    assert verdict.tests == ()
+
+
+def test_a_kernel_with_a_loop_that_is_wrong_on_the_shown_shape_set_is_told_of_that_one(
+    judge: Judge,
+) -> None:
+    verdict = _judge(judge, _looping("for (int q = i; q < n; q += 4096) o[q] = x[q];"))
+    assert verdict.status is Status.WRONG_OUTPUT
+    assert "shape set 'main'" in verdict.reason
+
+
+def test_a_kernel_that_is_endless_on_large_inputs_alone_is_a_timeout_too(judge: Judge) -> None:
+    verdict = _judge(judge, _looping("while (n > 1000) {} o[i % n] = x[i % n] * 2.0f + 1.0f;"))
+    assert verdict.status is Status.TIMEOUT, verdict.reason
 
 
 def test_a_compilation_without_end_is_a_compile_timeout() -> None:

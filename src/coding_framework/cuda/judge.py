@@ -14,6 +14,7 @@ and never becomes a verdict.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import random
@@ -32,11 +33,12 @@ from pydantic import Field, SecretBytes
 from coding_framework.cuda.backends import Backend, BackendName, choose_backend, make_backend
 from coding_framework.cuda.benchmarker import BaselineTimes, summed_counters
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
-from coding_framework.cuda.draft import VerdictDraft
+from coding_framework.cuda.draft import TrialLog, VerdictDraft
 from coding_framework.cuda.model_new.build import ExtensionWanted, answer_of
 from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
 from coding_framework.cuda.plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
+from coding_framework.cuda.ptx_summary import may_repeat
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
 from coding_framework.cuda.sandbox import Sandbox
 from coding_framework.cuda.toolkit import Toolkit
@@ -243,10 +245,45 @@ class Judge:
         cases = self._devices().cases(draft.task)
         if "hidden_shapes" in self._without:
             cases = tuple(case for case in cases if case.shown) or cases[:1]
+        self._require_end(cases, build, draft, seeds[0])
         for case in cases:
             found[case.name] = self._try(case, build, draft, seeds, dependent)
             dependent = dependent or found[case.name].own_seed is not None
         return found[self._devices().timed_case(draft.task).name]
+
+    def _require_end(
+        self, cases: Sequence[TestCase], build: Path, draft: VerdictDraft, seed: int
+    ) -> None:
+        """Raises CandidateFault (timeout) for a candidate that takes more instructions on the
+        smallest shape set than that allows: an endless kernel is found in a second or two, where
+        the first shape set would let it run for up to half a minute. Whatever else comes of this
+        call says nothing yet. Where the device counts instructions, and there is a loop."""
+        if self.backend != "emulator":
+            return
+        from coding_framework.cuda.bench import open_bench
+        from coding_framework.cuda.emulator.backend import EmulatorBackend
+        from coding_framework.cuda.run import first_budget, instruction_budget
+        from coding_framework.cuda.trial import CaseTrial
+
+        backend = EmulatorBackend(budget=first_budget)
+        smallest = min(cases, key=_elements)
+        usual = instruction_budget(2 * _elements(cases[0]))
+        if usual < 2 * first_budget(2 * _elements(smallest)):
+            return
+        if not may_repeat((build / "device.ptx").read_text(errors="replace")):
+            return
+        references = self._reference_cache()
+        expectation = references.get(draft.task, smallest, seed)
+        sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
+        try:
+            with open_bench(build, expectation, sandbox, host_cpu_s, backend) as bench:
+                draft.device, draft.driver = bench.device_name, backend.driver
+                CaseTrial(draft.task, smallest, bench, references, (seed,), TrialLog()).call_once()
+        except ExtensionWanted:
+            return
+        except CandidateFault as fault:
+            if fault.status is Status.TIMEOUT:
+                raise
 
     def _try(
         self, case: TestCase, build: Path, draft: VerdictDraft, seeds: tuple[int, ...],
@@ -452,6 +489,11 @@ def new_draft(
 def seeds_of(config: JudgeConfig) -> tuple[int, ...]:
     """The draws of a judge of this configuration."""
     return tuple((config.seed or 0) + i for i in range(config.seeds))
+
+
+def _elements(case: TestCase) -> int:
+    """Of the inputs of a shape set."""
+    return sum(math.prod(spec.shape) for spec in case.inputs)
 
 
 def _built(result: CompilationResult, draft: VerdictDraft) -> Path:

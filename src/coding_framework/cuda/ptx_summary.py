@@ -23,6 +23,9 @@ _VARIABLE = re.compile(
 """A declaration at the top of a module; function bodies have none. Opaque types (texref) have no
 bits."""
 
+_FLOW = re.compile(r"^\s*([\w$]+):|\bbra(?:\.uni)?\s+([\w$]+)|\b(brx\.idx|call)\b", re.MULTILINE)
+"""Labels, branches, and what goes to a place that is not written there."""
+
 _TECHNIQUES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("vectorised access", re.compile(r"\b(?:ld|st)\.(?:[\w:]+\.)*global(?:\.[\w:]+)*\.v[248]\b")),
     ("shared memory", re.compile(r"\b(?:ld|st|atom|red)\.(?:[\w:]+\.)*shared\b")),
@@ -53,6 +56,18 @@ def techniques(ptx: str) -> tuple[str, ...]:
     if len(_ENTRY.findall(text)) > 1:
         found.append("several kernels")
     return tuple(found)
+
+
+def may_repeat(ptx: str) -> bool:
+    """Whether any instruction can be executed twice by a thread: a branch backwards, a branch by
+    value, or a call by value or of what calls. Without one no kernel is endless."""
+    placed: set[str] = set()
+    for label, target, other in _FLOW.findall(_COMMENT.sub("", ptx)):
+        if label:
+            placed.add(label)
+        elif other or target in placed:
+            return True
+    return False
 
 
 def first_kernel(ptx: str) -> str | None:

@@ -6,6 +6,7 @@ import pytest
 
 from coding_framework.cuda.ptx_summary import (
     first_kernel,
+    may_repeat,
     module_variables,
     ptx_digest,
     techniques,
@@ -114,3 +115,19 @@ def test_the_size_of_a_modules_variables_counts_no_code_and_no_shared_memory() -
 }
 """
     assert variables_bytes(ptx) == (1 << 26) + 4 + 8 + 8 + 16
+
+
+@pytest.mark.parametrize(
+    ("body", "repeats"),
+    [
+        ("@%p1 bra $L__BB0_2; mul.f32 %f1, %f2, %f3;\n$L__BB0_2:\n ret;", False),
+        ("$L__BB0_1:\n add.s32 %r1, %r1, 1;\n@%p1 bra $L__BB0_1;\n ret;", True),
+        ("$L__BB0_1:\n add.s32 %r1, %r1, 1;\nbra.uni $L__BB0_1;\n ret;", True),
+        ("// $L__BB0_1:\nbra.uni $L__BB0_1;\n$L__BB0_1: ret;", False),
+        ("call.uni (retval0), _Z4selfi, (param0);", True),
+        ("brx.idx %r1, $L_brx_0;", True),
+    ],
+    ids=["forward", "loop", "endless", "only a comment", "call", "by value"],
+)
+def test_only_code_that_goes_back_can_be_endless(body: str, repeats: bool) -> None:
+    assert may_repeat(PTX.replace("  ret;", body)) is repeats

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,9 +30,13 @@ class EmulatorBackend:
     place: GpuPlace | None = None
     checker: Backend | None = None
 
-    def __init__(self, properties: DeviceProperties = H200) -> None:
-        """properties: of the GPU that host code is told of."""
+    def __init__(
+        self, properties: DeviceProperties = H200, budget: Callable[[int], int] | None = None
+    ) -> None:
+        """properties: of the GPU that host code is told of. budget: warp instructions of one call
+        for tensors of so many elements; None: `run.instruction_budget`."""
         self._properties = properties
+        self._budget = budget
 
     def warm_up(self) -> None:
         EmulatorDevice().close()
@@ -50,7 +54,8 @@ class EmulatorBackend:
     def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
         from coding_framework.cuda.run import RunLimits, instruction_budget
 
-        limits = RunLimits(instructions=instruction_budget(expectation.elements))
+        budget = self._budget or instruction_budget
+        limits = RunLimits(instructions=budget(expectation.elements))
         settings = EmulatorSettings(
             instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
         )
