@@ -40,6 +40,10 @@ _ASSEMBLER = re.compile(r"^\S+\.s:\d+: Error: (?P<message>.*)$")
 _AT_LINE = re.compile(r"at line (\d+) of " + re.escape(SOURCE_NAME))
 
 
+_MODULE = re.compile(r'function "cf_module_init(?:_\d+)?(?:\([^"]*\))?"')
+"""What the macro makes of a module in our header; the source has the macro alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class CompilerReport:
     """What the compiler said, sorted."""
@@ -110,6 +114,7 @@ def _from_front_end(match: re.Match[str], after: list[str], folders: tuple[str, 
 def _make(severity: str, line: int | None, message: str) -> Diagnostic:
     kind: Literal["error", "warning"] = "warning" if severity == "warning" else "error"
     text = "".join(c if c.isprintable() else " " for c in message).strip()
+    text = _MODULE.sub("PYBIND11_MODULE", text)
     if len(text) > MAX_MESSAGE_CHARS:
         text = text[:MAX_MESSAGE_CHARS] + " ..."
     return Diagnostic(severity=kind, line=line, message=text)

@@ -120,3 +120,13 @@ def test_floods_are_bounded_and_repeats_dropped() -> None:
 def test_any_text_is_parsed(text: str) -> None:
     parse_report("kernel.cu(3): error: " + text)
     parse_report("ptxas info    : " + text)
+
+
+def test_a_second_module_is_named_as_the_source_names_it() -> None:
+    said = (
+        'kernel.cu(30): error: function "cf_module_init" has already been defined '
+        "(previous definition at line 25)"
+    )
+    assert parse_report(said).errors[0].message == (
+        "PYBIND11_MODULE has already been defined (previous definition at line 25)"
+    )
