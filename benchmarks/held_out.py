@@ -63,7 +63,7 @@ from coding_framework.suite import Scope
 from coding_framework.types import CUDAConversationState, SamplingParams, Task
 from coding_framework.wiring import BaselinesName, cores, make_agents, make_judge, make_reward
 
-MAX_PROMPT, MAX_ANSWER = 2048, 768
+MAX_PROMPT, MAX_ANSWER = 2048, 1536
 GAIN, HIGH = 0.15, 0.90
 CHAIN_OPS = 3
 CHAIN_SPEEDUP, SINGLE_SPEEDUP = 2.0, 0.95

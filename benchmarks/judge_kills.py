@@ -6,6 +6,8 @@
 `judge-many` is disturbed by a SIGKILL at a random point, in turn of the judge, of a device process,
 of a sandbox and of a judging process; the same command is run again until it ends well, and every
 pair must have exactly one verdict, the right one, with no process and no unfinished build left.
+Where a GPU is visible it judges (`judge_kills.GPU.json`), and "the right one" leaves out what is
+measured.
 
 Resumable: rounds are kept in DIR for this judge and these arguments; `--minutes` ends a part in
 time. Prints a table, and writes benchmarks/results/judge_kills.json when all rounds are done. Exit
@@ -30,6 +32,7 @@ from typing import Any
 
 import psutil
 from bench_io import ROOT, bar, finish, head
+from gpu_bench import result_path
 from judging import (
     PACKAGES,
     facts,
@@ -65,9 +68,9 @@ def of_judge(family: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def of_device(family: list[psutil.Process]) -> list[psutil.Process]:
-    """Forked device processes: children of a fork server."""
+    """Forked device processes, children of a fork server, and those that hold a GPU."""
     servers = {p.pid for p in family if "emulator.zygote" in words_of(p)}
-    return [p for p in family if p.ppid() in servers]
+    return [p for p in family if p.ppid() in servers or "cuda.gpu.process" in words_of(p)]
 
 
 def of_sandbox(family: list[psutil.Process]) -> list[psutil.Process]:
@@ -193,7 +196,7 @@ def main() -> int:
         )
     ]
     report = {**head("judge_kills", packages=PACKAGES), "bars": bars, "rounds": rows}
-    return 0 if finish(report) else 1
+    return 0 if finish(report, result_path("judge_kills")) else 1
 
 
 def undisturbed(pairs: Path, total: int, sandbox: str) -> tuple[dict[str, str], float]:

@@ -117,10 +117,12 @@ def judged_in(output: Path) -> set[str]:
 
 
 def facts(verdict: dict[str, Any]) -> str:
-    """A verdict without what varies: durations, and whether nvcc had to run."""
+    """A verdict without what varies: durations, whether nvcc had to run, what a GPU measured."""
     if verdict.get("status") in BY_STATUS:
         return str(verdict["status"])
-    kept = ("status", "reason", "tests", "timing", "counters", "cheats")
+    kept = ["status", "reason", "tests", "cheats"]
+    if verdict.get("backend") != "cuda":
+        kept += ["timing", "counters"]
     return ADDRESS.sub("0x", json.dumps({key: verdict.get(key) for key in kept}, sort_keys=True))
 
 

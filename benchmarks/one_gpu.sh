@@ -37,7 +37,7 @@ unserve() { kill -- "-$server" 2>/dev/null; sleep 5; kill -9 -- "-$server" 2>/de
 feedback() { # NAME PROMPTS: both arms of feedback_value.py; the first is the model's pass@1
     [ -f "$work/feedback_value.$1.json" ] && return
     "$python" benchmarks/feedback_value.py --model "$1" --server "$url/v1" --tokenizer "$model" \
-        "${tasks[@]}" --prompts "$2" --max-new-tokens 768 --max-prompt-tokens 2048 --concurrency 128 \
+        "${tasks[@]}" --prompts "$2" --max-new-tokens 1536 --max-prompt-tokens 2048 --concurrency 128 \
         --minutes 6 --output-dir "$work/feedback_$1" --output "$work/feedback_value.$1.json"
 }
 

@@ -1,13 +1,13 @@
 """How much faster the optimised kernels are than the naive ones.
 
     uv run python benchmarks/pairs_speed.py [--receipts FILE ...]
-    uv run python benchmarks/pairs_speed.py --measure [--tasks N] [--workers W]      (on a GPU)
+    uv run python benchmarks/pairs_speed.py --measure [--tasks N] [--families A,B] [--workers W]
     uv run python benchmarks/pairs_speed.py --ship RESULT
 
 Without --measure it reads the emulator's receipts, by default those of the package and of
 `cuda-rl tasks build` (speedups are modelled, for small sizes; only their order is to be trusted).
-With it, every kernel of N tasks, balanced over the families, is judged on the GPU at its real
-shapes; resumable, its receipts are kept in the cache folder. Prints a table by family and level,
+With it, every kernel of N tasks, balanced over the families (all, or those named), is judged on the
+GPU at its real shapes; resumable, its receipts are kept in the cache folder. Prints a table by family and level,
 writes benchmarks/results/pairs_speed.json, or pairs_speed.DEVICE.json where it measured. --ship
 writes the medians of such a measured result into the package, by which `data.examples` chooses
 each task's best kernel.
@@ -116,9 +116,15 @@ def report(receipts: Sequence[KernelReceipt]) -> dict[str, Any]:
     }
 
 
-async def measure(tasks: int | None, workers: int, kept: Path) -> list[KernelReceipt]:
+async def measure(
+    tasks: int | None, families: Sequence[str], workers: int, kept: Path
+) -> list[KernelReceipt]:
     """Judge every kernel of the tasks on the GPU; what is in `kept` is not judged again."""
-    jobs = list(kernel_jobs(balanced(all_functions(), tasks)))
+    wanted_families = set(families) or {family_of(f).name for f in all_functions()}
+    functions = [f for f in all_functions() if family_of(f).name in wanted_families]
+    if missing := wanted_families - {family_of(f).name for f in functions}:
+        raise UsageError(f"no family is called {', '.join(sorted(missing))}")
+    jobs = list(kernel_jobs(balanced(functions, tasks)))
     known = load_receipts(kept)
     done = sum(job.key in known for job in jobs)
     with (
@@ -167,6 +173,7 @@ def main() -> int:
     parser.add_argument("--receipts", type=Path, nargs="+", help="default: all of this machine")
     parser.add_argument("--measure", action="store_true", help="on a GPU, at real shapes")
     parser.add_argument("--tasks", type=int, help="with --measure: at most, balanced; default: all")
+    parser.add_argument("--families", default="", help="with --measure: names, comma-separated")
     parser.add_argument("--workers", type=int, default=cores())
     parser.add_argument("--ship", type=Path, metavar="RESULT", help="a measured result's medians")
     parser.add_argument("--output", type=Path, help="with --ship: default, in the package")
@@ -177,7 +184,8 @@ def main() -> int:
         return 0
     if args.measure:
         kept = cache_dir() / "benchmarks" / "pairs_speed-cuda.jsonl"
-        receipts = asyncio.run(measure(args.tasks, args.workers, kept))
+        families = [name for name in args.families.split(",") if name]
+        receipts = asyncio.run(measure(args.tasks, families, args.workers, kept))
     elif args.receipts:
         receipts = [r for path in args.receipts for r in load_receipts(path).values()]
     else:

@@ -280,7 +280,7 @@ class MultiAgentVERLTrainer:
                 compile_rates=[s.compile_rate for s in steps[-WORSE_STEPS:]],
                 solved_rates=[s.solved_rate for s in steps[-WORSE_STEPS:]],
                 advice="more and more compiles and nothing is correct: start from an SFT, or with "
-                "--reward-preset kevin, which pays for correct kernels alone",
+                "--reward-preset correct, which pays for correct kernels alone",
             )
             return "IT ONLY COMPILES"
         return ""

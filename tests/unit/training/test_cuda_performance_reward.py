@@ -282,6 +282,13 @@ def test_rescoring_leaves_verdicts_and_masks_as_they_are():
     assert kevin.turns[1].reward is None
 
 
+def test_correct_pays_for_correctness_alone():
+    state = conversation(
+        verdict(Status.COMPILE_ERROR), verdict(Status.WRONG_OUTPUT), verdict(Status.CORRECT, 0.2)
+    )
+    assert [t.reward.total for t in rescored(state, "correct").turns] == [0.0, 0.0, 1.0]
+
+
 def test_a_preset_in_which_a_wrong_kernel_could_be_worth_as_much_is_refused():
     with pytest.raises(ValueError, match="must exceed"):
         RewardPreset(name="p", scheme="gated", correctness=0.1, quality=0.05)
@@ -339,7 +346,7 @@ def test_a_masked_turn_has_no_reward():
 
 
 def test_an_unknown_preset_names_the_choices():
-    with pytest.raises(UsageError, match=r"'fast'.*weighted, gated, kevin"):
+    with pytest.raises(UsageError, match=r"'fast'.*weighted, gated, kevin, correct"):
         CUDAPerformanceReward("fast")
 
 

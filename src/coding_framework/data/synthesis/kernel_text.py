@@ -117,6 +117,8 @@ class Launch:
     """What stands between <<< and >>>."""
     arguments: list[str]
     """Sizes passed to the kernel."""
+    then: tuple[str, ...] = ()
+    """Launches that follow it, as statements."""
 
 
 def source(subject: Subject, style: Style, comment: str, launch: Launch, *parts: Lines) -> str:
@@ -130,6 +132,7 @@ def source(subject: Subject, style: Style, comment: str, launch: Launch, *parts:
             launch.sizes,
             f"auto {out} = {launch.allocate};",
             f"{style.kernel}<<<{launch.grid}>>>({', '.join([*pointers, *launch.arguments])});",
+            *launch.then,
             f"return {out};",
         ],
     )

@@ -18,6 +18,13 @@ from coding_framework.data.synthesis.kernel_text import (
     statements,
 )
 from coding_framework.data.synthesis.program import Program
+from coding_framework.data.synthesis.register_tiles import (
+    REGISTERS_COMMENT,
+    REGISTERS_WHY,
+    register_tile,
+    staged,
+    tile_grid,
+)
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.types import KernelExample
 
@@ -38,7 +45,7 @@ def means(program: Program, style: Style) -> tuple[KernelExample, ...]:
 
 
 def products(program: Program, style: Style) -> tuple[KernelExample, ...]:
-    return _naive_product(program, style), _tiled_product(program, style)
+    return tuple(make(program, style) for make in (_naive_product, _tiled_product, _register_product))
 
 
 # --- transposes ---------------------------------------------------------------------------------
@@ -315,3 +322,25 @@ def _tiled_product(program: Program, style: Style) -> KernelExample:
         "threads"
     )
     return example(program, "shared", code, why)
+
+
+def _register_product(program: Program, style: Style) -> KernelExample:
+    v, (before, after) = style.value, program.bind()
+    x = staged(
+        "s", "r", "blockIdx.y * 64", "r < m && j < w", "x[r * w + j]",
+        inner_contiguous=True, value=v, pre=statements(before, v),
+    )  # fmt: skip
+    u = staged(
+        "t", "q", "blockIdx.x * 64", "j < w && q < n", "u[j * n + q]", inner_contiguous=False
+    )
+    store = [*statements(after, "a", _IN_PRODUCT), f"{style.out}[r * n + q] = a;"]
+    body = register_tile([*x, *u], store, rows=("r", "m"), columns=("q", "n"), inner="w")
+    launch = Launch(
+        sizes=_PRODUCT_SIZES,
+        allocate=_PRODUCT_OUT,
+        grid=tile_grid("m", "n"),
+        arguments=["m", "w", "n"],
+    )
+    device = kernel(program, style, ["m", "w", "n"], body)
+    code = source(program, style, REGISTERS_COMMENT, launch, device)
+    return example(program, "registers", code, REGISTERS_WHY)

@@ -72,7 +72,10 @@ GATED = RewardPreset(
 KEVIN = RewardPreset(
     name="kevin", scheme="kevin", correctness=0.3, performance=1.0, cheating_penalty=0.0
 )
-PRESETS = {preset.name: preset for preset in (WEIGHTED, GATED, KEVIN)}
+CORRECT = RewardPreset(name="correct", scheme="gated", correctness=1.0, cheating_penalty=0.0)
+"""Correctness alone, as groups of answers to one task are told apart by it: for a policy that
+solves little, and where times are modelled at small sizes and say little of large ones."""
+PRESETS = {preset.name: preset for preset in (WEIGHTED, GATED, KEVIN, CORRECT)}
 
 
 def preset_named(name: str) -> RewardPreset:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from coding_framework.data.synthesis.kernel_text import Launch, Lines, example, fill, kernel, source
+from coding_framework.data.synthesis.register_tiles import register_tile, staged, tile_grid
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.data.synthesis.workloads.base import (
     Given,
@@ -23,7 +24,7 @@ from coding_framework.types import KernelExample
 _SIZES: tuple[Size, Size, Size] = ((2, 48, 48, 32, 32), (3, 33, 33, 19, 35), (1, 3, 3, 5, 4))
 """Batch, queries, keys, extent of queries and keys, extent of values."""
 _GPU_SIZES: tuple[Size, Size, Size] = (
-    (32, 1024, 1024, 64, 64),
+    (64, 1024, 1024, 64, 64),
     (5, 1021, 1021, 61, 67),
     (1, 3, 3, 5, 4),
 )
@@ -66,7 +67,8 @@ _SCORE_OUT = "torch::empty({c, m, n}, x.options())"
 
 
 def _score_kernels(causal: bool, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return _naive_scores(causal, workload, style), _warp_scores(causal, workload, style)
+    writers = (_naive_scores, _warp_scores, _tiled_scores)
+    return tuple(write(causal, workload, style) for write in writers)
 
 
 def _naive_scores(causal: bool, workload: Workload, style: Style) -> KernelExample:
@@ -141,6 +143,57 @@ for (int s = q; s < n; s += 32) {
     return example(workload, "shuffle", code, why)
 
 
+def _tiled_scores(causal: bool, workload: Workload, style: Style) -> KernelExample:
+    v, o = style.value, style.out
+    x = staged(
+        "s", "r", "blockIdx.y * 64", "r < m && j < w", "x[(b * m + r) * w + j]",
+        inner_contiguous=True, value=v, pre=workload.pre(v),
+    )  # fmt: skip
+    y = staged(
+        "t", "q", "blockIdx.x * 64", "q < n && j < w", "y[(b * n + q) * w + j]",
+        inner_contiguous=True,
+    )  # fmt: skip
+    tile = register_tile(
+        [*x, *y],
+        [f"{o}[(b * m + r) * n + q] = a * rsqrtf((float)w);"],
+        rows=("r", "m"),
+        columns=("q", "n"),
+        inner="w",
+    )
+    product = kernel(workload, style, ["m", "w", "n"], ["int b = blockIdx.z;", *tile])
+    softmax = fill(
+        """
+__global__ void softmax(float* $o, int m, int n) {
+  int tx = threadIdx.x, r = blockIdx.x, l = $limit;
+  float a = -INFINITY, e = 0.0f;
+  for (int q = tx; q < l; q += 32) a = fmaxf(a, $o[r * n + q]);
+  for (int d = 16; d > 0; d /= 2) a = fmaxf(a, __shfl_xor_sync(0xffffffff, a, d));
+  for (int q = tx; q < l; q += 32) e = e + expf($o[r * n + q] - a);
+  for (int d = 16; d > 0; d /= 2) e = e + __shfl_xor_sync(0xffffffff, e, d);
+  for (int q = tx; q < n; q += 32) {
+    float u = q < l ? expf($o[r * n + q] - a) / e : 0.0f;
+    $post
+    $o[r * n + q] = u;
+  }
+}
+""",
+        o=o,
+        limit="min(n, r % m + 1)" if causal else "n",
+        post=workload.post("u"),
+    )
+    then = f"softmax<<<c * m, 32>>>({o}.data_ptr<float>(), m, n);"
+    launch = Launch(
+        _SCORE_SIZES, _SCORE_OUT, tile_grid("m", "n", "c"), ["m", "w", "n"], then=(then,)
+    )
+    comment = "scores by 64x64 tiles, then the softmax of each row"
+    code = source(workload, style, comment, launch, product, softmax)
+    why = (
+        "scores are a matrix product with 4x4 outputs per thread in registers, and a second kernel "
+        "takes the softmax of each row with one warp, so all reads and writes are coalesced"
+    )
+    return example(workload, "registers", code, why)
+
+
 # --- attention -----------------------------------------------------------------------------------
 
 _SIZES_LINE = "int c = x.size(0), m = x.size(1), w = x.size(2), n = y.size(1), h = z.size(2);"
@@ -149,7 +202,7 @@ _ARGUMENTS = ["m", "w", "n", "h"]
 
 
 def _kernels(causal: bool, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return _naive(causal, workload, style), _fused(causal, workload, style)
+    return tuple(write(causal, workload, style) for write in (_naive, _fused, _registers))
 
 
 def _naive(causal: bool, workload: Workload, style: Style) -> KernelExample:
@@ -235,6 +288,85 @@ for (int d = 0; d < 4; d++) {
         "is computed once for all columns instead of twice for every column"
     )
     return example(workload, "fused", code, why)
+
+
+def _registers(causal: bool, workload: Workload, style: Style) -> KernelExample:
+    """64 queries a block, their sums for 64 columns of the values in registers."""
+    body = fill(
+        """
+__shared__ float s[16][68], t[16][68], p[64][65], g[64][64];
+int tx = threadIdx.x % 16, ty = threadIdx.x / 16, b = blockIdx.y, l = $limit;
+float a4[4], e4[4] = {}, s16[16] = {};
+for (int e = 0; e < 4; e++) a4[e] = -INFINITY;
+for (int k0 = 0; k0 < l; k0 += 64) {
+  float u16[16] = {};
+  for (int d = 0; d < w; d += 16) {
+    for (int e = threadIdx.x; e < 1024; e += 256) {
+      int r = blockIdx.x * 64 + e / 16, q = k0 + e / 16, j = d + e % 16;
+      float $v = 0.0f;
+      if (r < m && j < w) {
+        $v = x[(b * m + r) * w + j];
+        $pre
+      }
+      s[e % 16][e / 16] = $v;
+      t[e % 16][e / 16] = q < n && j < w ? y[(b * n + q) * w + j] : 0.0f;
+    }
+    __syncthreads();
+    for (int j = 0; j < 16; j++)
+      for (int e = 0; e < 16; e++) u16[e] = u16[e] + s[j][ty * 4 + e / 4] * t[j][tx * 4 + e % 4];
+    __syncthreads();
+  }
+  for (int e = threadIdx.x; e < 4096; e += 256) {
+    int q = k0 + e / 64, i = blockIdx.z * 64 + e % 64;
+    g[e / 64][e % 64] = q < n && i < h ? z[(b * n + q) * h + i] : 0.0f;
+  }
+  for (int e = 0; e < 4; e++) {
+    float top = a4[e], sum = 0.0f;
+    for (int f = 0; f < 4; f++) {
+      int q = k0 + tx * 4 + f;
+      float& u = u16[e * 4 + f];
+      u = $seen ? u * rsqrtf((float)w) : -INFINITY;
+      top = fmaxf(top, u);
+    }
+    for (int d = 8; d > 0; d /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, d));
+    for (int f = 0; f < 4; f++) {
+      float u = expf(u16[e * 4 + f] - top);
+      p[ty * 4 + e][tx * 4 + f] = u;
+      sum = sum + u;
+    }
+    for (int d = 8; d > 0; d /= 2) sum = sum + __shfl_xor_sync(0xffffffff, sum, d);
+    float old = expf(a4[e] - top);
+    e4[e] = e4[e] * old + sum;
+    a4[e] = top;
+    for (int f = 0; f < 4; f++) s16[e * 4 + f] = s16[e * 4 + f] * old;
+  }
+  __syncthreads();
+  for (int j = 0; j < 64; j++)
+    for (int e = 0; e < 16; e++) s16[e] = s16[e] + p[ty * 4 + e / 4][j] * g[j][tx * 4 + e % 4];
+  __syncthreads();
+}
+for (int e = 0; e < 16; e++) {
+  int r = blockIdx.x * 64 + ty * 4 + e / 4, i = blockIdx.z * 64 + tx * 4 + e % 4;
+  float u = s16[e] / e4[e / 4];
+  $post
+  if (r < m && i < h) $o[(b * m + r) * h + i] = u;
+}
+""",
+        o=style.out,
+        v=style.value,
+        limit="min(n, (int)blockIdx.x * 64 + 64)" if causal else "n",
+        seen="q < n && q <= blockIdx.x * 64 + ty * 4 + e" if causal else "q < n",
+        pre=workload.pre(style.value),
+        post=workload.post("u"),
+    )
+    launch = Launch(_SIZES_LINE, _OUT, "dim3((m + 63) / 64, c, (h + 63) / 64), 256", _ARGUMENTS)
+    device = kernel(workload, style, _ARGUMENTS, body)
+    code = source(workload, style, "64 queries a block, online softmax", launch, device)
+    why = (
+        "64 queries share every tile of keys and values, scores and sums stay in registers, 4x4 a "
+        "thread, and the online softmax stores no score in global memory"
+    )
+    return example(workload, "registers", code, why)
 
 
 # --- the operations ------------------------------------------------------------------------------

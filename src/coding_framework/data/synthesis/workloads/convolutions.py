@@ -6,6 +6,7 @@ Padding is half the window, so that an odd window at stride 1 keeps the extent.
 from __future__ import annotations
 
 from coding_framework.data.synthesis.kernel_text import Launch, Lines, example, fill, kernel, source
+from coding_framework.data.synthesis.register_tiles import register_tile, staged, tile_grid
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.data.synthesis.workloads.base import (
     Given,
@@ -30,7 +31,8 @@ def _odd_window(params: Params) -> bool:
 
 
 def _conv_1d(workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return _naive_conv_1d(workload, style), _shared_conv_1d(workload, style)
+    writers = (_naive_conv_1d, _shared_conv_1d, _product_conv_1d)
+    return tuple(write(workload, style) for write in writers)
 
 
 _SIZES_CONV_1D = "int m = x.size(0), c = x.size(1), w = x.size(2), n = u.size(0);"
@@ -128,6 +130,47 @@ for (int f = 0; f < 8; f++) {
     return example(workload, "shared", code, why)
 
 
+_PRODUCT_COMMENT = "a matrix product of weights and windows, 4x4 outputs per thread"
+_PRODUCT_WHY = (
+    "the convolution is a matrix product of the weights and of the windows, which are never "
+    "stored: 64x64 tiles in shared memory, and 4x4 outputs per thread in registers"
+)
+
+
+def _weights(inner: str) -> Lines:
+    return staged(
+        "s", "p", "blockIdx.y * 64", f"p < n && j < {inner}", f"u[p * {inner} + j]",
+        inner_contiguous=True,
+    )  # fmt: skip
+
+
+def _product_conv_1d(workload: Workload, style: Style) -> KernelExample:
+    (window,) = workload.params
+    inner = f"c * {window}"
+    windows = staged(
+        "t",
+        "q",
+        "blockIdx.x * 64",
+        f"j < {inner} && l >= 0 && l < w",
+        f"x[(b * c + j / {window}) * w + l]",
+        inner_contiguous=False,
+        value=style.value,
+        pre=workload.pre(style.value),
+        extra=f", l = q + j % {window} - {window // 2}",
+    )
+    tile = register_tile(
+        [*_weights(inner), *windows],
+        [*workload.post("a"), f"{style.out}[(b * n + p) * w + q] = a;"],
+        rows=("p", "n"),
+        columns=("q", "w"),
+        inner=inner,
+    )
+    launch = Launch(_SIZES_CONV_1D, _OUT_CONV_1D, tile_grid("n", "w", "m"), _ARGUMENTS_1D)
+    device = kernel(workload, style, _ARGUMENTS_1D, ["int b = blockIdx.z;", *tile])
+    code = source(workload, style, _PRODUCT_COMMENT, launch, device)
+    return example(workload, "registers", code, _PRODUCT_WHY)
+
+
 CONV_1D = (
     WorkloadOp(
         name="conv1d",
@@ -181,7 +224,8 @@ def _extra(workload: Workload, style: Style, channel: str, place: str) -> Lines:
 
 
 def _conv_2d(workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return _naive_conv_2d(workload, style), _shared_conv_2d(workload, style)
+    writers = (_naive_conv_2d, _shared_conv_2d, _product_conv_2d)
+    return tuple(write(workload, style) for write in writers)
 
 
 def _naive_conv_2d(workload: Workload, style: Style) -> KernelExample:
@@ -285,6 +329,38 @@ for (int f = 0; f < 4; f++) {
         "channels out, whose sums stay in registers"
     )
     return example(workload, "shared", code, why)
+
+
+def _product_conv_2d(workload: Workload, style: Style) -> KernelExample:
+    (window,) = workload.params
+    inner, pad = f"c * {window * window}", window // 2
+    windows = staged(
+        "t",
+        "q",
+        "blockIdx.x * 64",
+        f"j < {inner} && l >= 0 && l < h && y >= 0 && y < w",
+        f"x[((r * c + j / {window * window}) * h + l) * w + y]",
+        inner_contiguous=False,
+        value=style.value,
+        pre=workload.pre(style.value),
+        extra=f", l = q / w + j / {window} % {window} - {pad}, y = q % w + j % {window} - {pad}",
+    )
+    place = "(r * n + p) * h * w + q"
+    tile = register_tile(
+        [*_weights(inner), *windows],
+        [
+            *_extra(workload, style, "p", place),
+            *workload.post("a"),
+            f"{style.out}[{place}] = a;",
+        ],
+        rows=("p", "n"),
+        columns=("q", "h * w"),
+        inner=inner,
+    )
+    launch = Launch(_SIZES_2D, _OUT_2D, tile_grid("n", "h * w", "m"), _ARGUMENTS_2D)
+    device = kernel(workload, style, _ARGUMENTS_2D, ["int r = blockIdx.z;", *tile])
+    code = source(workload, style, _PRODUCT_COMMENT, launch, device)
+    return example(workload, "registers", code, _PRODUCT_WHY)
 
 
 def _conv_op(name: str, torch: str, spoken: str, *, square: bool, bias: bool = False) -> WorkloadOp:

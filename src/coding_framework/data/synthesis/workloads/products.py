@@ -8,6 +8,13 @@ from functools import partial
 
 from coding_framework.data.synthesis.interval import Interval
 from coding_framework.data.synthesis.kernel_text import Launch, Lines, example, fill, kernel, source
+from coding_framework.data.synthesis.register_tiles import (
+    REGISTERS_COMMENT,
+    REGISTERS_WHY,
+    register_tile,
+    staged,
+    tile_grid,
+)
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.data.synthesis.workloads.base import (
     Given,
@@ -35,6 +42,9 @@ class Product:
     sizes: str
     """Names m, w (inner), n, and c, how many products there are."""
     allocate: str
+    left_inner: bool = True
+    """Whether neighbours in the left matrix's memory differ in the inner index."""
+    right_inner: bool = False
 
 
 _MAIN: tuple[Size, Size, Size] = ((2, 64, 48, 40), (3, 33, 29, 35), (1, 3, 5, 4))
@@ -129,55 +139,26 @@ if (r < m && q < n) {
 
 
 def _registers(product: Product, workload: Workload, style: Style) -> KernelExample:
-    """A 64 x 16 tile of the result by 16 x 16 threads, four rows each."""
-    v = style.value
-    body = fill(
-        """
-__shared__ float s[64][17], t[16][16];
-int tx = threadIdx.x, ty = threadIdx.y, b = blockIdx.z;
-int q = blockIdx.x * 16 + tx;
-float a4[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-for (int d = 0; d < w; d += 16) {
-  for (int e = 0; e < 4; e++) {
-    int r = blockIdx.y * 64 + e * 16 + ty;
-    float $v = 0.0f;
-    if (r < m && d + tx < w) {
-      $v = $left;
-      $pre
-    }
-    s[e * 16 + ty][tx] = $v;
-  }
-  t[ty][tx] = d + ty < w && q < n ? float($right) : 0.0f;
-  __syncthreads();
-  for (int j = 0; j < 16; j++) {
-    float u0 = t[j][tx];
-    for (int e = 0; e < 4; e++) a4[e] = a4[e] + s[e * 16 + ty][j] * u0;
-  }
-  __syncthreads();
-}
-for (int e = 0; e < 4; e++) {
-  int r = blockIdx.y * 64 + e * 16 + ty;
-  float a = a4[e];
-  $post
-  if (r < m && q < n) $o[b * m * n + r * n + q] = a;
-}
-""",
-        v=v,
-        o=style.out,
-        left=product.left.format(j="(d + tx)"),
-        right=product.right.format(j="(d + ty)"),
-        pre=workload.pre(v),
-        post=workload.post("a"),
+    v, o = style.value, style.out
+    x = staged(
+        "s", "r", "blockIdx.y * 64", "r < m && j < w", product.left.format(j="j"),
+        inner_contiguous=product.left_inner, value=v, pre=workload.pre(v),
+    )  # fmt: skip
+    u = staged(
+        "t", "q", "blockIdx.x * 64", "j < w && q < n", product.right.format(j="j"),
+        inner_contiguous=product.right_inner,
+    )  # fmt: skip
+    tile = register_tile(
+        [*x, *u],
+        [*workload.post("a"), f"{o}[b * m * n + r * n + q] = a;"],
+        rows=("r", "m"),
+        columns=("q", "n"),
+        inner="w",
     )
-    device = kernel(workload, style, ["m", "w", "n"], body)
-    launch = _launch(product, "dim3((n + 15) / 16, (m + 63) / 64, c), dim3(16, 16)")
-    comment = "64x16 tiles, four outputs per thread in registers"
-    code = source(workload, style, comment, launch, device)
-    why = (
-        "each thread keeps four outputs in registers, so a value read from shared memory is used "
-        "four times and fewer loads stand between the multiply-adds"
-    )
-    return example(workload, "registers", code, why)
+    device = kernel(workload, style, ["m", "w", "n"], ["int b = blockIdx.z;", *tile])
+    launch = _launch(product, tile_grid("m", "n", "c"))
+    code = source(workload, style, REGISTERS_COMMENT, launch, device)
+    return example(workload, "registers", code, REGISTERS_WHY)
 
 
 def _op(
@@ -236,6 +217,7 @@ BATCHED_MATMUL = (
             "u[(b * n + q) * w + {j}]",
             "int c = x.size(0), m = x.size(1), w = x.size(2), n = u.size(1);",
             _BATCH_OUT,
+            right_inner=True,
         ),
         "torch.bmm(x, u.transpose(1, 2))",
         "({v}) @ u^T for each matrix of the batch",
@@ -270,6 +252,7 @@ MATMUL_TRANSPOSED = (
             "u[q * w + {j}]",
             "int c = 1, m = x.size(0), w = x.size(1), n = u.size(0);",
             _ONE_OUT,
+            right_inner=True,
         ),
         "x @ u.t()",
         "({v}) @ u^T",
@@ -285,6 +268,7 @@ MATMUL_TRANSPOSED = (
             "u[{j} * n + q]",
             "int c = 1, m = x.size(1), w = x.size(0), n = u.size(1);",
             _ONE_OUT,
+            left_inner=False,
         ),
         "x.t() @ u",
         "({v})^T @ u",
@@ -315,7 +299,8 @@ _GATED_SIZES = "int m = x.size(0), w = x.size(1), n = u.size(1);"
 
 
 def _gated_kernels(gate: str, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return _gated_naive(gate, workload, style), _gated_tiled(gate, workload, style)
+    writers = (_gated_naive, _gated_tiled, _gated_registers)
+    return tuple(write(gate, workload, style) for write in writers)
 
 
 def _gate(gate: str, workload: Workload) -> Lines:
@@ -396,6 +381,57 @@ if (r < m && q < n) {
         "read from global memory once for 16 threads"
     )
     return example(workload, "fused", code, why)
+
+
+def _gated_registers(gate: str, workload: Workload, style: Style) -> KernelExample:
+    """One product after the other would read x twice: both at once, each over its own tile."""
+    v = style.value
+    x = staged(
+        "s", "r", "blockIdx.y * 64", "r < m && j < w", "x[r * w + j]",
+        inner_contiguous=True, value=v, pre=workload.pre(v),
+    )  # fmt: skip
+    body = fill(
+        """
+__shared__ float s[32][68], t[32][68], p[32][68];
+int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+float a16[16] = {}, e16[16] = {};
+for (int d = 0; d < w; d += 32) {
+  $x
+  for (int e = threadIdx.x; e < 2048; e += 256) {
+    int q = blockIdx.x * 64 + e % 64, j = d + e / 64;
+    bool inside = j < w && q < n;
+    t[e / 64][e % 64] = inside ? float(u[j * n + q]) : 0.0f;
+    p[e / 64][e % 64] = inside ? float(g[j * n + q]) : 0.0f;
+  }
+  __syncthreads();
+  for (int j = 0; j < 32; j++) {
+    for (int e = 0; e < 16; e++) {
+      a16[e] = a16[e] + s[j][ty * 4 + e / 4] * t[j][tx * 4 + e % 4];
+      e16[e] = e16[e] + s[j][ty * 4 + e / 4] * p[j][tx * 4 + e % 4];
+    }
+  }
+  __syncthreads();
+}
+for (int d = 0; d < 16; d++) {
+  int r = blockIdx.y * 64 + ty * 4 + d / 4, q = blockIdx.x * 64 + tx * 4 + d % 4;
+  if (r >= m || q >= n) continue;
+  float a = a16[d], e = e16[d];
+  $gate
+  $o[r * n + q] = a;
+}
+""",
+        x=x,
+        o=style.out,
+        gate=_gate(gate, workload),
+    )
+    launch = Launch(_GATED_SIZES, _ONE_OUT, tile_grid("m", "n"), ["m", "w", "n"])
+    device = kernel(workload, style, ["m", "w", "n"], body)
+    code = source(workload, style, REGISTERS_COMMENT + ", both products", launch, device)
+    why = (
+        "both products are fused over one tile of x, and each thread keeps 4x4 outputs of each in "
+        "registers, so a value read from shared memory is used four times"
+    )
+    return example(workload, "registers", code, why)
 
 
 def _gated_op(name: str, gate: str, torch: str) -> WorkloadOp:
