@@ -66,7 +66,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--critic-learning-rate", type=float)
     cli.add_argument("--discount", type=float, help="of later turns' rewards")
     cli.add_argument("--curriculum", choices=["three_tier", "four_tier"])
-    cli.add_argument("--reward-preset", choices=["weighted", "gated", "kevin"])
+    cli.add_argument("--reward-preset", choices=["weighted", "gated", "kevin", "correct"])
     cli.add_argument("--stop-reward", type=float, help="a correct turn paid so much is the last")
     cli.add_argument("--temperature", type=float)
     cli.add_argument("--max-prompt-tokens", type=int)
