@@ -44,6 +44,10 @@ log = structlog.get_logger(__name__)
 _START_S = 90.0
 _END_S = 20.0
 """For a killed process to give its GPU back: with a running kernel it takes a few seconds."""
+_DEATH_S = 5.0
+"""From a process's closed socket to its exit code."""
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
+"""Exit codes that say nothing of the GPU: an operator, or the kernel for want of memory."""
 _GRACE_S = 30.0
 """Beyond the limit on a launch, for an answer to come."""
 _MEASURE_S = 60.0
@@ -126,10 +130,13 @@ def _environment(uuid: str) -> dict[str, str]:
     }
 
 
-def _not_up(gpu: Gpu, e: DeviceError) -> DeviceError:
-    """What it means that a device process did not come up. A GPU on which others of ours work
-    answers: it is full of them, and what a driver says of that is not always that its memory ran
-    out. Without others, it is given no work for a while."""
+def _not_up(gpu: Gpu, e: DeviceError, *, killed: bool = False) -> DeviceError:
+    """What it means that a device process did not come up. One that was killed from outside says
+    nothing of its GPU. A GPU on which others of ours work answers: it is full of them, and what a
+    driver says of that is not always that its memory ran out. Without others, it is given no work
+    for a while."""
+    if killed:
+        return DeviceError(f"a device process was killed before it was up ({e})")
     others = seats_taken(gpu)
     if others:
         return DeviceFullError(
@@ -177,7 +184,7 @@ class CudaDevice(RemoteDevice):
     def __init__(self, settings: GpuSettings | None = None) -> None:
         """Raises DeviceError where no GPU can be used."""
         self.settings = settings or GpuSettings()
-        self._doubtful = False
+        self._doubtful = self._killed = False
         self._process = _take_idle(self.settings) or _Process(self.settings)
         self._connection = self._process.connection
         self._closed = False
@@ -190,7 +197,7 @@ class CudaDevice(RemoteDevice):
                 self._give_up()
             if isinstance(e, DeviceFullError):
                 raise
-            raise _not_up(self.gpu, e) from e
+            raise _not_up(self.gpu, e, killed=self._killed) from e
         self._connection.settimeout(self.settings.launch_wall_s + _GRACE_S)
         self.name = str(self.facts["name"])
 
@@ -230,6 +237,13 @@ class CudaDevice(RemoteDevice):
         if operation in ("launch", "measure"):
             return CandidateFault(Status.TIMEOUT, "a kernel did not end, nor could it be stopped")
         return DeviceError(f"{self._what} is silent in {operation}: judge the candidate again")
+
+    def _died(self, operation: str) -> DeviceError:
+        process = self._process
+        if process.owner == os.getpid():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._killed = process.process.wait(_DEATH_S) in _FROM_OUTSIDE
+        return super()._died(operation)
 
     def _end_process(self) -> int | None:
         said = self._process.said()

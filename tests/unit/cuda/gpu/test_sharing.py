@@ -7,10 +7,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from coding_framework.cuda.gpu import sharing
+from coding_framework.cuda.gpu import device, sharing
 from coding_framework.cuda.gpu.device import _not_up
 from coding_framework.cuda.gpu.sharing import Gpu, GpuLock, Seat, claim_gpu, parse_gpus, quarantine
 from coding_framework.errors import DeviceError, DeviceFullError
@@ -131,6 +132,35 @@ def test_a_process_that_does_not_come_up_beside_others_found_a_full_gpu(
     alone = _not_up(ONE, DeviceError("CUDA_ERROR_UNKNOWN"))
     assert not isinstance(alone, DeviceFullError)
     assert sharing.usable() == (TWO,)
+
+
+@pytest.mark.parametrize(
+    ("ends", "why", "left"),
+    [
+        ("os.kill(os.getpid(), 9)", "killed before it was up", (ONE,)),
+        ("os.kill(os.getpid(), 15)", "killed before it was up", (ONE,)),
+        ("os.kill(os.getpid(), 11)", "no device process comes up", ()),
+        ("sys.exit(1)", "no device process comes up", ()),
+    ],
+)
+def test_a_process_that_was_killed_before_it_was_up_says_nothing_of_its_gpu(
+    monkeypatch: pytest.MonkeyPatch, ends: str, why: str, left: tuple[Gpu, ...]
+) -> None:
+    monkeypatch.setattr(sharing, "gpus", lambda: (ONE,))
+    monkeypatch.setattr(device, "_home", None)
+    start = subprocess.Popen
+
+    def popen(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return start([sys.executable, "-c", f"import os, sys; {ends}"], **options)
+
+    monkeypatch.setattr(device.subprocess, "Popen", popen)
+    with pytest.raises(DeviceError, match=why):
+        device.CudaDevice()
+    if left:
+        assert sharing.usable() == left
+    else:
+        with pytest.raises(DeviceError, match="no GPU answers"):
+            sharing.usable()
 
 
 def test_without_a_gpu_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
