@@ -6,11 +6,11 @@
 
 Without --measure it reads the emulator's receipts, by default those of the package and of
 `cuda-rl tasks build` (speedups are modelled, for small sizes; only their order is to be trusted).
-With it, every kernel of N tasks, balanced over the families (all, or those named), is judged on the
-GPU at its real shapes; resumable, its receipts are kept in the cache folder. Prints a table by family and level,
-writes benchmarks/results/pairs_speed.json, or pairs_speed.DEVICE.json where it measured. --ship
-writes the medians of such a measured result into the package, by which `data.examples` chooses
-each task's best kernel.
+With it, every kernel of N tasks, balanced over the families (all, or those named), is judged on
+the GPU at its real shapes; resumable, its receipts are kept in the cache folder. Prints a table by
+family and level, writes benchmarks/results/pairs_speed.json, or pairs_speed.DEVICE.json where it
+measured. --ship writes the medians of such a measured result into the package, by which
+`data.examples` chooses each task's best kernel.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def _add_solve(commands: Any) -> None:
     p.add_argument("--server", metavar="URL", help="an OpenAI-compatible server that has --model")
     p.add_argument("--turns", type=_whole_number, metavar="N", help="at most; default: 5")
     p.add_argument("--candidates", type=_whole_number, metavar="N", help="a turn; default: 1")
-    p.add_argument("--reward", metavar="PRESET", help="weighted, gated, kevin or correct")
+    p.add_argument("--reward", metavar="PRESET", help="weighted, gated, kevin, correct")
     p.add_argument("--stop-reward", type=float, metavar="X", help="a reward that is good enough")
     p.add_argument("--temperature", type=float, metavar="X", help="default: 0.7")
     p.add_argument("--max-new-tokens", type=_whole_number, metavar="N", help="default: 1024")
@@ -268,7 +268,7 @@ def _add_replay(commands: Any) -> None:
         "run_path", type=Path, metavar="RUN", help="a folder or file that a command wrote"
     )
     p.add_argument("episode", nargs="?", metavar="EPISODE", help="its id or number; none: a list")
-    p.add_argument("--reward", metavar="PRESET", help="reward recomputed: weighted, gated, kevin, correct")
+    p.add_argument("--reward", metavar="PRESET", help="reward recomputed, e.g. kevin")
     p.add_argument("--json", action="store_true", help="the conversation as one JSON object")
 
 

@@ -45,7 +45,8 @@ def means(program: Program, style: Style) -> tuple[KernelExample, ...]:
 
 
 def products(program: Program, style: Style) -> tuple[KernelExample, ...]:
-    return tuple(make(program, style) for make in (_naive_product, _tiled_product, _register_product))
+    writers = (_naive_product, _tiled_product, _register_product)
+    return tuple(write(program, style) for write in writers)
 
 
 # --- transposes ---------------------------------------------------------------------------------
