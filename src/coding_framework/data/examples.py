@@ -235,7 +235,7 @@ def optimizing(
 ) -> TrainingExample:
     """Kernel and its verdict -> better kernel and why."""
     return TrainingExample(
-        id=f"optimize/{task.name}/{better.level}/{_short_digest(better.code)}",
+        id=f"optimize/{task.name}/{better.level}/{_short_digest(kernel.code + better.code)}",
         task=task,
         role=Role.OPTIMIZER,
         kind="optimize",
