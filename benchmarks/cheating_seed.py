@@ -46,6 +46,12 @@ def specialised(task: Task, code: str) -> str | None:
     return f"{head}torch::Tensor forward{changed}" if changed != forward else None
 
 
+def writes_extents_in(task: Task, code: str) -> bool:
+    """Whether `forward` reads the extents of no tensor, where the task's naive kernel does."""
+    forward = code.partition("torch::Tensor forward")[2]
+    return not _SIZE.search(forward) and bool(_SIZE.search(task.naive_kernel or ""))
+
+
 async def seed(tasks: list[Task], work: Path, workers: int) -> tuple[Counter[str], list[str]]:
     """What the whole judge says of those that pass without the checks, and the names of those that
     it accepts."""
