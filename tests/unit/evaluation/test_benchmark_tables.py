@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -104,7 +105,10 @@ def test_eager_kernels_are_counted_without_views(
 def test_bytes_are_those_of_inputs_and_outputs_at_the_timed_size(held_out: ModuleType) -> None:
     assert held_out.work_of("relu").bytes_moved == 2 * 4 * 4096 * 8192
     assert held_out.work_of("relu").moves_enough
-    assert not held_out.work_of("attention_hardsigmoid").moves_enough
+    attention = held_out.work_of("attention_hardsigmoid")
+    assert attention.bytes_moved == 64 << 20
+    assert attention.moves_enough
+    assert not replace(attention, bytes_moved=(64 << 20) - 1).moves_enough
 
 
 def test_the_classes_of_the_bar_go_by_what_eager_launches(
