@@ -23,6 +23,7 @@ from typing import Any
 from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.training.recipes import RecipeFile, read_recipe, rl_config
+from coding_framework.training.reward_functions.presets import PRESETS
 from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
     MultiTurnRLConfig,
@@ -66,7 +67,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--critic-learning-rate", type=float)
     cli.add_argument("--discount", type=float, help="of later turns' rewards")
     cli.add_argument("--curriculum", choices=["three_tier", "four_tier"])
-    cli.add_argument("--reward-preset", choices=["weighted", "gated", "kevin", "correct"])
+    cli.add_argument("--reward-preset", choices=list(PRESETS))
     cli.add_argument("--stop-reward", type=float, help="a correct turn paid so much is the last")
     cli.add_argument("--temperature", type=float)
     cli.add_argument("--max-prompt-tokens", type=int)

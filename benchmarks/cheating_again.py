@@ -43,18 +43,9 @@ def answers_of(rollouts: list[Rollout]) -> list[Answer]:
 async def judged_again(answers: list[Answer], workers: int) -> dict[tuple[str, str], Verdict]:
     """(task, code) -> the verdict with all checks, of answers that were correct without them."""
     todo = {(task.name, code): task for _, task, code, lax in answers if lax.correct}
-    queue = iter(todo.items())
-    found: dict[tuple[str, str], Verdict] = {}
     with make_judge("emulator", workers=workers) as judge:
-
-        async def work() -> None:
-            for key, task in queue:
-                found[key] = await judge.judge(task, key[1])
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(work())
-    return found
+        jobs = (judge.judge(task, code) for (_, code), task in todo.items())
+        return dict(zip(todo, await asyncio.gather(*jobs), strict=True))
 
 
 def rows_of(

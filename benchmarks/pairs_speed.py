@@ -29,7 +29,12 @@ from typing import Any
 from bench_io import RESULTS, at_most, bar, finish, head
 
 from coding_framework.data.pairs import balanced, kernel_jobs
-from coding_framework.data.synthesis.catalog import all_functions, family_of, parse_function
+from coding_framework.data.synthesis.catalog import (
+    all_functions,
+    family_names,
+    family_of,
+    parse_function,
+)
 from coding_framework.data.synthesis.measured import MEASURED_PATH
 from coding_framework.data.synthesis.receipts import (
     KernelReceipt,
@@ -120,10 +125,9 @@ async def measure(
     tasks: int | None, families: Sequence[str], workers: int, kept: Path
 ) -> list[KernelReceipt]:
     """Judge every kernel of the tasks on the GPU; what is in `kept` is not judged again."""
-    wanted_families = set(families) or {family_of(f).name for f in all_functions()}
-    functions = [f for f in all_functions() if family_of(f).name in wanted_families]
-    if missing := wanted_families - {family_of(f).name for f in functions}:
-        raise UsageError(f"no family is called {', '.join(sorted(missing))}")
+    if unknown := set(families) - set(family_names()):
+        raise UsageError(f"no family is called {', '.join(sorted(unknown))}")
+    functions = [f for f in all_functions() if not families or family_of(f).name in families]
     jobs = list(kernel_jobs(balanced(functions, tasks)))
     known = load_receipts(kept)
     done = sum(job.key in known for job in jobs)

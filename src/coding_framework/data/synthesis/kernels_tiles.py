@@ -328,12 +328,10 @@ def _tiled_product(program: Program, style: Style) -> KernelExample:
 def _register_product(program: Program, style: Style) -> KernelExample:
     v, (before, after) = style.value, program.bind()
     x = staged(
-        "s", "r", "blockIdx.y * 64", "r < m && j < w", "x[r * w + j]",
+        "s", "r", "r < m && j < w", "x[r * w + j]",
         inner_contiguous=True, value=v, pre=statements(before, v),
     )  # fmt: skip
-    u = staged(
-        "t", "q", "blockIdx.x * 64", "j < w && q < n", "u[j * n + q]", inner_contiguous=False
-    )
+    u = staged("t", "q", "j < w && q < n", "u[j * n + q]", inner_contiguous=False)
     store = [*statements(after, "a", _IN_PRODUCT), f"{style.out}[r * n + q] = a;"]
     body = register_tile([*x, *u], store, rows=("r", "m"), columns=("q", "n"), inner="w")
     launch = Launch(

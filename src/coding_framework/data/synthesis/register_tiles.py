@@ -12,7 +12,9 @@ from collections.abc import Sequence
 
 from coding_framework.data.synthesis.kernel_text import Lines, block, fill
 
-THREADS = 256
+_THREADS = 256
+_ORIGIN = {"s": "blockIdx.y * 64", "t": "blockIdx.x * 64"}
+"""Where a block's rows and columns begin."""
 _ACROSS = {True: ("e / 32", "e % 32"), False: ("e % 64", "e / 64")}
 """Of element e of a tile: place along the outer and along the inner index, by whether neighbours
 in memory differ in the inner one."""
@@ -21,7 +23,6 @@ in memory differ in the inner one."""
 def staged(
     tile: str,
     outer: str,
-    origin: str,
     inside: str,
     read: str,
     *,
@@ -32,15 +33,15 @@ def staged(
 ) -> Lines:
     """Loop that fills a tile of shared memory from a matrix.
 
-    tile: `s`, or `t`, indexed [inner][outer]. outer: the C name of the outer index, of which
-    `origin` is where the block begins. inside: condition under which `read`, an expression of it
-    and of the inner index `j`, may be read; elsewhere the tile is 0. inner_contiguous: whether
+    tile: `s` of the rows or `t` of the columns, indexed [inner][outer]. outer: the C name of the
+    outer index. inside: condition under which `read`, an expression of it and of the inner index
+    `j`, may be read; elsewhere the tile is 0. inner_contiguous: whether
     neighbours in memory differ in j, which decides how threads are laid over the tile. value: the C
     name of the element where steps (`pre`) are to be put on it. extra: more index definitions.
     """
     across, along = _ACROSS[inner_contiguous]
     place = f"{tile}[{along}][{across}]"
-    lines = [f"int {outer} = {origin} + {across}, j = d + {along}{extra};"]
+    lines = [f"int {outer} = {_ORIGIN[tile]} + {across}, j = d + {along}{extra};"]
     if pre:
         lines += [
             f"float {value} = 0.0f;",
@@ -49,7 +50,7 @@ def staged(
         ]
     else:
         lines.append(f"{place} = {inside} ? float({read}) : 0.0f;")
-    return block(f"for (int e = threadIdx.x; e < 2048; e += {THREADS})", lines)
+    return block(f"for (int e = threadIdx.x; e < 2048; e += {_THREADS})", lines)
 
 
 def register_tile(
@@ -94,7 +95,7 @@ for (int e = 0; e < 16; e++) {
 def tile_grid(rows: str, columns: str, products: str = "") -> str:
     """What stands between <<< and >>>; `products`: how many there are, one a z block."""
     z = f", {products}" if products else ""
-    return f"dim3(({columns} + 63) / 64, ({rows} + 63) / 64{z}), {THREADS}"
+    return f"dim3(({columns} + 63) / 64, ({rows} + 63) / 64{z}), {_THREADS}"
 
 
 REGISTERS_COMMENT = "64x64 tiles, 4x4 outputs per thread in registers"

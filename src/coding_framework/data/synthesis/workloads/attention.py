@@ -146,11 +146,11 @@ for (int s = q; s < n; s += 32) {
 def _tiled_scores(causal: bool, workload: Workload, style: Style) -> KernelExample:
     v, o = style.value, style.out
     x = staged(
-        "s", "r", "blockIdx.y * 64", "r < m && j < w", "x[(b * m + r) * w + j]",
+        "s", "r", "r < m && j < w", "x[(b * m + r) * w + j]",
         inner_contiguous=True, value=v, pre=workload.pre(v),
     )  # fmt: skip
     y = staged(
-        "t", "q", "blockIdx.x * 64", "q < n && j < w", "y[(b * n + q) * w + j]",
+        "t", "q", "q < n && j < w", "y[(b * n + q) * w + j]",
         inner_contiguous=True,
     )  # fmt: skip
     tile = register_tile(

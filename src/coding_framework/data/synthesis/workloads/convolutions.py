@@ -5,6 +5,8 @@ Padding is half the window, so that an odd window at stride 1 keeps the extent.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from coding_framework.data.synthesis.kernel_text import Launch, Lines, example, fill, kernel, source
 from coding_framework.data.synthesis.register_tiles import register_tile, staged, tile_grid
 from coding_framework.data.synthesis.styles import Style
@@ -137,38 +139,50 @@ _PRODUCT_WHY = (
 )
 
 
-def _weights(inner: str) -> Lines:
-    return staged(
-        "s", "p", "blockIdx.y * 64", f"p < n && j < {inner}", f"u[p * {inner} + j]",
-        inner_contiguous=True,
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What one element of the matrix of windows is: row `j` of it, column `q`."""
+
+    indices: str
+    """Definitions of the place in x that it stands for."""
+    inside: str
+    """Condition under which that lies in x."""
+    read: str
+
+
+def _as_product(
+    workload: Workload, style: Style, window: _Window, batch: str, taps: int, places: str,
+    store: Lines, launch: Launch,
+) -> KernelExample:  # fmt: skip
+    """Weights [n, c * taps] times windows [c * taps, places], one product for each of the batch."""
+    inner = f"c * {taps}"
+    weights = staged(
+        "s", "p", f"p < n && j < {inner}", f"u[p * {inner} + j]", inner_contiguous=True
+    )
+    windows = staged(
+        "t", "q", f"j < {inner} && {window.inside}", window.read,
+        inner_contiguous=False, value=style.value, pre=workload.pre(style.value),
+        extra=f", {window.indices}",
     )  # fmt: skip
+    tile = register_tile(
+        [*weights, *windows], store, rows=("p", "n"), columns=("q", places), inner=inner
+    )
+    body = [f"int {batch} = blockIdx.z;", *tile]
+    device = kernel(workload, style, launch.arguments, body)
+    code = source(workload, style, _PRODUCT_COMMENT, launch, device)
+    return example(workload, "registers", code, _PRODUCT_WHY)
 
 
 def _product_conv_1d(workload: Workload, style: Style) -> KernelExample:
-    (window,) = workload.params
-    inner = f"c * {window}"
-    windows = staged(
-        "t",
-        "q",
-        "blockIdx.x * 64",
-        f"j < {inner} && l >= 0 && l < w",
-        f"x[(b * c + j / {window}) * w + l]",
-        inner_contiguous=False,
-        value=style.value,
-        pre=workload.pre(style.value),
-        extra=f", l = q + j % {window} - {window // 2}",
+    (taps,) = workload.params
+    window = _Window(
+        indices=f"l = q + j % {taps} - {taps // 2}",
+        inside="l >= 0 && l < w",
+        read=f"x[(b * c + j / {taps}) * w + l]",
     )
-    tile = register_tile(
-        [*_weights(inner), *windows],
-        [*workload.post("a"), f"{style.out}[(b * n + p) * w + q] = a;"],
-        rows=("p", "n"),
-        columns=("q", "w"),
-        inner=inner,
-    )
+    store = [*workload.post("a"), f"{style.out}[(b * n + p) * w + q] = a;"]
     launch = Launch(_SIZES_CONV_1D, _OUT_CONV_1D, tile_grid("n", "w", "m"), _ARGUMENTS_1D)
-    device = kernel(workload, style, _ARGUMENTS_1D, ["int b = blockIdx.z;", *tile])
-    code = source(workload, style, _PRODUCT_COMMENT, launch, device)
-    return example(workload, "registers", code, _PRODUCT_WHY)
+    return _as_product(workload, style, window, "b", taps, "w", store, launch)
 
 
 CONV_1D = (
@@ -332,35 +346,18 @@ for (int f = 0; f < 4; f++) {
 
 
 def _product_conv_2d(workload: Workload, style: Style) -> KernelExample:
-    (window,) = workload.params
-    inner, pad = f"c * {window * window}", window // 2
-    windows = staged(
-        "t",
-        "q",
-        "blockIdx.x * 64",
-        f"j < {inner} && l >= 0 && l < h && y >= 0 && y < w",
-        f"x[((r * c + j / {window * window}) * h + l) * w + y]",
-        inner_contiguous=False,
-        value=style.value,
-        pre=workload.pre(style.value),
-        extra=f", l = q / w + j / {window} % {window} - {pad}, y = q % w + j % {window} - {pad}",
+    (side,) = workload.params
+    taps, pad = side * side, side // 2
+    window = _Window(
+        indices=f"l = q / w + j / {side} % {side} - {pad}, y = q % w + j % {side} - {pad}",
+        inside="l >= 0 && l < h && y >= 0 && y < w",
+        read=f"x[((r * c + j / {taps}) * h + l) * w + y]",
     )
     place = "(r * n + p) * h * w + q"
-    tile = register_tile(
-        [*_weights(inner), *windows],
-        [
-            *_extra(workload, style, "p", place),
-            *workload.post("a"),
-            f"{style.out}[{place}] = a;",
-        ],
-        rows=("p", "n"),
-        columns=("q", "h * w"),
-        inner=inner,
-    )
+    extra = _extra(workload, style, "p", place)
+    store = [*extra, *workload.post("a"), f"{style.out}[{place}] = a;"]
     launch = Launch(_SIZES_2D, _OUT_2D, tile_grid("n", "h * w", "m"), _ARGUMENTS_2D)
-    device = kernel(workload, style, _ARGUMENTS_2D, ["int r = blockIdx.z;", *tile])
-    code = source(workload, style, _PRODUCT_COMMENT, launch, device)
-    return example(workload, "registers", code, _PRODUCT_WHY)
+    return _as_product(workload, style, window, "r", taps, "h * w", store, launch)
 
 
 def _conv_op(name: str, torch: str, spoken: str, *, square: bool, bias: bool = False) -> WorkloadOp:

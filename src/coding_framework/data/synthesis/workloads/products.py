@@ -141,11 +141,11 @@ if (r < m && q < n) {
 def _registers(product: Product, workload: Workload, style: Style) -> KernelExample:
     v, o = style.value, style.out
     x = staged(
-        "s", "r", "blockIdx.y * 64", "r < m && j < w", product.left.format(j="j"),
+        "s", "r", "r < m && j < w", product.left.format(j="j"),
         inner_contiguous=product.left_inner, value=v, pre=workload.pre(v),
     )  # fmt: skip
     u = staged(
-        "t", "q", "blockIdx.x * 64", "j < w && q < n", product.right.format(j="j"),
+        "t", "q", "j < w && q < n", product.right.format(j="j"),
         inner_contiguous=product.right_inner,
     )  # fmt: skip
     tile = register_tile(
@@ -387,7 +387,7 @@ def _gated_registers(gate: str, workload: Workload, style: Style) -> KernelExamp
     """One product after the other would read x twice: both at once, each over its own tile."""
     v = style.value
     x = staged(
-        "s", "r", "blockIdx.y * 64", "r < m && j < w", "x[r * w + j]",
+        "s", "r", "r < m && j < w", "x[r * w + j]",
         inner_contiguous=True, value=v, pre=workload.pre(v),
     )  # fmt: skip
     body = fill(
