@@ -29,6 +29,7 @@ import functools
 import hashlib
 import json
 import pickle
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -40,9 +41,9 @@ from typing import Any
 import numpy as np
 import torch
 from bench_io import RESULTS
-from emulator_vs_gpu_report import METRICS, NAME, keep_rows, kept_rows, report
+from emulator_vs_gpu_report import METRICS, NAME, as_kept, keep_rows, kept_rows, report
 from gpu_bench import Deadline, Row, Rows, session_here, short_name, this_gpu
-from gpu_plans import PlannedKernel, build, clock_kernels, ladder
+from gpu_plans import PlannedKernel, build, clock_kernels, ladder, strides
 
 from coding_framework.cuda.backends import make_backend
 from coding_framework.cuda.benchmarker import modelled_time_ms, transfers
@@ -52,7 +53,7 @@ from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.gpu.device import CudaDevice
 from coding_framework.cuda.inputs import draw_large_inputs
 from coding_framework.cuda.model_new.signature import ModelSignature
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan import CandidateFault, LaunchPlan
 from coding_framework.cuda.profiler import ReplayFiles, profile_plans
 from coding_framework.cuda.reference import Expectation, reference_model, task_digest
 from coding_framework.cuda.run import Output
@@ -152,8 +153,8 @@ def _equal(one: Output, other: Output) -> bool:
     return torch.allclose(one.tensor, other.tensor, rtol=1e-4, atol=1e-5 * scale, equal_nan=True)
 
 
-def run_planned(folder: Path, kernel: PlannedKernel) -> Row:
-    """One kernel of the ladder on both devices."""
+def run_planned(folder: Path, kernel: PlannedKernel, *, timed: bool = True) -> Row:
+    """One kernel of gpu_plans.py on both devices."""
     made = build(_compiler())
     contents = kernel.contents()
     counted, emulated = emulate(kernel)
@@ -163,21 +164,25 @@ def run_planned(folder: Path, kernel: PlannedKernel) -> Row:
         gpu.upload(x, contents.tobytes())
         gpu.launch(plan.launches[0])
         real = np.frombuffer(gpu.download(o, kernel.output_bytes), np.float32)
-        region = (x, kernel.input_bytes, 4)
-        for draw in range(2):
-            gpu.stage(region, 2, draw, torch.from_numpy(kernel.contents(draw)))
-        outputs = [(o, kernel.output_bytes)]
-        raw = gpu.measure(plan, [region], outputs, outputs, 2, TimingProtocol())
-    timing = summary(raw["samples_ms"], TimingProtocol())
+        times = _times(gpu, kernel, plan, x, o) if timed else {}
     regions = [(x, kernel.input_bytes, contents.tobytes()), (o, kernel.output_bytes, None)]
     _keep(folder, ReplayFiles(made, plan, module, regions))
     scale = float(np.abs(real).max())
     return {
         **counted,
-        "measured_us": 1e3 * timing.median_ms,
+        **times,
         "equal": bool(np.allclose(emulated, real, rtol=1e-5, atol=1e-5 * scale)),
         "group": kernel.group,
     }
+
+
+def _times(gpu: CudaDevice, kernel: PlannedKernel, plan: LaunchPlan, x: int, o: int) -> Row:
+    region = (x, kernel.input_bytes, 4)
+    for draw in range(2):
+        gpu.stage(region, 2, draw, torch.from_numpy(kernel.contents(draw)))
+    outputs = [(o, kernel.output_bytes)]
+    raw = gpu.measure(plan, [region], outputs, outputs, 2, TimingProtocol())
+    return {"measured_us": 1e3 * summary(raw["samples_ms"], TimingProtocol()).median_ms}
 
 
 def emulate(kernel: PlannedKernel) -> tuple[Row, np.ndarray[Any, np.dtype[np.float32]]]:
@@ -209,9 +214,9 @@ def _keep(folder: Path, files: ReplayFiles) -> None:
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def run_kernels(rows: Rows, deadline: Deadline, choice: int) -> None:
+def run_kernels(rows: Rows, deadline: Deadline, choice: int, only: str) -> None:
     """Every kernel that has no row yet, several at once: the emulator takes a core each."""
-    left = [name for name in _jobs(choice) if name not in rows]
+    left = [name for name in _jobs(choice) if name not in rows and re.search(only, name)]
     end = time.time() + deadline.left_s
     workers = max(1, available_cores() // 2)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as processes:
@@ -220,7 +225,7 @@ def run_kernels(rows: Rows, deadline: Deadline, choice: int) -> None:
             name, row = future.result()
             if row is not None:
                 rows.add(name, row)
-                print(name, row.get("skipped") or f"{row['measured_us']:.1f} us", flush=True)
+                print(name, row.get("skipped") or f"{row.get('measured_us', 0):.1f} us", flush=True)
 
 
 def run_one(name: str, choice: int, folder: Path, end: float) -> tuple[str, Row | None]:
@@ -242,6 +247,10 @@ def _jobs(choice: int) -> dict[str, Callable[[Path], Row]]:
     if not choice:
         for kernel in ladder():
             jobs[f"ladder/{kernel.name}"] = functools.partial(run_planned, kernel=kernel)
+        for kernel in strides():
+            jobs[f"strides/{kernel.name}"] = functools.partial(
+                run_planned, kernel=kernel, timed=False
+            )
     for task, example in synthesised(choice):
         jobs[f"{task.name}/{example.level}"] = functools.partial(
             run_synthesised, task=task, example=example
@@ -289,6 +298,21 @@ def run_ncu(rows: Rows, deadline: Deadline) -> None:
             rows.add(name, {**row, "ncu": [r.counters for r in profile.reports]})
 
 
+def counted_again(session: Row, kept: list[Row], newer: Rows) -> tuple[Row, list[Row]]:
+    """The kept rows with the counters of a later part, and the kernels that they had not; kept
+    instead of those before. Times stay those of the session that they are from."""
+    of = {row["key"]: as_kept(row) for row in newer if "ncu" in row}
+    rows = []
+    for row in kept:
+        later = of.pop(row["key"], None)
+        if later is not None and later["launches"] == row["launches"]:
+            row = {**row, "ncu": later["ncu"]}
+        rows.append(row)
+    rows += ({k: v for k, v in row.items() if k != "measured_us"} for row in of.values())
+    keep_rows(session, rows)
+    return session, rows
+
+
 def _replay(folder: Path, name: str) -> Path:
     return folder / "replays" / hashlib.sha256(name.encode()).hexdigest()[:16]
 
@@ -322,6 +346,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--work", type=Path, help="folder of the rows")
     parser.add_argument("--choice", type=int, default=0, help="which kernels (above)")
+    parser.add_argument("--only", default="", help="kernels whose names this expression finds")
     parser.add_argument("--from", type=Path, dest="kept", help="rows that a report came with")
     args = parser.parse_args()
     if args.kept and args.part not in ("clock", "report"):
@@ -333,6 +358,8 @@ def main() -> int:
         return 0
     if args.kept:
         session, rows = kept_rows(args.kept)
+        if args.work:
+            session, rows = counted_again(session, rows, Rows(NAME, args.work))
         return 0 if report(session, rows, again=True) else 1
     name = f"{NAME}_{args.choice}" if args.choice else NAME
     kept, deadline = Rows(name, args.work), Deadline(args.minutes)
@@ -342,7 +369,7 @@ def main() -> int:
         return 0 if report(session, list(kept)) else 1
     torch.set_num_threads(1)
     if args.part == "kernels":
-        run_kernels(kept, deadline, args.choice)
+        run_kernels(kept, deadline, args.choice, args.only)
     else:
         run_ncu(kept, deadline)
     return 0

@@ -26,11 +26,15 @@ CONFLICTS = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
 )
+SOURCE = ("memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal",
+          "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared.sum",
+          "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+          "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum")  # fmt: skip
 REQUESTS = ("smsp__inst_executed_op_shared_ld.sum", "smsp__inst_executed_op_shared_st.sum")
 EXECUTED = "smsp__inst_executed.sum"
 DURATION = "gpu__time_duration.sum"
-METRICS = (*(name for names in SECTORS.values() for name in names), *CONFLICTS, EXECUTED, DURATION,
-           "dram__bytes.sum", "lts__t_sectors_op_read.sum",
+METRICS = (*(name for names in SECTORS.values() for name in names), *CONFLICTS, *SOURCE,
+           EXECUTED, DURATION, "dram__bytes.sum", "lts__t_sectors_op_read.sum",
            "lts__t_sectors_op_write.sum")  # fmt: skip
 SHORT_US = 20.0
 _FEW = 32
@@ -50,24 +54,24 @@ STRUCTURE = (
 def keep_rows(session: Row, rows: Sequence[Row]) -> Path:
     """What was measured, beside the report: the session, then a row a line, with the counters that
     are not 0 and the metrics that were asked for."""
-    lines: list[Row] = [{"session": session}]
-    for row in rows:
-        kept = {k: v for k, v in row.items() if k != "at"}
-        if "launches" in row:
-            kept["launches"] = [
-                {
-                    **one,
-                    "counters": {k: v for k, v in one["counters"].items() if v or "launch" in k},
-                }
-                for one in row["launches"]
-            ]
-        if "ncu" in row:
-            kept["ncu"] = [{k: one[k] for k in METRICS if k in one} for one in row["ncu"]]
-        lines.append(kept)
+    lines: list[Row] = [{"session": session}, *map(as_kept, rows)]
     path = RESULTS / f"{session['benchmark']}.{short_name(session['gpu']['name'])}.rows.jsonl"
     write_atomic(path, "".join(json.dumps(line) + "\n" for line in lines))
     collect(path)
     return path
+
+
+def as_kept(row: Row) -> Row:
+    """A row as the file has it."""
+    kept = {k: v for k, v in row.items() if k != "at"}
+    if "launches" in row:
+        kept["launches"] = [
+            {**one, "counters": {k: v for k, v in one["counters"].items() if v or "launch" in k}}
+            for one in row["launches"]
+        ]
+    if "ncu" in row:
+        kept["ncu"] = [{k: one[k] for k in METRICS if k in one} for one in row["ncu"]]
+    return kept
 
 
 def kept_rows(path: Path) -> tuple[Row, list[Row]]:
@@ -269,7 +273,7 @@ def report(session: Row, rows: Sequence[Row], *, again: bool = False) -> bool:
             "said": "Measured by the session above; fitted and reported from its rows, offline.",
             **{name: now[name] for name in ("date", "command", "commit")},
         }
-    parts = [times(session, run)]
+    parts = [times(session, [r for r in run if "measured_us" in r])]
     if counted or not session.get("choice"):
         parts += [sectors(counted), conflicts(counted)]
     for more_bars, more in parts:

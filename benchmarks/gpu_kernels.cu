@@ -155,3 +155,18 @@ extern "C" __global__ void matmul_blocked(const float* x, float* o, int n, int u
   for (int r = 0; r < 16; ++r)
     if (row + ty * 16 + r < n && column < n) o[(size_t)(row + ty * 16 + r) * n + column] = s[r];
 }
+
+// --- reads of shared memory at a stride, in words of 4, 8 and 16 bytes -----------------------------
+
+template <typename Word> __device__ void gather(const float* x, float* o, int floats, int stride) {
+  __shared__ Word tile[1024];
+  int first = blockIdx.x * 1024;
+  if ((first + 1024) * sizeof(Word) > floats * sizeof(float)) return;
+  for (int k = threadIdx.x; k < 1024; k += 256) tile[k] = ((const Word*)x)[first + k];
+  __syncthreads();
+  for (int k = threadIdx.x; k < 1024; k += 256) ((Word*)o)[first + k] = tile[k * stride & 1023];
+}
+
+extern "C" __global__ void gather1(const float* x, float* o, int n, int s) { gather<float>(x, o, n, s); }
+extern "C" __global__ void gather2(const float* x, float* o, int n, int s) { gather<float2>(x, o, n, s); }
+extern "C" __global__ void gather4(const float* x, float* o, int n, int s) { gather<float4>(x, o, n, s); }

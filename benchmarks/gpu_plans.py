@@ -104,6 +104,17 @@ def ladder() -> Iterator[PlannedKernel]:
             yield _product(kernel, size, rank)
 
 
+def strides() -> Iterator[PlannedKernel]:
+    """Reads of shared memory with bank conflicts of all degrees, in words of 4, 8 and 16 bytes."""
+    for words in (1, 2, 4):
+        for stride in (1, 2, 3, 4, 6, 8, 16, 32):
+            n = 1 << 20
+            grid = (n // words // 1024, 1, 1)
+            yield PlannedKernel(
+                f"gather{words} {stride}", f"gather{words}", grid, (256, 1, 1), n, n, n, stride
+            )
+
+
 def _rows(kernel: str, rows: int, cols: int, rank: int) -> PlannedKernel:
     serial = kernel == "row_sum_serial"
     grid = ((rows + 127) // 128, 1, 1) if serial else (rows, 1, 1)

@@ -213,8 +213,10 @@ def report_of(row: dict[str, object]) -> LaunchReport:
 
 
 def _is_known(metric: str, known: frozenset[str]) -> bool:
-    """Whether this ncu has the metric. An empty list of known ones refuses none."""
-    return not known or metric.startswith("launch__") or metric.split(".")[0] in known
+    """Whether this ncu has the metric. An empty list of known ones refuses none, and the lists have
+    none of what is known of a launch or counted by instruction."""
+    unlisted = metric.startswith(("launch__", "memory_"))
+    return not known or unlisted or metric.split(".")[0] in known
 
 
 def _known_metrics(ncu: str) -> frozenset[str]:
