@@ -4,8 +4,9 @@
                                             [--work DIR]
 
 `judge-many` is disturbed by a SIGKILL at a random point, in turn of the judge, of a device process,
-of a sandbox and of a judging process; the same command is run again until it ends well, and every
-pair must have exactly one verdict, the right one, with no process and no unfinished build left.
+of a sandbox and of a judging process, at which an undisturbed run had such a process; the same
+command is run again until it ends well, and every pair must have exactly one verdict, the right
+one, with no process and no unfinished build left.
 Where a GPU is visible it judges (`judge_kills.GPU.json`), and "the right one" leaves out what is
 measured.
 
@@ -51,9 +52,8 @@ from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import write_json_atomic
 
 SEED = "7"
-LATEST = 0.85
-"""Share of an undisturbed run's time at which the last kills come: after it there is little to
-kill."""
+LOOK_S = 0.05
+"""How often an undisturbed run is looked at for processes to kill."""
 
 
 def run_silently(command: list[str], environment: dict[str, str]) -> int:
@@ -104,7 +104,7 @@ def kill_one(process: subprocess.Popen[bytes], victim: str, draw: random.Random)
 
 
 def one_kill(
-    pairs: Path, wanted: dict[str, str], victim: str, length_s: float, draw: random.Random,
+    pairs: Path, wanted: dict[str, str], victim: str, delay_s: float, draw: random.Random,
     options: list[str],
 ) -> dict[str, Any]:  # fmt: skip
     """One disturbed run, and the same command again until it ends well."""
@@ -113,7 +113,6 @@ def one_kill(
     environment = fresh_cache(folder / "cache")
     output = folder / "verdicts.jsonl"
     command = judge_many(pairs, output, "--seed", SEED, *options)
-    delay_s = draw.uniform(0.0, LATEST * length_s)
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -167,7 +166,7 @@ def main() -> int:
     todo = [*honest, *quick[:: max(1, len(quick) // 4)][:4]]
     pairs = work / "pairs.jsonl"
     write_pairs(pairs, todo)
-    wanted, length_s = undisturbed(pairs, len(todo), args.sandbox)
+    wanted, seen_s = undisturbed(pairs, len(todo), args.sandbox)
     rows = [json.loads(line) for line in read_lines(work / "rounds.jsonl")]
     with (
         JsonlSink(work / "rounds.jsonl") as sink,
@@ -179,9 +178,8 @@ def main() -> int:
                 return 1
             victim = list(VICTIMS)[i % len(VICTIMS)]
             draw = random.Random(f"{args.seed} {i}")
-            rows.append(
-                one_kill(pairs, wanted, victim, length_s, draw, ["--sandbox", args.sandbox])
-            )
+            delay_s, options = draw.choice(seen_s[victim]), ["--sandbox", args.sandbox]
+            rows.append(one_kill(pairs, wanted, victim, delay_s, draw, options))
             sink.write(rows[-1])
             progress.advance(note=f"{victim} after {rows[-1]['delay_s']} s")
     bars = [
@@ -199,26 +197,46 @@ def main() -> int:
     return 0 if finish(report, result_path("judge_kills")) else 1
 
 
-def undisturbed(pairs: Path, total: int, sandbox: str) -> tuple[dict[str, str], float]:
-    """The right verdicts, and how long they take from an empty cache: the second run's time, as the
-    first on a machine also builds our own native parts."""
+def undisturbed(
+    pairs: Path, total: int, sandbox: str
+) -> tuple[dict[str, str], dict[str, list[float]]]:
+    """The right verdicts, and when there is a process of each kind to kill, in seconds from the
+    start with an empty cache: of a second run, as the first on a machine also builds our own native
+    parts."""
     kept = pairs.with_name("undisturbed.json")
     if not kept.exists():
         folder = pairs.with_name("undisturbed")
         output = folder / "verdicts.jsonl"
         command = judge_many(pairs, output, "--seed", SEED, "--sandbox", sandbox)
-        length_s = 0.0
-        for _ in range(2):
-            shutil.rmtree(folder, ignore_errors=True)
-            started = time.monotonic()
-            run_silently(command, fresh_cache(folder / "cache"))
-            length_s = time.monotonic() - started
+        run_silently(command, fresh_cache(folder / "cache"))
+        shutil.rmtree(folder, ignore_errors=True)
+        seen_s = watched(command, fresh_cache(folder / "cache"))
         facts_of = {line["id"]: facts(line) for line in lines_of(output) if "status" in line}
         if len(facts_of) < total:
             raise SystemExit(f"{total - len(facts_of)} pairs got no verdict: look at {output}")
-        write_json_atomic(kept, {"wanted": facts_of, "length_s": length_s})
+        if missing := [victim for victim, times in seen_s.items() if not times]:
+            raise SystemExit(f"an undisturbed run was never seen with a {missing[0]} to kill")
+        write_json_atomic(kept, {"wanted": facts_of, "seen_s": seen_s})
     found = json.loads(kept.read_text())
-    return found["wanted"], found["length_s"]
+    return found["wanted"], found["seen_s"]
+
+
+def watched(command: list[str], environment: dict[str, str]) -> dict[str, list[float]]:
+    """Run a command to its end; when it had processes of each kind of victim."""
+    seen: dict[str, list[float]] = {victim: [] for victim in VICTIMS}
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    root = psutil.Process(process.pid)
+    while process.poll() is None:
+        at = round(time.monotonic() - started, 3)
+        for victim, find in VICTIMS.items():
+            with suppress(psutil.Error):
+                if find([root, *root.children(recursive=True)]):
+                    seen[victim].append(at)
+        time.sleep(LOOK_S)
+    return seen
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from coding_framework.training.agent_specializer import (
 from coding_framework.training.reward_functions.overlong import Overlong
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.checkpoints import CURRICULUM
-from coding_framework.training.verl.overrides import MOST_AT_ONCE
+from coding_framework.training.verl.overrides import MOST_AT_ONCE, MOST_AT_ONCE_ON_GPU
 from coding_framework.training.verl.spec import CurriculumSpec, EpisodeSpec
 from coding_framework.training.verl.transformers_server import ServerConfig
 from coding_framework.types import SamplingParams
@@ -102,6 +102,7 @@ def _frozen_server(config: MultiTurnRLConfig) -> ServerConfig | None:
     if config.phase is None:
         return None
     assert config.compute_dtype != "auto", "the trainer decides it first"
+    most = MOST_AT_ONCE if config.device == "cpu" else MOST_AT_ONCE_ON_GPU
     return ServerConfig(
         model_path=config.model_path,
         adapter=config.phase.frozen_adapter,
@@ -109,7 +110,7 @@ def _frozen_server(config: MultiTurnRLConfig) -> ServerConfig | None:
         dtype=config.compute_dtype,
         prompt_tokens=config.max_prompt_tokens,
         response_tokens=config.max_response_tokens,
-        max_batch=min(MOST_AT_ONCE, config.conversations_per_step),
+        max_batch=min(most, config.conversations_per_step),
     )
 
 
