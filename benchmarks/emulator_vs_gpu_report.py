@@ -26,14 +26,12 @@ CONFLICTS = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
 )
-SOURCE = ("memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal",
-          "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared.sum",
-          "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-          "smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum")  # fmt: skip
+TAKEN, IDEAL = "memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal"
+"""Of ncu's source counters, which go by the addresses of each access."""
 REQUESTS = ("smsp__inst_executed_op_shared_ld.sum", "smsp__inst_executed_op_shared_st.sum")
 EXECUTED = "smsp__inst_executed.sum"
 DURATION = "gpu__time_duration.sum"
-METRICS = (*(name for names in SECTORS.values() for name in names), *CONFLICTS, *SOURCE,
+METRICS = (*(name for names in SECTORS.values() for name in names), *CONFLICTS, TAKEN, IDEAL,
            EXECUTED, DURATION, "dram__bytes.sum", "lts__t_sectors_op_read.sum",
            "lts__t_sectors_op_write.sum")  # fmt: skip
 SHORT_US = 20.0
@@ -117,12 +115,16 @@ def sectors(rows: Sequence[Row]) -> tuple[list[Row], Row]:
 def conflicts(rows: Sequence[Row]) -> tuple[list[Row], Row]:
     """Bars and figures of shared memory.
 
-    Hardware's counter also counts turns lost to other traffic of the data stage: kernels without a
-    conflict in any access pattern have a few hundredths for a request, the same code none where
-    little else moves. So beside the strict relative error stand that of accesses whose pattern has
-    conflicts (by either count), and that of wavefronts (requests and conflicts), the time shared
-    memory is busy.
+    ncu has two counts. Its source counters go by the addresses of each access, as the emulator
+    does: wavefronts that it takes beyond those that it needs. The counter of the data stage has
+    turns lost to other traffic too: kernels without a conflict in any access pattern have a few
+    hundredths for a request, the same code none where little else moves. So against that one stand
+    also the error of accesses whose pattern has conflicts (by either count), and that of wavefronts
+    (requests and conflicts), the time shared memory is busy.
     """
+    by_address = [r for r in rows if all(IDEAL in one for one in r["ncu"])]
+    exact = {r["key"]: _conflicts_by_address(r) for r in by_address}
+    errors = {k: abs(ours - real) / real for k, (ours, real) in exact.items() if real >= _FEW}
     strict = counter_errors(rows, CONFLICTS)
     patterned: dict[str, float] = {}
     wavefronts: dict[str, float] = {}
@@ -143,14 +145,25 @@ def conflicts(rows: Sequence[Row]) -> tuple[list[Row], Row]:
             off, busy, here = off + abs(ours - real), busy + requests + real, here + requests
         if here:
             wavefronts[row["key"]] = off / busy
+    unequal = sum(ours != real for ours, real in exact.values())
     bars = [
-        _median_bar("shared bank conflicts, median error", 0.05, strict),
-        _median_bar("shared bank conflicts of patterns that have any, median error", 0.05,
-                    patterned),
+        _median_bar("shared bank conflicts by address, median error", 0.05, errors),
+        bar("kernels whose bank conflicts by address differ", 0, unequal, not unequal),
+        _median_bar("shared bank conflicts of patterns that have any, data stage, median error",
+                    0.05, patterned),
         _median_bar("wavefronts of shared memory, median error", 0.05, wavefronts),
     ]  # fmt: skip
     figures = {
-        "shared bank conflicts": {"kernels": len(strict), "worst": worst(strict, 10)},
+        "shared bank conflicts by address": {
+            "kernels": len(exact),
+            "with_conflicts": len(errors),
+            "worst": worst(errors, 10),
+        },
+        "shared bank conflicts by the data stage": {
+            "kernels": len(strict),
+            "median_error": statistics.median(strict.values()) if strict else None,
+            "worst": worst(strict, 10),
+        },
         "shared bank conflicts of patterns that have any": {
             "accesses": len(patterned),
             "errors": worst(patterned, len(patterned)),
@@ -169,6 +182,13 @@ def conflicts(rows: Sequence[Row]) -> tuple[list[Row], Row]:
         },
     }
     return bars, figures
+
+
+def _conflicts_by_address(row: Row) -> tuple[float, float]:
+    """The emulator's and ncu's, over all launches."""
+    return total(of_emulator(row), CONFLICTS), total(row["ncu"], [TAKEN]) - total(
+        row["ncu"], [IDEAL]
+    )
 
 
 # --- time -----------------------------------------------------------------------------------------

@@ -28,6 +28,12 @@ def test_turns_lost_to_other_traffic_are_no_bank_conflicts() -> None:
     assert counters.bank_conflicts({**lost, CONFLICTS.format("ld"): 1000.0}) == 1000.0
 
 
+def test_counts_by_address_are_believed_before_those_of_the_data_stage() -> None:
+    counted = {CONFLICTS.format("ld"): 1000.0, "memory_l1_wavefronts_shared_ideal": 64.0}
+    assert counters.bank_conflicts({**counted, "memory_l1_wavefronts_shared": 64.0}) == 0.0
+    assert counters.bank_conflicts({**counted, "memory_l1_wavefronts_shared": 95.0}) == 31.0
+
+
 def test_a_measured_occupancy_goes_before_a_possible_one() -> None:
     possible = {"sm__maximum_warps_per_active_cycle_pct": 75.0}
     assert counters.occupancy_pct(possible) == 75.0

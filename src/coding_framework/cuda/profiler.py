@@ -72,6 +72,8 @@ METRICS: tuple[str, ...] = (
     *(f"l1tex__data_bank_conflicts_pipe_lsu_mem_{way}.sum" for way in _SHARED_WAYS),
     *(f"l1tex__data_pipe_lsu_wavefronts_mem_{way}.sum" for way in _SHARED_WAYS),
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    "memory_l1_wavefronts_shared",
+    "memory_l1_wavefronts_shared_ideal",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",
     "l1tex__t_sector_pipe_lsu_mem_global_op_ld_hit_rate.pct",
     "lts__t_sector_hit_rate.pct",

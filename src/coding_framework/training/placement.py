@@ -42,7 +42,7 @@ def _roles(config: MultiTurnRLConfig) -> str:
 
 def _verdicts(config: MultiTurnRLConfig) -> str:
     if config.judge_nodes == 0:
-        return "in the rollout workers, each with its share of the machine's cores"
+        return "one judge on each machine for its rollout workers, on the cores that feed no GPU"
     return (
         f"{config.judge_nodes} nodes of the cluster that have the resource judge, "
         f"{config.judge_jobs_per_node} at once on each, shared by the rollout workers"

@@ -11,6 +11,7 @@ import torch
 
 from coding_framework.data.kernelbench.constants import parse, run_module, size_constants
 from coding_framework.data.kernelbench.problems import (
+    GPU_BUDGET,
     MAIN_BUDGET,
     load_problem_file,
     load_problem_rows,
@@ -79,6 +80,19 @@ def test_the_reduction_is_as_long_as_the_model_adds_up(rows: Task) -> None:
         "relu",
     )
     assert {c.reduction_length for c in (*relu.cases, *relu.gpu_cases)} == {1}
+
+
+def test_a_problem_that_no_gpu_could_judge_is_halved_until_one_can() -> None:
+    relu = problem_task(
+        "import torch\nbatch, dim = 4096, 393216\n"
+        "class Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n"
+        "def get_inputs():\n    return [torch.rand(batch, dim)]\n"
+        "def get_init_inputs():\n    return []\n",
+        "relu",
+    )
+    (real,) = relu.gpu_cases
+    assert real.inputs[0].shape == (4096, 393216 // 4)
+    assert 2 * math.prod(real.inputs[0].shape) <= GPU_BUDGET.elements
 
 
 def test_a_model_for_all_values_is_not_judged_on_positive_ones_alone(rows: Task) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from coding_framework.plan import Recipe
 from coding_framework.training.placement import cluster_commands, placement
 from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl.episode_spec import judge_of
+from coding_framework.training.verl.episode_spec import JUDGE, judge_of
 from coding_framework.training.verl.overrides import cluster_overrides
 from coding_framework.types import Task
 
@@ -175,8 +176,15 @@ def test_rollout_workers_share_the_processors_that_judge(
 def test_on_one_machine_the_workers_share_its_cores(tmp_path: Path) -> None:
     config = MultiTurnRLConfig(model_path="m", rollout_workers=10_000)
     kept = {"run_folder": str(tmp_path / "judge")}
-    found = judge_of(config, tmp_path)
-    assert found == ("coding_framework.wiring:make_judge", {"workers": 1, **kept})
+    path, found = judge_of(config, tmp_path)
+    assert path.endswith("shared_judge:SharedJudge")
+    cores = max(1, len(os.sched_getaffinity(0)) - 2)
+    assert found == {"factory": JUDGE, "arguments": {"workers": cores, **kept}}
+
+
+def test_a_judge_of_the_users_own_is_each_workers_own(tmp_path: Path) -> None:
+    config = MultiTurnRLConfig(model_path="m", judge="my:judge", judge_args={"x": 1})
+    assert judge_of(config, tmp_path) == ("my:judge", {"x": 1})
 
 
 def test_some_cores_are_left_to_what_feeds_a_gpu(
@@ -185,7 +193,8 @@ def test_some_cores_are_left_to_what_feeds_a_gpu(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
     gpu = MultiTurnRLConfig(model_path="m", rollout_workers=2)
     cpu = MultiTurnRLConfig.cpu(model_path="m", rollout_workers=2)
-    assert [judge_of(c, tmp_path)[1]["workers"] for c in (gpu, cpu)] == [7, 8]
+    found = [judge_of(c, tmp_path)[1]["arguments"]["workers"] for c in (gpu, cpu)]
+    assert found == [14, 16]
 
 
 def test_rl_can_leave_out_the_tasks_that_sft_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from coding_framework.types import SamplingParams
 
 JUDGE = "coding_framework.wiring:make_judge"
 CLUSTER_JUDGE = "coding_framework.wiring:make_cluster_judge"
+SHARED_JUDGE = "coding_framework.training.verl.shared_judge:SharedJudge"
 CORES_PER_GPU = 2
 """Cores that judge nothing, for each GPU: its rollout engine and its trainer launch kernels from
 one thread each, and the GPU waits where these wait."""
@@ -117,19 +118,21 @@ def _frozen_server(config: MultiTurnRLConfig) -> ServerConfig | None:
 def judge_of(config: MultiTurnRLConfig, output: Path) -> tuple[str, dict[str, Any]]:
     """Import path and arguments of the judge that each rollout worker makes.
 
-    The workers share the processors that judge, each has its part: compilers that are more than the
-    cores take turns, and what they wait for is no fault of a candidate. They also share the run's
-    verdicts: a policy that has learnt something gives the same kernel many times.
+    Those of a machine share one judge with all cores but those that feed the GPUs: compilers that
+    are more than the cores take turns, and what they wait for is no fault of a candidate. All share
+    the run's verdicts: a policy that has learnt something gives the same kernel many times. A judge
+    of the user's own is each worker's own.
     """
     arguments, workers = dict(config.judge_args), config.rollout_workers
     if config.judge == JUDGE:
         arguments = {"run_folder": str(output / "judge"), **arguments}
     if config.judge_nodes == 0:
-        if config.judge == JUDGE:
-            kept = CORES_PER_GPU * config.num_gpus if config.device == "cuda" else 0
-            cores = len(os.sched_getaffinity(0)) - kept
-            arguments.setdefault("workers", max(1, cores // workers))
-        return config.judge, arguments
+        if config.judge != JUDGE:
+            return config.judge, arguments
+        kept = CORES_PER_GPU * config.num_gpus if config.device == "cuda" else 0
+        cores = len(os.sched_getaffinity(0)) - kept
+        arguments.setdefault("workers", max(1, cores))
+        return SHARED_JUDGE, {"factory": config.judge, "arguments": arguments}
     assert config.judge_jobs_per_node is not None, "the configuration sees to that"
     jobs = max(1, config.judge_jobs_per_node // workers)
     if config.judge == JUDGE:

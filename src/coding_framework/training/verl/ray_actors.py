@@ -34,7 +34,7 @@ _START_S = 600.0
 _BACK_S = 1.0
 
 
-class _NodeJudge:
+class NodeJudge:
     """The actor: a judge, or a part of one, on its node. Errors go back as data, so that their
     class survives."""
 
@@ -43,6 +43,7 @@ class _NodeJudge:
         self._life = os.urandom(8).hex()
 
     async def ask(self, method: str, *arguments: Any) -> Any:
+        """What a method gives, or the error that it raised, as data (`raise_from_node`)."""
         try:
             return await getattr(self._made, method)(*arguments)
         except Exception as e:  # the boundary: the pool raises it again on its side
@@ -115,7 +116,7 @@ class ActorGroup:
         except RayError as e:
             raise InfrastructureError(f"a judge was lost as it started ({e}): try again") from e
         for answer in answers:
-            _raise_reported(answer)
+            raise_from_node(answer)
         return list(answers)
 
     def close(self) -> None:
@@ -181,18 +182,19 @@ class ActorGroup:
                 f"no node {self._does} a candidate of task {task!r} within {self._wall_s:.0f} s: "
                 "look at the cluster, and try again"
             ) from e
-        _raise_reported(answer)
+        raise_from_node(answer)
         return answer
 
 
-def _raise_reported(answer: Any) -> None:
+def raise_from_node(answer: Any) -> None:
+    """Raise what `NodeJudge.ask` gave as data."""
     if isinstance(answer, dict):
         raise_reported(answer)
 
 
 def _start(factory: str, arguments: dict[str, Any], layout: Layout) -> list[_Node]:
     """As many actors as the layout has. Raises InfrastructureError where one does not start."""
-    actor = ray.remote(_NodeJudge).options(
+    actor = ray.remote(NodeJudge).options(
         num_cpus=layout.places,
         max_concurrency=layout.places + 1,
         max_restarts=-1,

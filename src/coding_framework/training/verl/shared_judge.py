@@ -1,0 +1,61 @@
+"""One judge for all rollout workers of a machine.
+
+A worker with a judge of its own has its part of the cores, and these stand still when it is done
+before the others: with eight workers a step of 1,024 conversations waited for the one that had
+drawn the most work. So the first worker of a machine starts one Ray actor with all of the cores,
+and the others use it. Guaranteed: equal candidates of all workers that are there at the same time
+are judged once; verdicts that are lost with the actor are made again once, by the one that Ray
+starts in its place; a second loss is InfrastructureError, never a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from coding_framework.errors import InfrastructureError
+from coding_framework.training.verl.ray_actors import NodeJudge, raise_from_node
+from coding_framework.types import Task, Verdict
+
+ACTOR = "coding_framework_judge"
+"""Ray name, with the node's, by which its workers share one judge."""
+_AT_ONCE = 4000
+"""Calls that the actor takes at a time: all of a step; how many are judged is its own matter."""
+
+
+class SharedJudge:
+    """A worker's way to the judge of its machine; satisfies `types.JudgeFn`."""
+
+    def __init__(self, factory: str, arguments: Mapping[str, Any]) -> None:
+        """factory: "module:callable" that makes the judge of `arguments`; equal for all workers."""
+        node = ray.get_runtime_context().get_node_id()
+        self._actor = (
+            ray.remote(NodeJudge)
+            .options(
+                name=f"{ACTOR}_{node}",
+                get_if_exists=True,
+                num_cpus=0,
+                max_concurrency=_AT_ONCE,
+                max_restarts=-1,
+                max_task_retries=1,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            )
+            .remote(factory, dict(arguments))
+        )
+
+    async def __call__(self, task: Task, code: str) -> Verdict:
+        """The verdict on one candidate. Raises InfrastructureError on a fault of ours."""
+        try:
+            answer = await self._actor.ask.remote("__call__", task, code)
+        except RayError as e:
+            raise InfrastructureError(
+                f"the judge of this machine was lost twice with a candidate of task {task.name!r} "
+                f"({type(e).__name__}): try again"
+            ) from e
+        raise_from_node(answer)
+        verdict: Verdict = answer
+        return verdict
