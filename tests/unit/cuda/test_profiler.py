@@ -22,7 +22,7 @@ MODULE = ModuleInfo({}, {"t": SymbolInfo("t", 0x100, 8, "const")})
 
 def test_every_metric_is_asked_for_once_and_under_nsights_own_name() -> None:
     assert len(set(METRICS)) == len(METRICS)
-    assert all("__" in metric for metric in METRICS)
+    assert all("__" in metric or metric.startswith("memory_") for metric in METRICS)
 
 
 def test_metrics_have_the_names_of_the_emulators_counters() -> None:
