@@ -22,7 +22,6 @@ from ray.cluster_utils import Cluster
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.training.verl.ray_judge import RayJudgePool
-from coding_framework.training.verl.shared_judge import SharedJudge
 from coding_framework.types import Candidate
 
 pytestmark = pytest.mark.integration
@@ -142,26 +141,6 @@ async def test_a_job_lost_with_its_process_is_judged_again_once(tmp_path: Path) 
             await job
         assert (await pool.judge(DOUBLE_TASK, "next 0")).task == DOUBLE_TASK.name
         assert len(told(tmp_path, "twice")) == 2
-
-
-async def test_the_workers_of_a_machine_share_one_judge(tmp_path: Path) -> None:
-    """A shared judge outlives its process once, and takes all calls at a time."""
-    arguments = {"folder": str(tmp_path)}
-    first, second = SharedJudge(SLOW, arguments), SharedJudge(SLOW, arguments)
-    jobs = [asyncio.create_task(one(DOUBLE_TASK, "both 2")) for one in (first, second) * 20]
-    process = await began(tmp_path, "both", len(jobs))
-    assert told(tmp_path, "both")[-1] == [process, len(jobs)]
-    os.kill(process, signal.SIGKILL)
-    assert {v.task for v in await asyncio.gather(*jobs)} == {DOUBLE_TASK.name}
-    assert len({process for process, _ in told(tmp_path, "both")}) == 2
-
-    job = asyncio.create_task(first(DOUBLE_TASK, "again 600"))
-    for times in (1, 2):
-        os.kill(await began(tmp_path, "again", times), signal.SIGKILL)
-    with pytest.raises(InfrastructureError, match="lost twice"):
-        await job
-    with pytest.raises(UsageError, match="the task is wrong"):
-        await second(DOUBLE_TASK, "wrong use")
 
 
 async def test_jobs_lost_with_their_node_are_judged_once_more_on_another(
