@@ -22,7 +22,7 @@ from torch import nn
 from coding_framework.cuda.inputs import derive_seed, draw_inputs, draw_large_inputs
 from coding_framework.cuda.model_new.signature import ModelSignature
 from coding_framework.cuda.parameter_order import recorded_definitions
-from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance
+from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance, parts
 from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
 from coding_framework.types import InitArg, Task, TestCase
 
@@ -240,38 +240,50 @@ def _expected_outputs(
 ) -> tuple[ExpectedOutput, ...]:
     native = _call(model, inputs)
     reference = _call_in_float64(model, inputs)
-    errors = [_difference(n, r) for n, r in zip(native, reference, strict=True)]
-    sensitivities = [torch.zeros_like(e) for e in errors]
+    errors = [_nothing(r) for r in reference]
+    _raise_to_difference(errors, native, reference)
+    sensitivities: list[torch.Tensor] = []
     on_gpu = any(n.is_cuda for n in native)
     for _ in range(_PERTURBED_RUNS_ON_GPU if on_gpu else _PERTURBED_RUNS):
         eps = _rounding_unit(inputs)
         moved, moved_inputs = _perturbed(model, inputs, eps)
         moved_reference = _call_in_float64(moved, moved_inputs)
         moved_native = _call(moved, moved_inputs)
-        for i, base in enumerate(reference):
-            if base.is_floating_point():
-                errors[i] = torch.maximum(
-                    errors[i], _difference(moved_native[i], moved_reference[i])
-                )
-                change = _difference(moved_reference[i], base) / eps
-                sensitivities[i] = torch.maximum(sensitivities[i], change)
-    outputs = []
-    for n, r, error, sensitivity in zip(native, reference, errors, sensitivities, strict=True):
-        tolerance = (
-            element_tolerance(r, error, sensitivity, n.dtype, reduction_length)
+        del moved, moved_inputs
+        sensitivities = sensitivities or [_nothing(r) for r in reference]
+        _raise_to_difference(errors, moved_native, moved_reference)
+        _raise_to_difference(sensitivities, moved_reference, reference, eps)
+        del moved_native, moved_reference
+    return tuple(
+        ExpectedOutput(
+            r,
+            n,
+            element_tolerance(r, errors[i], sensitivities[i], n.dtype, reduction_length)
             if n.is_floating_point()
-            else None
+            else None,
         )
-        outputs.append(ExpectedOutput(r, n, tolerance))
-    return tuple(outputs)
+        for i, (n, r) in enumerate(zip(native, reference, strict=True))
+    )
 
 
-def _difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """|one - other| in float64; 0 where either is not finite."""
-    if not other.is_floating_point():
-        return torch.zeros(other.shape, dtype=torch.float64, device=other.device)
-    gap = (one.to(torch.float64) - other.to(torch.float64)).abs()
-    return gap.nan_to_num(0.0, 0.0, 0.0)
+def _nothing(output: torch.Tensor) -> torch.Tensor:
+    """Room for a number about each element of a floating output; no other output needs one."""
+    count = output.numel() if output.is_floating_point() else 0
+    return torch.zeros(count, dtype=torch.float64, device=output.device)
+
+
+def _raise_to_difference(
+    found: Sequence[torch.Tensor], ones: Sequence[torch.Tensor], others: Sequence[torch.Tensor],
+    unit: float = 1.0,
+) -> None:  # fmt: skip
+    """Where |one - other| / unit is larger than what was found, that; 0 where either is not
+    finite."""
+    for most, one, other in zip(found, ones, others, strict=True):
+        one, other = one.reshape(-1), other.reshape(-1)
+        for part in parts(most.numel()):
+            gap = (one[part].to(torch.float64) - other[part].to(torch.float64)).abs()
+            gap = gap.nan_to_num(0.0, 0.0, 0.0) / unit
+            torch.maximum(most[part], gap, out=most[part])
 
 
 def _rounding_unit(inputs: Sequence[torch.Tensor]) -> float:
@@ -343,8 +355,12 @@ def _model_class(source: str) -> Callable[..., Any]:
 
 def _call(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     """Outputs on copies, so that no reference can change what the next one sees."""
+    return _run(copy.deepcopy(model), tuple(t.clone() for t in inputs))
+
+
+def _run(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     with torch.no_grad():
-        result = copy.deepcopy(model)(*(t.clone() for t in inputs))
+        result = model(*inputs)
     outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     for output in outputs:
         if not isinstance(output, torch.Tensor):
@@ -359,7 +375,9 @@ def _call_in_float64(
     torch.set_default_dtype(torch.float64)
     try:
         doubled = copy.deepcopy(model).to(torch.float64)
-        return _call(doubled, tuple(t.double() if t.is_floating_point() else t for t in inputs))
+        copies = (t.to(torch.float64 if t.is_floating_point() else t.dtype, copy=True)
+                  for t in inputs)  # fmt: skip
+        return _run(doubled, tuple(copies))
     finally:
         torch.set_default_dtype(default)
 

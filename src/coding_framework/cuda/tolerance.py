@@ -30,6 +30,7 @@ are exact: contiguous, or the reference's own strides where those are not.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +40,8 @@ _EPS_FACTOR = 4.0
 _SUM_FACTOR = 8.0
 _OCTAVES_PER_BUCKET = 2.0
 _SMALLEST = 1e-300
+_AT_ONCE = 1 << 26
+"""Elements worked on at a time: temporaries of a billion float64 values would fill a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,12 @@ def accumulation_eps(dtype: torch.dtype) -> float:
     return torch.finfo(torch.float64 if dtype is torch.float64 else torch.float32).eps
 
 
+def parts(count: int) -> Iterator[slice]:
+    """Ranges of so many elements, none of which is too large to make temporaries of."""
+    for start in range(0, count, _AT_ONCE):
+        yield slice(start, min(start + _AT_ONCE, count))
+
+
 def element_tolerance(
     reference: torch.Tensor,
     torch_error: torch.Tensor,
@@ -84,36 +93,77 @@ def element_tolerance(
     reference, torch_error, sensitivity: float64, one shape. Elements that are not finite get the
     bound of zero here; `compare` asks of them to be equal in place.
     """
-    tiny = torch.finfo(dtype).tiny
-    finite = reference.abs().nan_to_num(0.0, 0.0, 0.0)
-    usual = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
-    scale = torch.maximum(finite, sensitivity.nan_to_num(0.0, 0.0, 0.0)).clamp_min(max(tiny, usual))
-    error = torch_error.nan_to_num(0.0, 0.0, 0.0)
+    flat = [t.reshape(-1) for t in (reference, torch_error, sensitivity)]
+    count = reference.numel()
+    squares = sum(float(_finite(flat[0][part]).square().sum()) for part in parts(count))
+    usual = math.sqrt(squares / count) if count else 0.0
+    scales = _Scales(flat[0], flat[2], max(torch.finfo(dtype).tiny, usual))
+    near = _largest_of_like_scale(flat[1], scales)
     factor = _EPS_FACTOR if reduction_length == 1 else _SUM_FACTOR
-    bound = factor * accumulation_eps(dtype) * math.sqrt(reduction_length) * scale
-    bound += _TORCH_ERROR_FACTOR * _largest_of_like_scale(error, scale)
-    return bound
+    factor *= accumulation_eps(dtype) * math.sqrt(reduction_length)
+    bound = torch.empty_like(flat[0])
+    for part in parts(count):
+        scale = scales.of(part)
+        bound[part] = factor * scale + _TORCH_ERROR_FACTOR * near.of(_bucket(scale))
+    return bound.reshape(reference.shape)
 
 
-def _largest_of_like_scale(error: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Each element's largest error among those whose scale is within about a factor of 16."""
-    if error.numel() == 0:
-        return error
-    bucket = (scale.log2() / _OCTAVES_PER_BUCKET).floor().to(torch.int64).reshape(-1)
-    bucket -= bucket.min()
-    worst = _largest_of_each(error.reshape(-1), bucket + 1, int(bucket.max()) + 3)
-    near = torch.maximum(worst[1:-1], torch.maximum(worst[:-2], worst[2:]))
-    return near[bucket].reshape(error.shape)
+def _finite(values: torch.Tensor) -> torch.Tensor:
+    """|values|, 0 where they are not finite."""
+    return values.abs().nan_to_num(0.0, 0.0, 0.0)
 
 
-def _largest_of_each(values: torch.Tensor, bucket: torch.Tensor, buckets: int) -> torch.Tensor:
-    """The largest of the values, which are 0 or more, in each bucket."""
-    worst = values.new_zeros(buckets)
+@dataclass(frozen=True, slots=True)
+class _Scales:
+    """The scale of each element, made anew for each part."""
+
+    reference: torch.Tensor
+    sensitivity: torch.Tensor
+    least: float
+
+    def of(self, part: slice) -> torch.Tensor:
+        own = _finite(self.reference[part])
+        return torch.maximum(own, _finite(self.sensitivity[part])).clamp_min(self.least)
+
+
+def _bucket(scale: torch.Tensor) -> torch.Tensor:
+    return (scale.log2() / _OCTAVES_PER_BUCKET).floor().to(torch.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Largest:
+    """The largest error of a bucket and its neighbours, by bucket."""
+
+    lowest: int
+    values: torch.Tensor
+
+    def of(self, bucket: torch.Tensor) -> torch.Tensor:
+        return self.values[bucket - self.lowest]
+
+
+def _largest_of_like_scale(error: torch.Tensor, scales: _Scales) -> _Largest:
+    """The largest error among the elements whose scale is within about a factor of 16."""
+    worst: dict[int, float] = {}
+    for part in parts(error.numel()):
+        for bucket, value in _largest_of_each(_finite(error[part]), _bucket(scales.of(part))):
+            worst[bucket] = max(value, worst.get(bucket, 0.0))
+    lowest, highest = min(worst, default=0), max(worst, default=0)
+    near = [
+        max(worst.get(bucket + step, 0.0) for step in (-1, 0, 1))
+        for bucket in range(lowest, highest + 1)
+    ]
+    return _Largest(lowest, torch.tensor(near, dtype=torch.float64, device=error.device))
+
+
+def _largest_of_each(values: torch.Tensor, bucket: torch.Tensor) -> list[tuple[int, float]]:
+    """The largest of the values, which are 0 or more, in each bucket that has any."""
+    found = torch.unique(bucket)
     if not values.is_cuda:
-        return worst.scatter_reduce_(0, bucket, values, "amax")
-    for i in torch.unique(bucket).tolist():  # a few: all threads would wait for the same atomics
-        worst[i] = torch.where(bucket == i, values, 0.0).max()
-    return worst
+        worst = values.new_zeros(len(found))
+        worst.scatter_reduce_(0, torch.searchsorted(found, bucket), values, "amax")
+    else:  # a few buckets: all threads would wait for the same atomics
+        worst = torch.stack([torch.where(bucket == b, values, 0.0).max() for b in found])
+    return list(zip(found.tolist(), worst.tolist(), strict=True))
 
 
 def compare(out: torch.Tensor, strides: tuple[int, ...], expected: ExpectedOutput) -> Comparison:
@@ -153,41 +203,76 @@ def _contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+@dataclass(slots=True)
+class _Worst:
+    """What the parts of a comparison come to."""
+
+    wrong: int = 0
+    first_wrong: int | None = None
+    abs_error: float = 0.0
+    rel_error: float = 0.0
+    share: float = -1.0
+    at: int = 0
+    """The element with the largest share of its tolerance."""
+
+    def add_wrong(self, part: slice, wrong: torch.Tensor) -> None:
+        """Of one part, in order."""
+        count = int(wrong.sum())
+        if count and self.first_wrong is None:
+            self.first_wrong = part.start + int(wrong.to(torch.uint8).argmax())
+        self.wrong += count
+
+
 def _compare_exact(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
     """Either the float64 function's integer or that of PyTorch in the task's dtype is right: they
     may differ where an argmax or a comparison ties within rounding."""
-    wrong = (out != expected.reference) & (out != expected.native)
-    difference = (out.to(torch.float64) - expected.reference.to(torch.float64)).abs()
-    worst = float(torch.where(wrong, difference, 0.0).max())
-    if not bool(wrong.any()):
-        return Comparison(True, 0.0, 0.0, 0.0)
-    return Comparison(
-        False, worst, None, 0.0, math.inf, _first_wrong(wrong, out, expected.reference)
+    found = _Worst()
+    values, references, natives = (
+        t.reshape(-1) for t in (out, expected.reference, expected.native)
     )
+    for part in parts(out.numel()):
+        value, reference = values[part], references[part]
+        wrong = (value != reference) & (value != natives[part])
+        difference = (value.to(torch.float64) - reference.to(torch.float64)).abs()
+        found.abs_error = max(found.abs_error, float(torch.where(wrong, difference, 0.0).max()))
+        found.add_wrong(part, wrong)
+    if found.first_wrong is None:
+        return Comparison(True, 0.0, 0.0, 0.0)
+    detail = _first_wrong(found, out, expected.reference)
+    return Comparison(False, found.abs_error, None, 0.0, math.inf, detail)
 
 
 def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
     assert expected.tolerance is not None
-    value = out.to(torch.float64)
-    reference, native = expected.reference, expected.native.to(torch.float64)
-    # Not finite in the reference, or overflowed in the dtype where float64 does not: in place.
-    special = ~torch.isfinite(reference) | ~torch.isfinite(native)
-    in_place = _same_special(value, reference) | _same_special(value, native)
-    error = (value - reference).abs()
-    close = torch.isfinite(value) & (error <= expected.tolerance)
-    wrong = torch.where(special, ~in_place, ~close)
-    finite_error = torch.where(special | ~torch.isfinite(error), 0.0, error)
-    relative = finite_error / reference.abs().clamp_min(torch.finfo(out.dtype).tiny)
-    shares = (finite_error / expected.tolerance.clamp_min(_SMALLEST)).reshape(-1)
-    worst = int(shares.argmax())
-    passed = not bool(wrong.any())
+    found, tiny = _Worst(), torch.finfo(out.dtype).tiny
+    tolerances = expected.tolerance.reshape(-1)
+    values, references, natives = (
+        t.reshape(-1) for t in (out, expected.reference, expected.native)
+    )
+    for part in parts(out.numel()):
+        value, native = values[part].to(torch.float64), natives[part].to(torch.float64)
+        reference, tolerance = references[part], tolerances[part]
+        # Not finite in the reference, or overflowed in the dtype where float64 does not: in place.
+        special = ~torch.isfinite(reference) | ~torch.isfinite(native)
+        in_place = _same_special(value, reference) | _same_special(value, native)
+        error = (value - reference).abs()
+        close = torch.isfinite(value) & (error <= tolerance)
+        found.add_wrong(part, torch.where(special, ~in_place, ~close))
+        finite_error = torch.where(special | ~torch.isfinite(error), 0.0, error)
+        relative = finite_error / reference.abs().clamp_min(tiny)
+        shares = finite_error / tolerance.clamp_min(_SMALLEST)
+        at = int(shares.argmax())
+        if float(shares[at]) > found.share:
+            found.share, found.at = float(shares[at]), part.start + at
+        found.abs_error = max(found.abs_error, float(finite_error.max()))
+        found.rel_error = max(found.rel_error, float(torch.where(special, 0.0, relative).max()))
     return Comparison(
-        passed,
-        float(finite_error.max()),
-        float(torch.where(special, 0.0, relative).max()),
-        float(expected.tolerance.reshape(-1)[worst]),
-        float(shares[worst]),
-        "" if passed else _first_wrong(wrong, out, reference),
+        found.first_wrong is None,
+        found.abs_error,
+        found.rel_error,
+        float(tolerances[found.at]),
+        found.share,
+        "" if found.first_wrong is None else _first_wrong(found, out, expected.reference),
     )
 
 
@@ -195,19 +280,19 @@ def _same_special(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return (torch.isnan(value) & torch.isnan(other)) | (torch.isinf(other) & (value == other))
 
 
-def _first_wrong(wrong: torch.Tensor, out: torch.Tensor, reference: torch.Tensor) -> str:
-    flat = int(wrong.reshape(-1).to(torch.uint8).argmax())
+def _first_wrong(found: _Worst, out: torch.Tensor, reference: torch.Tensor) -> str:
+    assert found.first_wrong is not None
+    flat = found.first_wrong
     index = []
     for n in reversed(out.shape):
         index.append(flat % n)
         flat //= n
     place = tuple(reversed(index))
     got, want = out[place].item(), reference[place].item()
-    share = int(wrong.sum())
     where = f"[{', '.join(map(str, place))}]"
     return (
         f"first wrong element {where}: got {got:.9g}, expected {want:.9g} "
-        f"({share} of {out.numel()} wrong)"
+        f"({found.wrong} of {out.numel()} wrong)"
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from coding_framework.cuda import tolerance
 from coding_framework.cuda.reference import Expectation, expect, task_digest
 from coding_framework.cuda.tolerance import ExpectedOutput, compare
 from coding_framework.types import Task, TensorSpec, TestCase
@@ -187,3 +188,26 @@ def test_integers_are_exact_and_the_first_wrong_index_is_named() -> None:
 def test_an_empty_output_passes() -> None:
     empty = torch.zeros(0, 3)
     assert compare(empty, (3, 1), _exactly(empty, empty, 0.0)).passed
+
+
+@pytest.mark.parametrize("expression", ["torch.log(x)", "(x * y).sum(1)", "torch.argmax(x, 1)"])
+def test_large_outputs_are_judged_part_by_part_as_if_at_once(
+    expression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = _task(expression, 1 + ("y" in expression), reduces="sum" in expression)
+    whole = _expectations(task)
+    for part in (7, 64):
+        monkeypatch.setattr(tolerance, "_AT_ONCE", part)
+        for one, other in zip(whole, _expectations(task), strict=True):
+            (a,), (b,) = one.outputs, other.outputs
+            torch.testing.assert_close(a.native, b.native, rtol=0, atol=0, equal_nan=True)
+            assert (a.tolerance is None) == (b.tolerance is None)
+            if a.tolerance is not None and b.tolerance is not None:
+                torch.testing.assert_close(a.tolerance, b.tolerance, rtol=1e-14, atol=0.0)
+            wrong = a.native.clone().reshape(-1)
+            wrong[len(wrong) // 2 :] += 1
+            for out in (a.native, wrong.reshape(a.native.shape)):
+                found = compare(out, out.stride(), a)
+                with monkeypatch.context() as at_once:
+                    at_once.setattr(tolerance, "_AT_ONCE", 1 << 26)
+                    assert compare(out, out.stride(), a) == found
