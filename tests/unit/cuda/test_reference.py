@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -195,3 +199,38 @@ def test_a_task_that_a_constant_solves_cannot_be_judged(answer: str) -> None:
 @pytest.mark.parametrize("answer", ["x * x", "torch.relu(x)", "torch.log(x)", "x.argmax(1)"])
 def test_other_tasks_can(answer: str) -> None:
     ReferenceCache(b"s").require_informative(_task(SQUARE.replace("x * x", answer)), range(5))
+
+
+_PEAK = """
+import resource
+import torch
+from coding_framework.cuda import tolerance
+from coding_framework.cuda.reference import expect, task_digest
+from coding_framework.types import Task, TensorSpec, TestCase
+
+def peak():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+tolerance._AT_ONCE = 1 << 18
+torch.set_num_threads(1)
+source = "import torch\\nclass Model(torch.nn.Module):\\n    forward = lambda self, x: x.tanh()\\n"
+shapes = [(64, 64), (64, 1 << 16)]
+cases = [TestCase(name=str(s), inputs=(TensorSpec(name="x", shape=s),)) for s in shapes]
+task = Task(
+    name="t", tier=0, family="f", ops=("tanh",), description="", reference=source, cases=cases
+)
+expect(task, task_digest(task), cases[0], b"s", 0)
+large, before = (torch.rand(64, 1 << 16),), peak()
+made = expect(task, task_digest(task), cases[1], b"s", 0, inputs=large)
+(output,) = made.outputs
+assert tolerance.compare(output.native, output.native.stride(), output).passed
+print((peak() - before) / output.reference.nbytes)
+"""
+
+
+def test_a_large_output_takes_a_few_tensors_of_its_size() -> None:
+    """It was 12.5, and 12 GiB each filled a GPU."""
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    command = [sys.executable, "-c", _PEAK]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert float(said.stdout) < 7
