@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from made_conversations import make_task, make_verdict
 
 from coding_framework.errors import PolicyError
+from coding_framework.evaluation import runner
 from coding_framework.evaluation.runner import EvaluationConfig, evaluate
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.training.reward_functions.cuda_performance_reward import (
@@ -95,7 +97,7 @@ async def test_a_stopped_run_goes_on_with_what_is_missing(tmp_path):
 
 
 async def test_after_the_time_to_begin_those_that_began_are_finished_in_the_order_of_samples(
-    tmp_path,
+    tmp_path, monkeypatch
 ):
     store = tmp_path / "sft.jsonl"
     config = ONE_TURN.model_copy(
@@ -103,10 +105,12 @@ async def test_after_the_time_to_begin_those_that_began_are_finished_in_the_orde
     )
     agent = CountingAgent()
     agents = {Role.GENERATOR: agent}
+    clock = SimpleNamespace(monotonic=lambda: len(agent.asked) / 1000)  # a millisecond each
+    monkeypatch.setattr(runner, "time", clock)
     result = await evaluate(
         "sft", TASKS, agents, judge, CUDAPerformanceReward(), config, store=store
     )
-    assert 10 < len(result.states) < 500
+    assert 100 < len(result.states) < 105
     assert len(agent.asked) == len(result.states) == len(store.read_text().splitlines())
     counts = Counter(agent.asked)
     assert max(counts.values()) - min(counts[t.name] for t in TASKS) <= 1
