@@ -149,6 +149,7 @@ def conflicts(rows: Sequence[Row]) -> tuple[list[Row], Row]:
     bars = [
         _median_bar("shared bank conflicts by address, median error", 0.05, errors),
         bar("kernels whose bank conflicts by address differ", 0, unequal, not unequal),
+        _median_bar("shared bank conflicts by the data stage, median error", 0.05, strict),
         _median_bar("shared bank conflicts of patterns that have any, data stage, median error",
                     0.05, patterned),
         _median_bar("wavefronts of shared memory, median error", 0.05, wavefronts),
@@ -161,7 +162,6 @@ def conflicts(rows: Sequence[Row]) -> tuple[list[Row], Row]:
         },
         "shared bank conflicts by the data stage": {
             "kernels": len(strict),
-            "median_error": statistics.median(strict.values()) if strict else None,
             "worst": worst(strict, 10),
         },
         "shared bank conflicts of patterns that have any": {

@@ -39,3 +39,12 @@ async def _share(tmp_path: Path) -> None:
         await job
     with pytest.raises(UsageError, match="the task is wrong"):
         await second(DOUBLE_TASK, "wrong use")
+    broken = SharedJudge("ray_judges:nothing", {})
+    assert (await broken(DOUBLE_TASK, "here 0")).task == DOUBLE_TASK.name, "the first one's"
+
+
+async def test_a_judge_that_cannot_start_says_why() -> None:
+    with joined(start_cluster()):
+        broken = SharedJudge("ray_judges:nothing", {})
+        with pytest.raises(InfrastructureError, match="names nothing that can be used"):
+            await broken(DOUBLE_TASK, "none 0")

@@ -24,7 +24,7 @@ from coding_framework.types import Task, Verdict
 ACTOR = "coding_framework_judge"
 """Ray name, with the node's, by which its workers share one judge."""
 _AT_ONCE = 4000
-"""Calls that the actor takes at a time: all of a step; how many are judged is its own matter."""
+"""Calls that the actor takes at a time, others wait; how many are judged is its own matter."""
 
 
 class SharedJudge:
@@ -52,9 +52,10 @@ class SharedJudge:
         try:
             answer = await self._actor.ask.remote("__call__", task, code)
         except RayError as e:
+            why = (str(e).strip().splitlines() or [""])[-1]
             raise InfrastructureError(
-                f"the judge of this machine was lost twice with a candidate of task {task.name!r} "
-                f"({type(e).__name__}): try again"
+                f"the judge of this machine did not start, or was lost twice, with a candidate of "
+                f"task {task.name!r} ({type(e).__name__}: {why[:300]}): try again"
             ) from e
         raise_from_node(answer)
         verdict: Verdict = answer
