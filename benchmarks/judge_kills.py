@@ -6,13 +6,14 @@
 `judge-many` is disturbed by a SIGKILL at a random point, in turn of the judge, of a device process,
 of a sandbox and of a judging process, at which an undisturbed run had such a process; the same
 command is run again until it ends well, and every pair must have exactly one verdict, the right
-one, with no process and no unfinished build left.
+one, with no process and no unfinished build left. A round that ended before its kill is none of the
+`--kills`: another one is made.
 Where a GPU is visible it judges (`judge_kills.GPU.json`), and "the right one" leaves out what is
 measured.
 
 Resumable: rounds are kept in DIR for this judge and these arguments; `--minutes` ends a part in
-time. Prints a table, and writes benchmarks/results/judge_kills.json when all rounds are done. Exit
-0: the bars hold; 1: one does not, or rounds are left.
+time. Prints a table, and writes benchmarks/results/judge_kills.json when all kills are made. Exit
+0: the bars hold; 1: one does not, or kills are left.
 """
 
 from __future__ import annotations
@@ -170,31 +171,37 @@ def main() -> int:
     rows = [json.loads(line) for line in read_lines(work / "rounds.jsonl")]
     with (
         JsonlSink(work / "rounds.jsonl") as sink,
-        Progress("kills", args.kills, "rounds", done=len(rows)) as progress,
+        Progress("kills", args.kills, "kills", done=kills(rows)) as progress,
     ):
-        for i in range(len(rows), args.kills):
-            if time.monotonic() > deadline:
-                print("rounds are left: run the same command again")
+        while kills(rows) < args.kills:
+            if time.monotonic() > deadline or len(rows) >= 3 * args.kills:
+                print("kills are left: run the same command again")
                 return 1
-            victim = list(VICTIMS)[i % len(VICTIMS)]
-            draw = random.Random(f"{args.seed} {i}")
+            victim = list(VICTIMS)[kills(rows) % len(VICTIMS)]
+            draw = random.Random(f"{args.seed} {len(rows)}")
             delay_s, options = draw.choice(seen_s[victim]), ["--sandbox", args.sandbox]
             rows.append(one_kill(pairs, wanted, victim, delay_s, draw, options))
             sink.write(rows[-1])
-            progress.advance(note=f"{victim} after {rows[-1]['delay_s']} s")
+            note = f"{victim} after {rows[-1]['delay_s']} s"
+            progress.advance(int(rows[-1]["killed"]), note=note)
     bars = [
-        bar(f"{name}, of {len(rows)} kills", 0, count, count == 0)
+        bar(f"{name}, of {args.kills} kills", 0, count, count == 0)
         for name, count in (
             ("pairs without a verdict", sum(len(r["missing"]) for r in rows)),
             ("pairs with two verdicts", sum(len(r["twice"]) for r in rows)),
             ("pairs with another verdict", sum(len(r["other"]) for r in rows)),
             ("unfinished builds left", sum(len(r["unfinished"]) for r in rows)),
             ("processes that survived", sum(len(r["survivors"]) for r in rows)),
-            ("rounds that ended before the kill", sum(not r["killed"] for r in rows)),
+            ("kills that were not made", args.kills - kills(rows)),
         )
     ]
     report = {**head("judge_kills", packages=PACKAGES), "bars": bars, "rounds": rows}
     return 0 if finish(report, result_path("judge_kills")) else 1
+
+
+def kills(rows: list[dict[str, Any]]) -> int:
+    """Rounds that came to their kill."""
+    return sum(row["killed"] for row in rows)
 
 
 def undisturbed(
