@@ -190,9 +190,8 @@ def make_judging_half(*, workers: int, **arguments: Any) -> JudgingHalf:
 def make_cluster_judge(
     factory: str, arguments: Mapping[str, Any], *, nodes: int, jobs_per_node: int
 ) -> RayJudgePool:
-    """A rollout worker's part of the cluster's judges: on nodes that have the resource `judge`,
-    beside the parts of the others. `arguments` must name a run_folder that all nodes see, or a
-    seed, so that all draw alike."""
+    """A judge on each of so many nodes that have the resource `judge`. `arguments` must name a
+    run_folder that all nodes see, or a seed, so that all draw alike."""
     from coding_framework.training.verl.ray_judge import RayJudgePool
 
     return RayJudgePool(

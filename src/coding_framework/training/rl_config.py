@@ -114,13 +114,14 @@ class MultiTurnRLConfig(Record):
     seed: int = 0
 
     judge: str = "coding_framework.wiring:make_judge"
-    """Import path of the factory of the judge, built in each rollout worker."""
+    """Import path of the factory of the judge. The usual one is made once a machine, one of your
+    own in each rollout worker, and either of them once on each of `judge_nodes`."""
     judge_args: Mapping[str, Any] = Field(default_factory=dict)
     judge_nodes: int = Field(default=0, ge=0)
     """Nodes of the Ray cluster that judge and do nothing else (they have the resource `judge`); 0:
-    each rollout worker judges where it runs, with its share of the cores."""
+    candidates are judged where the rollout workers run, on the cores that feed no GPU."""
     judge_jobs_per_node: int | None = Field(default=None, ge=1)
-    """Candidates at once on such a node, for all rollout workers together: its processors."""
+    """Candidates at once on such a node: its processors."""
     judge_timeout_s: float = Field(default=900.0, gt=0.0)
     """Wall limit on one verdict with queueing; passing it masks the turn."""
     policy_timeout_s: float = Field(default=1800.0, gt=0.0)
@@ -178,14 +179,8 @@ class MultiTurnRLConfig(Record):
             raise ValueError("training on the CPU uses one node: set num_nodes=1")
         if (self.num_nodes > 1 or self.judge_nodes) and self.ray_address is None:
             raise ValueError("more than one node needs a Ray cluster: set ray_address")
-        if self.judge_nodes:
-            at_once = self.judge_nodes * (self.judge_jobs_per_node or 0)
-            if at_once < self.rollout_workers:
-                raise ValueError(
-                    f"{self.judge_nodes} judge_nodes with judge_jobs_per_node="
-                    f"{self.judge_jobs_per_node} are too few for {self.rollout_workers} "
-                    "rollout_workers, which need one each"
-                )
+        if self.judge_nodes and self.judge_jobs_per_node is None:
+            raise ValueError("judge_nodes need judge_jobs_per_node: set it to their processors")
         row = self.max_prompt_tokens + self.max_response_tokens
         if self.micro_batch_tokens is not None and self.micro_batch_tokens < row:
             raise ValueError(

@@ -214,7 +214,7 @@ def test_a_cluster_that_is_not_there_is_wrong_use_or_our_fault(
 
 
 async def test_only_nodes_with_the_resource_judge_where_it_is_asked_for(tmp_path: Path) -> None:
-    """Two pools, as two rollout workers have them, each with its part of the processors."""
+    """Two pools, each with its part of the processors."""
     how, folder = {"jobs_per_node": 1, "resource": "judge"}, {"folder": str(tmp_path)}
     with RayJudgePool(SLOW, folder, **how) as one, RayJudgePool(SLOW, folder, **how) as other:
         assert (one.capacity, other.capacity) == (1, 1)

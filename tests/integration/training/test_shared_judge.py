@@ -1,4 +1,4 @@
-"""The judge that a machine's rollout workers share, and what happens when it is lost."""
+"""The judge that rollout workers share, and what happens when it is lost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from judge_tasks import DOUBLE_TASK
-from test_ray_judge import SLOW, began, joined, start_cluster, told
+from test_ray_judge import SLOW, began, joined, judges, start_cluster, told
 
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.training.verl.episode_spec import CLUSTER_JUDGE
 from coding_framework.training.verl.shared_judge import SharedJudge
 
 pytestmark = pytest.mark.integration
@@ -41,6 +42,25 @@ async def _share(tmp_path: Path) -> None:
         await second(DOUBLE_TASK, "wrong use")
     broken = SharedJudge("ray_judges:nothing", {})
     assert (await broken(DOUBLE_TASK, "here 0")).task == DOUBLE_TASK.name, "the first one's"
+
+
+async def test_the_workers_of_a_cluster_share_the_nodes_that_judge(tmp_path: Path) -> None:
+    made = {"factory": SLOW, "arguments": {"folder": str(tmp_path)}}
+    nodes = {**made, "nodes": 1, "jobs_per_node": 2}
+    cluster = start_cluster()
+    with joined(cluster):
+        one, other = (SharedJudge(CLUSTER_JUDGE, nodes, "cluster") for _ in range(2))
+        jobs = [asyncio.create_task(judge(DOUBLE_TASK, "job 0.1")) for judge in (one, other) * 10]
+        assert {v.task for v in await asyncio.gather(*jobs)} == {DOUBLE_TASK.name}
+        assert len(judges(cluster)) == 2, "what they share, and the node's"
+        assert {at_once for _, at_once in told(tmp_path, "job")} == {1, 2}
+
+        job = asyncio.create_task(one(DOUBLE_TASK, "lost 3"))
+        node = await began(tmp_path, "lost")
+        (way,) = (process for process in judges(cluster) if process.pid != node)
+        way.kill()
+        assert (await job).task == DOUBLE_TASK.name
+        assert await began(tmp_path, "lost", 2) != node
 
 
 async def test_a_judge_that_cannot_start_says_why() -> None:

@@ -14,7 +14,7 @@ from coding_framework.plan import Recipe
 from coding_framework.training.placement import cluster_commands, placement
 from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl.episode_spec import JUDGE, judge_of
+from coding_framework.training.verl.episode_spec import CLUSTER_JUDGE, JUDGE, judge_of
 from coding_framework.training.verl.overrides import cluster_overrides
 from coding_framework.types import Task
 
@@ -124,8 +124,8 @@ def test_nodes_without_a_cluster_and_judges_without_processors_are_refused() -> 
     given = {"model_path": "m", "device": "cuda", "judge_nodes": 1}
     with pytest.raises(UsageError, match="set ray_address"):
         rl_config(read_recipe(None), given)
-    with pytest.raises(UsageError, match="too few for 4 rollout_workers"):
-        rl_config(read_recipe(None), {**given, "ray_address": "auto", "judge_jobs_per_node": 3})
+    with pytest.raises(UsageError, match="judge_jobs_per_node: set it to their processors"):
+        rl_config(read_recipe(None), {**given, "ray_address": "auto"})
 
 
 def test_the_backend_of_the_judge_is_the_flags_then_the_files() -> None:
@@ -161,16 +161,17 @@ def test_overrides_of_the_line_come_after_the_recipes(tmp_path: Path) -> None:
     assert config.overrides == ("a=1", "b=2", "c=3")
 
 
-@pytest.mark.parametrize(("workers", "nodes", "jobs"), [(4, 2, 8), (32, 2, 1), (40, 1, 1)], ids=str)
-def test_rollout_workers_share_the_processors_that_judge(
-    tmp_path: Path, workers: int, nodes: int, jobs: int
-) -> None:
+@pytest.mark.parametrize("judge", [JUDGE, "my:judge"])
+def test_all_rollout_workers_share_the_nodes_that_judge(tmp_path: Path, judge: str) -> None:
     config = config_of(ROOT / "configs" / "several_nodes.yaml")
-    path, found = judge_of(config.model_copy(update={"rollout_workers": workers}), tmp_path)
-    assert path.endswith(":make_cluster_judge")
-    assert (found["nodes"], found["jobs_per_node"]) == (nodes, jobs)
-    assert found["arguments"] == {"run_folder": str(tmp_path / "judge"), "workers": jobs}
-    assert workers * nodes * jobs <= config.judge_nodes * 32
+    path, found = judge_of(config.model_copy(update={"judge": judge}), tmp_path)
+    own = {"run_folder": str(tmp_path / "judge"), "workers": 32} if judge == JUDGE else {}
+    assert path.endswith("shared_judge:SharedJudge")
+    assert found == {
+        "factory": CLUSTER_JUDGE,
+        "arguments": {"factory": judge, "arguments": own, "nodes": 2, "jobs_per_node": 32},
+        "shared_by": "cluster",
+    }
 
 
 def test_on_one_machine_the_workers_share_its_cores(tmp_path: Path) -> None:

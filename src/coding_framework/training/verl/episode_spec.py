@@ -118,32 +118,26 @@ def _frozen_server(config: MultiTurnRLConfig) -> ServerConfig | None:
 def judge_of(config: MultiTurnRLConfig, output: Path) -> tuple[str, dict[str, Any]]:
     """Import path and arguments of the judge that each rollout worker makes.
 
-    Those of a machine share one judge with all cores but those that feed the GPUs: compilers that
-    are more than the cores take turns, and what they wait for is no fault of a candidate. All share
-    the run's verdicts: a policy that has learnt something gives the same kernel many times. A judge
-    of the user's own is each worker's own.
+    Workers share one judge: those of a machine one with all cores but those that feed the GPUs, as
+    compilers that are more than the cores take turns, and what they wait for is no fault of a
+    candidate; with `judge_nodes` all workers of the cluster the one that sends candidates there.
+    All share the run's verdicts: a policy that has learnt something gives the same kernel many
+    times. A judge of the user's own is each worker's own, unless it is for `judge_nodes`.
     """
-    arguments, workers = dict(config.judge_args), config.rollout_workers
+    arguments = dict(config.judge_args)
     if config.judge == JUDGE:
         arguments = {"run_folder": str(output / "judge"), **arguments}
-    if config.judge_nodes == 0:
-        if config.judge != JUDGE:
-            return config.judge, arguments
-        kept = CORES_PER_GPU * config.num_gpus if config.device == "cuda" else 0
-        cores = len(os.sched_getaffinity(0)) - kept
-        arguments.setdefault("workers", max(1, cores))
-        return SHARED_JUDGE, {"factory": config.judge, "arguments": arguments}
-    assert config.judge_jobs_per_node is not None, "the configuration sees to that"
-    jobs = max(1, config.judge_jobs_per_node // workers)
-    if config.judge == JUDGE:
-        arguments = {"workers": jobs, **arguments}
-    spread = workers <= config.judge_jobs_per_node
-    return CLUSTER_JUDGE, {
-        "factory": config.judge,
-        "arguments": arguments,
-        "nodes": config.judge_nodes if spread else 1,
-        "jobs_per_node": jobs,
-    }
+    if config.judge_nodes:
+        if config.judge == JUDGE:
+            arguments.setdefault("workers", config.judge_jobs_per_node)
+        part = {"nodes": config.judge_nodes, "jobs_per_node": config.judge_jobs_per_node}
+        made = {"factory": config.judge, "arguments": arguments, **part}
+        return SHARED_JUDGE, {"factory": CLUSTER_JUDGE, "arguments": made, "shared_by": "cluster"}
+    if config.judge != JUDGE:
+        return config.judge, arguments
+    kept = CORES_PER_GPU * config.num_gpus if config.device == "cuda" else 0
+    arguments.setdefault("workers", max(1, len(os.sched_getaffinity(0)) - kept))
+    return SHARED_JUDGE, {"factory": config.judge, "arguments": arguments}
 
 
 def _curriculum(config: MultiTurnRLConfig, resume: Path | None) -> CurriculumSpec | None:

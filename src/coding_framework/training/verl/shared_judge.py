@@ -1,17 +1,17 @@
-"""One judge for all rollout workers of a machine.
+"""One judge for all rollout workers of a machine, or of the cluster.
 
 A worker with a judge of its own has its part of the cores, and these stand still when it is done
 before the others: with eight workers a step of 1,024 conversations waited for the one that had
-drawn the most work. So the first worker of a machine starts one Ray actor with all of the cores,
-and the others use it. Guaranteed: equal candidates of all workers that are there at the same time
-are judged once; verdicts that are lost with the actor are made again once, by the one that Ray
-starts in its place; a second loss is InfrastructureError, never a verdict.
+drawn the most work. So the first worker starts one Ray actor with all of the cores, or with all of
+the nodes that judge, and the others use it. Guaranteed: verdicts that are lost with the actor are
+made again once, by the one that Ray starts in its place; a second loss is InfrastructureError,
+never a verdict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import ray
 from ray.exceptions import RayError
@@ -22,27 +22,34 @@ from coding_framework.training.verl.ray_actors import NodeJudge, raise_from_node
 from coding_framework.types import Task, Verdict
 
 ACTOR = "coding_framework_judge"
-"""Ray name, with the node's, by which its workers share one judge."""
+"""Ray name by which workers share a judge; with the node's where they are those of a machine."""
 _AT_ONCE = 4000
 """Calls that the actor takes at a time, others wait; how many are judged is its own matter."""
 
 
 class SharedJudge:
-    """A worker's way to the judge of its machine; satisfies `types.JudgeFn`."""
+    """A worker's way to the judge that it shares; satisfies `types.JudgeFn`."""
 
-    def __init__(self, factory: str, arguments: Mapping[str, Any]) -> None:
-        """factory: "module:callable" that makes the judge of `arguments`; equal for all workers."""
+    def __init__(
+        self,
+        factory: str,
+        arguments: Mapping[str, Any],
+        shared_by: Literal["machine", "cluster"] = "machine",
+    ) -> None:
+        """factory: "module:callable" that makes the judge of `arguments`; equal for all workers.
+        shared_by: the workers of this machine, or all of the cluster."""
         node = ray.get_runtime_context().get_node_id()
+        alone = shared_by == "machine"
         self._actor = (
             ray.remote(NodeJudge)
             .options(
-                name=f"{ACTOR}_{node}",
+                name=f"{ACTOR}_{node}" if alone else ACTOR,
                 get_if_exists=True,
                 num_cpus=0,
                 max_concurrency=_AT_ONCE,
                 max_restarts=-1,
                 max_task_retries=1,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=not alone),
             )
             .remote(factory, dict(arguments))
         )
@@ -54,8 +61,8 @@ class SharedJudge:
         except RayError as e:
             why = (str(e).strip().splitlines() or [""])[-1]
             raise InfrastructureError(
-                f"the judge of this machine did not start, or was lost twice, with a candidate of "
-                f"task {task.name!r} ({type(e).__name__}: {why[:300]}): try again"
+                f"the judge that the rollout workers share did not start, or was lost twice, with "
+                f"a candidate of task {task.name!r} ({type(e).__name__}: {why[:300]}): try again"
             ) from e
         raise_from_node(answer)
         verdict: Verdict = answer
