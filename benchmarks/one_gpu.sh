@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What docs/RESULTS.md tells of one GPU, from the base model to the trained one, in about 40 minutes:
-# SFT beside the base model's tables, the SFT's tables, RL for a time, the RL policy's table and times.
+# What docs/RESULTS.md tells of one GPU, from the base model to the trained one (as a whole it has not
+# been run): SFT beside the base model's tables, the SFT's tables, RL for a time, the RL policy's table and times.
 #
 #   bash benchmarks/one_gpu.sh MODEL_FOLDER WORK_FOLDER
 #
@@ -53,8 +53,8 @@ rl() { # for RL_MINUTES from its first step on, then the last checkpoint as a mo
     setsid "$python" run_multiturn_rl_training.py --config configs/one_gpu.yaml \
         --generator-checkpoint "$work/sft/generator" --output-dir "$work/rl" --lora-rank 0 \
         --learning-rate "${LR:-2e-6}" --rl-batch-size "${PROMPTS:-32}" --samples-per-prompt 8 \
-        --max-turns "${TURNS:-1}" --skip-tasks 1000 --num-tasks 1000 --stop-reward 0.01 \
-        --num-episodes 200 --save-every 5 --max-prompt-tokens 2048 --task-scope all --gpu-memory-utilization 0.3 --no-wandb \
+        --max-turns "${TURNS:-1}" --num-tasks 2100 --stop-reward 0.01 \
+        --num-episodes 200 --save-every 5 --task-scope all --gpu-memory-utilization 0.3 --no-wandb \
         >"$work/log/rl.log" 2>&1 &
     local trainer=$! left=$((60 * ${RL_MINUTES:-12}))
     until [ -f "$work/rl/steps.jsonl" ]; do kill -0 "$trainer" 2>/dev/null || return 1; sleep 1; done

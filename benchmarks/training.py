@@ -61,7 +61,8 @@ def figures(steps: list[StepRecord]) -> dict[str, Any]:
         "verdict_wait_p95_s": median_of([s.measures.verdict_wait_s.get("p95") for s in steps]),
         "rows_learnt": median_of([float(step.rows_learnt) for step in steps]),
         "faults": sum(step.faults for step in steps),
-        "gpu_memory_gib": max((s.gpu_memory_gib or 0.0 for s in steps), default=0.0),
+        "gpu_memory_gib": max((s.gpu_memory_gib for s in steps if s.gpu_memory_gib), default=None),
+        "gpu_arithmetic_share": median_of([s.gpu_arithmetic_share for s in steps]),
     }
 
 

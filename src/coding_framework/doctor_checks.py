@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -359,9 +360,42 @@ def check_sft_stack() -> Finding:
     return import_apart(
         "import torch, transformers, peft\n"
         "from trl import SFTConfig, SFTTrainer\n"
-        "import trl\n"
-        "for m in (torch, transformers, trl, peft): print(m.__name__, m.__version__, end='  ')"
+        "import trl, bitsandbytes\n"
+        "for m in (torch, transformers, trl, peft, bitsandbytes):\n"
+        "    print(m.__name__, m.__version__, end='  ')"
     )
+
+
+def check_vllm() -> Finding:
+    """It writes the answers of RL on GPUs, and needs none to be installed."""
+    if (installed := _version_of("vllm")) is None:
+        return Finding(State.MISSING, "RL on GPUs writes with it", "run `uv sync --extra verl`")
+    return works(f"vllm {installed}")
+
+
+def check_wandb() -> Finding:
+    """It is one place of several where training reports."""
+    if (installed := _version_of("wandb")) is None:
+        return Finding(State.MISSING, "training reports to JSONL files alone", "run `make setup`")
+    where = "reports" if os.environ.get("WANDB_API_KEY") else "reports once WANDB_API_KEY is set"
+    return works(f"wandb {installed}, {where}")
+
+
+def check_docker() -> Finding:
+    """Another sandbox than the usual one."""
+    from coding_framework.cuda.sandbox.docker import DockerSandbox
+
+    missing = DockerSandbox().missing()
+    if missing is not None:
+        return Finding(State.MISSING, missing, "only for `--sandbox docker`")
+    return works("an engine answers: `--sandbox docker` can be used")
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 CHECKS: tuple[Check, ...] = (
@@ -376,4 +410,7 @@ CHECKS: tuple[Check, ...] = (
     Check("SFT: TRL, PEFT", True, check_sft_stack),
     Check("RL: verl, Ray", True, check_rl_stack),
     Check("GPU", False, check_gpu),
+    Check("vLLM", False, check_vllm),
+    Check("wandb", False, check_wandb),
+    Check("Docker", False, check_docker),
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,14 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+def commands_of(path: Path, script: str) -> list[list[str]]:
+    """The flags of each call of a root script in a shell script, with its variables' defaults."""
+    text = path.read_text().replace("\\\n", " ")
+    text = re.sub(r"\$\{MISTAKES:[^}]*\}|[ ]>.*", "", text)
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+    return [shlex.split(line) for line in re.findall(rf"{script} (.*)", text)]
 
 
 def config_of(path: Path) -> MultiTurnRLConfig:
@@ -120,6 +130,34 @@ def test_several_nodes_say_how_the_cluster_is_started_and_what_its_workers_get()
     assert cluster_commands(alone) == []
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_no_recipe_judges_on_gpus_that_train(path: Path) -> None:
+    config = config_of(path)
+    assert config.device == "cpu" or config.judge_args["backend"] == "emulator"
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        (name, flags)
+        for name in ("run_sft_training.py", "run_multiturn_rl_training.py")
+        for flags in commands_of(ROOT / "benchmarks" / "one_gpu.sh", name)
+    ],
+    ids=str,
+)
+def test_the_script_for_one_gpu_calls_the_others_rightly(
+    name: str, flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    made = runpy.run_path(str(ROOT / name))
+    if name == "run_multiturn_rl_training.py":
+        assert made["main"]([*flags, "--dry-run"]) == 0
+        return
+    given = vars(made["parse"](flags))
+    given.pop("task_scope")
+    assert sft_config(read_recipe(given.pop("config")), given).quantization == "none"
+
+
 def test_nodes_without_a_cluster_and_judges_without_processors_are_refused() -> None:
     given = {"model_path": "m", "device": "cuda", "judge_nodes": 1}
     with pytest.raises(UsageError, match="set ray_address"):
@@ -165,7 +203,9 @@ def test_overrides_of_the_line_come_after_the_recipes(tmp_path: Path) -> None:
 def test_all_rollout_workers_share_the_nodes_that_judge(tmp_path: Path, judge: str) -> None:
     config = config_of(ROOT / "configs" / "several_nodes.yaml")
     path, found = judge_of(config.model_copy(update={"judge": judge}), tmp_path)
-    own = {"run_folder": str(tmp_path / "judge"), "workers": 32} if judge == JUDGE else {}
+    own: dict[str, object] = {"backend": "emulator"}
+    if judge == JUDGE:
+        own |= {"run_folder": str(tmp_path / "judge"), "workers": 32}
     assert path.endswith("shared_judge:SharedJudge")
     assert found == {
         "factory": CLUSTER_JUDGE,

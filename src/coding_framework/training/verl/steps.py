@@ -79,7 +79,10 @@ class StepRecord(Record):
     groups_dropped: int = 0
     """Prompts without advantage that dynamic sampling replaced."""
     gpu_memory_gib: float | None = None
-    """Most that torch held on a GPU so far."""
+    """Most that torch held on a GPU so far; None on a CPU."""
+    gpu_arithmetic_share: float | None = None
+    """Of what the GPUs' peak allows, in the update (verl's model FLOPs utilisation, MFU); None on a
+    CPU."""
     measures: Measures = Measures()
     roles: Mapping[Role, RoleMetrics] = Field(default_factory=dict)
     """How the turns of each role went, trained or not."""
@@ -101,6 +104,13 @@ def read_metrics(path: Path) -> dict[int, dict[str, float]]:
         entry = json.loads(line)
         metrics[int(entry["step"])] = entry["data"]
     return metrics
+
+
+def _most(metrics: Mapping[str, float], name: str) -> float | None:
+    """Of all parts that report it (`actor/NAME`, `critic/NAME`); None where it is nothing, as verl
+    says where there is no GPU."""
+    found = [v for key, v in metrics.items() if key == name or key.endswith(f"/{name}")]
+    return max(found, default=0.0) or None
 
 
 def step_record(
@@ -135,7 +145,8 @@ def step_record(
         kl=metrics.get("actor/kl_loss"),
         critic_loss=metrics.get("critic/vf_loss"),
         groups_dropped=int(metrics.get("training/filter_groups/evicted_samples", 0)),
-        gpu_memory_gib=metrics.get("perf/max_memory_allocated_gb"),
+        gpu_memory_gib=_most(metrics, "perf/max_memory_allocated_gb"),
+        gpu_arithmetic_share=_most(metrics, "perf/mfu/actor"),
         measures=measure(rollouts),
         roles=AgentSpecializer().metrics([rollout.state for rollout in rollouts]),
         loss=metrics.get("actor/loss"),

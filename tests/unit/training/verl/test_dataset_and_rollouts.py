@@ -140,6 +140,18 @@ def test_step_record_counts_masked_turns_apart_and_never_as_zero(tmp_path: Path)
     assert (record.grad_norm, record.times) == (0.5, {"rollout_s": 2.0, "step_s": 3.0})
 
 
+def test_step_record_has_the_gpu_use_under_the_names_that_verl_gives_it(tmp_path: Path) -> None:
+    metrics = {
+        "actor/perf/max_memory_allocated_gb": 33.2,
+        "critic/perf/max_memory_allocated_gb": 39.0,
+        "perf/mfu/actor": 0.12,
+    }
+    record = step_record(1, metrics, tmp_path)
+    assert (record.gpu_memory_gib, record.gpu_arithmetic_share) == (39.0, 0.12)
+    cpu = step_record(1, {"actor/perf/max_memory_allocated_gb": 0.0}, tmp_path)
+    assert (cpu.gpu_memory_gib, cpu.gpu_arithmetic_share) == (None, None)
+
+
 def test_step_without_rollouts_has_no_rates(tmp_path: Path) -> None:
     record = step_record(1, {}, tmp_path)
     assert (record.reward_mean, record.correct_rate, record.conversations) == (None, None, 0)
