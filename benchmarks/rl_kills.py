@@ -1,10 +1,12 @@
-"""SIGKILL at random moments of an RL run on the CPU: is the resumed one the uninterrupted one?
+"""SIGKILL in the middle of an RL run on the CPU: is the resumed one the uninterrupted one?
 
     uv run python benchmarks/rl_kills.py [--kills 20] [--seed 0] [--output FILE]
 
 Each round starts `run_multiturn_rl_training.py` (PPO with a critic and a curriculum, greedy
-sampling, a random model of 0.1M parameters, a judge of the tests) in a folder of its own, kills it
-at a random moment between its start and its end, and runs the same command to the end. Compared
+sampling, a random model of 0.1M parameters, a judge of the tests) in a folder of its own, and at a
+random moment between its first finished step and its last kills, in turn, the script, verl's
+trainer, a training worker, the rollout server or the worker that runs the conversations and judges.
+The script goes on by itself, or by the same command where it was killed. Compared
 with a run that nobody killed: the order of tasks, every answer, the losses and gradient norms of
 every step, and the curriculum's state. A run starts Ray and takes a minute or so, 20 rounds most
 of an hour; a round whose result is in --folder is not run again. Prints a table, writes
@@ -18,19 +20,32 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 from bench_io import ROOT, bar, finish, head
 
+from coding_framework.training.verl.process import run_processes
+
 TESTS = ROOT / "tests" / "integration" / "training"
-STEPS = 4
+STEPS = 6
+LATEST_S = 3.0
+"""After the step that a kill waits for: a step takes 2 to 3 s on 2 cores."""
+VICTIMS = {
+    "script": "",
+    "trainer": "TaskRunner",
+    "training worker": "WorkerDict",
+    "rollout server": "TransformersServer",
+    "rollout worker": "TurnRowsWorker",
+}
+"""What is killed, and what its process is called."""
 NUMBERS = ("loss", "critic_loss", "grad_norm", "reward_mean", "kl")
 RECIPE = {
     "device": "cpu",
@@ -100,16 +115,40 @@ def told(output: Path) -> dict[str, Any]:
     }
 
 
-def one_kill(work: Path, number: int, delay_s: float, wanted: dict[str, Any]) -> dict[str, Any]:
+def finished_steps(output: Path) -> int:
+    steps = output / "steps.jsonl"
+    return len(steps.read_text().splitlines()) if steps.exists() else 0
+
+
+def kill(process: subprocess.Popen[bytes], output: Path, victim: str) -> bool:
+    """SIGKILL it; whether it was there. All actors of a run go by names that Ray gives them."""
+    if victim == "script":
+        process.kill()
+        process.wait()
+        return True
+    for one in run_processes(str(output.resolve())):
+        with suppress(psutil.Error):
+            if VICTIMS[victim] in " ".join(one.cmdline()):
+                one.kill()
+                return True
+    return False
+
+
+def one_kill(
+    work: Path, number: int, victim: str, draw: random.Random, wanted: dict[str, Any]
+) -> dict[str, Any]:
     output = work / f"kill_{number:02d}"
     shutil.rmtree(output, ignore_errors=True)
+    after, wait_s = draw.randrange(1, STEPS), draw.uniform(0.0, LATEST_S)
     process = start(work, output)
-    time.sleep(delay_s)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    steps = output / "steps.jsonl"
-    before = len(steps.read_text().splitlines()) if steps.exists() else 0
-    whole_run(work, output)
+    while finished_steps(output) < after and process.poll() is None:
+        time.sleep(0.02)
+    time.sleep(wait_s)
+    killed, before = kill(process, output, victim), finished_steps(output)
+    if victim == "script":
+        whole_run(work, output)
+    elif process.wait(timeout=1800):
+        raise SystemExit(f"the run in {output} failed: see {output.with_suffix('.log')}")
     found = told(output)
     same = {f"same_{name}": found[name] == wanted[name] for name in wanted}
     worst = max(
@@ -119,8 +158,10 @@ def one_kill(work: Path, number: int, delay_s: float, wanted: dict[str, Any]) ->
     )  # fmt: skip
     return {
         "kill": number,
-        "delay_s": round(delay_s, 2),
+        "victim": victim,
+        "killed": killed,
         "steps_before": before,
+        "attempts": len(list((output / "attempts").iterdir())),
         "steps": len(found["numbers"]),
         **same,
         "largest_difference_of_numbers": worst,
@@ -133,8 +174,9 @@ def bars_of(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     n = len(rounds)
     whole = sum(r["steps"] == STEPS for r in rounds)
+    amid = sum(r["killed"] and 0 < r["steps_before"] < STEPS for r in rounds)
     return [
-        bar("kill points", 20, n, n >= 20),
+        bar("kill points between the first finished step and the last", 20, amid, amid >= 20),
         bar("runs that ended with every step once", n, whole, whole == n),
         *(
             bar(f"runs with identical {what}", n, count(f"same_{name}"), count(f"same_{name}") == n)
@@ -183,16 +225,21 @@ def main() -> int:
         work.mkdir(parents=True, exist_ok=True)
         length_s, wanted = prepare(work)
         print(f"a run without a kill takes {length_s:.0f} s", flush=True)
-        draw = random.Random(args.seed)
-        rounds = []
-        for number in range(args.kills):
-            delay_s, known = draw.uniform(1.0, length_s), work / f"round_{number:02d}.json"
+        rounds: list[dict[str, Any]] = []
+        while len(rounds) < args.kills:
+            number, known = len(rounds), work / f"round_{len(rounds):02d}.json"
             if not known.exists():
-                known.write_text(json.dumps(one_kill(work, number, delay_s, wanted)))
+                victim = list(VICTIMS)[number % len(VICTIMS)]
+                draw = random.Random(f"{args.seed} {number}")
+                known.write_text(json.dumps(one_kill(work, number, victim, draw, wanted)))
             rounds.append(json.loads(known.read_text()))
-            same = [k.removeprefix("same_") for k, v in rounds[-1].items() if v is True]
+            same = [
+                k.removeprefix("same_")
+                for k in rounds[-1]
+                if k.startswith("same_") and rounds[-1][k]
+            ]
             print(
-                f"kill {number + 1:>2} after {delay_s:5.1f} s, {rounds[-1]['steps_before']} steps "
+                f"kill {number + 1:>2}, {rounds[-1]['victim']}, {rounds[-1]['steps_before']} steps "
                 f"before: the same {', '.join(same) or 'nothing'}",
                 flush=True,
             )
