@@ -12,7 +12,8 @@ from coding_framework.training.verl.checkpoints import START_MODEL, write_manife
 
 
 class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
-    """Adds what is ours to the checkpoint, then the manifest, after which it counts."""
+    """Adds what is ours to the checkpoint; and when verl has written the numbers of the step down,
+    the manifest, after which it counts: a run that goes on from it has lost nothing of the step."""
 
     def on_save(
         self,
@@ -22,7 +23,8 @@ class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
         async_save: bool = False,
         **_: Any,
     ) -> None:
-        """Raises InfrastructureError where the disk is full: the run ends with that sentence."""
+        """Where the disk is full, InfrastructureError is raised, here or when the step is written
+        down: the run ends with that sentence."""
         curriculum = getattr(trainer.train_dataset, "curriculum", None)
         if curriculum is not None:
             curriculum.advance(global_step)
@@ -30,4 +32,11 @@ class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
         model = trainer.config.actor_rollout_ref.model
         if model.lora_rank:
             write_atomic(Path(checkpoint_dir) / "actor" / START_MODEL, str(model.path))
-        write_manifest(Path(checkpoint_dir))
+        written = trainer.logger.log
+
+        def write_and_finish(*arguments: Any, **named: Any) -> None:
+            trainer.logger.log = written
+            written(*arguments, **named)
+            write_manifest(Path(checkpoint_dir))
+
+        trainer.logger.log = write_and_finish
