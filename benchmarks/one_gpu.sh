@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What docs/RESULTS.md tells of one GPU, from the base model to the trained one (as a whole it has not
-# been run): SFT beside the base model's tables, the SFT's tables, RL for a time, the RL policy's table and times.
+# What docs/RESULTS.md tells of one GPU, from the base model to the trained one: SFT beside the base
+# model's tables, the SFT's tables, RL for a time, the RL policy's table and times. As a whole it has
+# not been run.
 #
 #   bash benchmarks/one_gpu.sh MODEL_FOLDER WORK_FOLDER
 #

@@ -226,18 +226,14 @@ def main() -> int:
         length_s, wanted = prepare(work)
         print(f"a run without a kill takes {length_s:.0f} s", flush=True)
         rounds: list[dict[str, Any]] = []
-        while len(rounds) < args.kills:
-            number, known = len(rounds), work / f"round_{len(rounds):02d}.json"
+        for number in range(args.kills):
+            known = work / f"round_{number:02d}.json"
             if not known.exists():
                 victim = list(VICTIMS)[number % len(VICTIMS)]
                 draw = random.Random(f"{args.seed} {number}")
                 known.write_text(json.dumps(one_kill(work, number, victim, draw, wanted)))
             rounds.append(json.loads(known.read_text()))
-            same = [
-                k.removeprefix("same_")
-                for k in rounds[-1]
-                if k.startswith("same_") and rounds[-1][k]
-            ]
+            same = [name for name in wanted if rounds[-1][f"same_{name}"]]
             print(
                 f"kill {number + 1:>2}, {rounds[-1]['victim']}, {rounds[-1]['steps_before']} steps "
                 f"before: the same {', '.join(same) or 'nothing'}",

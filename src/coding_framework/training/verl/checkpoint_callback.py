@@ -8,7 +8,7 @@ from typing import Any
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 
 from coding_framework.paths import write_atomic
-from coding_framework.training.verl.checkpoints import START_MODEL, write_manifest
+from coding_framework.training.verl.checkpoints import START_MODEL, finish, manifest_of
 
 
 class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
@@ -32,11 +32,12 @@ class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
         model = trainer.config.actor_rollout_ref.model
         if model.lora_rank:
             write_atomic(Path(checkpoint_dir) / "actor" / START_MODEL, str(model.path))
-        written = trainer.logger.log
+        folder = Path(checkpoint_dir)
+        manifest, written = manifest_of(folder), trainer.logger.log
 
         def write_and_finish(*arguments: Any, **named: Any) -> None:
             trainer.logger.log = written
             written(*arguments, **named)
-            write_manifest(Path(checkpoint_dir))
+            finish(folder, manifest)
 
         trainer.logger.log = write_and_finish

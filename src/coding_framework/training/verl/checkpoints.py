@@ -63,8 +63,17 @@ def step_of(folder: Path) -> int:
 
 
 def write_manifest(folder: Path) -> None:
-    """Say that the checkpoint in `folder` is finished, with what it consists of. Its files are on
-    the disk before the manifest is."""
+    """Say that the checkpoint in `folder` is finished, with what it consists of."""
+    finish(folder, manifest_of(folder))
+
+
+def finish(folder: Path, manifest: Manifest) -> None:
+    """From now on the checkpoint counts."""
+    write_atomic(folder / MANIFEST, manifest.model_dump_json(indent=1))
+
+
+def manifest_of(folder: Path) -> Manifest:
+    """What the checkpoint in `folder` consists of; its files are on the disk when this is known."""
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST):
         with path.open("rb") as file:
@@ -72,8 +81,7 @@ def write_manifest(folder: Path) -> None:
         size = path.stat().st_size
         entry = FileEntry(size_bytes=size, digest=_digest(path, size))
         files[path.relative_to(folder).as_posix()] = entry
-    manifest = Manifest(step=step_of(folder), world_size=_world_size(folder), files=files)
-    write_atomic(folder / MANIFEST, manifest.model_dump_json(indent=1))
+    return Manifest(step=step_of(folder), world_size=_world_size(folder), files=files)
 
 
 def _world_size(folder: Path) -> int:

@@ -3,7 +3,8 @@
 A worker with a judge of its own has its part of the cores, and these stand still when it is done
 before the others: with eight workers a step of 1,024 conversations waited for the one that had
 drawn the most work. So the first worker starts one Ray actor with all of the cores, or with all of
-the nodes that judge, and the others use it. Guaranteed: verdicts that are lost with the actor are
+the nodes that judge, and the others use it. Guaranteed: equal candidates of all workers of a
+machine that are there at the same time are judged once; verdicts that are lost with the actor are
 made again once, by the one that Ray starts in its place; a second loss is InfrastructureError,
 never a verdict.
 """
@@ -39,17 +40,17 @@ class SharedJudge:
         """factory: "module:callable" that makes the judge of `arguments`; equal for all workers.
         shared_by: the workers of this machine, or all of the cluster."""
         node = ray.get_runtime_context().get_node_id()
-        alone = shared_by == "machine"
+        everywhere = shared_by == "cluster"
         self._actor = (
             ray.remote(NodeJudge)
             .options(
-                name=f"{ACTOR}_{node}" if alone else ACTOR,
+                name=ACTOR if everywhere else f"{ACTOR}_{node}",
                 get_if_exists=True,
                 num_cpus=0,
                 max_concurrency=_AT_ONCE,
                 max_restarts=-1,
                 max_task_retries=1,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=not alone),
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=everywhere),
             )
             .remote(factory, dict(arguments))
         )
