@@ -2,7 +2,8 @@
 
 Checks that the plug-in registered, then calls `verl.trainer.main_ppo`. It ends with its parent:
 standard input is a pipe that the trainer never writes to, and its end means that the parent is
-gone, however it died. Ray's processes of this run share this process's fate.
+gone, however it died. It ends too when an actor of the run has died (`actor_watch`). Ray's
+processes of this run share this process's fate.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import traceback
 
 from coding_framework.errors import TrainingError
 from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all
+from coding_framework.training.verl.actor_watch import watch_actors
 from coding_framework.training.verl.overrides import CPU_ROLLOUT, OWN_RAY, PLUGIN
 
 
@@ -77,6 +79,7 @@ def main() -> None:
     threading.Thread(target=_die_with_parent, daemon=True).start()
     if OWN_RAY in overrides:
         use_own_job_id()
+    watch_actors(lambda said: _leave(1, f"error: {said}"))
     try:
         check_registered(device)
     except TrainingError as e:
@@ -98,9 +101,15 @@ def _train() -> int:
     return 0
 
 
-def _leave(code: int) -> None:
+_leaving = threading.Lock()
+
+
+def _leave(code: int, why: str = "") -> None:
     """End at once, and all of Ray with us: its own teardown waits for ever where its start had
-    failed, and its agents outlive a raylet that ends early."""
+    failed, and its agents outlive a raylet that ends early. The first thread to come does it."""
+    _leaving.acquire()
+    if why:
+        print(why, file=sys.stderr)
     kill_all(descendants)
     sys.stdout.flush()
     sys.stderr.flush()

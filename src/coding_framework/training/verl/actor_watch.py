@@ -1,0 +1,64 @@
+"""A watch over the Ray actors of a run: nobody else misses one that has died.
+
+verl's trainer hands conversations to its rollout workers and then looks into a queue until their
+rows are there; where a worker has died they never are, and the run would wait for ever. Here any
+actor that died of itself, or with its node, is found within two seconds, whoever was waiting
+for it. Actors that Ray starts anew (the judges), that were ended on purpose, or that went with
+their owner are not meant.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+_LOOK_S = 1.0
+_SAID = 200
+
+
+def watch_actors(ended: Callable[[str], None]) -> None:
+    """Look, for as long as this process lives; `ended` is called with what happened, in a thread of
+    its own."""
+    threading.Thread(target=_watch, args=(ended,), daemon=True).start()
+
+
+def _watch(ended: Callable[[str], None]) -> None:
+    while True:
+        time.sleep(_LOOK_S)
+        with suppress(Exception):  # Ray is not there yet, or not any more
+            for dead in _dead_actors():
+                said = why_it_died(dead)
+                if said is not None:
+                    ended(said)
+                    return
+
+
+def _dead_actors() -> list[dict[str, Any]]:
+    import ray
+    from ray._private import state  # the public way needs Ray's dashboard, which does not run here
+
+    if not ray.is_initialized():
+        return []
+    job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
+    return list(state.actors(job_id=job, actor_state_name="DEAD").values())
+
+
+def why_it_died(actor: dict[str, Any]) -> str | None:
+    """In words; None where nothing is wrong with it. actor: an entry of Ray's table of actors."""
+    cause = actor["DeathCause"]
+    who = f"{actor['ActorClassName']} (process {actor['Pid']})"
+    if cause.HasField("oom_context"):
+        return f"{who} was killed for want of memory: {_first_line(cause.oom_context)}"
+    died = cause.actor_died_error_context
+    if died.reason == died.NODE_DIED:
+        return f"{who} was lost with its node {died.node_ip_address}"
+    if died.reason == died.WORKER_DIED:
+        return f"{who} died: {_first_line(died)}"
+    return None
+
+
+def _first_line(context: Any) -> str:
+    return " ".join(context.error_message.split())[:_SAID]
