@@ -3,7 +3,8 @@
 The process outlives the candidate: a context takes a good part of a second to make, so after
 `close` it is emptied (memory overwritten, module unloaded) and waits for this process's next
 candidate. It is replaced after whatever a CUDA context does not survive, after a fault of ours, and
-after some hundreds of candidates. A kernel that does not end is ended with its process; a GPU on
+after some hundreds of candidates: the next one comes up while the old one is ended, which takes
+seconds where a kernel still runs. A kernel that does not end is ended with its process; a GPU on
 which no process comes up is left alone for a while (`sharing.quarantine`).
 """
 
@@ -27,9 +28,16 @@ import structlog
 
 from coding_framework.cuda.gpu.exchange import Exchange, exchange_for, torch_device
 from coding_framework.cuda.gpu.settings import GpuSettings
-from coding_framework.cuda.gpu.sharing import Gpu, Seat, quarantine, seats_taken, usable
+from coding_framework.cuda.gpu.sharing import (
+    Gpu,
+    Seat,
+    in_quarantine,
+    quarantine,
+    seats_taken,
+    usable,
+)
 from coding_framework.cuda.inputs import bits_of, tensor_bytes
-from coding_framework.cuda.plan import CandidateFault, LaunchPlan
+from coding_framework.cuda.plan import CandidateFault, LaunchPlan, ModuleInfo
 from coding_framework.cuda.plan_data import ops_as_data
 from coding_framework.cuda.remote_device import RemoteDevice
 from coding_framework.cuda.timing_statistics import TimingProtocol
@@ -149,19 +157,50 @@ def _not_up(gpu: Gpu, e: DeviceError, *, killed: bool = False) -> DeviceError:
 
 
 _idle: list[_Process] = []
+_coming: list[tuple[GpuSettings, threading.Thread]] = []
+"""Processes on their way, with what they will do for."""
 _idle_lock = threading.Lock()
 
 
 def _take_idle(settings: GpuSettings) -> _Process | None:
+    """A process that waits, or is on its way."""
+    while True:
+        coming = _first_coming(settings)
+        found = _pop_idle(settings)
+        if found is not None or coming is None:
+            return found
+        coming.join()
+
+
+def _pop_idle(settings: GpuSettings) -> _Process | None:
     with _idle_lock:
         for process in list(_idle):
-            if not process.alive:
+            if not process.alive or in_quarantine(process.seat.gpu):
                 _idle.remove(process)
                 process.end()
             elif process.settings == settings:
                 _idle.remove(process)
                 return process
     return None
+
+
+def _first_coming(settings: GpuSettings) -> threading.Thread | None:
+    with _idle_lock:
+        _coming[:] = [(what, thread) for what, thread in _coming if thread.is_alive()]
+        return next((thread for what, thread in _coming if what == settings), None)
+
+
+def _replace(settings: GpuSettings) -> None:
+    """Have a process come up for the next candidate."""
+    thread = threading.Thread(target=_bring_up, args=(settings,), daemon=True)
+    with _idle_lock, contextlib.suppress(RuntimeError):  # this process may be ending
+        thread.start()
+        _coming.append((settings, thread))
+
+
+def _bring_up(settings: GpuSettings) -> None:
+    with contextlib.suppress(DeviceError):  # it shows again, to whoever needs the device
+        CudaDevice(settings, _Process(settings)).close()
 
 
 def end_idle() -> None:
@@ -181,11 +220,14 @@ class CudaDevice(RemoteDevice):
     backend: Literal["emulator", "cuda"] = "cuda"
     _what = "the GPU's device process"
 
-    def __init__(self, settings: GpuSettings | None = None) -> None:
-        """Raises DeviceError where no GPU can be used."""
+    def __init__(
+        self, settings: GpuSettings | None = None, process: _Process | None = None
+    ) -> None:
+        """process: a new one of these settings; None: one that waits, else a new one. Raises
+        DeviceError where no GPU can be used."""
         self.settings = settings or GpuSettings()
-        self._doubtful = self._killed = False
-        self._process = _take_idle(self.settings) or _Process(self.settings)
+        self._doubtful = self._killed = self._served = False
+        self._process = process or _take_idle(self.settings) or _Process(self.settings)
         self._connection = self._process.connection
         self._closed = False
         self.gpu: Gpu = self._process.seat.gpu
@@ -222,6 +264,10 @@ class CudaDevice(RemoteDevice):
         with _idle_lock:
             _idle.append(process)
 
+    def load(self, build: Path) -> ModuleInfo:
+        self._served = True
+        return super().load(build)
+
     def _ask(
         self, operation: str, *arguments: Any, payload: bytes | memoryview = b""
     ) -> tuple[Any, bytearray]:
@@ -247,6 +293,8 @@ class CudaDevice(RemoteDevice):
 
     def _end_process(self) -> int | None:
         said = self._process.said()
+        if self._served:  # else it may never have come up, nor would another
+            _replace(self.settings)
         code = self._process.end()
         if code not in (0, -signal.SIGKILL):
             log.warning("device_process_ended", code=code, said=said)

@@ -177,7 +177,7 @@ def usable() -> tuple[Gpu, ...]:
     found = gpus()
     if not found:
         raise DeviceError("no NVIDIA GPU is visible here: use --backend emulator")
-    free = tuple(gpu for gpu in found if not _in_quarantine(gpu))
+    free = tuple(gpu for gpu in found if not in_quarantine(gpu))
     if not free:
         why = "; ".join(f"{gpu.uuid}: {_mark(gpu).read_text()}" for gpu in found)
         marks = " ".join(str(_mark(gpu)) for gpu in found)
@@ -220,7 +220,8 @@ def _take_seat(candidates: tuple[Gpu, ...]) -> tuple[Gpu, int]:
     raise DeviceError(f"{_SEATS} processes use each GPU already: judge fewer kernels at once")
 
 
-def _in_quarantine(gpu: Gpu) -> bool:
+def in_quarantine(gpu: Gpu) -> bool:
+    """Whether a GPU gets no work now."""
     try:
         return time.time() - _mark(gpu).stat().st_mtime < _QUARANTINE_S
     except OSError:

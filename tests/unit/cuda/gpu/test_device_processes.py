@@ -1,0 +1,134 @@
+"""Which device process a candidate gets; the processes serve no GPU here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from coding_framework.cuda.gpu import device, sharing
+from coding_framework.cuda.gpu.device import CudaDevice, end_idle
+from coding_framework.cuda.gpu.sharing import parse_gpus, quarantine
+from coding_framework.cuda.plan import CandidateFault, Launch
+from coding_framework.errors import DeviceError
+from coding_framework.types import Status
+
+pytestmark = pytest.mark.unit
+
+(GPU,) = parse_gpus("0, GPU-aaaa-1, NVIDIA H200, 143771, 580.159.04")
+COMES_UP_S = 0.5
+
+SERVER = """
+import os, socket, sys, time
+from types import SimpleNamespace
+from coding_framework.cuda.device_server import DeviceBroken, serve
+from coding_framework.cuda.plan import CandidateFault, ModuleInfo
+from coding_framework.types import Status
+
+def launch(launch, checks=False):
+    raise DeviceBroken("ended", CandidateFault(Status.TIMEOUT, "it does not end"))
+
+def machine():
+    time.sleep(float(sys.argv[2]))
+    return SimpleNamespace(memory=None, load=lambda build: ModuleInfo({}, {}), launch=launch)
+
+hello = lambda arguments, payload: ({"name": "none"}, b"")
+reset = lambda arguments, payload: (None, b"")
+serve(socket.socket(fileno=int(sys.argv[1])), machine, lambda m: {"hello": hello, "reset": reset})
+"""
+LAUNCH = Launch("k", (1, 1, 1), (1, 1, 1), 0, b"")
+
+
+@pytest.fixture(autouse=True)
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Pids of all device processes, which come up without a GPU."""
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr(sharing, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(device, "_home", None)
+    end_idle()
+    start, pids = subprocess.Popen, []
+
+    def popen(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        server = [sys.executable, "-c", SERVER, command[3], str(COMES_UP_S)]
+        process = start(server, **options)
+        pids.append(process.pid)
+        return process
+
+    monkeypatch.setattr(device.subprocess, "Popen", popen)
+    yield pids
+    while device._coming:
+        device._coming.pop()[1].join()
+    end_idle()
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def spoil(one: CudaDevice) -> None:
+    """Let a candidate break the device."""
+    one.load(Path())
+    with pytest.raises(CandidateFault) as caught:
+        one.launch(LAUNCH)
+    assert caught.value.status is Status.TIMEOUT
+
+
+def test_a_process_waits_for_the_next_candidate(started: list[int]) -> None:
+    for _ in range(3):
+        with CudaDevice() as one:
+            one.load(Path())
+    assert len(started) == 1
+
+
+def test_the_next_process_comes_up_while_a_broken_one_is_ended(
+    started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end, up_meanwhile = device._Process.end, []
+
+    def slow_end(process: Any) -> int | None:
+        """As where a kernel still runs."""
+        deadline = time.monotonic() + 60
+        while not device._idle and time.monotonic() < deadline:
+            time.sleep(0.02)
+        up_meanwhile.append(len(device._idle))
+        return end(process)
+
+    with CudaDevice() as one:
+        monkeypatch.setattr(device._Process, "end", slow_end)
+        spoil(one)
+    monkeypatch.setattr(device._Process, "end", end)
+    assert up_meanwhile == [1]
+    with CudaDevice() as other:
+        other.load(Path())
+    assert len(started) == 2
+
+
+def test_a_process_on_its_way_is_waited_for(started: list[int]) -> None:
+    with CudaDevice() as one:
+        spoil(one)
+    with CudaDevice() as other:
+        other.load(Path())
+    assert len(started) == 2
+
+
+def test_a_process_that_served_nobody_is_not_replaced(started: list[int]) -> None:
+    with CudaDevice() as one:
+        psutil.Process(started[0]).kill()
+        with pytest.raises(DeviceError):
+            one._ask("hello")
+    assert not device._coming
+    assert len(started) == 1
+
+
+def test_a_process_that_waits_on_a_gpu_in_quarantine_gets_no_candidate(
+    started: list[int],
+) -> None:
+    with CudaDevice() as one:
+        one.load(Path())
+    quarantine(GPU, "a process does not end")
+    with pytest.raises(DeviceError, match="no GPU answers"):
+        CudaDevice()
+    assert len(started) == 1
