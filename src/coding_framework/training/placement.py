@@ -79,7 +79,7 @@ def cluster_commands(config: MultiTurnRLConfig) -> list[str]:
         )
     if config.judge_nodes:
         lines.append(
-            f"{config.judge_nodes} that judge:      ray start --address=FIRST:6379 --num-gpus=0 "
-            f"--resources='{{\"judge\": 1}}' {store}"
+            f"{config.judge_nodes} that judge:      ray start --address=FIRST:6379 --num-cpus=0 "
+            f"--num-gpus=0 --resources='{{\"judge\": {config.judge_jobs_per_node}}}' {store}"
         )
     return lines

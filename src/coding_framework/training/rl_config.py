@@ -118,10 +118,11 @@ class MultiTurnRLConfig(Record):
     own in each rollout worker, and either of them once on each of `judge_nodes`."""
     judge_args: Mapping[str, Any] = Field(default_factory=dict)
     judge_nodes: int = Field(default=0, ge=0)
-    """Nodes of the Ray cluster that judge and do nothing else (they have the resource `judge`); 0:
-    candidates are judged where the rollout workers run, on the cores that feed no GPU."""
+    """Nodes of the Ray cluster that judge and do nothing else (they offer the resource `judge`, a
+    unit for each candidate at a time, and no processors); 0: candidates are judged where the
+    rollout workers run, on the cores that feed no GPU."""
     judge_jobs_per_node: int | None = Field(default=None, ge=1)
-    """Candidates at once on such a node: its processors."""
+    """Candidates at once on such a node: as many as it has processors."""
     judge_timeout_s: float = Field(default=900.0, gt=0.0)
     """Wall limit on one verdict with queueing; passing it masks the turn."""
     policy_timeout_s: float = Field(default=1800.0, gt=0.0)

@@ -31,7 +31,7 @@ NODE = {
     "num_cpus": 2,
     "include_dashboard": False,
     "object_store_memory": 80 << 20,
-    "resources": {"judge": 1},
+    "resources": {"judge": 2},
 }
 
 
@@ -214,11 +214,11 @@ def test_a_cluster_that_is_not_there_is_wrong_use_or_our_fault(
 
 
 async def test_only_nodes_with_the_resource_judge_where_it_is_asked_for(tmp_path: Path) -> None:
-    """Two pools, each with its part of the processors."""
+    """Two pools, each with its part of the node."""
     how, folder = {"jobs_per_node": 1, "resource": "judge"}, {"folder": str(tmp_path)}
     with RayJudgePool(SLOW, folder, **how) as one, RayJudgePool(SLOW, folder, **how) as other:
         assert (one.capacity, other.capacity) == (1, 1)
         await asyncio.gather(*(p.judge(DOUBLE_TASK, "part 0") for p in (one, other)))
         assert len({process for process, _ in told(tmp_path, "part")}) == 2
-    with pytest.raises(InfrastructureError, match=r"--resources='\{\"none\": 1\}'"):
+    with pytest.raises(InfrastructureError, match=r"--num-cpus=0 --resources='\{\"none\": C"):
         RayJudgePool(SLOW, folder, resource="none")

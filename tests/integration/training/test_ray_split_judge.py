@@ -111,15 +111,17 @@ def test_the_command_judges_on_nodes_with_bench_gpu_by_itself(
 def test_who_compiles_and_who_judges(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_layout(None)
     assert (bench.count, bench.places) == (1, 1)
-    compiling = compiling_layout(bench)
+    compiling = compiling_layout()
     assert (compiling.count, compiling.places) == (1, 2)
-    assert "judge" in compiling.options["resources"]
+    assert compiling.options == {"num_cpus": 0, "resources": {"judge": 2}}
     with pytest.raises(UsageError, match="at least 1 processors for each unit"):
         bench_layout(2)
     monkeypatch.setattr(ray_cluster, "JUDGE", "resource of no node")
-    compiling = compiling_layout(bench)
+    compiling = compiling_layout()
     assert (compiling.count, compiling.places) == (1, 2)
-    where = ray.remote(num_cpus=0, scheduling_strategy="SPREAD", **compiling.options)(node_id)
+    where = ray.remote(scheduling_strategy="SPREAD", **{**compiling.options, "num_cpus": 0})(
+        node_id
+    )
     (bench_node,) = cluster.worker_nodes
     assert bench_node.node_id not in ray.get([where.remote() for _ in range(4)])
 

@@ -142,6 +142,19 @@ def make_judge(fault_share: float = 0.0) -> JudgeFn:
     return judge
 
 
+def make_telling_judge(folder: str) -> JudgeFn:
+    """As `make_judge`; a file of its Ray node's name says where it judged."""
+    import ray
+
+    judge, node = make_judge(), ray.get_runtime_context().get_node_id()
+
+    async def tell(task: Task, code: str) -> Verdict:
+        (Path(folder) / node).touch()
+        return await judge(task, code)
+
+    return tell
+
+
 def write_tiny_model(folder: Path) -> Path:
     """A random two-layer Qwen2 with a byte-level tokenizer and a chat template."""
     import torch

@@ -118,7 +118,7 @@ def test_several_nodes_say_how_the_cluster_is_started_and_what_its_workers_get()
     assert "ray start --head --num-gpus=8 --object-store-memory=68719476736" in first
     assert "--object-spilling-directory=/tmp/ray-spill" in first
     assert second.startswith("1 more that train")
-    assert "--resources='{\"judge\": 1}'" in judges
+    assert "--num-cpus=0 --num-gpus=0 --resources='{\"judge\": 32}'" in judges
     environment = {"HF_HUB_OFFLINE": "1", "CODING_FRAMEWORK_EPISODE_SPEC": "/a b/s.json", "X": "y"}
     root = "+ray_kwargs.ray_init.runtime_env.env_vars"
     assert cluster_overrides(config, environment) == [

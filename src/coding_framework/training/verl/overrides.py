@@ -251,12 +251,16 @@ def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
 
 
 def _ray(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
-    queue = {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1}
-    init = "ray_kwargs.ray_init"
+    init, storage = "ray_kwargs.ray_init", "transfer_queue.backend.SimpleStorage"
     if config.ray_address is not None:
-        return {f"+{init}.address": config.ray_address}
+        # verl's queue would go to every node, and wait for ever on those that offer no processors.
+        return {
+            f"+{init}.address": config.ray_address,
+            f"++{storage}.required_node_resource": "CPU",
+        }
     options = ray_options(config, paths)
     cpus = options.pop("num_cpus")
+    queue = {f"{storage}.num_data_storage_units": 1}
     return queue | {f"{init}.num_cpus": cpus} | {f"+{init}.{k}": v for k, v in options.items()}
 
 

@@ -195,7 +195,6 @@ def raise_from_node(answer: Any) -> None:
 def _start(factory: str, arguments: dict[str, Any], layout: Layout) -> list[_Node]:
     """As many actors as the layout has. Raises InfrastructureError where one does not start."""
     actor = ray.remote(NodeJudge).options(
-        num_cpus=layout.places,
         max_concurrency=layout.places + 1,
         max_restarts=-1,
         scheduling_strategy="SPREAD",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +13,10 @@ from coding_framework.errors import InfrastructureError, UsageError
 BENCH = "bench_gpu"
 """Ray resource of nodes whose GPUs judge, one unit a GPU."""
 JUDGE = "judge"
-"""Ray resource of nodes that judge, or that compile for those with `BENCH`."""
+"""Ray resource of nodes that judge, or that compile for those with `BENCH`: a unit for each
+candidate that a node takes at a time. Such a node offers Ray no processors (--num-cpus=0):
+whatever else runs on the cluster would be put there too, and take the judge's place."""
 _CONNECT_S = 10.0
-_MARK = 0.0001
-"""Of a resource that names a kind of node, not an amount: the processors are what runs out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Layout:
     places: int
     """Jobs that each takes at a time."""
     options: dict[str, Any]
-    """Of Ray, beside the processors, of which an actor takes one a place."""
+    """Of Ray: what an actor takes of its node."""
 
 
 def connect(address: str | None) -> bool:
@@ -57,30 +56,33 @@ def has_resource(name: str) -> bool:
 
 
 def judging_layout(jobs: int | None, nodes: int | None, resource: str | None) -> Layout:
-    """A judge on each of so many nodes, on those that have the resource alone. jobs: of each;
-    default the fewest processors of a node. nodes: default all that have them."""
-    found = _processors(lambda node: resource is None or resource in node["Resources"])
+    """A judge on each of so many nodes. resource: whose units are the candidates that a node takes
+    at a time, on those that have it alone; None: processors are. jobs: of each; default the fewest
+    that a node takes. nodes: default all that take so many."""
+    what = resource or "CPU"
+    found = [units for node in _alive() if (units := _units(node, what)) >= 1]
     if not found and resource is not None:
         raise InfrastructureError(
             f"no node of the Ray cluster has the resource {resource!r}: start those that judge "
-            f"with ray start --resources='{{\"{resource}\": 1}}'"
+            f"with {_start_of(resource)}"
         )
     if not found:
         raise InfrastructureError("the Ray cluster has no processors: add a node, try again")
     jobs = jobs or min(found)
-    count = nodes or sum(jobs <= p for p in found)
-    if not 0 < count <= sum(p // jobs for p in found):
+    count = nodes or sum(jobs <= units for units in found)
+    if not 0 < count <= sum(units // jobs for units in found):
         raise UsageError(
             f"the Ray cluster has no room for {count or 1} judges of {jobs} candidates at a time: "
-            f"its nodes have {', '.join(map(str, sorted(found)))} processors, ask for less"
+            f"its nodes have {', '.join(map(str, sorted(found)))} "
+            f"{'processors' if resource is None else f'units of {resource}'}, ask for less"
         )
-    return Layout(count, jobs, {"resources": {resource: _MARK}} if resource is not None else {})
+    return Layout(count, jobs, _takes(jobs, resource))
 
 
 def bench_layout(jobs: int | None) -> Layout:
     """An actor for each unit of `BENCH`. jobs: of each; default the fewest processors of a node
     for each of its units."""
-    nodes = [(_cpus(node), int(node["Resources"][BENCH])) for node in _alive() if _benches(node)]
+    nodes = [(_units(n, "CPU"), _units(n, BENCH)) for n in _alive() if _benches(n)]
     nodes = [(cpus, units) for cpus, units in nodes if units]
     most = min((cpus // units for cpus, units in nodes), default=0)
     if not 0 < (jobs or most) <= most:
@@ -88,31 +90,39 @@ def bench_layout(jobs: int | None) -> Layout:
             f"the nodes with {BENCH} have at least {most} processors for each unit of it: ask for "
             "no more candidates at a time on a GPU, or give them more"
         )
-    return Layout(
-        sum(units for _, units in nodes), jobs or most, {"resources": {BENCH: 1}, "num_gpus": 0}
-    )
+    places = jobs or most
+    options = {"num_cpus": places, "resources": {BENCH: 1}, "num_gpus": 0}
+    return Layout(sum(units for _, units in nodes), places, options)
 
 
-def compiling_layout(bench: Layout) -> Layout:
+def compiling_layout() -> Layout:
     """An actor on each node that compiles: those with `JUDGE` where there are any, else all without
-    `BENCH`. bench: what takes processors of the nodes that have both."""
-
-    def left(node: dict[str, Any]) -> int:
-        return _cpus(node) - bench.places * int(node["Resources"].get(BENCH, 0))
-
+    `BENCH`, by their processors."""
     named = has_resource(JUDGE)
-    nodes = [n for n in _alive() if (JUDGE in n["Resources"] if named else not _benches(n))]
-    found = [left(node) for node in nodes if left(node) >= 1]
+    what = JUDGE if named else "CPU"
+    found = [_units(node, what) for node in _alive() if named or not _benches(node)]
+    found = [units for units in found if units >= 1]
     if not found:
         raise InfrastructureError(
             f"no node of the Ray cluster has processors to compile for those with {BENCH}: add one "
-            f"without it, or with ray start --resources='{{\"{JUDGE}\": 1}}'"
+            f"without it, or with {_start_of(JUDGE)}"
         )
     if named:
-        return Layout(len(found), min(found), {"resources": {JUDGE: _MARK}})
+        return Layout(len(found), min(found), _takes(min(found), JUDGE))
     benches = ",".join(node["NodeID"] for node in _alive() if _benches(node))
     others = {"label_selector": {"ray.io/node-id": f"!in({benches})"}}
-    return Layout(len(found), min(found), others)
+    return Layout(len(found), min(found), _takes(min(found), None) | others)
+
+
+def _takes(places: int, resource: str | None) -> dict[str, Any]:
+    """What an actor of so many places takes of its node."""
+    if resource is None:
+        return {"num_cpus": places}
+    return {"num_cpus": 0, "resources": {resource: places}}
+
+
+def _start_of(resource: str) -> str:
+    return f"ray start --num-cpus=0 --resources='{{\"{resource}\": CANDIDATES_AT_A_TIME}}'"
 
 
 def _alive() -> list[dict[str, Any]]:
@@ -123,12 +133,8 @@ def _benches(node: dict[str, Any]) -> bool:
     return BENCH in node["Resources"]
 
 
-def _cpus(node: dict[str, Any]) -> int:
-    return int(node["Resources"].get("CPU", 0))
-
-
-def _processors(wanted: Callable[[dict[str, Any]], bool]) -> list[int]:
-    return [_cpus(node) for node in _alive() if _cpus(node) >= 1 and wanted(node)]
+def _units(node: dict[str, Any], resource: str) -> int:
+    return int(node["Resources"].get(resource, 0))
 
 
 def _require_answer(address: str) -> None:

@@ -141,11 +141,11 @@ class RayJudgePool(_Pool):
         """factory: "module:callable" that makes a judge of `arguments` on each node; give it a
         secret or a seed, so that all draw alike.
         leave: the cluster that this process is in, when the pool is closed.
-        nodes: default all that have the processors. jobs_per_node: default the fewest processors of
-        a node. job_wall_s: backstop on one job, our fault when reached. resource: judge on the
-        nodes that have this Ray resource alone.
-        Raises UsageError for more jobs than a node has processors, InfrastructureError where the
-        cluster does not answer or a judge does not start."""
+        nodes: default all that have room. jobs_per_node: default what the least of them takes.
+        job_wall_s: backstop on one job, our fault when reached. resource: judge on the nodes that
+        have this Ray resource alone, a unit of it for each job; None: a processor for each.
+        Raises UsageError for more jobs than a node takes, InfrastructureError where the cluster
+        does not answer or a judge does not start."""
         self._factory, self._arguments = factory, dict(arguments or {})
         self._wanted = (jobs_per_node, nodes, resource)
         self._wall_s = job_wall_s
@@ -213,7 +213,7 @@ class SplitRayJudgePool(_Pool):
         self._compilers = ActorGroup(
             self._compiling.factory,
             {**self._compiling.arguments, "conditions": conditions},
-            compiling_layout(layout),
+            compiling_layout(),
             does="compiled",
             wall_s=self._wall_s,
         )
