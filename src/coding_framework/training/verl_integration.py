@@ -16,8 +16,10 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -76,6 +78,8 @@ MEMORY_INTERVAL_S = 10.0
 FAULT_DOUBT = 0.01
 """A run ends where so many faults would come by chance, at the share that is allowed, less often
 than this: 3 of 20 turns or 5 of 100, where 1% is."""
+LEAST_FREE = 16 << 20
+"""Bytes of a disk below which it is full: what a file that did not fit may leave."""
 WANDB_PROJECT = "CUDA-MultiTurn-RL"
 
 
@@ -170,6 +174,7 @@ class MultiAgentVERLTrainer:
                     with ray_temp_folder() as ray_temp:
                         return await self._train(ray_temp)
                 except _TrainerEndedError as e:
+                    _require_disk(self._output)
                     if not e.may_pass or restart == self._config.max_restarts:
                         raise
                     log.warning("rl_restarted", restart=restart + 1, reason=str(e))
@@ -187,6 +192,8 @@ class MultiAgentVERLTrainer:
         self._complete_steps(done)
         peak = 0.0
         if done < config.last_step:
+            if resume is not None:
+                _require_disk(self._output)
             attempt = _Attempt(self._output)
             paths = RunPaths(
                 dataset=self._output / "prompts.jsonl",
@@ -439,6 +446,21 @@ def _require_devices(config: MultiTurnRLConfig) -> None:
             f"{config.num_gpus} GPUs were asked for and {found} are here: set num_gpus, or "
             "device cpu"
         )
+
+
+def _require_disk(output: Path) -> None:
+    """Raises TrainingError where a disk of the run is full, or has no room for a checkpoint as the
+    last one: Ray dies of it without a word, and verl's log may lie on it."""
+    whole = checkpoints.whole_checkpoints(output / "checkpoints")
+    needed = checkpoints.nbytes(whole[-1]) if whole else 0
+    for folder, least in ((output, needed), (Path(tempfile.gettempdir()), 0)):
+        free = shutil.disk_usage(folder).free
+        if free < max(least, LEAST_FREE):
+            takes = f", and a checkpoint takes {least / 2**20:.0f} MiB" if least else ""
+            raise TrainingError(
+                f"the disk of {folder} is full: {free / 2**20:.0f} MiB are left{takes}; free some, "
+                "and run the same command again: it goes on from the last checkpoint"
+            )
 
 
 def _progression(checkpoint: Path) -> Progression | None:

@@ -7,6 +7,8 @@ import itertools
 import json
 import math
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -136,6 +138,64 @@ def test_run_killed_after_its_first_step_goes_on_and_ends(
     again = train(settings)  # nothing is left to do: no Ray, no step
     assert again.resumed_from == STEPS
     assert again.steps == result.steps
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_run_outlives_its_workers(model: Path, tmp_path: Path, worker_path: None) -> None:
+    """The worker that has the conversations is killed in the middle of a step, which verl would
+    wait for for ever, and the one that trains in the next; all steps are made, each once."""
+    output = tmp_path / "run"
+    command = script(model, output, judge="tiny_rl:make_slow_judge", judge_args={})
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        try:
+            for begun, victim in ((1, "TurnRowsWorker"), (2, "WorkerDict")):
+                rollouts = f"attempts/*/rollouts/step_{begun:06d}.jsonl"
+                wait_until(lambda at=rollouts: any(output.glob(at)) or run.poll(), 400, "a step")
+                (worker,) = (p for p in run_processes(str(output)) if victim in p.cmdline()[0])
+                worker.kill()
+            said = run.communicate(timeout=600)
+        finally:
+            run.kill()
+    assert run.returncode == 0, said[1][-3000:]
+    for restart, victim in enumerate(("TurnRowsWorker", "WorkerDict"), 1):
+        assert re.search(rf"rl_restarted restart={restart} reason=.*{victim}", said[1]), said[1]
+    result = RLResult.model_validate_json(said[0])
+    assert [step.step for step in result.steps] == list(range(1, STEPS + 1))
+    assert not run_processes(str(output))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_run_goes_on(
+    model: Path, tmp_path: Path, worker_path: None
+) -> None:
+    """A file system with room for one checkpoint; some room is made, and the command run again."""
+    disk = tmp_path / "run"
+    disk.mkdir()
+    command = shlex.join(script(model, disk, num_episodes=2))
+    lines = (
+        f"mount -t tmpfs -o size=40m tmpfs {disk} || exit 77",
+        f"head -c {40 * 2**20 - 2_300_000} /dev/zero > {disk}/filler",
+        f"{command} > {tmp_path}/first 2>&1; echo $? >> {tmp_path}/first",
+        f"rm {disk}/filler; exec {command}",
+    )
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", "\n".join(lines)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip("user namespaces with mounts are not allowed here")
+    *_, error, code = (tmp_path / "first").read_text().splitlines()
+    assert code == "3"
+    assert error.startswith(f"error: the disk of {disk} is full: ")
+    assert error.endswith("run the same command again: it goes on from the last checkpoint")
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = RLResult.model_validate_json(done.stdout)
+    assert result.resumed_from == 1
+    assert [step.step for step in result.steps] == [1, 2]
 
 
 @pytest.mark.slow

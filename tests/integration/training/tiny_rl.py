@@ -6,6 +6,7 @@ gradients are not zero. Imported by name in verl's workers, hence a module and n
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -140,6 +141,17 @@ def make_judge(fault_share: float = 0.0) -> JudgeFn:
         )
 
     return judge
+
+
+def make_slow_judge() -> JudgeFn:
+    """As `make_judge`, a second later: there is time to kill somebody in the middle of a step."""
+    judge = make_judge()
+
+    async def wait(task: Task, code: str) -> Verdict:
+        await asyncio.sleep(1)
+        return await judge(task, code)
+
+    return wait
 
 
 def make_telling_judge(folder: str) -> JudgeFn:

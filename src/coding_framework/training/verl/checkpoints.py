@@ -150,6 +150,12 @@ def damage(folder: Path) -> str | None:
     return None
 
 
+def nbytes(folder: Path) -> int:
+    """Of a finished checkpoint's files."""
+    manifest = read_manifest(folder)
+    return sum(e.size_bytes for e in manifest.files.values()) if manifest is not None else 0
+
+
 def latest_checkpoint(root: Path, world_size: int) -> Path | None:
     """The newest checkpoint without damage; None where there is none. A damaged one is passed over
     with a warning.
