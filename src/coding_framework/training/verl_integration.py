@@ -16,10 +16,8 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -40,6 +38,7 @@ from coding_framework.training.role_phases import train_in_phases
 from coding_framework.training.verl import checkpoints
 from coding_framework.training.verl.dataset import prompt_order, write_dataset
 from coding_framework.training.verl.episode_spec import episode_spec, specialization
+from coding_framework.training.verl.machine import require_answers, require_devices, require_room
 from coding_framework.training.verl.overrides import RunPaths
 from coding_framework.training.verl.process import (
     TrainerProcess,
@@ -78,8 +77,6 @@ MEMORY_INTERVAL_S = 10.0
 FAULT_DOUBT = 0.01
 """A run ends where so many faults would come by chance, at the share that is allowed, less often
 than this: 3 of 20 turns or 5 of 100, where 1% is."""
-LEAST_FREE = 16 << 20
-"""Bytes of a disk below which it is full: what a file that did not fit may leave."""
 WANDB_PROJECT = "CUDA-MultiTurn-RL"
 
 
@@ -164,7 +161,7 @@ class MultiAgentVERLTrainer:
             TrainingError: where verl ends before the last step, or the judge mostly fails; the
                 message names the reason and the log.
         """
-        _require_devices(self._config)
+        require_devices(self._config)
         self._output.mkdir(parents=True, exist_ok=True)
         with _run_lock(self._output):
             if self._config.policy == "per_role" and self._config.phase is None:
@@ -174,7 +171,8 @@ class MultiAgentVERLTrainer:
                     with ray_temp_folder() as ray_temp:
                         return await self._train(ray_temp)
                 except _TrainerEndedError as e:
-                    _require_disk(self._output)
+                    require_room(self._output)
+                    require_answers(self._config)
                     if not e.may_pass or restart == self._config.max_restarts:
                         raise
                     log.warning("rl_restarted", restart=restart + 1, reason=str(e))
@@ -193,7 +191,7 @@ class MultiAgentVERLTrainer:
         peak = 0.0
         if done < config.last_step:
             if resume is not None:
-                _require_disk(self._output)
+                require_room(self._output)
             attempt = _Attempt(self._output)
             paths = RunPaths(
                 dataset=self._output / "prompts.jsonl",
@@ -431,36 +429,6 @@ import sys
 from coding_framework.agents.policies import fast_dtype
 print(str(fast_dtype(sys.argv[1])).removeprefix("torch."))
 """
-
-
-def _require_devices(config: MultiTurnRLConfig) -> None:
-    """Ray would wait for GPUs that are not there for ever, without a word. Of a cluster that is
-    joined only Ray knows."""
-    if config.device == "cpu" or config.ray_address is not None:
-        return
-    import torch
-
-    found = torch.cuda.device_count()
-    if found < config.num_gpus:
-        raise UsageError(
-            f"{config.num_gpus} GPUs were asked for and {found} are here: set num_gpus, or "
-            "device cpu"
-        )
-
-
-def _require_disk(output: Path) -> None:
-    """Raises TrainingError where a disk of the run is full, or has no room for a checkpoint as the
-    last one: Ray dies of it without a word, and verl's log may lie on it."""
-    whole = checkpoints.whole_checkpoints(output / "checkpoints")
-    needed = checkpoints.nbytes(whole[-1]) if whole else 0
-    for folder, least in ((output, needed), (Path(tempfile.gettempdir()), 0)):
-        free = shutil.disk_usage(folder).free
-        if free < max(least, LEAST_FREE):
-            takes = f", and a checkpoint takes {least / 2**20:.0f} MiB" if least else ""
-            raise TrainingError(
-                f"the disk of {folder} is full: {free / 2**20:.0f} MiB are left{takes}; free some, "
-                "and run the same command again: it goes on from the last checkpoint"
-            )
 
 
 def _progression(checkpoint: Path) -> Progression | None:

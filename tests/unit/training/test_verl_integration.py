@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import structlog
@@ -16,6 +18,8 @@ from coding_framework.errors import TrainingError
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.training import verl_integration
 from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl import machine
+from coding_framework.training.verl.checkpoints import write_manifest
 from coding_framework.training.verl.rollouts import Rollout, append_rollout, run_rollouts
 from coding_framework.training.verl.steps import StepRecord
 from coding_framework.training.verl_integration import (
@@ -202,3 +206,47 @@ def test_policy_that_only_compiles_is_told_of(trainer: MultiAgentVERLTrainer) ->
     with structlog.testing.capture_logs() as logged:
         assert trainer._warn_of_trouble() == "IT ONLY COMPILES"
     assert [line["event"] for line in logged] == ["policy_only_compiles"]
+
+
+def test_a_lost_gpu_is_named_and_not_tried_again(
+    trainer: MultiAgentVERLTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = 0
+
+    async def fails(_: Path) -> RLResult:
+        nonlocal starts
+        starts += 1
+        raise _TrainerEndedError("CUDA error: unspecified launch failure", may_pass=True)
+
+    trainer._config = trainer._config.model_copy(update={"device": "cuda", "num_gpus": 2})
+    monkeypatch.setattr(trainer, "_train", fails)
+    monkeypatch.setattr(verl_integration, "require_devices", lambda config: None)
+    left = "import sys; print(0); print('GPU 1: CUDA error: GPU is lost', file=sys.stderr)"
+    monkeypatch.setattr(machine, "ANSWERING_GPUS", left)
+    with pytest.raises(TrainingError, match=r"2 GPUs .* any more: 1 \(GPU 1: .* GPU is lost\)"):
+        asyncio.run(trainer.train())
+    assert starts == 1
+    monkeypatch.setattr(machine, "ANSWERING_GPUS", "print(0); print(1)")
+    with pytest.raises(TrainingError, match="unspecified launch failure"):
+        asyncio.run(trainer.train())
+    assert starts == 1 + 1 + trainer._config.max_restarts
+
+
+def test_a_disk_without_room_for_the_next_checkpoint_is_full(
+    trainer: MultiAgentVERLTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = tmp_path / "run" / "checkpoints" / "global_step_3"
+    (step / "actor").mkdir(parents=True)
+    (step / "actor" / "model_world_size_1_rank_0.pt").write_bytes(bytes(2 << 20))
+    write_manifest(step)
+    free = 40 << 20
+
+    def usage(folder: Path) -> SimpleNamespace:
+        return SimpleNamespace(free=free)
+
+    monkeypatch.setattr(machine.shutil, "disk_usage", usage)
+    machine.require_room(tmp_path / "run")
+    monkeypatch.setattr(machine, "LEAST_FREE", 1)
+    free = 1 << 20
+    with pytest.raises(TrainingError, match="1 MiB are left, and a checkpoint takes 2 MiB"):
+        machine.require_room(tmp_path / "run")

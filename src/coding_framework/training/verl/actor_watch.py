@@ -49,7 +49,7 @@ def _dead_actors() -> list[dict[str, Any]]:
 def why_it_died(actor: dict[str, Any]) -> str | None:
     """In words; None where nothing is wrong with it. actor: an entry of Ray's table of actors."""
     cause = actor["DeathCause"]
-    who = f"{actor['ActorClassName']} (process {actor['Pid']})"
+    who = f"{actor['ActorClassName'].rpartition('.')[2]} (process {actor['Pid']})"
     if cause.HasField("oom_context"):
         return f"{who} was killed for want of memory: {_first_line(cause.oom_context)}"
     died = cause.actor_died_error_context

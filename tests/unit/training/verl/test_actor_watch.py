@@ -16,7 +16,7 @@ from coding_framework.training.verl.actor_watch import why_it_died  # noqa: E402
 
 
 def dead(cause: ActorDeathCause) -> dict[str, object]:
-    return {"ActorClassName": "TurnRowsWorker", "Pid": 7, "DeathCause": cause}
+    return {"ActorClassName": "made_here.<locals>.TurnRowsWorker", "Pid": 7, "DeathCause": cause}
 
 
 def of_reason(reason: str) -> dict[str, object]:

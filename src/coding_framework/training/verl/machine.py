@@ -1,0 +1,79 @@
+"""What a start of the trainer needs of this machine, looked at beforehand and after a failure: Ray
+waits for GPUs that are not there, and dies of a full disk, both without a word. Of a cluster that
+is joined only Ray knows, so its GPUs are not looked at. Imports neither verl nor Ray.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from coding_framework.errors import TrainingError, UsageError
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl import checkpoints
+
+LEAST_FREE = 16 << 20
+"""Bytes of a disk below which it is full: what a file that did not fit may leave."""
+
+ANSWERING_GPUS = """
+import sys, torch
+for i in range(int(sys.argv[1])):
+    try:
+        assert torch.ones(2, device=f"cuda:{i}").sum().item() == 2
+        print(i)
+    except Exception as e:
+        print(f"GPU {i}: {e}".splitlines()[0], file=sys.stderr)
+"""
+"""Prints the numbers of those that do."""
+
+
+def require_devices(config: MultiTurnRLConfig) -> None:
+    """Raises UsageError where there are fewer GPUs than were asked for."""
+    if config.device == "cpu" or config.ray_address is not None:
+        return
+    import torch
+
+    found = torch.cuda.device_count()
+    if found < config.num_gpus:
+        raise UsageError(
+            f"{config.num_gpus} GPUs were asked for and {found} are here: set num_gpus, or "
+            "device cpu"
+        )
+
+
+def require_answers(config: MultiTurnRLConfig) -> None:
+    """Raises TrainingError where a GPU of the run is lost: the driver may count it still, and the
+    next start would fail as the last one did."""
+    if config.device == "cpu" or config.ray_address is not None:
+        return
+    asked = subprocess.run(  # a process of its own: a context in this one would stay
+        [sys.executable, "-c", ANSWERING_GPUS, str(config.num_gpus)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    answering = asked.stdout.split()
+    lost = [str(i) for i in range(config.num_gpus) if str(i) not in answering]
+    if lost:
+        why = (asked.stderr.strip().splitlines() or ["PyTorch says nothing"])[-1][:200]
+        raise TrainingError(
+            f"of the run's {config.num_gpus} GPUs these do not answer any more: {', '.join(lost)} "
+            f"({why}). Repair them and run the same command again: it goes on from the last "
+            "checkpoint; or ask for fewer with --num-gpus, which says how the policy is converted"
+        )
+
+
+def require_room(output: Path) -> None:
+    """Raises TrainingError where a disk of the run is full, or has no room for a checkpoint as the
+    last one. verl's log may lie on it, and end before the reason."""
+    whole = checkpoints.whole_checkpoints(output / "checkpoints")
+    needed = checkpoints.nbytes(whole[-1]) if whole else 0
+    for folder, least in ((output, needed), (Path(tempfile.gettempdir()), 0)):
+        free = shutil.disk_usage(folder).free
+        if free < max(least, LEAST_FREE):
+            takes = f", and a checkpoint takes {least / 2**20:.0f} MiB" if least else ""
+            raise TrainingError(
+                f"the disk of {folder} is full: {free / 2**20:.0f} MiB are left{takes}; free some, "
+                "and run the same command again: it goes on from the last checkpoint"
+            )
