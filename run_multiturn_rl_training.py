@@ -79,6 +79,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--lora-rank", type=int, help="0: all weights")
     cli.add_argument("--device", choices=["auto", "cpu", "cuda"])
     cli.add_argument("--num-gpus", type=int)
+    cli.add_argument("--judge-gpus", type=int, help="more GPUs, which judge and do nothing else")
     cli.add_argument("--gpu-memory-utilization", type=float, help="share of each GPU for vLLM")
     cli.add_argument("--sandbox", choices=["auto", "bubblewrap", "docker", "native"])
     cli.add_argument("--no-docker", action="store_true", help="never judge in Docker")

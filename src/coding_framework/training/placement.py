@@ -41,6 +41,11 @@ def _roles(config: MultiTurnRLConfig) -> str:
 
 
 def _verdicts(config: MultiTurnRLConfig) -> str:
+    if config.judge_gpus:
+        return (
+            f"{config.judge_gpus} more GPUs of the machine, which do nothing else; what comes "
+            "before them on the cores that feed no GPU, one judge for all rollout workers"
+        )
     if config.judge_nodes == 0:
         return "one judge on each machine for its rollout workers, on the cores that feed no GPU"
     return (

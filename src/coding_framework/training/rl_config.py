@@ -117,6 +117,11 @@ class MultiTurnRLConfig(Record):
     """Import path of the factory of the judge. The usual one is made once a machine, one of your
     own in each rollout worker, and either of them once on each of `judge_nodes`."""
     judge_args: Mapping[str, Any] = Field(default_factory=dict)
+    """Of that factory. Unless it says another `backend`, the emulator judges where GPUs train: no
+    kernel can be timed on them meanwhile."""
+    judge_gpus: int = Field(default=0, ge=0)
+    """GPUs of this machine that judge and do nothing else, those after `num_gpus`: verdicts have
+    measured times."""
     judge_nodes: int = Field(default=0, ge=0)
     """Nodes of the Ray cluster that judge and do nothing else (they offer the resource `judge`, a
     unit for each candidate at a time, and no processors); 0: candidates are judged where the
@@ -180,6 +185,13 @@ class MultiTurnRLConfig(Record):
             raise ValueError("training on the CPU uses one node: set num_nodes=1")
         if (self.num_nodes > 1 or self.judge_nodes) and self.ray_address is None:
             raise ValueError("more than one node needs a Ray cluster: set ray_address")
+        if self.judge_gpus and (self.device == "cpu" or self.ray_address is not None):
+            raise ValueError(
+                "judge_gpus are of one machine whose other GPUs train: set device cuda; on a "
+                "cluster set judge_nodes, which judge on the GPUs that they have"
+            )
+        if self.judge_gpus and self.judge_args.get("backend") == "emulator":
+            raise ValueError("judge_gpus are of no use to the emulator: set one of the two")
         if self.judge_nodes and self.judge_jobs_per_node is None:
             raise ValueError("judge_nodes need judge_jobs_per_node: set it to their processors")
         row = self.max_prompt_tokens + self.max_response_tokens

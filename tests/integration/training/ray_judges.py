@@ -39,3 +39,9 @@ class SlowJudge:
 
 def make_slow_judge(folder: str) -> SlowJudge:
     return SlowJudge(folder)
+
+
+def make_seeing_judge(folder: str) -> SlowJudge:
+    """As `make_slow_judge`; a file's name says which GPUs it sees."""
+    (Path(folder) / f"sees {os.environ.get('CUDA_VISIBLE_DEVICES')}").touch()
+    return SlowJudge(folder)

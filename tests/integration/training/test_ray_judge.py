@@ -161,6 +161,9 @@ async def test_jobs_lost_with_their_node_are_judged_once_more_on_another(
         assert {name for name in names if len(told(tmp_path, name)) == 2} == lost
         assert sum(len(told(tmp_path, name)) for name in names) == 6
         assert (await pool.judge(DOUBLE_TASK, "next 0")).task == DOUBLE_TASK.name
+    async with asyncio.timeout(60):  # until then Ray counts it, and so would the next pool
+        while any(n["Alive"] for n in ray.nodes() if n["NodeID"] == node.node_id):
+            await asyncio.sleep(0.1)
 
 
 async def test_a_job_over_the_wall_limit_is_our_fault_and_frees_its_slot(tmp_path: Path) -> None:

@@ -68,3 +68,13 @@ async def test_a_judge_that_cannot_start_says_why() -> None:
         broken = SharedJudge("ray_judges:nothing", {})
         with pytest.raises(InfrastructureError, match="names nothing that can be used"):
             await broken(DOUBLE_TASK, "none 0")
+
+
+async def test_a_judge_sees_the_gpus_that_only_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    with joined(start_cluster()):
+        judge = SharedJudge("ray_judges:make_seeing_judge", {"folder": str(tmp_path)}, gpus="6,7")
+        assert (await judge(DOUBLE_TASK, "any 0")).task == DOUBLE_TASK.name
+    assert (tmp_path / "sees 6,7").exists()

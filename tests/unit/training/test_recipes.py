@@ -17,7 +17,7 @@ from coding_framework.training.placement import cluster_commands, placement
 from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.episode_spec import CLUSTER_JUDGE, JUDGE, judge_of
-from coding_framework.training.verl.overrides import cluster_overrides
+from coding_framework.training.verl.overrides import RunPaths, cluster_overrides, ray_options
 from coding_framework.types import Task
 
 pytestmark = pytest.mark.unit
@@ -133,7 +133,8 @@ def test_several_nodes_say_how_the_cluster_is_started_and_what_its_workers_get()
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_no_recipe_judges_on_gpus_that_train(path: Path) -> None:
     config = config_of(path)
-    assert config.device == "cpu" or config.judge_args["backend"] == "emulator"
+    if config.device == "cuda" and not config.judge_gpus:
+        assert config.judge_args["backend"] == "emulator"
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,40 @@ def test_on_one_machine_the_workers_share_its_cores(tmp_path: Path) -> None:
     path, found = judge_of(config, tmp_path)
     assert path.endswith("shared_judge:SharedJudge")
     cores = max(1, len(os.sched_getaffinity(0)) - 2)
-    assert found == {"factory": JUDGE, "arguments": {"workers": cores, **kept}}
+    assert found == {
+        "factory": JUDGE,
+        "arguments": {"workers": cores, "backend": "emulator", **kept},
+    }
+
+
+def test_gpus_that_only_judge_are_those_after_the_ones_that_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    config = config_of(ROOT / "configs" / "eight_gpus_measured.yaml")
+    _, found = judge_of(config, tmp_path)
+    assert (found["gpus"], found["arguments"]["backend"]) == ("6,7", "cuda")
+    paths = RunPaths(dataset=tmp_path, checkpoints=tmp_path, ray_temp=tmp_path, resume_from=None)
+    assert ray_options(config, paths)["num_gpus"] == 6
+    assert (
+        "2 more GPUs of the machine, which do nothing else" in dict(placement(config))["verdicts"]
+    )
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3,5")
+    few = config.model_copy(update={"num_gpus": 2, "judge_gpus": 1})
+    assert judge_of(few, tmp_path)[1]["gpus"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"device": "cpu"}, "judge_gpus are of one machine whose other GPUs train"),
+        ({"ray_address": "auto"}, "on a cluster set judge_nodes"),
+        ({"judge_args": {"backend": "emulator"}}, "judge_gpus are of no use to the emulator"),
+    ],
+)
+def test_gpus_that_cannot_judge_are_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        rl_config(read_recipe(None), {"model_path": "m", "device": "cuda", "judge_gpus": 1} | given)
 
 
 def test_a_judge_of_the_users_own_is_each_workers_own(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,8 @@ def judge_of(config: MultiTurnRLConfig, output: Path) -> tuple[str, dict[str, An
 
     Workers share one judge: those of a machine one with all cores but those that feed the GPUs, as
     compilers that are more than the cores take turns, and what they wait for is no fault of a
-    candidate; with `judge_nodes` all workers of the cluster the one that sends candidates there.
+    candidate, and with `judge_gpus` with these GPUs alone; with `judge_nodes` all workers of the
+    cluster the one that sends candidates there.
     All share the run's verdicts: a policy that has learnt something gives the same kernel many
     times. A judge of the user's own is each worker's own, unless it is for `judge_nodes`.
     """
@@ -137,7 +139,19 @@ def judge_of(config: MultiTurnRLConfig, output: Path) -> tuple[str, dict[str, An
         return config.judge, arguments
     kept = CORES_PER_GPU * config.num_gpus if config.device == "cuda" else 0
     arguments.setdefault("workers", max(1, len(os.sched_getaffinity(0)) - kept))
-    return SHARED_JUDGE, {"factory": config.judge, "arguments": arguments}
+    if config.device == "cuda":
+        arguments.setdefault("backend", "cuda" if config.judge_gpus else "emulator")
+    shared: dict[str, Any] = {"factory": config.judge, "arguments": arguments}
+    if config.judge_gpus:
+        shared["gpus"] = ",".join(gpus_after(config.num_gpus, config.judge_gpus, os.environ))
+    return SHARED_JUDGE, shared
+
+
+def gpus_after(first: int, count: int, environment: Mapping[str, str]) -> list[str]:
+    """Names of so many GPUs of this process after its first ones."""
+    allowed = environment.get("CUDA_VISIBLE_DEVICES")
+    names = map(str, range(first + count)) if allowed is None else allowed.split(",")
+    return list(names)[first : first + count]
 
 
 def _curriculum(config: MultiTurnRLConfig, resume: Path | None) -> CurriculumSpec | None:

@@ -36,11 +36,11 @@ def require_devices(config: MultiTurnRLConfig) -> None:
         return
     import torch
 
-    found = torch.cuda.device_count()
-    if found < config.num_gpus:
+    found, wanted = torch.cuda.device_count(), config.num_gpus + config.judge_gpus
+    if found < wanted:
         raise UsageError(
-            f"{config.num_gpus} GPUs were asked for and {found} are here: set num_gpus, or "
-            "device cpu"
+            f"{wanted} GPUs were asked for and {found} are here: set num_gpus"
+            f"{' and judge_gpus' if config.judge_gpus else ''}, or device cpu"
         )
 
 

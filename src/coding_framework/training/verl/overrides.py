@@ -291,7 +291,9 @@ def ray_options(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
         options["object_spilling_directory"] = config.object_spilling_dir
     if config.device == "cpu":
         options["num_cpus"] = needed
-        options["num_gpus"] = config.num_gpus  # logical: a training process each
+    if config.device == "cpu" or config.judge_gpus:
+        # On the CPU logical, a training process each; on GPUs the first ones, others judge.
+        options["num_gpus"] = config.num_gpus
     return options
 
 

@@ -36,11 +36,14 @@ class SharedJudge:
         factory: str,
         arguments: Mapping[str, Any],
         shared_by: Literal["machine", "cluster"] = "machine",
+        gpus: str | None = None,
     ) -> None:
         """factory: "module:callable" that makes the judge of `arguments`; equal for all workers.
-        shared_by: the workers of this machine, or all of the cluster."""
+        shared_by: the workers of this machine, or all of the cluster. gpus: what the judge sees, as
+        CUDA_VISIBLE_DEVICES says it; None: all that the workers would."""
         node = ray.get_runtime_context().get_node_id()
         everywhere = shared_by == "cluster"
+        seen = {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": gpus}}} if gpus else {}
         self._actor = (
             ray.remote(NodeJudge)
             .options(
@@ -51,6 +54,7 @@ class SharedJudge:
                 max_restarts=-1,
                 max_task_retries=1,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=everywhere),
+                **seen,
             )
             .remote(factory, dict(arguments))
         )
