@@ -150,7 +150,7 @@ class ReferenceCache:
         digest = task_digest(task)
         key = (digest, case.name, seed)
         self._bytes -= self._held.pop(key).nbytes
-        made = expect(task, digest, case, self._secret, seed, place=self._place)
+        made = expect(task, digest, case, self._secret, seed, found.inputs, self._place)
         self._hold(key, made)
         return made
 

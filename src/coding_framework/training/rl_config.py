@@ -127,7 +127,7 @@ class MultiTurnRLConfig(Record):
     unit for each candidate at a time, and no processors); 0: candidates are judged where the
     rollout workers run, on the cores that feed no GPU."""
     judge_jobs_per_node: int | None = Field(default=None, ge=1)
-    """Candidates at once on such a node: as many as it has processors."""
+    """Candidates at once on such a node: as many as the machine has cores."""
     judge_timeout_s: float = Field(default=900.0, gt=0.0)
     """Wall limit on one verdict with queueing; passing it masks the turn."""
     policy_timeout_s: float = Field(default=1800.0, gt=0.0)
@@ -190,6 +190,8 @@ class MultiTurnRLConfig(Record):
                 "judge_gpus are of one machine whose other GPUs train: set device cuda; on a "
                 "cluster set judge_nodes, which judge on the GPUs that they have"
             )
+        if self.judge_gpus and self.judge != type(self).model_fields["judge"].default:
+            raise ValueError("judge_gpus are for the usual judge: let your own choose its GPUs")
         if self.judge_gpus and self.judge_args.get("backend") == "emulator":
             raise ValueError("judge_gpus are of no use to the emulator: set one of the two")
         if self.judge_nodes and self.judge_jobs_per_node is None:

@@ -171,6 +171,8 @@ class MultiAgentVERLTrainer:
                     with ray_temp_folder() as ray_temp:
                         return await self._train(ray_temp)
                 except _TrainerEndedError as e:
+                    log.warning("rl_ended", reason=str(e))
+                    checkpoints.prune(self._output / "checkpoints")
                     require_room(self._output)
                     require_answers(self._config)
                     if not e.may_pass or restart == self._config.max_restarts:

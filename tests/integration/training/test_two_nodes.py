@@ -32,7 +32,8 @@ NODE = {"include_dashboard": False, "object_store_memory": 80 << 20}
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     path = [str(HERE), os.environ.get("PYTHONPATH")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
-    made = Cluster(initialize_head=True, head_node_args={**NODE, "num_cpus": 32, "num_gpus": 1})
+    monkeypatch.setenv("RAY_prestart_worker_first_driver", "0")
+    made = Cluster(initialize_head=True, head_node_args={**NODE, "num_cpus": 20, "num_gpus": 1})
     yield made
     made.shutdown()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import math
@@ -16,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -140,6 +142,16 @@ def test_run_killed_after_its_first_step_goes_on_and_ends(
     assert again.steps == result.steps
 
 
+def killed(run: str, victim: str) -> bool:
+    """Kill a run's process of that name; whether there was one."""
+    for process in run_processes(run):
+        with contextlib.suppress(psutil.Error):
+            if victim in " ".join(process.cmdline()):
+                process.kill()
+                return True
+    return False
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_outlives_its_workers(model: Path, tmp_path: Path, worker_path: None) -> None:
@@ -154,8 +166,7 @@ def test_a_run_outlives_its_workers(model: Path, tmp_path: Path, worker_path: No
             for begun, victim in ((1, "TurnRowsWorker"), (2, "WorkerDict")):
                 rollouts = f"attempts/*/rollouts/step_{begun:06d}.jsonl"
                 wait_until(lambda at=rollouts: any(output.glob(at)) or run.poll(), 400, "a step")
-                (worker,) = (p for p in run_processes(str(output)) if victim in p.cmdline()[0])
-                worker.kill()
+                wait_until(lambda name=victim: killed(str(output), name), 60, victim)
             said = run.communicate(timeout=600)
         finally:
             run.kill()

@@ -250,6 +250,7 @@ def test_gpus_that_only_judge_are_those_after_the_ones_that_train(
         ({"device": "cpu"}, "judge_gpus are of one machine whose other GPUs train"),
         ({"ray_address": "auto"}, "on a cluster set judge_nodes"),
         ({"judge_args": {"backend": "emulator"}}, "judge_gpus are of no use to the emulator"),
+        ({"judge": "my:judge"}, "judge_gpus are for the usual judge"),
     ],
 )
 def test_gpus_that_cannot_judge_are_refused(given: dict[str, object], said: str) -> None:

@@ -226,10 +226,17 @@ def test_a_lost_gpu_is_named_and_not_tried_again(
     with pytest.raises(TrainingError, match=r"2 GPUs .* any more: 1 \(GPU 1: .* GPU is lost\)"):
         asyncio.run(trainer.train())
     assert starts == 1
+    monkeypatch.setattr(machine, "ANSWER_S", 1.0)
+    monkeypatch.setattr(
+        machine, "ANSWERING_GPUS", "import time; print(1, flush=True); time.sleep(60)"
+    )
+    with pytest.raises(TrainingError, match=r"any more: 0 \(no answer within 1 s\)"):
+        asyncio.run(trainer.train())
+    monkeypatch.setattr(machine, "ANSWER_S", 60.0)
     monkeypatch.setattr(machine, "ANSWERING_GPUS", "print(0); print(1)")
     with pytest.raises(TrainingError, match="unspecified launch failure"):
         asyncio.run(trainer.train())
-    assert starts == 1 + 1 + trainer._config.max_restarts
+    assert starts == 2 + 1 + trainer._config.max_restarts
 
 
 def test_a_disk_without_room_for_the_next_checkpoint_is_full(

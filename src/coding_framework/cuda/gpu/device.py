@@ -223,10 +223,11 @@ class CudaDevice(RemoteDevice):
     def __init__(
         self, settings: GpuSettings | None = None, process: _Process | None = None
     ) -> None:
-        """process: a new one of these settings; None: one that waits, else a new one. Raises
+        """process: a new one of these settings, which may want memory that another still has: that
+        it does not come up says nothing of the GPU. None: one that waits, else a new one. Raises
         DeviceError where no GPU can be used."""
         self.settings = settings or GpuSettings()
-        self._doubtful = self._killed = self._served = False
+        self._doubtful = self._killed = self._served = self._full = False
         self._process = process or _take_idle(self.settings) or _Process(self.settings)
         self._connection = self._process.connection
         self._closed = False
@@ -237,7 +238,7 @@ class CudaDevice(RemoteDevice):
         except DeviceError as e:
             if not self._closed:
                 self._give_up()
-            if isinstance(e, DeviceFullError):
+            if isinstance(e, DeviceFullError) or process is not None:
                 raise
             raise _not_up(self.gpu, e, killed=self._killed) from e
         self._connection.settimeout(self.settings.launch_wall_s + _GRACE_S)
@@ -273,8 +274,9 @@ class CudaDevice(RemoteDevice):
     ) -> tuple[Any, bytearray]:
         try:
             return super()._ask(operation, *arguments, payload=payload)
-        except DeviceError:
+        except DeviceError as e:
             self._doubtful = True
+            self._full = isinstance(e, DeviceFullError)
             raise
 
     def _silent(self, operation: str) -> Exception:
@@ -293,7 +295,7 @@ class CudaDevice(RemoteDevice):
 
     def _end_process(self) -> int | None:
         said = self._process.said()
-        if self._served:  # else it may never have come up, nor would another
+        if self._served and not self._full:  # else no other would come up
             _replace(self.settings)
         code = self._process.end()
         if code not in (0, -signal.SIGKILL):

@@ -17,6 +17,7 @@ from typing import Any
 
 _LOOK_S = 1.0
 _SAID = 200
+_ON_PURPOSE = "Worker exit type: INTENDED"
 
 
 def watch_actors(ended: Callable[[str], None]) -> None:
@@ -28,12 +29,12 @@ def watch_actors(ended: Callable[[str], None]) -> None:
 def _watch(ended: Callable[[str], None]) -> None:
     while True:
         time.sleep(_LOOK_S)
+        reasons: list[str | None] = []
         with suppress(Exception):  # Ray is not there yet, or not any more
-            for dead in _dead_actors():
-                said = why_it_died(dead)
-                if said is not None:
-                    ended(said)
-                    return
+            reasons = [why_it_died(dead) for dead in _dead_actors()]
+        for said in filter(None, reasons):
+            ended(said)
+            return
 
 
 def _dead_actors() -> list[dict[str, Any]]:
@@ -55,7 +56,7 @@ def why_it_died(actor: dict[str, Any]) -> str | None:
     died = cause.actor_died_error_context
     if died.reason == died.NODE_DIED:
         return f"{who} was lost with its node {died.node_ip_address}"
-    if died.reason == died.WORKER_DIED:
+    if died.reason == died.WORKER_DIED and _ON_PURPOSE not in died.error_message:
         return f"{who} died: {_first_line(died)}"
     return None
 

@@ -18,16 +18,19 @@ from coding_framework.training.verl import checkpoints
 LEAST_FREE = 16 << 20
 """Bytes of a disk below which it is full: what a file that did not fit may leave."""
 
+ANSWER_S = 120.0
 ANSWERING_GPUS = """
 import sys, torch
 for i in range(int(sys.argv[1])):
     try:
         assert torch.ones(2, device=f"cuda:{i}").sum().item() == 2
-        print(i)
+        print(i, flush=True)
+    except torch.OutOfMemoryError:
+        print(i, flush=True)
     except Exception as e:
         print(f"GPU {i}: {e}".splitlines()[0], file=sys.stderr)
 """
-"""Prints the numbers of those that do."""
+"""Prints the numbers of those that do; one that is full answers."""
 
 
 def require_devices(config: MultiTurnRLConfig) -> None:
@@ -49,19 +52,31 @@ def require_answers(config: MultiTurnRLConfig) -> None:
     next start would fail as the last one did."""
     if config.device == "cpu" or config.ray_address is not None:
         return
-    asked = subprocess.run(  # a process of its own: a context in this one would stay
-        [sys.executable, "-c", ANSWERING_GPUS, str(config.num_gpus)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    answering = asked.stdout.split()
-    lost = [str(i) for i in range(config.num_gpus) if str(i) not in answering]
+    count = config.num_gpus + config.judge_gpus
+    answering, why = _answering(count)
+    lost = [str(i) for i in range(count) if str(i) not in answering]
     if lost:
-        why = (asked.stderr.strip().splitlines() or ["PyTorch says nothing"])[-1][:200]
         raise TrainingError(
-            f"of the run's {config.num_gpus} GPUs these do not answer any more: {', '.join(lost)} "
+            f"of the run's {count} GPUs these do not answer any more: {', '.join(lost)} "
             f"({why}). Repair them and run the same command again: it goes on from the last "
             "checkpoint; or ask for fewer with --num-gpus, which says how the policy is converted"
         )
+
+
+def _answering(count: int) -> tuple[list[str], str]:
+    """Which GPUs of so many answer, and what the others say; in a process of its own, as a context
+    in this one would stay, and a GPU that hangs would hold it."""
+    command = [sys.executable, "-c", ANSWERING_GPUS, str(count)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as asked:
+        try:
+            answers, errors = asked.communicate(timeout=ANSWER_S)
+        except subprocess.TimeoutExpired:
+            asked.kill()
+            answers = asked.communicate()[0]
+            errors = f"no answer within {ANSWER_S:.0f} s"
+    return answers.split(), (errors.strip().splitlines() or ["PyTorch says nothing"])[-1][:200]
 
 
 def require_room(output: Path) -> None:

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import traceback
+from contextlib import suppress
 
 from coding_framework.errors import TrainingError
 from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all
@@ -106,14 +107,21 @@ _leaving = threading.Lock()
 
 def _leave(code: int, why: str = "") -> None:
     """End at once, and all of Ray with us: its own teardown waits for ever where its start had
-    failed, and its agents outlive a raylet that ends early. The first thread to come does it."""
+    failed, and its agents outlive a raylet that ends early. The first thread to come does it.
+
+    why: the log's last word: others say meanwhile what they see of it. The log may be on a disk
+    that is full.
+    """
     _leaving.acquire()
-    if why:
-        print(why, file=sys.stderr)
-    kill_all(descendants)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    try:
+        kill_all(descendants)
+        with suppress(OSError):
+            if why:
+                print(why, file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -208,7 +208,8 @@ def _start(factory: str, arguments: dict[str, Any], layout: Layout) -> list[_Nod
         why = str(e).strip().splitlines()[-1:] or [""]
         raise InfrastructureError(
             f"a judge could not start on its node ({type(e).__name__}: {why[0][:300]}): install "
-            "this package and its toolkit there, and see that its processors are free"
+            "this package and its toolkit there, and see that its processors, or units of the "
+            "resource, are free"
         ) from e
     for node, life in zip(nodes, lives, strict=True):
         node.life = life

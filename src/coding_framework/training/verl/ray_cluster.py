@@ -74,7 +74,7 @@ def judging_layout(jobs: int | None, nodes: int | None, resource: str | None) ->
         raise UsageError(
             f"the Ray cluster has no room for {count or 1} judges of {jobs} candidates at a time: "
             f"its nodes have {', '.join(map(str, sorted(found)))} "
-            f"{'processors' if resource is None else f'units of {resource}'}, ask for less"
+            + ("processors, ask for less" if resource is None else _units_are(resource))
         )
     return Layout(count, jobs, _takes(jobs, resource))
 
@@ -104,8 +104,8 @@ def compiling_layout() -> Layout:
     found = [units for units in found if units >= 1]
     if not found:
         raise InfrastructureError(
-            f"no node of the Ray cluster has processors to compile for those with {BENCH}: add one "
-            f"without it, or with {_start_of(JUDGE)}"
+            f"no node of the Ray cluster compiles for those with {BENCH}: add one without it, or "
+            f"with {_start_of(JUDGE)}"
         )
     if named:
         return Layout(len(found), min(found), _takes(min(found), JUDGE))
@@ -119,6 +119,11 @@ def _takes(places: int, resource: str | None) -> dict[str, Any]:
     if resource is None:
         return {"num_cpus": places}
     return {"num_cpus": 0, "resources": {resource: places}}
+
+
+def _units_are(resource: str) -> str:
+    start = _start_of(resource)
+    return f"units of {resource}, one for a candidate at a time: ask for less, or {start}"
 
 
 def _start_of(resource: str) -> str:

@@ -47,3 +47,11 @@ def test_one_that_ray_killed_for_memory_is_named() -> None:
 @pytest.mark.parametrize("reason", ["RAY_KILL", "OUT_OF_SCOPE", "REF_DELETED", "OWNER_DIED"])
 def test_one_that_was_ended_or_went_with_its_owner_is_not_meant(reason: str) -> None:
     assert why_it_died(of_reason(reason)) is None
+
+
+def test_one_that_ended_on_purpose_is_not_meant() -> None:
+    context = ActorDiedErrorContext(
+        reason=ActorDiedErrorContext.Reason.Value("WORKER_DIED"),
+        error_message="Worker exit type: INTENDED_USER_EXIT Worker exit detail: exit_actor",
+    )
+    assert why_it_died(dead(ActorDeathCause(actor_died_error_context=context))) is None
