@@ -193,7 +193,10 @@ class MultiTurnRLConfig(Record):
         if self.judge_gpus and self.judge != type(self).model_fields["judge"].default:
             raise ValueError("judge_gpus are for the usual judge: let your own choose its GPUs")
         if self.judge_gpus and self.judge_args.get("backend") == "emulator":
-            raise ValueError("judge_gpus are of no use to the emulator: set one of the two")
+            raise ValueError(
+                "judge_gpus are of no use to the emulator: set the judge's backend to cuda "
+                "(--judge-backend), or leave judge_gpus out"
+            )
         if self.judge_nodes and self.judge_jobs_per_node is None:
             raise ValueError("judge_nodes need judge_jobs_per_node: set it to their processors")
         row = self.max_prompt_tokens + self.max_response_tokens
