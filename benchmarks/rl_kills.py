@@ -24,17 +24,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 import yaml
 from bench_io import ROOT, bar, finish, head
 
-from coding_framework.training.verl.process import run_processes
-
 TESTS = ROOT / "tests" / "integration" / "training"
+sys.path.insert(0, str(TESTS))
+
+import tiny_rl  # noqa: E402
+from victims import kill_one  # noqa: E402
+
 STEPS = 6
 LATEST_S = 3.0
 """After the step that a kill waits for: a step takes 2 to 3 s on 2 cores."""
@@ -121,17 +122,12 @@ def finished_steps(output: Path) -> int:
 
 
 def kill(process: subprocess.Popen[bytes], output: Path, victim: str) -> bool:
-    """SIGKILL it; whether it was there. All actors of a run go by names that Ray gives them."""
+    """SIGKILL it; whether it was there."""
     if victim == "script":
         process.kill()
         process.wait()
         return True
-    for one in run_processes(str(output.resolve())):
-        with suppress(psutil.Error):
-            if VICTIMS[victim] in " ".join(one.cmdline()):
-                one.kill()
-                return True
-    return False
+    return kill_one(str(output.resolve()), VICTIMS[victim])
 
 
 def one_kill(
@@ -192,9 +188,6 @@ def bars_of(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def prepare(work: Path) -> tuple[float, dict[str, Any]]:
     """Model, recipe and the run that nobody kills: (its seconds, what it did)."""
-    sys.path.insert(0, str(TESTS))
-    import tiny_rl
-
     if not (work / "model" / "config.json").exists():
         tiny_rl.write_tiny_model(work / "model")
     (work / "recipe.yaml").write_text(yaml.safe_dump(RECIPE))

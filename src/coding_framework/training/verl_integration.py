@@ -171,14 +171,21 @@ class MultiAgentVERLTrainer:
                     with ray_temp_folder() as ray_temp:
                         return await self._train(ray_temp)
                 except _TrainerEndedError as e:
-                    log.warning("rl_ended", reason=str(e))
-                    checkpoints.prune(self._output / "checkpoints")
-                    require_room(self._output)
-                    require_answers(self._config)
+                    self._require_machine(e)
                     if not e.may_pass or restart == self._config.max_restarts:
                         raise
                     log.warning("rl_restarted", restart=restart + 1, reason=str(e))
         raise AssertionError("unreachable: the last start returns or raises")
+
+    def _require_machine(self, ended: _TrainerEndedError) -> None:
+        """Raises TrainingError where the machine is why verl ended; what verl said is logged."""
+        checkpoints.prune(self._output / "checkpoints")
+        try:
+            require_room(self._output)
+            require_answers(self._config)
+        except TrainingError:
+            log.warning("rl_ended", reason=str(ended))
+            raise
 
     async def _train_phase(self, config: MultiTurnRLConfig) -> RLResult:
         return await MultiAgentVERLTrainer(config, *self._given, tasks=self._tasks).train()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import json
 import math
@@ -17,7 +16,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 
@@ -38,6 +36,7 @@ ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE))
 
 import tiny_rl  # noqa: E402
+from victims import kill_one  # noqa: E402
 
 pytestmark = pytest.mark.integration
 
@@ -142,16 +141,6 @@ def test_run_killed_after_its_first_step_goes_on_and_ends(
     assert again.steps == result.steps
 
 
-def killed(run: str, victim: str) -> bool:
-    """Kill a run's process of that name; whether there was one."""
-    for process in run_processes(run):
-        with contextlib.suppress(psutil.Error):
-            if victim in " ".join(process.cmdline()):
-                process.kill()
-                return True
-    return False
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_outlives_its_workers(model: Path, tmp_path: Path, worker_path: None) -> None:
@@ -166,7 +155,7 @@ def test_a_run_outlives_its_workers(model: Path, tmp_path: Path, worker_path: No
             for begun, victim in ((1, "TurnRowsWorker"), (2, "WorkerDict")):
                 rollouts = f"attempts/*/rollouts/step_{begun:06d}.jsonl"
                 wait_until(lambda at=rollouts: any(output.glob(at)) or run.poll(), 400, "a step")
-                wait_until(lambda name=victim: killed(str(output), name), 60, victim)
+                wait_until(lambda name=victim: kill_one(str(output), name), 60, victim)
             said = run.communicate(timeout=600)
         finally:
             run.kill()
