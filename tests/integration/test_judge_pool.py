@@ -70,6 +70,17 @@ async def test_the_verdict_is_the_same_on_a_loaded_machine(pool: JudgePool) -> N
     assert _findings(loaded) == _findings(idle)
 
 
+async def test_who_waits_is_compiled_while_another_is_judged(
+    pool: JudgePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_backend", "cuda")  # where that is done
+    codes = [DOUBLE + f"\n// candidate {i} of {time.time_ns()}" for i in range(8)]
+    verdicts = await asyncio.gather(*(pool.judge(DOUBLE_TASK, code) for code in codes))
+    assert {v.status for v in verdicts} == {Status.CORRECT}
+    assert not any(v.compile and v.compile.cache_hit for v in verdicts[:2])
+    assert any(v.compile and v.compile.cache_hit for v in verdicts[2:])
+
+
 async def test_a_worker_killed_from_outside_costs_the_job_nothing(pool: JudgePool) -> None:
     await pool.judge(DOUBLE_TASK, DOUBLE)
     for worker in _workers():

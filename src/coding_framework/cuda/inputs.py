@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,12 +82,28 @@ def draw_large_inputs(
     """As `draw_inputs`, for shapes of real size, on a GPU: the values of a large input are picked
     there, at random, from a quarter of a million drawn as usual. So they have the family's values,
     no trend and no quiet slices."""
+    drawn = draw_pools(case, secret, task_digest, seed)
+    return picked_inputs(drawn, case, secret, task_digest, seed, device)
+
+
+def draw_pools(
+    case: TestCase, secret: bytes, task_digest: str, seed: int
+) -> tuple[torch.Tensor, ...]:
+    """The part of `draw_large_inputs` that needs no GPU: smaller inputs whole, and the values that
+    a large one is made of."""
     small = case.model_copy(
         update={"inputs": tuple(_with_fewer_elements(spec) for spec in case.inputs)}
     )
+    return draw_inputs(small, secret, task_digest, seed)
+
+
+def picked_inputs(
+    pools: Sequence[torch.Tensor], case: TestCase, secret: bytes, task_digest: str, seed: int,
+    device: torch.device,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    """The inputs made of what `draw_pools` drew."""
     tensors = []
-    for j, drawn in enumerate(draw_inputs(small, secret, task_digest, seed)):
-        spec = case.inputs[j]
+    for j, (spec, drawn) in enumerate(zip(case.inputs, pools, strict=True)):
         values = drawn.to(device)
         if drawn.shape != spec.shape:
             generator = torch.Generator(device)

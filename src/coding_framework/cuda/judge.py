@@ -180,6 +180,10 @@ class Judge:
         off = "".join(f", without {check}" for check in self._without)
         return draft.verdict(Status.CORRECT, f"all {len(draft.log.tests)} comparisons passed{off}")
 
+    def compile_ahead(self, code: str) -> None:
+        """Compile a candidate that will be judged soon, while this judge works on another."""
+        self._compiler.compile_ahead(code)
+
     def benchmark(self, task: Task, build: Path, kernel_name: str | None = None) -> BenchmarkResult:
         """Time a build on the task's first shape set. Raises CandidateFault where it is wrong."""
         draft = self._draft(self._devices().prepared(task), Candidate(code=""))

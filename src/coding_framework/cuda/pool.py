@@ -31,6 +31,7 @@ from coding_framework.cuda.frames import read_frame, write_frame
 from coding_framework.cuda.gpu.sharing import gpus
 from coding_framework.cuda.in_flight import InFlight
 from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
+from coding_framework.cuda.line import Line
 from coding_framework.cuda.sandbox import choose_sandbox
 from coding_framework.cuda.slots import available_cores
 from coding_framework.cuda.toolkit import find_toolkit
@@ -85,6 +86,7 @@ class JudgePool:
         """Candidates at a time."""
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
         self._in_flight = InFlight[Verdict](_comes_again)
+        self._line = Line(self.capacity)
         self._own = threading.local()
         self._started: set[_Worker] = set()
         self._lock = threading.Lock()
@@ -132,10 +134,24 @@ class JudgePool:
         return Verdict.model_validate(answer["verdict"])
 
     def _submit(self, task: Task, code: str) -> Future[Verdict]:
-        start = partial(self._work, self._judge_here, task, code)
+        start = partial(self._line_up, task, code)
         if self._cache_folder is None:
             return start()
         return self._in_flight.submit((task.model_dump_json(), code), start)
+
+    def _line_up(self, task: Task, code: str) -> Future[Verdict]:
+        number = self._line.join(code)
+        try:
+            job = self._work(self._judge_next, number, task, code)
+        except InfrastructureError:
+            self._line.leave(number)
+            raise
+        job.add_done_callback(lambda _: self._line.leave(number))  # it may be cancelled
+        return job
+
+    def _judge_next(self, number: int, task: Task, code: str) -> Verdict:
+        with self._line.judging(number):
+            return self._judge_here(task, code)
 
     def _work(self, job: Callable[..., T], *arguments: Any) -> Future[T]:
         """In one of the pool's threads, each of which has a worker of its own."""
@@ -150,7 +166,10 @@ class JudgePool:
             found = self._cache.get(task, candidate, self._backend)
             if found is not None:
                 return found
-        verdict = Verdict.model_validate(self._ask_retrying(_job(task, code))["verdict"])
+        job = _job(task, code)
+        if self._backend == "cuda":  # where a judge waits for its GPU much of the time
+            job["ahead"] = self._line.coming()
+        verdict = Verdict.model_validate(self._ask_retrying(job)["verdict"])
         if self._cache is not None and _comes_again(verdict):
             self._cache.put(task, candidate, verdict)
         return verdict

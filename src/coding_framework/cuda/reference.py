@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from coding_framework.cuda.inputs import derive_seed, draw_inputs, draw_large_inputs
+from coding_framework.cuda.inputs import derive_seed, draw_inputs, draw_pools, picked_inputs
 from coding_framework.cuda.model_new.signature import ModelSignature
 from coding_framework.cuda.parameter_order import recorded_definitions
 from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance, parts
@@ -206,11 +206,15 @@ def expect(
     """Draw the inputs (where none are given) and the parameters of one seed, and compute what must
     come out; on the GPU of `place`, or on the CPU. runs: with perturbed inputs, for the tolerance:
     more never draw others than fewer."""
+    pools: tuple[torch.Tensor, ...] = ()
+    if inputs is None and place is not None:
+        pools = draw_pools(case, secret, digest, seed)  # while others use the GPU
+    elif inputs is None:
+        inputs = draw_inputs(case, secret, digest, seed)
     with place.working() if place is not None else nullcontext():
-        if inputs is None and place is not None:
-            inputs = draw_large_inputs(case, secret, digest, seed, place.device)
-        elif inputs is None:
-            inputs = draw_inputs(case, secret, digest, seed)
+        if inputs is None:
+            assert place is not None
+            inputs = picked_inputs(pools, case, secret, digest, seed, place.device)
         with reference_model(task, digest, case, secret, seed, inputs) as (model, state):
             parameters = tuple(t.detach().clone().contiguous() for t in state.values())
             outputs = _expected_outputs(model, inputs, case.reduction_length, runs)

@@ -61,8 +61,30 @@ _ANYWHERE: dict[str, tuple[str, ...]] = {
     ),
 }
 
+_ALWAYS = frozenset(
+    {
+        *("size_t", "ptrdiff_t", "nullptr_t", "exception", "initializer_list", "move", "forward"),
+        *("int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t"),
+        *("abs", "fabs", "sqrt", "cbrt", "pow", "exp", "exp2", "expm1", "log", "log2", "log10"),
+        *("log1p", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh"),
+        *("asinh", "acosh", "atanh", "erf", "erfc", "tgamma", "lgamma", "ceil", "floor", "round"),
+        *("trunc", "rint", "nearbyint", "lround", "fmod", "remainder", "fma", "fmax", "fmin"),
+        *("fdim", "hypot", "ldexp", "frexp", "modf", "copysign", "isnan", "isinf", "isfinite"),
+        *("is_same", "is_same_v", "is_floating_point", "is_floating_point_v", "is_integral"),
+        *("is_integral_v", "enable_if", "enable_if_t", "conditional", "conditional_t", "decay"),
+        *("decay_t", "true_type", "false_type", "integral_constant", "declval", "void_t"),
+    }
+)
+"""Names of std that every source can use without a header of its own: those of <type_traits>, and
+of <cmath> without the special functions of C++17."""
+_WHOLE_CMATH = "WHOLE_CMATH"
+"""Wanted by a source with any other name of std: <cmath> as libstdc++ makes it, with the special
+functions and what their header brings along. They are half of the work on a small kernel."""
+
 _WORD = re.compile(r"(?:(std)\s*::\s*)?\b([A-Za-z_]\w*)")
-_USING_STD = re.compile(r"\busing\s+(?:namespace\s+std\b|std::)")
+_USING_STD = re.compile(
+    r"\b(?:using\s+(?:namespace\s+std\b|std\s*::)|namespace\s+\w+\s*=\s*(?:::\s*)?std\b)"
+)
 _MINMAX_OF_LIST = re.compile(r"\b(?:min|max)\s*(?:<[^<>]*>)?\s*\(\s*\{")
 _TORCH = re.compile(r"#\s*include\s*[<\"](?:torch|ATen|c10|pybind11)/")
 _DEVICE_LAMBDA = re.compile(r"\]\s*(?:__device__|__host__)")
@@ -73,7 +95,7 @@ def _invert(words: dict[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 _MACRO_OF_STD, _MACRO_ANYWHERE = _invert(_OF_STD), _invert(_ANYWHERE)
-FEATURES = frozenset(_OF_STD) | frozenset(_ANYWHERE)
+FEATURES = frozenset(_OF_STD) | frozenset(_ANYWHERE) | {_WHOLE_CMATH}
 
 
 def uses_torch(source: str) -> bool:
@@ -98,6 +120,8 @@ def feature_macros(source: str) -> tuple[str, ...]:
             wanted.add(_MACRO_ANYWHERE[word])
         if (qualifier or std_anywhere) and word in _MACRO_OF_STD:
             wanted.add(_MACRO_OF_STD[word])
+        elif std_anywhere or (qualifier and word not in _ALWAYS):
+            wanted.add(_WHOLE_CMATH)
     if "MINMAX" in wanted and _MINMAX_OF_LIST.search(source):
         wanted.add("ALGORITHM")
     return tuple(f"CF_WANT_{name}" for name in sorted(wanted))

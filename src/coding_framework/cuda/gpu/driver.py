@@ -13,7 +13,7 @@ from cuda.bindings import driver as cuda
 
 from coding_framework.errors import DeviceFullError
 
-__all__ = ["DriverError", "call", "cuda", "memory_handle", "open_memory"]
+__all__ = ["DriverError", "call", "cuda", "memory_handle", "open_memory", "wait_asleep"]
 
 _HANDLE_BYTES = 64
 """CU_IPC_HANDLE_SIZE."""
@@ -64,6 +64,14 @@ class DriverError(Exception):
     def words(self) -> str:
         """What happened, for a person."""
         return _WORDS.get(self.code, str(self))
+
+
+def wait_asleep(index: int) -> None:
+    """Let this process sleep where it waits for a GPU, before its context there is made: by default
+    it would spin, and a GPU that a dozen judges share is waited for most of the time."""
+    device = call(cuda.cuDeviceGet(index))
+    flags = cuda.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC.value
+    call(cuda.cuDevicePrimaryCtxSetFlags(device, flags))
 
 
 def memory_handle(address: int) -> bytes:

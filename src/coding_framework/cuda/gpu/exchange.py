@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from coding_framework.cuda.gpu.driver import call, cuda, memory_handle
+from coding_framework.cuda.gpu.driver import call, cuda, memory_handle, wait_asleep
 from coding_framework.cuda.gpu.sharing import Gpu, GpuLock
 from coding_framework.errors import DeviceError
 
@@ -81,6 +81,7 @@ def torch_device(gpu: Gpu) -> torch.device:
     for index in range(torch.cuda.device_count()):
         uuid = str(torch.cuda.get_device_properties(index).uuid)
         if gpu.uuid.removeprefix("GPU-") == uuid.removeprefix("GPU-"):
+            wait_asleep(index)
             return torch.device("cuda", index)
     raise DeviceError(
         f"PyTorch does not see {gpu.name} ({gpu.uuid}): install a build of PyTorch for CUDA"

@@ -2,7 +2,8 @@
 
 Many judging processes share a GPU. Each operation on it holds the GPU's lock shared; a measurement
 holds it alone, so nothing of ours runs beside what is timed. A gate keeps a measurement from
-waiting for ever: whoever comes after it waits behind it. The kernel frees a dead holder's lock.
+waiting for ever: whoever comes after it waits behind it, but for other measurements, which follow
+one another while the GPU is quiet anyway. The kernel frees a dead holder's lock.
 """
 
 from __future__ import annotations
@@ -111,9 +112,12 @@ class GpuLock:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """While others may work on the GPU too."""
-        self._enter(fcntl.LOCK_SH)
-        fcntl.flock(self._gate, fcntl.LOCK_UN)
+        """While others may work on the GPU too, and no measurement waits for it."""
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
         try:
             yield
         finally:
@@ -122,25 +126,20 @@ class GpuLock:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """While nobody else of ours works on the GPU."""
-        self._enter(fcntl.LOCK_EX)
+        fcntl.flock(self._gate, fcntl.LOCK_SH)
         try:
-            yield
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
         finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
             fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def close(self) -> None:
         for descriptor in (self._gate, self._lock):
             with suppress(OSError):
                 os.close(descriptor)
-
-    def _enter(self, how: int) -> None:
-        fcntl.flock(self._gate, fcntl.LOCK_EX)
-        try:
-            fcntl.flock(self._lock, how)
-        except BaseException:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
-            raise
 
 
 class Seat:

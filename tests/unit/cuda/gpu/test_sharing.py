@@ -83,6 +83,31 @@ def test_who_comes_after_a_measurement_waits_behind_it() -> None:
     assert order == ["measurement", "late"]
 
 
+def test_measurements_follow_one_another_before_others_go_on() -> None:
+    first, late, *measuring = (GpuLock(ONE.uuid) for _ in range(4))
+    order: list[str] = []
+
+    def note(lock: GpuLock, alone: bool, name: str) -> None:
+        with lock.alone() if alone else lock.shared():
+            order.append(name)
+            time.sleep(0.05)
+
+    with first.shared():
+        threads = []
+        for what in (
+            (measuring[0], True, "one"),
+            (late, False, "late"),
+            (measuring[1], True, "two"),
+        ):
+            threads.append(threading.Thread(target=note, args=what))
+            threads[-1].start()
+            time.sleep(0.05)
+        assert order == []
+    for thread in threads:
+        thread.join(5.0)
+    assert order in (["one", "two", "late"], ["two", "one", "late"])
+
+
 def test_the_lock_of_a_killed_process_is_free() -> None:
     code = (
         "import sys, time\nfrom coding_framework.cuda.gpu.sharing import GpuLock\n"
