@@ -52,10 +52,11 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 _START_S = 120.0
-_JUDGE_BYTES = 7 << 30
-"""What a judge may hold of a GPU's memory between candidates: tensors of PyTorch's that wait, kept
-references, the exchange buffer, the candidate's arena and two contexts. With 28 judges on an H200,
-which holds 20, its memory was full and 2,485 kernels were judged an hour instead of 16,000."""
+_JUDGE_BYTES = 8 << 30
+"""What a judge may hold of a GPU's memory: tensors of PyTorch's that wait, kept references, the
+exchange buffer, the candidate's arena and two contexts, and its part of what references take on the
+way. With 20 judges on an H200, which holds 17, its memory was full now and then, for the minutes in
+which 10,000 kernels were judged an hour instead of 28,000."""
 _RETRIES = 1
 _BY_THE_MACHINE = frozenset({Status.TIMEOUT, Status.COMPILE_TIMEOUT, Status.MEMORY_LIMIT})
 """Verdicts by CPU time or memory, which another machine may give otherwise: never kept on disk."""

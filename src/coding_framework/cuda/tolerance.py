@@ -30,7 +30,7 @@ are exact: contiguous, or the reference's own strides where those are not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +38,8 @@ import torch
 _TORCH_ERROR_FACTOR = 8.0
 _EPS_FACTOR = 4.0
 _SUM_FACTOR = 8.0
+_FEW_BUCKETS = 32
+"""So many are looked at one by one before a GPU is asked which there are, by sorting."""
 _OCTAVES_PER_BUCKET = 2.0
 _SMALLEST = 1e-300
 _AT_ONCE = 1 << 26
@@ -156,14 +158,26 @@ def _largest_of_like_scale(error: torch.Tensor, scales: _Scales) -> _Largest:
 
 
 def _largest_of_each(values: torch.Tensor, bucket: torch.Tensor) -> list[tuple[int, float]]:
-    """The largest of the values, which are 0 or more, in each bucket that has any."""
+    """The largest of the values, which are 0 or more, in each bucket that has any, and 0 in others
+    between them."""
+    if values.is_cuda:
+        lowest, highest = (int(end) for end in torch.aminmax(bucket))
+        if highest - lowest < _FEW_BUCKETS:
+            return _largest_one_by_one(values, bucket, range(lowest, highest + 1))
+        return _largest_one_by_one(values, bucket, torch.unique(bucket).tolist())
     found = torch.unique(bucket)
-    if not values.is_cuda:
-        worst = values.new_zeros(len(found))
-        worst.scatter_reduce_(0, torch.searchsorted(found, bucket), values, "amax")
-    else:  # a few buckets: all threads would wait for the same atomics
-        worst = torch.stack([torch.where(bucket == b, values, 0.0).max() for b in found])
+    worst = values.new_zeros(len(found))
+    worst.scatter_reduce_(0, torch.searchsorted(found, bucket), values, "amax")
     return list(zip(found.tolist(), worst.tolist(), strict=True))
+
+
+def _largest_one_by_one(
+    values: torch.Tensor, bucket: torch.Tensor, wanted: Sequence[int]
+) -> list[tuple[int, float]]:
+    """For a GPU: no sorting to see which buckets there are, and no atomics, for which all threads
+    would wait."""
+    worst = torch.stack([torch.where(bucket == b, values, 0.0).max() for b in wanted])
+    return list(zip(wanted, worst.tolist(), strict=True))
 
 
 def compare(out: torch.Tensor, strides: tuple[int, ...], expected: ExpectedOutput) -> Comparison:

@@ -211,3 +211,13 @@ def test_large_outputs_are_judged_part_by_part_as_if_at_once(
                 with monkeypatch.context() as at_once:
                     at_once.setattr(tolerance, "_AT_ONCE", 1 << 26)
                     assert compare(out, out.stride(), a) == found
+
+
+def test_the_ways_of_finding_the_largest_error_of_each_scale_agree() -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.rand(5000, dtype=torch.float64, generator=generator)
+    bucket = torch.randint(-7, 9, (5000,), generator=generator)
+    bucket[bucket == 3] = 2
+    sorted_out = dict(tolerance._largest_of_each(values, bucket))
+    one_by_one = dict(tolerance._largest_one_by_one(values, bucket, range(-7, 9)))
+    assert one_by_one == {**sorted_out, 3: 0.0}
