@@ -234,3 +234,24 @@ def test_a_large_output_takes_a_few_tensors_of_its_size() -> None:
     command = [sys.executable, "-c", _PEAK]
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert float(said.stdout) < 7
+
+
+PRODUCT = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        {first}
+        return x @ x.mT
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "needs_values"), [("x = 2 * x", False), ("x = -x if x.sum() > 0 else x", True)]
+)
+def test_operations_are_counted_by_shapes_unless_values_matter(
+    first: str, needs_values: bool
+) -> None:
+    task = _task(PRODUCT.format(first=first))
+    assert (reference_module._flops_by_shapes(task, task.cases[0]) is None) == needs_values
+    assert ReferenceCache(b"s").flops(task, task.cases[0], 0) == 2 * 4 * 5 * 4

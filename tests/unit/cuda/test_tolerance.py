@@ -221,3 +221,16 @@ def test_the_ways_of_finding_the_largest_error_of_each_scale_agree() -> None:
     sorted_out = dict(tolerance._largest_of_each(values, bucket))
     one_by_one = dict(tolerance._largest_one_by_one(values, bucket, range(-7, 9)))
     assert one_by_one == {**sorted_out, 3: 0.0}
+
+
+def test_a_part_without_special_numbers_comes_to_the_same_by_both_ways() -> None:
+    generator = torch.Generator().manual_seed(0)
+    reference = torch.randn(999, dtype=torch.float64, generator=generator)
+    native = reference.to(torch.float32)
+    out = (reference * (1 + 1e-6 * torch.randn(999, generator=generator))).to(torch.float32)
+    error, allowed = (out - reference).abs(), 1e-6 * torch.ones(999, dtype=torch.float64)
+    found = [tolerance._Worst(), tolerance._Worst()]
+    for worst, add in zip(found, (tolerance._add_finite, tolerance._add_special), strict=True):
+        add(worst, slice(0, 999), out, reference, native, error, allowed)
+    assert found[0] == found[1]
+    assert 0 < found[0].wrong < 999
