@@ -104,9 +104,36 @@ def test_warm_up_lasts_until_the_clock_has_risen() -> None:
     rising: Iterator[float] = iter([1.0 - 0.01 * min(i, 50) for i in range(1000)])
     samples = warm_up(lambda: next(rising), PROTOCOL, ticking(1e-4))
     assert 50 < len(samples) < PROTOCOL.warm_up_calls
-    assert is_stable(samples, PROTOCOL)
+    assert is_stable(samples[-16:-8], samples[-8:], PROTOCOL)
 
 
 def test_warm_up_of_what_never_settles_ends() -> None:
     jumping = itertools.cycle([1.0] * 8 + [2.0] * 8)
     assert len(warm_up(lambda: next(jumping), PROTOCOL, ticking(1e-6))) == PROTOCOL.warm_up_calls
+
+
+@pytest.mark.parametrize(
+    ("call_ms", "fewest", "made"), [(0.01, 30, 30), (6.0, 30, 30), (20.0, 10, 12), (80.0, 6, 6)]
+)
+def test_long_calls_are_repeated_less_often(call_ms: float, fewest: int, made: int) -> None:
+    assert PROTOCOL.fewest_calls(call_ms) == fewest
+    samples = sample_until_known(lambda: call_ms, PROTOCOL, ticking())
+    assert len(samples) == made  # whole batches
+    assert summary(samples, PROTOCOL).settled
+
+
+def test_long_calls_that_vary_are_repeated_until_the_cap() -> None:
+    times = itertools.cycle([80.0, 90.0])
+    samples = sample_until_known(lambda: next(times), PROTOCOL, ticking(0.09))
+    assert len(samples) > 6
+    assert not summary(samples, PROTOCOL).settled
+
+
+def test_a_fast_call_after_a_long_one_is_not_known_by_six() -> None:
+    times = itertools.chain([300.0], itertools.repeat(1.0))
+    samples = sample_until_known(lambda: next(times), PROTOCOL, ticking(1e-4))
+    assert summary(samples, PROTOCOL).width <= PROTOCOL.target_width
+
+
+def test_warm_up_of_long_calls_is_short() -> None:
+    assert len(warm_up(lambda: 80.0, PROTOCOL, ticking(1e-3))) == 2

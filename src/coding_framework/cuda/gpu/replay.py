@@ -139,7 +139,7 @@ class Replayer:
         try:
             warm = warm_up(lambda: call_.run(None), protocol, time.monotonic)
             call_.variables = self._snapshot_variables()
-            schedule = _Schedule(plan.draws, protocol.min_samples)
+            schedule = _Schedule(plan.draws, protocol.fewest_calls(warm[-1]))
             samples = sample_until_known(
                 lambda: call_.run(schedule.next()), protocol, time.monotonic
             )
