@@ -181,8 +181,10 @@ class Judge:
         return draft.verdict(Status.CORRECT, f"all {len(draft.log.tests)} comparisons passed{off}")
 
     def compile_ahead(self, code: str) -> None:
-        """Compile a candidate that will be judged soon, while this judge works on another."""
-        self._compiler.compile_ahead(code)
+        """Compile a candidate that will be judged soon, while this judge works on another. Not an
+        answer in Python, which would be run for that."""
+        if not Candidate.model_construct(code=code).is_python:
+            self._compiler.compile_ahead(code)
 
     def benchmark(self, task: Task, build: Path, kernel_name: str | None = None) -> BenchmarkResult:
         """Time a build on the task's first shape set. Raises CandidateFault where it is wrong."""

@@ -352,16 +352,16 @@ def _perturbed(
 def _make_model(
     task: Task, init_args: tuple[InitArg, ...], inputs: tuple[torch.Tensor, ...]
 ) -> nn.Module:
-    model = _new_model(task, init_args, inputs)
+    model = _new_model(_model_class(task.reference), init_args, inputs)
     _vary_parameters(model)
     return model
 
 
 def _new_model(
-    task: Task, init_args: tuple[InitArg, ...], inputs: Sequence[torch.Tensor]
+    model_class: Callable[..., Any], init_args: tuple[InitArg, ...], inputs: Sequence[torch.Tensor]
 ) -> nn.Module:
     """In the dtype of its inputs, as PyTorch initialises it."""
-    model = _model_class(task.reference)(*init_args)
+    model = model_class(*init_args)
     if not isinstance(model, nn.Module):
         raise TypeError(f"Model is a {type(model).__name__}, not an nn.Module")
     floating = [t.dtype for t in inputs if t.is_floating_point()]
@@ -375,11 +375,12 @@ def _flops_by_shapes(task: Task, case: TestCase) -> int | None:
     from coding_framework.cuda.reference_facts import counted_flops
 
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _isolated(0):
             inputs = [
                 torch.empty(spec.shape, dtype=TORCH_DTYPES[spec.dtype]) for spec in case.inputs
             ]
-            model = _new_model(task, case.init_args or task.init_args, inputs)
+            load = _model_class.__wrapped__  # nothing of it may be left for real runs
+            model = _new_model(load(task.reference), case.init_args or task.init_args, inputs)
             return counted_flops(model, inputs)
     except Exception:
         return None

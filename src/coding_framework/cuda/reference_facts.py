@@ -38,6 +38,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     at its first operation, which takes a second, and ten where PyTorch has no byte code, while the
     GPU's lock is held."""
 
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.flops: int = 0
@@ -50,6 +52,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):  # takes functions: not looked into
+            return func(*args, **kwargs)
         formula = flop_registry.get(func._overloadpacket)
         if formula is None:
             with self:  # of its parts, where it is made of others

@@ -83,8 +83,11 @@ functions and what their header brings along. They are half of the work on a sma
 
 _WORD = re.compile(r"(?:(std)\s*::\s*)?\b([A-Za-z_]\w*)")
 _USING_STD = re.compile(
-    r"\b(?:using\s+(?:namespace\s+std\b|std\s*::)|namespace\s+\w+\s*=\s*(?:::\s*)?std\b)"
+    r"\busing\b[^;]*\bstd\b(?!\s*::\s*\w)|\busing\s+(?:::\s*)?std\s*::"
+    r"|\bnamespace\s+\w+\s*=[^;]*\bstd\b|#\s*define\b.*\bstd\b"
+    r"|\bstd\s*(?:/\*|//|\\)|\(\s*std\s*\)|\btr1\b"
 )
+"""std by another name, or in a way that is not looked into."""
 _MINMAX_OF_LIST = re.compile(r"\b(?:min|max)\s*(?:<[^<>]*>)?\s*\(\s*\{")
 _TORCH = re.compile(r"#\s*include\s*[<\"](?:torch|ATen|c10|pybind11)/")
 _DEVICE_LAMBDA = re.compile(r"\]\s*(?:__device__|__host__)")
@@ -103,6 +106,16 @@ def uses_torch(source: str) -> bool:
     return _TORCH.search(source) is not None
 
 
+def _first_torch_include(source: str) -> int:
+    found = _TORCH.search(source)
+    return len(source) if found is None else found.start()
+
+
+def _other_names_of_std(source: str) -> bool:
+    """Whether it uses more of std than every source can."""
+    return any(qualifier and word not in _ALWAYS for qualifier, word in _WORD.findall(source))
+
+
 def uses_device_lambda(source: str) -> bool:
     """Whether a lambda is marked for the device: nvcc then needs a flag, which costs 0.3 s."""
     return _DEVICE_LAMBDA.search(source) is not None
@@ -114,6 +127,8 @@ def feature_macros(source: str) -> tuple[str, ...]:
         return ()
     std_anywhere = _USING_STD.search(source) is not None
     wanted = set()
+    if _other_names_of_std(source[: _first_torch_include(source)]):
+        wanted.add(_WHOLE_CMATH)  # its own headers come too late
     for match in set(_WORD.findall(source)):
         qualifier, word = match
         if word in _MACRO_ANYWHERE:

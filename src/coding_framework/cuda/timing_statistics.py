@@ -26,8 +26,8 @@ class TimingProtocol:
     """Calls between two looks at the interval."""
     min_samples: int = 30
     enough_s: float = 0.2
-    """Fewer calls are enough where they take so long together; never fewer than six. From 7 ms a
-    call on, where a median is known to a few parts in ten thousand after a handful."""
+    """Fewer calls are enough where they take so long together, from 7 ms a call on; never fewer
+    than six."""
     batch_s: float = 0.07
     """A batch, of warm-up or of samples, ends with the call that makes it so long."""
     max_samples: int = 1000
@@ -136,9 +136,11 @@ def _batch(call: Callable[[], float], size: int, protocol: TimingProtocol) -> li
 
 
 def sample_until_known(
-    call: Callable[[], float], protocol: TimingProtocol, clock: Callable[[], float]
-) -> list[float]:
-    """Times in ms until the interval of their median is narrow enough, or a cap is reached.
+    call: Callable[[], float], protocol: TimingProtocol, clock: Callable[[], float],
+    calls: int | None = None,
+) -> list[float]:  # fmt: skip
+    """Times in ms until the interval of their median is narrow enough, or a cap is reached; or
+    just so many, for something long that could become short as soon as nobody looks.
 
     Looking after each batch makes the interval's true coverage a little less than 95% (a simulation
     in the tests gives 90% and more); the batch and the smallest count keep the looks few.
@@ -146,8 +148,18 @@ def sample_until_known(
     started = clock()
     samples: list[float] = []
     while True:
-        samples += _batch(call, protocol.batch, protocol)
-        if protocol.is_enough(samples) and summary(samples, protocol).settled:
+        left = protocol.batch if calls is None else min(protocol.batch, calls - len(samples))
+        samples += _batch(call, left, protocol)
+        if calls is not None:
+            if len(samples) >= calls:
+                return samples
+        elif _is_over(samples, protocol, clock() - started):
             return samples
-        if len(samples) >= protocol.max_samples or clock() - started >= protocol.max_s:
-            return samples
+
+
+def _is_over(samples: Sequence[float], protocol: TimingProtocol, elapsed_s: float) -> bool:
+    if len(samples) < _FEWEST:
+        return False
+    if protocol.is_enough(samples) and summary(samples, protocol).settled:
+        return True
+    return len(samples) >= protocol.max_samples or elapsed_s >= protocol.max_s

@@ -301,7 +301,7 @@ def _add_finite(
 ) -> None:  # fmt: skip
     """A part in which every number is finite, error = |value - reference| too: half of the work of
     `_add_special`, which comes to the same."""
-    found.add_wrong(part, error > tolerance)
+    found.add_wrong(part, ~(error <= tolerance))
     found.add_errors(part, error, reference, tolerance, torch.finfo(value.dtype).tiny)
 
 

@@ -255,3 +255,14 @@ def test_operations_are_counted_by_shapes_unless_values_matter(
     task = _task(PRODUCT.format(first=first))
     assert (reference_module._flops_by_shapes(task, task.cases[0]) is None) == needs_values
     assert ReferenceCache(b"s").flops(task, task.cases[0], 0) == 2 * 4 * 5 * 4
+
+
+def test_counting_by_shapes_leaves_nothing_behind() -> None:
+    masked = "import torch\nMASK = torch.tril(torch.ones(5, 5))\n" + PRODUCT.format(
+        first="x = x @ MASK.to(x.dtype); torch.manual_seed(0)"
+    )
+    task, cache = _task(masked), ReferenceCache(b"s")
+    state = torch.get_rng_state()
+    assert cache.flops(task, task.cases[0], 0) == 2 * 4 * 5 * 5 + 2 * 4 * 5 * 4
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not cache.get(task, task.cases[0], 0).outputs[0].reference.is_meta

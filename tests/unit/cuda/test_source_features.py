@@ -36,6 +36,14 @@ def test_words_choose_the_headers() -> None:
     assert feature_macros(source) == ("CF_WANT_HALF", "CF_WANT_TUPLE", "CF_WANT_VECTOR")
 
 
+def test_what_stands_before_the_headers_of_torch_cannot_use_them() -> None:
+    source = "#include <cuda_runtime.h>\nint f(int a) {{ return std::{}(a, 1); }}\n{}"
+    torch = "#include <torch/extension.h>\n"
+    assert "CF_WANT_WHOLE_CMATH" in feature_macros(source.format("min", torch))
+    assert "CF_WANT_WHOLE_CMATH" not in feature_macros(source.format("pow", torch))
+    assert "CF_WANT_WHOLE_CMATH" not in feature_macros(torch + source.format("min", ""))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -44,6 +52,12 @@ def test_words_choose_the_headers() -> None:
         "using namespace std; float y = sqrt(x);",
         "using std :: expint;",
         "namespace s = ::std; auto y = s::beta(1.0, 2.0);",
+        "using namespace ::std; auto d = distance(a, b);",
+        "using namespace /* all of */ std;",
+        "int f() { return std/**/::min(1, 2); }",
+        "#define STD std\nint f() { return STD::min(1, 2); }",
+        "#define USE(x) using namespace x\nUSE(std);",
+        "#include <tr1/cmath>",
     ],
 )
 def test_a_source_that_may_need_more_of_std_gets_all_of_cmath(text: str) -> None:

@@ -135,5 +135,18 @@ def test_a_fast_call_after_a_long_one_is_not_known_by_six() -> None:
     assert summary(samples, PROTOCOL).width <= PROTOCOL.target_width
 
 
+def test_no_median_rests_on_fewer_than_six_calls() -> None:
+    assert len(sample_until_known(lambda: 1100.0, PROTOCOL, ticking(1.1))) == 6
+
+
+def test_what_is_long_while_somebody_looks_is_not_measured_after_that() -> None:
+    """The checked call is one of the first six, so no later one may count."""
+    times = itertools.chain([40.0] * 6, itertools.repeat(0.05))
+    samples = sample_until_known(
+        lambda: next(times), PROTOCOL, ticking(), calls=PROTOCOL.fewest_calls(36.0)
+    )
+    assert samples == [40.0] * 6
+
+
 def test_warm_up_of_long_calls_is_short() -> None:
     assert len(warm_up(lambda: 80.0, PROTOCOL, ticking(1e-3))) == 2

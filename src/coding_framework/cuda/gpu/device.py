@@ -56,9 +56,10 @@ _DEATH_S = 5.0
 """From a process's closed socket to its exit code."""
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 """Exit codes that say nothing of the GPU: an operator, or the kernel for want of memory."""
-_GRACE_S = 30.0
-"""Beyond the limit on a launch, for an answer to come."""
-_MEASURE_S = 60.0
+_GRACE_S = 150.0
+"""Beyond the limit on a launch, for an answer to come: it may wait for the measurements of all
+other judges. What does not end, the device process itself ends much earlier."""
+_MEASURE_S = 180.0
 _CANDIDATES_A_PROCESS = 500
 _SAID_BYTES = 2000
 _shares = True

@@ -139,9 +139,11 @@ class Replayer:
         try:
             warm = warm_up(lambda: call_.run(None), protocol, time.monotonic)
             call_.variables = self._snapshot_variables()
-            schedule = _Schedule(plan.draws, protocol.fewest_calls(warm[-1]))
+            calls = protocol.fewest_calls(min(warm))
+            schedule = _Schedule(plan.draws, calls)
+            few = calls if calls < protocol.min_samples else None
             samples = sample_until_known(
-                lambda: call_.run(schedule.next()), protocol, time.monotonic
+                lambda: call_.run(schedule.next()), protocol, time.monotonic, few
             )
             for draw in schedule.left():  # the last of them after everything else
                 samples.append(call_.run(draw))

@@ -3,9 +3,9 @@
 // 150 ms, because nvcc reads it four times, and compile time is why these headers exist.
 #pragma once
 #include <stddef.h>
-#include <stdint.h>
 
 #include <cmath>
+#include <cstdint>
 #include <exception>
 #include <initializer_list>
 #include <type_traits>
