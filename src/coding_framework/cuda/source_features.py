@@ -83,11 +83,11 @@ functions and what their header brings along. They are half of the work on a sma
 
 _WORD = re.compile(r"(?:(std)\s*::\s*)?\b([A-Za-z_]\w*)")
 _USING_STD = re.compile(
-    r"\busing\b[^;]*\bstd\b(?!\s*::\s*\w)|\busing\s+(?:::\s*)?std\s*::"
-    r"|\bnamespace\s+\w+\s*=[^;]*\bstd\b|#\s*define\b.*\bstd\b"
+    r"\busing\b[^;]{0,80}\bstd\b(?!\s*::\s*\w)|\busing\s+(?:::\s*)?std\s*::"
+    r"|\bnamespace\s+\w+\s*=[^;]{0,80}\bstd\b|#\s*define\b.{0,200}\bstd\b"
     r"|\bstd\s*(?:/\*|//|\\)|\(\s*std\s*\)|\btr1\b"
 )
-"""std by another name, or in a way that is not looked into."""
+"""std by another name, or in a way that is not looked into. Bounded: a source may be hostile."""
 _MINMAX_OF_LIST = re.compile(r"\b(?:min|max)\s*(?:<[^<>]*>)?\s*\(\s*\{")
 _TORCH = re.compile(r"#\s*include\s*[<\"](?:torch|ATen|c10|pybind11)/")
 _DEVICE_LAMBDA = re.compile(r"\]\s*(?:__device__|__host__)")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
 from coding_framework.cuda.compiler_headers import INCLUDE_FOLDER
+from coding_framework.cuda.diagnostics import MAX_SOURCE_CHARS
 from coding_framework.cuda.source_features import (
     FEATURES,
     feature_macros,
@@ -83,3 +85,11 @@ def test_every_macro_is_known_to_the_headers() -> None:
     headers = "".join(p.read_text() for folder in folders for p in folder.iterdir())
     known = set(re.findall(r"CF_WANT_(\w+)", headers))
     assert known == FEATURES
+
+
+@pytest.mark.parametrize("word", ["using ", "#define ", "namespace a=", "std ", "std::", "(std"])
+def test_a_hostile_source_is_read_as_fast_as_others(word: str) -> None:
+    source = "#include <torch/extension.h>\n" + word * (MAX_SOURCE_CHARS // len(word) - 10)
+    started = time.process_time()
+    feature_macros(source)
+    assert time.process_time() - started < 2.0
