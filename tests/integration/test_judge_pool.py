@@ -81,6 +81,18 @@ async def test_who_waits_is_compiled_while_another_is_judged(
     assert any(v.compile and v.compile.cache_hit for v in verdicts[2:])
 
 
+async def test_workers_killed_while_they_compile_for_others_cost_nothing(
+    pool: JudgePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_backend", "cuda")
+    codes = [DOUBLE + f"\n// candidate {i} of {time.time_ns()}" for i in range(8)]
+    jobs = [asyncio.create_task(pool.judge(DOUBLE_TASK, code)) for code in codes]
+    await jobs[0]
+    for worker in _workers():
+        worker.kill()
+    assert {v.status for v in await asyncio.gather(*jobs)} == {Status.CORRECT}
+
+
 async def test_a_worker_killed_from_outside_costs_the_job_nothing(pool: JudgePool) -> None:
     await pool.judge(DOUBLE_TASK, DOUBLE)
     for worker in _workers():

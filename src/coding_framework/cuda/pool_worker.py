@@ -26,32 +26,20 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
-    ahead: queue.Queue[str] = queue.Queue()
     setup = read_frame(sys.stdin.buffer)
     if setup is None:
         return
-    threading.Thread(target=_receive, args=(jobs, ahead), daemon=True).start()
+    threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
     made = _make_judge(setup, answers)
-    if made is None:
-        return
-    threading.Thread(target=_compile_ahead, args=(made[0], ahead), daemon=True).start()
-    while True:
+    while made is not None:
         write_frame(answers, _answer(*made, jobs.get()))
 
 
-def _receive(jobs: queue.Queue[dict[str, Any]], ahead: queue.Queue[str]) -> None:
-    """Hand jobs over, and the sources to compile beside them; when the pool is gone, so is this
-    process."""
+def _receive(jobs: queue.Queue[dict[str, Any]]) -> None:
+    """Hand jobs over; when the pool is gone, so is this process."""
     while (job := read_frame(sys.stdin.buffer)) is not None:
         jobs.put(job)
-        for code in job.get("ahead", ()):
-            ahead.put(code)
     os._exit(0)
-
-
-def _compile_ahead(judge: Judge, ahead: queue.Queue[str]) -> None:
-    while True:
-        judge.compile_ahead(ahead.get())
 
 
 def _make_judge(setup: dict[str, Any], answers: Any) -> tuple[Judge, DeliveredBuilds | None] | None:
@@ -78,6 +66,8 @@ def _answer(judge: Judge, builds: DeliveredBuilds | None, job: dict[str, Any]) -
     try:
         task = Task.model_validate(job["task"])
         candidate = Candidate.model_construct(code=job["code"])
+        for code in job.get("ahead", ()):
+            judge.compile_ahead(code)
         if "probes" in job:
             probes = [Probe.model_validate(probe) for probe in job["probes"]]
             found = judge.probe(task, candidate, probes)

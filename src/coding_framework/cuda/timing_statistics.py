@@ -105,8 +105,8 @@ def is_stable(before: Sequence[float], now: Sequence[float], protocol: TimingPro
     """Whether two warm-up batches agree."""
     if not before:
         return False
-    change = abs(median(now) - median(before))
-    return median(now) > 0 and change / median(now) <= protocol.warm_up_drift
+    then, last = median(before), median(now)
+    return last > 0 and abs(last - then) / last <= protocol.warm_up_drift
 
 
 def warm_up(

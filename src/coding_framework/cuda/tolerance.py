@@ -274,7 +274,7 @@ def _compare_exact(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
 
 def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
     assert expected.tolerance is not None
-    found = _Worst()
+    found, tiny = _Worst(), torch.finfo(out.dtype).tiny
     tolerances = expected.tolerance.reshape(-1)
     values, references, natives = (
         t.reshape(-1) for t in (out, expected.reference, expected.native)
@@ -282,9 +282,14 @@ def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison
     for part in parts(out.numel()):
         value, reference, native = values[part], references[part], natives[part]
         error = torch.sub(value, reference).abs_()  # in float64, as the reference is
-        usual = all(bool(torch.isfinite(t).all()) for t in (error, native))
-        add = _add_finite if usual else _add_special
-        add(found, part, value, reference, native, error, tolerances[part])
+        if all(bool(torch.isfinite(t).all()) for t in (error, native)):
+            wrong = ~(error <= tolerances[part])  # half of the work, and comes to the same
+        else:
+            wrong, error, reference = _with_special(
+                value, reference, native, error, tolerances[part]
+            )
+        found.add_wrong(part, wrong)
+        found.add_errors(part, error, reference, tolerances[part], tiny)
     return Comparison(
         found.first_wrong is None,
         found.abs_error,
@@ -295,31 +300,20 @@ def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison
     )
 
 
-def _add_finite(
-    found: _Worst, part: slice, value: torch.Tensor, reference: torch.Tensor, native: torch.Tensor,
-    error: torch.Tensor, tolerance: torch.Tensor,
-) -> None:  # fmt: skip
-    """A part in which every number is finite, error = |value - reference| too: half of the work of
-    `_add_special`, which comes to the same."""
-    found.add_wrong(part, ~(error <= tolerance))
-    found.add_errors(part, error, reference, tolerance, torch.finfo(value.dtype).tiny)
-
-
-def _add_special(
-    found: _Worst, part: slice, value: torch.Tensor, reference: torch.Tensor, native: torch.Tensor,
-    error: torch.Tensor, tolerance: torch.Tensor,
-) -> None:  # fmt: skip
-    """Any part. Where the reference is not finite, or overflowed in the dtype where float64 does
-    not, the value is right that is the same there."""
-    tiny = torch.finfo(value.dtype).tiny
+def _with_special(
+    value: torch.Tensor, reference: torch.Tensor, native: torch.Tensor, error: torch.Tensor,
+    tolerance: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    """What is wrong, the errors that are finite, and what they are in relation to. Where the
+    reference is not finite, or overflowed in the dtype where float64 does not, the value is right
+    that is the same there."""
     value, native = value.to(torch.float64), native.to(torch.float64)
     special = ~torch.isfinite(reference) | ~torch.isfinite(native)
     in_place = _same_special(value, reference) | _same_special(value, native)
     close = torch.isfinite(value) & (error <= tolerance)
-    found.add_wrong(part, torch.where(special, ~in_place, ~close))
     finite_error = torch.where(special | ~torch.isfinite(error), 0.0, error)
-    reference = torch.where(special, 1.0, reference)
-    found.add_errors(part, finite_error, reference, tolerance, tiny)
+    wrong = torch.where(special, ~in_place, ~close)
+    return wrong, finite_error, torch.where(special, 1.0, reference)
 
 
 def _same_special(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

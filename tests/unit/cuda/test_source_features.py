@@ -36,6 +36,11 @@ def test_words_choose_the_headers() -> None:
         "#include <torch/extension.h>\nstd::vector<at::Half> f() { std::tie(a); std::sqrt(b); }"
     )
     assert feature_macros(source) == ("CF_WANT_HALF", "CF_WANT_TUPLE", "CF_WANT_VECTOR")
+    source = (
+        "#include <torch/extension.h>\nstd::vector<at::Half> f() { using namespace std; tie(a); }"
+    )
+    wanted = ("CF_WANT_HALF", "CF_WANT_TUPLE", "CF_WANT_VECTOR", "CF_WANT_WHOLE_CMATH")
+    assert feature_macros(source) == wanted
 
 
 def test_what_stands_before_the_headers_of_torch_cannot_use_them() -> None:
@@ -70,7 +75,10 @@ def test_names_of_std_count_only_where_they_can_mean_it() -> None:
     torch = "#include <torch/extension.h>\n"
     assert feature_macros(torch + "float m = max(a, b); int get = 1;") == ()
     assert feature_macros(torch + "std::max(a, b)") == ("CF_WANT_MINMAX",)
-    assert "CF_WANT_MINMAX" in feature_macros(torch + "using namespace std; max(a, b)")
+    assert feature_macros(torch + "using namespace std; max(a, b)") == (
+        "CF_WANT_MINMAX",
+        "CF_WANT_WHOLE_CMATH",
+    )
     assert "CF_WANT_ALGORITHM" in feature_macros(torch + "std::max({a, b, c})")
 
 
