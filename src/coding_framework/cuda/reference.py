@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -28,7 +29,7 @@ from coding_framework.cuda.inputs import (
 )
 from coding_framework.cuda.model_new.signature import ModelSignature
 from coding_framework.cuda.parameter_order import recorded_definitions
-from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance, parts
+from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance
 from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
 from coding_framework.types import InitArg, Task, TestCase
 
@@ -275,8 +276,7 @@ def _expected_outputs(
 ) -> tuple[ExpectedOutput, ...]:
     native = _call(model, inputs)
     reference = _call_in_float64(model, inputs)
-    errors = [_nothing(r) for r in reference]
-    _raise_to_difference(errors, native, reference)
+    errors = _differences(native, reference)
     sensitivities: list[torch.Tensor] = []
     for _ in range(runs):
         eps = _rounding_unit(inputs)
@@ -284,10 +284,15 @@ def _expected_outputs(
         moved_reference = _call_in_float64(moved, moved_inputs)
         moved_native = _call(moved, moved_inputs)
         del moved, moved_inputs
-        sensitivities = sensitivities or [_nothing(r) for r in reference]
-        _raise_to_difference(errors, moved_native, moved_reference)
-        _raise_to_difference(sensitivities, moved_reference, reference, eps)
+        _raise(errors, _differences(moved_native, moved_reference))
+        changes = _differences(moved_reference, reference)
         del moved_native, moved_reference
+        for change in changes:
+            change.div_(eps)
+        if sensitivities:
+            _raise(sensitivities, changes)
+        else:
+            sensitivities = changes
     return tuple(
         ExpectedOutput(
             r,
@@ -300,26 +305,27 @@ def _expected_outputs(
     )
 
 
-def _nothing(output: torch.Tensor) -> torch.Tensor:
-    """Room for a number about each element of a floating output; no other output needs one."""
-    count = output.numel() if output.is_floating_point() else 0
-    return torch.zeros(count, dtype=torch.float64, device=output.device)
+def _differences(
+    ones: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """|one - other| of each floating output, flat, in float64, 0 where it is not finite; nothing
+    of any other output."""
+    return [_difference(one, other) for one, other in zip(ones, others, strict=True)]
 
 
-def _raise_to_difference(
-    found: Sequence[torch.Tensor], ones: Sequence[torch.Tensor], others: Sequence[torch.Tensor],
-    unit: float = 1.0,
-) -> None:  # fmt: skip
-    """Where |one - other| / unit is larger than what was found, that; 0 where either is not
-    finite."""
-    for most, one, other in zip(found, ones, others, strict=True):
-        one, other = one.reshape(-1), other.reshape(-1)
-        for part in parts(most.numel()):
-            gap = torch.sub(one[part], other[part].to(torch.float64)).abs_()
-            gap.nan_to_num_(0.0, 0.0, 0.0)
-            if unit != 1.0:
-                gap.div_(unit)
-            torch.maximum(most[part], gap, out=most[part])
+def _difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    if not other.is_floating_point():
+        return torch.zeros(0, dtype=torch.float64, device=other.device)
+    gap = torch.sub(one.reshape(-1), other.reshape(-1).to(torch.float64)).abs_()
+    if len(gap) and not math.isfinite(float(gap.max())):  # one look, where there is nothing to mend
+        gap.nan_to_num_(0.0, 0.0, 0.0)
+    return gap
+
+
+def _raise(found: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> None:
+    """To what is larger, in place."""
+    for most, other in zip(found, others, strict=True):
+        torch.maximum(most, other, out=most)
 
 
 def _rounding_unit(inputs: Sequence[torch.Tensor]) -> float:
@@ -336,8 +342,9 @@ def _perturbed(
     def move(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_floating_point():
             return tensor
-        coin = torch.randint(0, 2, tensor.shape, dtype=torch.int8)
-        return coin.to(tensor.dtype).mul_(2).sub_(1).mul_(eps).add_(1).mul_(tensor)
+        coin = torch.randint(0, 2, tensor.shape, dtype=torch.int8).view(torch.bool)
+        less, more = torch.tensor([-1.0, 1.0], dtype=tensor.dtype).mul_(eps).add_(1)
+        return torch.where(coin, more, less).mul_(tensor)
 
     moved = copy.deepcopy(model)
     with torch.no_grad():

@@ -30,6 +30,7 @@ are exact: contiguous, or the reference's own strides where those are not.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ _EPS_FACTOR = 4.0
 _SUM_FACTOR = 8.0
 _FEW_BUCKETS = 32
 """So many are looked at one by one before a GPU is asked which there are, by sorting."""
-_OCTAVES_PER_BUCKET = 2.0
+_LITTLE = sys.byteorder == "little"
 _SMALLEST = 1e-300
 _AT_ONCE = 1 << 26
 """Elements worked on at a time: temporaries of a billion float64 values would fill a GPU."""
@@ -92,24 +93,19 @@ def element_tolerance(
 ) -> torch.Tensor:
     """The bound of this module for every element of one floating output.
 
-    reference, torch_error, sensitivity: float64, one shape. Elements that are not finite get the
-    bound of zero here; `compare` asks of them to be equal in place.
+    reference, torch_error, sensitivity: float64, one shape, the last two 0 or more (where they are
+    not finite they count as 0). What the bound is where the reference is not finite says nothing:
+    `compare` asks of such elements to be equal in place.
     """
-    flat = [t.reshape(-1) for t in (reference, torch_error, sensitivity)]
-    count = reference.numel()
-    squares = sum(
-        float(flat[0][part].nan_to_num(0.0, 0.0, 0.0).square_().sum()) for part in parts(count)
-    )
-    usual = math.sqrt(squares / count) if count else 0.0
-    scales = _Scales(flat[0], flat[2], max(torch.finfo(dtype).tiny, usual))
-    near = _largest_of_like_scale(flat[1], scales)
+    values, errors, changes = (t.reshape(-1) for t in (reference, torch_error, sensitivity))
+    bound = _scale(values, changes, torch.finfo(dtype).tiny)
     factor = _EPS_FACTOR if reduction_length == 1 else _SUM_FACTOR
     factor *= accumulation_eps(dtype) * math.sqrt(reduction_length)
-    bound = torch.empty_like(flat[0])
-    for part in parts(count):
-        scale = scales.of(part)
-        errors = near.of(_bucket(scale)).mul_(_TORCH_ERROR_FACTOR)
-        torch.add(scale.mul_(factor), errors, out=bound[part])
+    lowest, table = _largest_of_like_scale(errors, bound)
+    table.mul_(_TORCH_ERROR_FACTOR)
+    for part in parts(bound.numel()):
+        near = table.index_select(0, _bucket(bound[part]).sub_(lowest))
+        bound[part].mul_(factor).add_(near)
     return bound.reshape(reference.shape)
 
 
@@ -118,46 +114,40 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
     return values.abs().nan_to_num_(0.0, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scales:
-    """The scale of each element, made anew for each part."""
-
-    reference: torch.Tensor
-    sensitivity: torch.Tensor
-    least: float
-
-    def of(self, part: slice) -> torch.Tensor:
-        own = _finite(self.reference[part])
-        return torch.maximum(own, _finite(self.sensitivity[part]), out=own).clamp_min_(self.least)
+def _scale(reference: torch.Tensor, sensitivity: torch.Tensor, least: float) -> torch.Tensor:
+    """The scale of each element."""
+    scale = reference.abs()
+    norm = float(torch.linalg.vector_norm(scale))
+    if not math.isfinite(norm):
+        norm = float(torch.linalg.vector_norm(scale.nan_to_num_(0.0, 0.0, 0.0)))
+    if len(scale) and not math.isfinite(float(sensitivity.max())):
+        sensitivity = _finite(sensitivity)
+    torch.maximum(scale, sensitivity, out=scale)
+    return scale.clamp_min_(max(least, norm / math.sqrt(max(1, len(scale)))))
 
 
 def _bucket(scale: torch.Tensor) -> torch.Tensor:
-    return scale.log2().div_(_OCTAVES_PER_BUCKET).floor_().to(torch.int64)
+    """Two octaves each: the exponent of a positive number over 2, from its bits."""
+    high = scale.view(torch.int32)[1::2] if _LITTLE else scale.view(torch.int32)[::2]
+    return torch.add(high, 1 << 20).bitwise_right_shift_(21)
 
 
-@dataclass(frozen=True, slots=True)
-class _Largest:
-    """The largest error of a bucket and its neighbours, by bucket."""
-
-    lowest: int
-    values: torch.Tensor
-
-    def of(self, bucket: torch.Tensor) -> torch.Tensor:
-        return self.values[bucket - self.lowest]
-
-
-def _largest_of_like_scale(error: torch.Tensor, scales: _Scales) -> _Largest:
-    """The largest error among the elements whose scale is within about a factor of 16."""
+def _largest_of_like_scale(error: torch.Tensor, scale: torch.Tensor) -> tuple[int, torch.Tensor]:
+    """The largest error among the elements whose scale is within about a factor of 16: the lowest
+    bucket that there is, and a number for it and each one above it."""
     worst: dict[int, float] = {}
     for part in parts(error.numel()):
-        for bucket, value in _largest_of_each(_finite(error[part]), _bucket(scales.of(part))):
+        values = error[part]
+        if not math.isfinite(float(values.max())):
+            values = _finite(values)
+        for bucket, value in _largest_of_each(values, _bucket(scale[part])):
             worst[bucket] = max(value, worst.get(bucket, 0.0))
     lowest, highest = min(worst, default=0), max(worst, default=0)
     near = [
         max(worst.get(bucket + step, 0.0) for step in (-1, 0, 1))
         for bucket in range(lowest, highest + 1)
     ]
-    return _Largest(lowest, torch.tensor(near, dtype=torch.float64, device=error.device))
+    return lowest, torch.tensor(near, dtype=torch.float64, device=error.device)
 
 
 def _largest_of_each(values: torch.Tensor, bucket: torch.Tensor) -> list[tuple[int, float]]:
@@ -242,15 +232,18 @@ class _Worst:
     def add_errors(
         self, part: slice, error: torch.Tensor, reference: torch.Tensor, tolerance: torch.Tensor,
         tiny: float,
-    ) -> None:  # fmt: skip
-        """Of one part, all of them finite. tiny: the least that an error is put in relation to."""
+    ) -> float:  # fmt: skip
+        """Of one part, all of them finite; the largest share of it. tiny: the least that an error
+        is put in relation to."""
         shares = error / tolerance.clamp_min(_SMALLEST)
         at = int(shares.argmax())
-        if float(shares[at]) > self.share:
-            self.share, self.at = float(shares[at]), part.start + at
+        share = float(shares[at])
+        if share > self.share:
+            self.share, self.at = share, part.start + at
         self.abs_error = max(self.abs_error, float(error.max()))
         relative = torch.div(error, reference.abs().clamp_min_(tiny), out=shares)
         self.rel_error = max(self.rel_error, float(relative.max()))
+        return share
 
 
 def _compare_exact(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
@@ -282,14 +275,16 @@ def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison
     for part in parts(out.numel()):
         value, reference, native = values[part], references[part], natives[part]
         error = torch.sub(value, reference).abs_()  # in float64, as the reference is
-        if all(bool(torch.isfinite(t).all()) for t in (error, native)):
-            wrong = ~(error <= tolerances[part])  # half of the work, and comes to the same
+        tolerance = tolerances[part]
+        # what is not finite shows in the largest and in the sum, by one look each
+        if math.isfinite(float(error.max())) and math.isfinite(float(native.sum())):
+            share = found.add_errors(part, error, reference, tolerance, tiny)
+            if share >= 1.0 or out.dtype is torch.float64:  # whose tolerance may be below _SMALLEST
+                found.add_wrong(part, ~(error <= tolerance))
         else:
-            wrong, error, reference = _with_special(
-                value, reference, native, error, tolerances[part]
-            )
-        found.add_wrong(part, wrong)
-        found.add_errors(part, error, reference, tolerances[part], tiny)
+            wrong, error, reference = _with_special(value, reference, native, error, tolerance)
+            found.add_wrong(part, wrong)
+            found.add_errors(part, error, reference, tolerance, tiny)
     return Comparison(
         found.first_wrong is None,
         found.abs_error,
