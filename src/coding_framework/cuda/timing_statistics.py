@@ -29,13 +29,15 @@ class TimingProtocol:
     """Fewer calls are enough where they take so long together, from 7 ms a call on; never fewer
     than six."""
     batch_s: float = 0.07
-    """A batch, of warm-up or of samples, ends with the call that makes it so long."""
+    """A batch of samples ends with the call that makes it so long."""
     max_samples: int = 1000
     max_s: float = 1.0
     """Wall time of the measurement, preparations between calls included."""
     target_width: float = 0.01
     """Width of the median's 95% interval, over the median, at which it is known well enough."""
     warm_up_batch: int = 8
+    warm_up_batch_s: float = 0.02
+    """Likewise of a batch of the warm-up."""
     warm_up_drift: float = 0.01
     """Two batches whose medians differ by less are stable."""
     warm_up_calls: int = 160
@@ -120,17 +122,17 @@ def warm_up(
     samples: list[float] = []
     now: list[float] = []
     while len(samples) < protocol.warm_up_calls and clock() - started < protocol.warm_up_s:
-        before, now = now, _batch(call, protocol.warm_up_batch, protocol)
+        before, now = now, _batch(call, protocol.warm_up_batch, protocol.warm_up_batch_s)
         samples += now
         if is_stable(before, now, protocol):
             break
     return samples
 
 
-def _batch(call: Callable[[], float], size: int, protocol: TimingProtocol) -> list[float]:
-    """The times of so many calls, or of fewer long ones."""
+def _batch(call: Callable[[], float], size: int, seconds: float) -> list[float]:
+    """The times of so many calls, or of fewer that take so long together."""
     samples: list[float] = []
-    while len(samples) < size and sum(samples) < 1e3 * protocol.batch_s:
+    while len(samples) < size and sum(samples) < 1e3 * seconds:
         samples.append(call())
     return samples
 
@@ -149,7 +151,7 @@ def sample_until_known(
     samples: list[float] = []
     while True:
         left = protocol.batch if calls is None else min(protocol.batch, calls - len(samples))
-        samples += _batch(call, left, protocol)
+        samples += _batch(call, left, protocol.batch_s)
         if calls is not None:
             if len(samples) >= calls:
                 return samples

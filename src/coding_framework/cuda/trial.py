@@ -54,6 +54,7 @@ class TimedCase:
     replays: tuple[tuple[LaunchReport, ...], ...]
     bytes_moved: int
     """Inputs, parameters and outputs once."""
+    output_bytes: int = 0
     dtype: str = "float32"
     """Of the first input."""
     own_seed: int | None = None
@@ -435,7 +436,7 @@ class CaseTrial:
         )
         dtype = self._case.inputs[0].dtype if self._case.inputs else "float32"
         moved = self._input_bytes() + outputs
-        return TimedCase(plan, tuple(replays), moved, dtype, own_seed)
+        return TimedCase(plan, tuple(replays), moved, outputs, dtype, own_seed)
 
     def _expect(self, seed: int) -> Expectation:
         return self._references.get(self._task, self._case, seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -140,7 +141,7 @@ class CudaBackend:
     ) -> BenchmarkResult | None:
         if timed.measurement is None:
             return None
-        self._require_possible(task, timed.measurement.timing, references, seed)
+        self._require_possible(task, timed, references, seed)
         case = self.timed_case(task)
         baselines = Baselines(
             naive_ms=naive_ms,
@@ -151,14 +152,16 @@ class CudaBackend:
         return measured_result(timed, baselines, flops, self.peaks)
 
     def _require_possible(
-        self, task: Task, timing: Timing, references: ReferenceCache, seed: int
+        self, task: Task, timed: TimedCase, references: ReferenceCache, seed: int
     ) -> None:
         """Raises CandidateFault for a time below what memory allows. Arithmetic is no bound: a
         function may have a form with fewer operations than PyTorch's."""
+        from coding_framework.cuda.inputs import TORCH_DTYPES
+
+        assert timed.measurement is not None
+        timing, outputs = timed.measurement.timing, timed.output_bytes
         case = self.timed_case(task)
-        expectation = references.get(task, case, seed)
-        inputs = sum(t.numel() * t.element_size() for t in expectation.inputs)
-        outputs = sum(o.native.numel() * o.native.element_size() for o in expectation.outputs)
+        inputs = sum(math.prod(i.shape) * TORCH_DTYPES[i.dtype].itemsize for i in case.inputs)
         if not is_impossible(timing.high_ms, floor_ms(inputs, outputs, 0, self.peaks)):
             return
         needed = references.needed_input_bytes(task, case, (seed, seed + 1))

@@ -174,11 +174,11 @@ class GpuMachine:
             )  # fmt: skip
         del keep  # the driver has copied the parameters when the call returns
 
-    def wait(self, what: str = "") -> None:
+    def wait(self, what: str = "", spin_s: float = _SPIN_S) -> None:
         """Wait for the stream. Raises DeviceBroken: with a fault where the candidate's kernel
         failed or did not end, without where the GPU did.
 
-        what: the candidate's kernel; "": work of ours.
+        what: the candidate's kernel; "": work of ours. spin_s: before it is looked for with pauses.
         """
         started = time.monotonic()
         while not self._is_idle(what):
@@ -186,7 +186,7 @@ class GpuMachine:
             if waited > self.settings.launch_wall_s:
                 words = f"{what or 'work of the device'} did not end within {waited:.0f} s"
                 raise DeviceBroken(words, CandidateFault(Status.TIMEOUT, words) if what else None)
-            if waited > _SPIN_S:
+            if waited > spin_s:
                 time.sleep(_NAP_S)
 
     def _is_idle(self, what: str) -> bool:

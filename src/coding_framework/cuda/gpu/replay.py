@@ -32,6 +32,9 @@ _FLUSH_FACTOR = 3
 """Times the size of the L2 that is read to empty it."""
 _SLICE_UNIT = 256
 _SMALL_BYTES = 4096
+_SPIN_S = 2e-3
+"""How long to look without a pause for the end of a timed call: the GPU waits for nobody else then,
+and a pause between two looks is longer than what most calls take."""
 _TRANSFER_REPEATS = 5
 
 
@@ -324,14 +327,13 @@ class _Call:
         """Milliseconds between the events. draw: the whole draw to take and whose output to keep;
         None: a slice from anywhere."""
         machine = self._replayer.machine
+        call(cuda.cuCtxResetPersistingL2Cache())  # nothing runs: of what the call before left there
         self._prepare(draw)
-        machine.wait()
-        call(cuda.cuCtxResetPersistingL2Cache())
         if self.graph is not None:
             call(cuda.cuGraphLaunch(self.graph, machine.stream))
         else:
             self._enqueue(0)
-        machine.wait(self._what)
+        machine.wait(self._what, _SPIN_S)
         elapsed = self._replayer.elapsed_ms()
         machine.output.take()
         if draw is not None:
