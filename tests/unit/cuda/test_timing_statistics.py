@@ -113,7 +113,8 @@ def test_warm_up_of_what_never_settles_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call_ms", "fewest", "made"), [(0.01, 30, 30), (6.0, 30, 30), (20.0, 10, 12), (80.0, 6, 6)]
+    ("call_ms", "fewest", "made"),
+    [(0.01, 30, 30), (1.6, 30, 30), (4.0, 13, 20), (20.0, 6, 8), (80.0, 6, 6)],
 )
 def test_long_calls_are_repeated_less_often(call_ms: float, fewest: int, made: int) -> None:
     assert PROTOCOL.fewest_calls(call_ms) == fewest

@@ -143,8 +143,8 @@ class Replayer:
             warm = warm_up(lambda: call_.run(None), protocol, time.monotonic)
             call_.variables = self._snapshot_variables()
             calls = protocol.fewest_calls(min(warm))
-            schedule = _Schedule(plan.draws, calls)
-            few = calls if calls < protocol.min_samples else None
+            few = calls - 1 if calls < protocol.min_samples else None  # the last one comes below
+            schedule = _Schedule(plan.draws, calls if few is None else few)
             samples = sample_until_known(
                 lambda: call_.run(schedule.next()), protocol, time.monotonic, few
             )
