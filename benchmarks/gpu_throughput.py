@@ -1,16 +1,17 @@
 """Verdicts an hour on a GPU, with the full protocol, and how KernelBench's way compares.
 
-    uv run python benchmarks/gpu_throughput.py --part ours [--minutes 4] [--workers 12]
+    uv run python benchmarks/gpu_throughput.py --part ours [--minutes 10] [--workers 12]
     uv run python benchmarks/gpu_throughput.py --part kernelbench [--kernels 32]
     uv run python benchmarks/gpu_throughput.py --part report
 
-ours: `cuda-rl judge-many` on different synthesised kernels, nothing of them compiled before, for so
-many minutes, without PyTorch's times beside them (those are kept from run to run); its rate counts
-from the first verdict on (processes and contexts take some seconds to come up, once) and, apart,
-from the start. kernelbench: the same kernels by the way of its evaluation script: torch's own
-headers, compiled by `torch.utils.cpp_extension.load` in parallel on all cores, then one after
-another 5 comparisons with PyTorch and 100 timed calls. Rows are kept in runs/gpu_throughput (or
---work DIR). Writes benchmarks/results/gpu_throughput.GPU.json; exits 1 where a bar does not hold.
+ours: `cuda-rl judge-many` on 4,000 different synthesised kernels, nothing of them compiled before,
+or as many as so many minutes allow, without PyTorch's times beside them (those are kept from run to
+run); the slow ones follow one another, so a short run tells little. Its rate counts from the first
+verdict on (processes and contexts take some seconds to come up, once) and, apart, from the start.
+kernelbench: the same kernels by the way of its evaluation script: torch's own headers, compiled by
+`torch.utils.cpp_extension.load` in parallel on all cores, then one after another 5 comparisons with
+PyTorch and 100 timed calls. Rows are kept in runs/gpu_throughput (or --work DIR).
+Writes benchmarks/results/gpu_throughput.GPU.json; exits 1 where a bar does not hold.
 """
 
 from __future__ import annotations
@@ -257,7 +258,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--part", choices=("ours", "kernelbench", "report"), required=True)
-    parser.add_argument("--minutes", type=float, default=4.0)
+    parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--workers", type=int, default=available_cores())
     parser.add_argument("--kernels", type=int, default=32)
     parser.add_argument("--sandbox", default="auto")

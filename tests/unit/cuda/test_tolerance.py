@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -239,3 +240,37 @@ def test_a_part_without_special_numbers_comes_to_the_same_by_both_ways() -> None
         worst.add_errors(slice(0, 999), errors, references, allowed, 1e-38)
     assert found[0] == found[1]
     assert 0 < found[0].wrong < 999
+
+
+def test_buckets_are_pairs_of_octaves() -> None:
+    exponents = torch.arange(-300, 300, dtype=torch.float64)
+    least, most = torch.exp2(exponents), torch.nextafter(torch.exp2(exponents + 1), exponents)
+    pairs = torch.floor(exponents / 2).to(torch.int32)
+    for scale in (least, most):
+        found = tolerance._bucket(scale)
+        assert torch.equal(found - found[300], pairs - pairs[300])
+
+
+def test_what_is_not_finite_leaves_the_tolerance_of_the_others_as_it_is() -> None:
+    generator = torch.Generator().manual_seed(0)
+    reference, error, change = (
+        torch.rand(64, dtype=torch.float64, generator=generator) for _ in range(3)
+    )
+    special = [torch.cat([t, torch.tensor([math.nan, math.inf])]) for t in (error, change)]
+    zeros = torch.zeros(2, dtype=torch.float64)
+
+    def bound(*tensors: torch.Tensor) -> torch.Tensor:
+        return tolerance.element_tolerance(*tensors, torch.float32, 64)
+
+    plain = bound(*(torch.cat([t, zeros]) for t in (reference, error, change)))
+    found = bound(torch.cat([reference, torch.tensor([math.inf, math.nan])]), *special)
+    torch.testing.assert_close(found, plain, rtol=1e-14, atol=0.0)
+
+
+def test_a_wrong_element_is_seen_however_small_the_tolerance() -> None:
+    """Below 1e-300 the share of the tolerance says nothing."""
+    reference = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    expected = ExpectedOutput(reference, reference, torch.zeros(2, dtype=torch.float64))
+    assert compare(reference.clone(), (1,), expected).passed
+    out = torch.tensor([1.0, 1e-310], dtype=torch.float64)
+    assert not compare(out, (1,), expected).passed

@@ -18,6 +18,7 @@ import pytest
 from emulator_harness import ptx_of
 
 from coding_framework.cuda.device import Device
+from coding_framework.cuda.emulator import zygote
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.plan import CandidateFault, Launch
@@ -242,3 +243,17 @@ def test_a_second_device_starts_quickly(build: Path) -> None:
             EmulatorDevice().close()
             best = min(best, time.perf_counter() - start)
     assert best < 0.25, "a fork, not a new interpreter"
+
+
+def test_the_fork_server_has_loaded_what_its_devices_need() -> None:
+    """What a device loads after the fork, every device loads anew."""
+    code = """
+import sys
+import coding_framework.cuda.emulator.zygote
+print(*(m for m in sys.modules if m.startswith("coding_framework.")))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    folder = Path(zygote.__file__).parent
+    lowerings = {f"coding_framework.cuda.emulator.{p.stem}" for p in folder.glob("*lowering*.py")}
+    assert len(lowerings) >= 4
+    assert lowerings <= set(found.stdout.split())
