@@ -277,7 +277,9 @@ def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison
         error = torch.sub(value, reference).abs_()  # in float64, as the reference is
         tolerance = tolerances[part]
         # what is not finite shows in the largest and in the sum, by one look each
-        if math.isfinite(float(error.max())) and math.isfinite(float(native.sum())):
+        if math.isfinite(float(error.max())) and math.isfinite(
+            float(native.sum(dtype=torch.float64))
+        ):
             share = found.add_errors(part, error, reference, tolerance, tiny)
             if share >= 1.0 or out.dtype is torch.float64:  # whose tolerance may be below _SMALLEST
                 found.add_wrong(part, ~(error <= tolerance))

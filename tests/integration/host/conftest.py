@@ -21,6 +21,14 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> CUDACompiler:
     return CUDACompiler(config, cache=KernelCompilationCache(tmp_path_factory.mktemp("builds")))
 
 
+@pytest.fixture(scope="session")
+def sparing(tmp_path_factory: pytest.TempPathFactory) -> CUDACompiler:
+    """Gives little memory, and the usual time: on a slow machine, too, it is the memory that ends
+    what asks for more."""
+    config = CompilerConfig(memory_bytes=2 << 30)
+    return CUDACompiler(config, cache=KernelCompilationCache(tmp_path_factory.mktemp("builds")))
+
+
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder."""

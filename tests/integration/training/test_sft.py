@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +302,14 @@ def environment() -> Mapping[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
+def has_whole_checkpoint(folder: Path) -> bool:
+    """Whether one is there that a kill now would leave: its last file is written to the end."""
+    for state in folder.glob("checkpoints/checkpoint-*/trainer_state.json"):
+        with suppress(ValueError):
+            return bool(json.loads(state.read_text()))
+    return False
+
+
 @pytest.mark.system
 def test_after_a_sigkill_the_same_command_goes_on_from_the_checkpoint(
     base: Path, tmp_path: Path
@@ -310,7 +319,7 @@ def test_after_a_sigkill_the_same_command_goes_on_from_the_checkpoint(
         script(base, folder), env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
     deadline = time.monotonic() + 240
-    while not list(folder.glob("checkpoints/checkpoint-*/trainer_state.json")):
+    while not has_whole_checkpoint(folder):
         assert process.poll() is None, process.communicate()[1].decode()
         assert time.monotonic() < deadline
         time.sleep(0.02)
