@@ -55,3 +55,14 @@ def test_a_plan_that_is_right_for_one_draw_takes_no_other() -> None:
     region = Region(0, 4096, 4)
     call = call_on(region, 1, fresh=False)
     assert {call._offset(region, None) for _ in range(20)} == {0}
+
+
+@pytest.mark.parametrize("draws", [1, 2])
+def test_of_few_calls_the_last_is_checked_and_one_of_the_others_where_there_are_two(
+    draws: int,
+) -> None:
+    for _ in range(100):
+        schedule = _Schedule(draws, 5)
+        checked = [draw for draw in (schedule.next() for _ in range(5)) if draw is not None]
+        assert checked == list(range(draws - 1))
+        assert schedule.left() == [draws - 1]
