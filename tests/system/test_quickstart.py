@@ -13,13 +13,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
 STAGES = ["model", "eval_base", "sft", "eval_sft", "rl", "eval_rl"]
@@ -67,10 +68,21 @@ def descendants_until_end(run: subprocess.Popen[bytes], limit_s: float) -> set[p
     return ever
 
 
-def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path):
+@pytest.fixture
+def runs() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """What a test has started; what still runs at its end is killed, and its children with it."""
+    begun: list[subprocess.Popen[bytes]] = []
+    yield begun
+    for run in begun:
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+
+
+def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path, runs):
     folder, log = tmp_path / "out", tmp_path / "log"
-    first = start(folder, log)
-    wait_until(lambda: "rl" in started(folder), first, log, 600)
+    runs.append(first := start(folder, log))
+    wait_until(lambda: "rl" in started(folder), first, log, 900)
     time.sleep(8)  # Ray and verl are starting
     descendants = psutil.Process(first.pid).children(recursive=True)
     assert descendants
@@ -80,8 +92,8 @@ def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path):
     _, alive = psutil.wait_procs(descendants, timeout=30)
     assert not alive, "children must end with a killed parent"
 
-    second = start(folder, log)
-    ever = descendants_until_end(second, limit_s=600)
+    runs.append(second := start(folder, log))
+    ever = descendants_until_end(second, limit_s=1200)
     assert second.returncode == 0, log.read_text()
     _, alive = psutil.wait_procs(ever, timeout=10)
     assert not alive, "a run that ends well leaves nothing"
@@ -90,8 +102,8 @@ def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path):
     assert "Traceback" not in text
     check_output(folder)
 
-    third = start(folder, log)
-    assert third.wait(timeout=60) == 0, log.read_text()
+    runs.append(third := start(folder, log))
+    assert third.wait(timeout=120) == 0, log.read_text()
 
 
 def check_output(folder: Path) -> None:

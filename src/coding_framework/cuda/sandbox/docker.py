@@ -277,7 +277,8 @@ def _remove(container: Any) -> None:
 
 def _remove_orphans(client: DockerClient) -> None:
     """Containers of judges that were killed before they could start them, and their folders."""
-    for container in client.containers.list(all=True, filters={"label": _LABEL}):
+    labelled = {"label": _LABEL}
+    for container in client.containers.list(all=True, filters=labelled, ignore_removed=True):
         if not _owner_lives(container.labels[_LABEL]):
             _remove(container)
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):

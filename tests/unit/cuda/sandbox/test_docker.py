@@ -31,8 +31,10 @@ def run(sandbox: Sandbox, folder: Path, script: str, limits: Limits = LIMITS) ->
 
 
 def containers(host: str) -> list[str]:
-    client = docker.DockerClient(host)
-    return [str(c.id) for c in client.containers.list(all=True, filters={"label": LABEL})]
+    listed = docker.DockerClient(host).containers.list(
+        all=True, filters={"label": LABEL}, ignore_removed=True
+    )
+    return [str(container.id) for container in listed]
 
 
 def test_a_container_has_no_privilege_and_nothing_to_write_on(
