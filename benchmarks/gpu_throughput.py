@@ -6,8 +6,9 @@
 
 ours: `cuda-rl judge-many` on 4,000 different synthesised kernels, nothing of them compiled before,
 or as many as so many minutes allow, without PyTorch's times beside them (those are kept from run to
-run); the slow ones follow one another, so a short run tells little. Its rate counts from the first
-verdict on (processes and contexts take some seconds to come up, once) and, apart, from the start.
+run). The naive kernels of all tasks come first, and the slowest of these follow one another, so a
+short run tells little. Its rate counts from the first verdict on (processes and contexts take some
+seconds to come up, once) and, apart, from the start.
 kernelbench: the same kernels by the way of its evaluation script: torch's own headers, compiled by
 `torch.utils.cpp_extension.load` in parallel on all cores, then one after another 5 comparisons with
 PyTorch and 100 timed calls. Rows are kept in runs/gpu_throughput (or --work DIR).
