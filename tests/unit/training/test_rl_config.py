@@ -186,6 +186,14 @@ def test_ray_never_joins_an_instance_that_happens_to_run() -> None:
     assert joined["+ray_kwargs.ray_init.address"] == "auto"
 
 
+def test_verls_queue_is_held_by_one_process_a_training_node() -> None:
+    units = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+    gpu = MultiTurnRLConfig(model_path="m")
+    assert overrides(gpu)[units] == "1"
+    cluster = gpu.model_copy(update={"ray_address": "auto", "num_nodes": 2})
+    assert overrides(cluster)[units] == "2"
+
+
 def test_resume_names_the_checkpoint() -> None:
     resumed = PATHS.model_copy(update={"resume_from": Path("/run/checkpoints/global_step_3")})
     given = overrides(MultiTurnRLConfig.cpu(model_path="m"), resumed)

@@ -252,15 +252,16 @@ def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
 
 def _ray(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
     init, storage = "ray_kwargs.ray_init", "transfer_queue.backend.SimpleStorage"
+    # Processes that hold the rows between verl's parts. By itself it starts eight.
+    queue = {f"{storage}.num_data_storage_units": config.num_nodes}
     if config.ray_address is not None:
         # verl's queue would go to every node, and wait for ever on those that offer no processors.
-        return {
+        return queue | {
             f"+{init}.address": config.ray_address,
             f"++{storage}.required_node_resource": "CPU",
         }
     options = ray_options(config, paths)
     cpus = options.pop("num_cpus")
-    queue = {f"{storage}.num_data_storage_units": 1}
     return queue | {f"{init}.num_cpus": cpus} | {f"+{init}.{k}": v for k, v in options.items()}
 
 
