@@ -200,51 +200,71 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_named_and_the_run_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_other_algorithms_make_two_real_steps_at_once_on_one_machine(
+def test_runs_at_once_on_one_machine_end_as_alone(
     model: Path, tmp_path: Path, worker_path: None
 ) -> None:
-    """By the root script, each on a core of its own, as several are started on the GPUs of one
-    machine; PPO in two processes, with seven rows, which two do not divide."""
+    """Each on a core of its own, as several are started on the GPUs of one machine; the second in
+    two processes, with seven rows, which two do not divide."""
     cores = sorted(os.sched_getaffinity(0))
-    both = {"num_episodes": 2, "prompts_per_step": 1, "judge_args": {}}
-    settings = {
-        "dapo": {"samples_per_prompt": 2, "reward": "tiny_rl:PickyReward"},
-        "ppo": {
-            "samples_per_prompt": 4, "max_turns": 2, "agents": "tiny_rl:make_brief_agents",
-            "num_gpus": 2, "kl_coefficient": 0.02,
-        },
+    odd = {
+        "num_gpus": 2, "prompts_per_step": 1, "samples_per_prompt": 4, "max_turns": 2,
+        "agents": "tiny_rl:make_brief_agents", "judge_args": {},
     }  # fmt: skip
-    runs: dict[str, subprocess.Popen[bytes]] = {}
-    for number, (algorithm, changes) in enumerate(settings.items()):
+    settings = [{"algorithm": "grpo"}, {"algorithm": "ppo", **odd}]
+    runs = []
+    for number, changes in enumerate(settings):
         core = str(cores[number % len(cores)])
-        command = script(model, tmp_path / algorithm, algorithm=algorithm, **both, **changes)
-        runs[algorithm] = subprocess.Popen(
-            ["taskset", "-c", core, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command = script(model, tmp_path / f"run{number}", num_episodes=2, **changes)
+        runs.append(
+            subprocess.Popen(
+                ["taskset", "-c", core, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
         )
-    results: dict[str, RLResult] = {}
-    for algorithm, run in runs.items():
+    results = []
+    for number, run in enumerate(runs):
         said, _ = run.communicate()
-        assert run.returncode == 0, algorithm
-        results[algorithm] = RLResult.model_validate_json(said)
-    for result in results.values():
+        assert run.returncode == 0, f"run {number}"
+        results.append(RLResult.model_validate_json(said))
+    assert [step.turns for step in results[1].steps] == [7, 7]
+    for result in results:
         assert [step.step for step in result.steps] == [1, 2]
         assert all(step.grad_norm is not None and step.grad_norm > 0 for step in result.steps)
-        assert all(step.rows_learnt > 0 for step in result.steps)
         assert_weights_moved(model, Path(result.final_model))
 
-    assert [step.turns for step in results["ppo"].steps] == [7, 7]
-    metrics = read_metrics(next((tmp_path / "ppo" / "attempts").glob("*/metrics.jsonl")))
-    assert all(math.isfinite(metrics[step]["critic/vf_loss"]) for step in (1, 2))
-    assert metrics[2]["actor/kl_loss"] > 0
-    for rank in (0, 1):
-        weights = f"checkpoints/global_step_2/critic/model_world_size_2_rank_{rank}.pt"
-        assert (tmp_path / "ppo" / weights).exists()
 
-    prompts = (tmp_path / "dapo" / "prompts.jsonl").read_text().splitlines()
-    names = iter(json.loads(row)["reward_model"]["ground_truth"] for row in prompts)
-    flat = [len(list(itertools.takewhile(tiny_rl.is_flat, names))) for _ in results["dapo"].steps]
-    assert sum(flat) > 0, "the seed draws a prompt that teaches nothing"
-    assert [step.groups_dropped for step in results["dapo"].steps] == flat
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("algorithm", ["dapo", "ppo"])
+def test_the_other_algorithms_make_two_real_steps_through_the_root_script(
+    model: Path, tmp_path: Path, worker_path: None, algorithm: str
+) -> None:
+    output = tmp_path / "run"
+    smallest = {
+        "algorithm": algorithm,
+        "num_episodes": 2,
+        "prompts_per_step": 1,
+        "samples_per_prompt": 2,
+        "judge_args": {},
+        "reward": "tiny_rl:PickyReward" if algorithm == "dapo" else "tiny_rl:TextReward",
+        "kl_coefficient": 0.02 if algorithm == "ppo" else 0.0,
+    }
+    result = finished(script(model, output, **smallest))
+
+    assert [step.step for step in result.steps] == [1, 2]
+    assert all(step.grad_norm is not None and step.grad_norm > 0 for step in result.steps)
+    assert all(step.rows_learnt > 0 for step in result.steps)
+    assert_weights_moved(model, Path(result.final_model))
+    metrics = read_metrics(next((output / "attempts").glob("*/metrics.jsonl")))
+    if algorithm == "ppo":
+        assert all(math.isfinite(metrics[step]["critic/vf_loss"]) for step in (1, 2))
+        assert metrics[2]["actor/kl_loss"] > 0
+        assert list(output.glob("checkpoints/global_step_2/critic/model_world_size_1_rank_0.pt"))
+    else:
+        prompts = (output / "prompts.jsonl").read_text().splitlines()
+        names = iter(json.loads(row)["reward_model"]["ground_truth"] for row in prompts)
+        flat = [len(list(itertools.takewhile(tiny_rl.is_flat, names))) for _ in result.steps]
+        assert sum(flat) > 0, "the seed draws a prompt that teaches nothing"
+        assert [step.groups_dropped for step in result.steps] == flat
 
 
 @pytest.mark.slow
