@@ -7,10 +7,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import docker
 import pytest
+from docker.errors import NotFound
 
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.docker import DockerSandbox
@@ -89,21 +91,50 @@ def test_memory_is_limited_for_all_processes_together(
     assert end.out_of_memory
 
 
+def owner_that_is_gone() -> str:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    return f"{gone.pid}-1"
+
+
+def left_by(owner: str, sandbox: DockerSandbox, client: docker.DockerClient) -> str:
+    """Id of a container that was made for this judge and never started."""
+    labels = {LABEL: owner}
+    made = client.api.create_container(sandbox._image, ["/none"], labels=labels)
+    return str(made["Id"])
+
+
 def test_a_container_that_its_judge_could_not_start_is_removed_by_the_next_judge(
     docker_sandbox: DockerSandbox, docker_host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = docker.DockerClient(docker_host)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    left = client.containers.create(
-        docker_sandbox._image, ["/none"], network_mode="none", labels={LABEL: f"{gone.pid}-1"}
-    )
-    folder = Path(tempfile.gettempdir()) / f"cuda-rl-docker-{gone.pid}-1-0"
+    owner = owner_that_is_gone()
+    left = left_by(owner, docker_sandbox, docker.DockerClient(docker_host))
+    folder = Path(tempfile.gettempdir()) / f"cuda-rl-docker-{owner}-0"
     folder.mkdir()
     monkeypatch.setenv("DOCKER_HOST", docker_host)
     assert DockerSandbox().missing() is None
-    assert left.id not in containers(docker_host)
+    assert left not in containers(docker_host)
     assert not folder.exists()
+
+
+def test_what_goes_while_orphans_are_looked_for_does_not_end_the_search(
+    docker_sandbox: DockerSandbox, docker_host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = docker.DockerClient(docker_host)
+    owner = owner_that_is_gone()
+    left, another = (left_by(owner, docker_sandbox, client) for _ in range(2))
+    inspect = docker.APIClient.inspect_container
+
+    def inspect_late(api: docker.APIClient, container: str) -> object:
+        if container == another:
+            with suppress(NotFound):
+                client.api.remove_container(another)
+        return inspect(api, container)
+
+    monkeypatch.setattr(docker.APIClient, "inspect_container", inspect_late)
+    monkeypatch.setenv("DOCKER_HOST", docker_host)
+    assert DockerSandbox().missing() is None
+    assert not {left, another} & set(containers(docker_host))
 
 
 def test_an_image_may_bring_its_own_system(
