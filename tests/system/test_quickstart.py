@@ -103,7 +103,7 @@ def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path, runs):
     check_output(folder)
 
     runs.append(third := start(folder, log))
-    assert third.wait(timeout=120) == 0, log.read_text()
+    assert third.wait(timeout=60) == 0, log.read_text()
 
 
 def check_output(folder: Path) -> None:
