@@ -442,11 +442,16 @@ def _call_in_float64(
     torch.set_default_dtype(torch.float64)
     try:
         doubled = copy.deepcopy(model).to(torch.float64)
-        copies = (t.to(torch.float64 if t.is_floating_point() else t.dtype, copy=True)
-                  for t in inputs)  # fmt: skip
-        return _run(doubled, tuple(copies))
+        outputs = _run(doubled, tuple(_doubled(t, copy=True) for t in inputs))
+        return tuple(_doubled(t) for t in outputs)  # also where the model itself names a dtype
     finally:
         torch.set_default_dtype(default)
+
+
+def _doubled(tensor: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
+    """In float64, if it is floating."""
+    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.to(dtype, copy=copy)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coding_framework.cuda.reference import expect, task_digest
 from corpus.collection import attacks, honest_kernels
 
 pytestmark = pytest.mark.unit
@@ -55,3 +56,12 @@ def test_every_feature_has_an_honest_kernel(feature: str) -> None:
 
 def test_no_attack_may_be_correct() -> None:
     assert all("correct" not in case.statuses and case.statuses for case in attacks())
+
+
+def test_every_task_has_what_must_come_out() -> None:
+    tasks = {case.task.name: case.task for case in (*attacks(), *honest_kernels(0))}
+    for task in tasks.values():
+        for case in task.cases:
+            outputs = expect(task, task_digest(task), case, b"secret", 0).outputs
+            floating = [o for o in outputs if o.native.is_floating_point()]
+            assert all(o.tolerance is not None for o in floating), task.name

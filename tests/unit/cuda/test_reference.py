@@ -85,6 +85,16 @@ def test_every_output_is_expected_in_its_own_kind() -> None:
     assert boolean.native.dtype is torch.bool
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("answer", ["x * x", "(x > 0).sum()"])
+def test_a_model_that_names_its_dtype_has_a_reference_in_float64(answer: str, dtype: str) -> None:
+    (output,) = _expect(_task(SQUARE.replace("x * x", f"({answer}).to(torch.{dtype})"))).outputs
+    assert output.native.dtype is getattr(torch, dtype)
+    assert output.reference.dtype is torch.float64
+    assert output.tolerance is not None
+    assert bool((output.tolerance > 0).all())
+
+
 def test_parameters_differ_between_seeds_and_are_never_constant() -> None:
     one, two = (_expect(_task(LINEAR, init_args=(5, 0.5)), seed) for seed in (0, 1))
     for a, b in zip(one.parameters, two.parameters, strict=True):
