@@ -6,9 +6,10 @@
 
 ours: `cuda-rl judge-many` on 4,000 different synthesised kernels, nothing of them compiled before,
 or as many as so many minutes allow, without PyTorch's times beside them (those are kept from run to
-run). The naive kernels of all tasks come first, and the slowest of these follow one another, so a
-short run tells little. Its rate counts from the first verdict on (processes and contexts take some
-seconds to come up, once) and, apart, from the start.
+run). They come in a random order, the same in each run, in which any part is like the whole; only
+the naive kernel of a task comes before its others, which are put beside its time. The rate counts
+from the first verdict on (processes and contexts take some seconds to come up, once) and, apart,
+from the start.
 kernelbench: the same kernels by the way of its evaluation script: torch's own headers, compiled by
 `torch.utils.cpp_extension.load` in parallel on all cores, then one after another 5 comparisons with
 PyTorch and 100 timed calls. Rows are kept in runs/gpu_throughput (or --work DIR).
@@ -20,13 +21,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -35,7 +37,7 @@ from typing import Any
 
 from bench_io import bar
 from gpu_bench import Rows, this_gpu, write_report
-from judging import fresh_cache, honest_pairs, judge_many, lines_of, write_pairs
+from judging import Pair, fresh_cache, honest_pairs, judge_many, lines_of, write_pairs
 
 from coding_framework.cuda.slots import available_cores
 
@@ -90,11 +92,21 @@ print(json.dumps({"s": time.time() - started, "right": bool(right)}))
 """What KernelBench's evaluation does to a kernel, in a process of its own."""
 
 
+def mixed_pairs(count: int) -> list[Pair]:
+    """The first kernels of the catalogue, their tasks in a random order, the same each time."""
+    kernels: dict[str, deque[Pair]] = defaultdict(deque)
+    for pair in islice(honest_pairs(), count):
+        kernels[pair["task"]].append(pair)
+    places = [task for task, found in kernels.items() for _ in found]
+    random.Random(0).shuffle(places)
+    return [kernels[task].popleft() for task in places]
+
+
 def run_ours(rows: Rows, minutes: float, options: list[str]) -> None:
     """`judge-many` for so long; how many verdicts had come when, and what they were."""
     pairs = rows.folder / "pairs.jsonl"
     if not pairs.exists():
-        write_pairs(pairs, list(islice(honest_pairs(), _PAIRS)))
+        write_pairs(pairs, mixed_pairs(_PAIRS))
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         output = work / "verdicts.jsonl"
@@ -199,7 +211,7 @@ def _kernelbench_folders(rows: Rows, work: Path, kernels: int) -> list[Path]:
     from coding_framework.data.synthesis.catalog import find
 
     folders = []
-    for i, pair in enumerate(islice(honest_pairs(), kernels)):
+    for i, pair in enumerate(mixed_pairs(_PAIRS)[:kernels]):
         task = find(pair["task"])
         assert task is not None
         case = (task.gpu_cases or task.cases)[0]

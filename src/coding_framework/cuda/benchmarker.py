@@ -151,10 +151,10 @@ def summed_counters(reports: Sequence[LaunchReport]) -> dict[str, float]:
 
 class BaselineTimes:
     """One time a task that others are put beside (its naive kernel's, PyTorch's), measured once and
-    kept on disk.
+    kept on disk: the same figure in every run and every process.
 
-    It is measured on draws of its own with a public seed: the same figure in every run and every
-    process.
+    It is measured on draws of its own with a public seed, or taken over from whoever measured it
+    for a verdict before.
     """
 
     def __init__(self, measure: Callable[[Task], float | None], salt: str) -> None:
@@ -176,16 +176,23 @@ class BaselineTimes:
             self._held[key] = self._load_or_measure(task, key)
         return self._held[key]
 
+    def keep(self, task: Task, time_ms: float) -> None:
+        """Take over a time that was measured elsewhere, where there is none yet."""
+        if not self.known(task):
+            self._write(task, self._key(task), time_ms)
+
     def _load_or_measure(self, task: Task, key: str) -> float | None:
-        path = self._path(key)
         try:
-            found = json.loads(path.read_text())["time_ms"]
+            found = json.loads(self._path(key).read_text())["time_ms"]
             return None if found is None else float(found)
         except (OSError, ValueError, KeyError, TypeError):
             pass  # not there yet, or damaged: measured again
         measured = self._measure(task)
-        write_json_atomic(path, {"task": task.name, "time_ms": measured})
+        self._write(task, key, measured)
         return measured
+
+    def _write(self, task: Task, key: str, time_ms: float | None) -> None:
+        write_json_atomic(self._path(key), {"task": task.name, "time_ms": time_ms})
 
     def _key(self, task: Task) -> str:
         return hashlib.sha256(f"{self._salt}\0{task.model_dump_json()}".encode()).hexdigest()

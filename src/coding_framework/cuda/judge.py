@@ -406,11 +406,15 @@ class Judge:
             raise
 
     def _naive_ms(self, timed: TimedCase, draft: VerdictDraft) -> float | None:
-        """Time of the task's naive kernel; where that was just measured, it is not done again."""
+        """Time of the task's naive kernel; where that was just measured, it is not done again, not
+        for later candidates either."""
         if draft.task.naive_kernel is None:
             return None
         if self.backend == "cuda" and draft.candidate.code == draft.task.naive_kernel:
-            return self._devices().time_ms(timed)
+            measured_ms = self._devices().time_ms(timed)
+            if measured_ms is not None:
+                self._baselines.keep(draft.task, measured_ms)
+            return measured_ms
         return self._baselines.time_ms(draft.task)
 
     def _measure_naive(self, task: Task) -> float | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -12,7 +14,9 @@ from coding_framework.cuda.benchmarker import (
     modelled_time_ms,
     summed_counters,
 )
+from coding_framework.cuda.draft import VerdictDraft
 from coding_framework.cuda.emulator.timing_model import gpu
+from coding_framework.cuda.judge import Judge
 from coding_framework.cuda.plan import (
     Copy,
     Fill,
@@ -23,7 +27,10 @@ from coding_framework.cuda.plan import (
     ReadBack,
     Upload,
 )
-from coding_framework.types import Task, TensorSpec, TestCase
+from coding_framework.types import Candidate, Receipt, Task, TensorSpec, TestCase
+
+if TYPE_CHECKING:
+    from coding_framework.cuda.trial import TimedCase
 
 pytestmark = pytest.mark.unit
 
@@ -123,3 +130,24 @@ def test_a_baseline_is_measured_once_for_all_processes(
     assert measured == ["t"]
     assert BaselineTimes(measure, "other salt").time_ms(_task("code")) == 0.5
     assert len(measured) == 2
+
+
+def test_a_time_that_a_verdict_measured_is_taken_over_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    judge, task = Judge.__new__(Judge), _task("naive code")
+    measured = iter([0.25, 0.75])
+    device = SimpleNamespace(time_ms=lambda timed: next(measured))
+    judge.backend = "cuda"
+    judge._baselines = BaselineTimes(lambda task: pytest.fail("measured again"), "salt")
+    monkeypatch.setattr(judge, "_devices", lambda: device)
+
+    def naive_ms(code: str) -> float | None:
+        draft = VerdictDraft(task, Candidate(code=code), "cuda", Receipt())
+        return judge._naive_ms(cast("TimedCase", None), draft)
+
+    assert naive_ms("naive code") == 0.25
+    assert naive_ms("other code") == 0.25
+    assert naive_ms("naive code") == 0.75, "its own verdict says what was measured"
+    assert naive_ms("other code") == 0.25, "what others are put beside stays"
