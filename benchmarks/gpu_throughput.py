@@ -1,15 +1,15 @@
 """Verdicts an hour on a GPU, with the full protocol, and how KernelBench's way compares.
 
-    uv run python benchmarks/gpu_throughput.py --part ours [--minutes 10] [--workers 12]
+    uv run python benchmarks/gpu_throughput.py --part ours [--kernels 4000] [--workers 12]
     uv run python benchmarks/gpu_throughput.py --part kernelbench [--kernels 32]
     uv run python benchmarks/gpu_throughput.py --part report
 
-ours: `cuda-rl judge-many` on 4,000 different synthesised kernels, nothing of them compiled before,
-or as many as so many minutes allow, without PyTorch's times beside them (those are kept from run to
-run). They come in a random order, the same in each run, in which any part is like the whole; only
-the naive kernel of a task comes before its others, which are put beside its time. The rate counts
-from the first verdict on (processes and contexts take some seconds to come up, once) and, apart,
-from the start.
+ours: `cuda-rl judge-many` on different synthesised kernels (all those of tasks drawn at random, in
+a random order but for a task's naive kernel, which comes before those that are put beside it),
+nothing of them compiled before, without PyTorch's times beside them (those are kept from run to
+run). After so many minutes it is stopped. Naive kernels, the slowest ones, are most of a stopped
+run's, so the rate of a run to its end is the true one. It counts from the first verdict on
+(processes and contexts take some seconds to come up, once) and, apart, from the start.
 kernelbench: the same kernels by the way of its evaluation script: torch's own headers, compiled by
 `torch.utils.cpp_extension.load` in parallel on all cores, then one after another 5 comparisons with
 PyTorch and 100 timed calls. Rows are kept in runs/gpu_throughput (or --work DIR).
@@ -31,7 +31,6 @@ import time
 from collections import Counter, defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ from judging import Pair, fresh_cache, honest_pairs, judge_many, lines_of, write
 from coding_framework.cuda.slots import available_cores
 
 VERDICTS_AN_HOUR, AIM, TIMES_KERNELBENCH = 25_000, 40_000, 20.0
-_PAIRS = 4000
+_KERNELS = {"ours": 4000, "kernelbench": 32}
 _LOOK_S = 0.5
 
 KERNELBENCH_WORKER = """
@@ -93,20 +92,24 @@ print(json.dumps({"s": time.time() - started, "right": bool(right)}))
 
 
 def mixed_pairs(count: int) -> list[Pair]:
-    """The first kernels of the catalogue, their tasks in a random order, the same each time."""
-    kernels: dict[str, deque[Pair]] = defaultdict(deque)
-    for pair in islice(honest_pairs(), count):
-        kernels[pair["task"]].append(pair)
-    places = [task for task, found in kernels.items() for _ in found]
-    random.Random(0).shuffle(places)
-    return [kernels[task].popleft() for task in places]
+    """So many kernels, all those of some tasks, mixed: tasks and places are drawn at random, but in
+    each run alike. The kernels of one task keep their order, the naive one first."""
+    of_task: dict[str, deque[Pair]] = defaultdict(deque)
+    for pair in honest_pairs():
+        of_task[pair["task"]].append(pair)
+    generator = random.Random(0)
+    tasks = sorted(of_task)
+    generator.shuffle(tasks)
+    places = [task for task in tasks for _ in of_task[task]][:count]
+    generator.shuffle(places)
+    return [of_task[task].popleft() for task in places]
 
 
-def run_ours(rows: Rows, minutes: float, options: list[str]) -> None:
-    """`judge-many` for so long; how many verdicts had come when, and what they were."""
-    pairs = rows.folder / "pairs.jsonl"
+def run_ours(rows: Rows, kernels: int, minutes: float, options: list[str]) -> None:
+    """`judge-many` on so many, for so long; how many verdicts had come when, and what they were."""
+    pairs = rows.folder / f"pairs{kernels}.jsonl"
     if not pairs.exists():
-        write_pairs(pairs, mixed_pairs(_PAIRS))
+        write_pairs(pairs, mixed_pairs(kernels))
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         output = work / "verdicts.jsonl"
@@ -144,6 +147,7 @@ def run_ours(rows: Rows, minutes: float, options: list[str]) -> None:
             "rate_of_the_last_two_minutes": rate(
                 [s for s in samples if s[0] > samples[-1][0] - 120]
             ),
+            "kernels": kernels,
             "verdicts": len(verdicts),
             "statuses": statuses,
             "not_correct": wrong[:40],
@@ -211,7 +215,7 @@ def _kernelbench_folders(rows: Rows, work: Path, kernels: int) -> list[Path]:
     from coding_framework.data.synthesis.catalog import find
 
     folders = []
-    for i, pair in enumerate(mixed_pairs(_PAIRS)[:kernels]):
+    for i, pair in enumerate(mixed_pairs(_KERNELS["ours"])[:kernels]):
         task = find(pair["task"])
         assert task is not None
         case = (task.gpu_cases or task.cases)[0]
@@ -271,18 +275,21 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--part", choices=("ours", "kernelbench", "report"), required=True)
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--workers", type=int, default=available_cores())
-    parser.add_argument("--kernels", type=int, default=32)
+    parser.add_argument("--kernels", type=int, help="default: ours 4000, kernelbench 32")
     parser.add_argument("--sandbox", default="auto")
     parser.add_argument("--work", type=Path, help="folder of the rows")
     args = parser.parse_args()
     this_gpu()
     rows = Rows("gpu_throughput", args.work)
+    kernels = args.kernels or _KERNELS.get(args.part, 0)
     if args.part == "ours":
-        run_ours(rows, args.minutes, ["--workers", str(args.workers), "--sandbox", args.sandbox])
+        run_ours(
+            rows, kernels, args.minutes, ["--workers", str(args.workers), "--sandbox", args.sandbox]
+        )
     elif args.part == "kernelbench":
-        run_kernelbench(rows, args.kernels)
+        run_kernelbench(rows, kernels)
     else:
         return 0 if report(rows) else 1
     return 0
