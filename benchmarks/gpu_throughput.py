@@ -285,9 +285,8 @@ def main() -> int:
     rows = Rows("gpu_throughput", args.work)
     kernels = args.kernels or _KERNELS.get(args.part, 0)
     if args.part == "ours":
-        run_ours(
-            rows, kernels, args.minutes, ["--workers", str(args.workers), "--sandbox", args.sandbox]
-        )
+        options = ["--workers", str(args.workers), "--sandbox", args.sandbox]
+        run_ours(rows, kernels, args.minutes, options)
     elif args.part == "kernelbench":
         run_kernelbench(rows, kernels)
     else:
