@@ -317,7 +317,8 @@ def _difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     if not other.is_floating_point():
         return torch.zeros(0, dtype=torch.float64, device=other.device)
     gap = torch.sub(one.reshape(-1), other.reshape(-1).to(torch.float64)).abs_()
-    if len(gap) and not math.isfinite(float(gap.max())):  # one look, where there is nothing to mend
+    # to look whether there is anything to mend takes less than to mend it, but for a wait
+    if gap.is_cuda or (len(gap) and not math.isfinite(float(gap.max()))):
         gap.nan_to_num_(0.0, 0.0, 0.0)
     return gap
 

@@ -98,7 +98,19 @@ def element_tolerance(
     `compare` asks of such elements to be equal in place.
     """
     values, errors, changes = (t.reshape(-1) for t in (reference, torch_error, sensitivity))
-    bound = _scale(values, changes, torch.finfo(dtype).tiny)
+    if not values.numel():
+        return reference.clone()
+    scale = values.abs()
+    looks = (torch.linalg.vector_norm(scale), changes.max(), errors.max())
+    norm, change, error = torch.stack(looks).tolist()  # one wait for a GPU
+    if not math.isfinite(norm):
+        norm = float(torch.linalg.vector_norm(scale.nan_to_num_(0.0, 0.0, 0.0)))
+    if not math.isfinite(change):
+        changes = _finite(changes)
+    if not math.isfinite(error):
+        errors = _finite(errors)
+    least = max(torch.finfo(dtype).tiny, norm / math.sqrt(len(values)))
+    bound = torch.maximum(scale, changes, out=scale).clamp_min_(least)
     factor = _EPS_FACTOR if reduction_length == 1 else _SUM_FACTOR
     factor *= accumulation_eps(dtype) * math.sqrt(reduction_length)
     lowest, table = _largest_of_like_scale(errors, bound)
@@ -114,18 +126,6 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
     return values.abs().nan_to_num_(0.0, 0.0, 0.0)
 
 
-def _scale(reference: torch.Tensor, sensitivity: torch.Tensor, least: float) -> torch.Tensor:
-    """The scale of each element."""
-    scale = reference.abs()
-    norm = float(torch.linalg.vector_norm(scale))
-    if not math.isfinite(norm):
-        norm = float(torch.linalg.vector_norm(scale.nan_to_num_(0.0, 0.0, 0.0)))
-    if len(scale) and not math.isfinite(float(sensitivity.max())):
-        sensitivity = _finite(sensitivity)
-    torch.maximum(scale, sensitivity, out=scale)
-    return scale.clamp_min_(max(least, norm / math.sqrt(max(1, len(scale)))))
-
-
 def _bucket(scale: torch.Tensor) -> torch.Tensor:
     """Two octaves each: the exponent of a positive number over 2, from its bits."""
     high = scale.view(torch.int32)[1::2] if _LITTLE else scale.view(torch.int32)[::2]
@@ -137,10 +137,7 @@ def _largest_of_like_scale(error: torch.Tensor, scale: torch.Tensor) -> tuple[in
     bucket that there is, and a number for it and each one above it."""
     worst: dict[int, float] = {}
     for part in parts(error.numel()):
-        values = error[part]
-        if not math.isfinite(float(values.max())):
-            values = _finite(values)
-        for bucket, value in _largest_of_each(values, _bucket(scale[part])):
+        for bucket, value in _largest_of_each(error[part], _bucket(scale[part])):
             worst[bucket] = max(value, worst.get(bucket, 0.0))
     lowest, highest = min(worst, default=0), max(worst, default=0)
     near = [
@@ -154,7 +151,7 @@ def _largest_of_each(values: torch.Tensor, bucket: torch.Tensor) -> list[tuple[i
     """The largest of the values, which are 0 or more, in each bucket that has any, and 0 in others
     between them."""
     if values.is_cuda:
-        lowest, highest = (int(end) for end in torch.aminmax(bucket))
+        lowest, highest = torch.stack(torch.aminmax(bucket)).tolist()
         if highest - lowest < _FEW_BUCKETS:
             return _largest_one_by_one(values, bucket, range(lowest, highest + 1))
         return _largest_one_by_one(values, bucket, torch.unique(bucket).tolist())
@@ -230,20 +227,26 @@ class _Worst:
         self.wrong += count
 
     def add_errors(
-        self, part: slice, error: torch.Tensor, reference: torch.Tensor, tolerance: torch.Tensor,
-        tiny: float,
-    ) -> float:  # fmt: skip
-        """Of one part, all of them finite; the largest share of it. tiny: the least that an error
-        is put in relation to."""
-        shares = error / tolerance.clamp_min(_SMALLEST)
-        at = int(shares.argmax())
-        share = float(shares[at])
+        self, part: slice, at: float, share: float, abs_error: float, rel_error: float
+    ) -> None:
+        """What `_largest_errors` found in one part."""
         if share > self.share:
-            self.share, self.at = share, part.start + at
-        self.abs_error = max(self.abs_error, float(error.max()))
-        relative = torch.div(error, reference.abs().clamp_min_(tiny), out=shares)
-        self.rel_error = max(self.rel_error, float(relative.max()))
-        return share
+            self.share, self.at = share, part.start + int(at)
+        self.abs_error = max(self.abs_error, abs_error)
+        self.rel_error = max(self.rel_error, rel_error)
+
+
+def _largest_errors(
+    error: torch.Tensor, reference: torch.Tensor, tolerance: torch.Tensor, tiny: float
+) -> list[torch.Tensor]:
+    """Of errors that are all finite: where the one is that takes the largest share of its
+    tolerance, that share, the largest error, and the largest in relation to its reference. tiny:
+    the least that an error is put in relation to. Tensors, for one look at all of them."""
+    shares = error / tolerance.clamp_min(_SMALLEST)
+    at = shares.argmax()
+    share = shares.take(at)
+    relative = torch.div(error, reference.abs().clamp_min_(tiny), out=shares)
+    return [at.to(torch.float64), share, error.max(), relative.max()]
 
 
 def _compare_exact(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
@@ -276,17 +279,19 @@ def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison
         value, reference, native = values[part], references[part], natives[part]
         error = torch.sub(value, reference).abs_()  # in float64, as the reference is
         tolerance = tolerances[part]
-        # what is not finite shows in the largest and in the sum, by one look each
-        if math.isfinite(float(error.max())) and math.isfinite(
-            float(native.sum(dtype=torch.float64))
-        ):
-            share = found.add_errors(part, error, reference, tolerance, tiny)
-            if share >= 1.0 or out.dtype is torch.float64:  # whose tolerance may be below _SMALLEST
+        errors = _largest_errors(error, reference, tolerance, tiny)
+        # what is not finite shows in the largest and in the sum; one wait for a GPU
+        *largest, total = torch.stack([*errors, native.sum(dtype=torch.float64)]).tolist()
+        if math.isfinite(largest[2]) and math.isfinite(total):
+            found.add_errors(part, *largest)
+            # in float64 a tolerance may be below _SMALLEST
+            if largest[1] >= 1.0 or out.dtype is torch.float64:
                 found.add_wrong(part, ~(error <= tolerance))
         else:
             wrong, error, reference = _with_special(value, reference, native, error, tolerance)
             found.add_wrong(part, wrong)
-            found.add_errors(part, error, reference, tolerance, tiny)
+            errors = _largest_errors(error, reference, tolerance, tiny)
+            found.add_errors(part, *torch.stack(errors).tolist())
     return Comparison(
         found.first_wrong is None,
         found.abs_error,
