@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -29,12 +28,13 @@ from coding_framework.cuda.inputs import (
 )
 from coding_framework.cuda.model_new.signature import ModelSignature
 from coding_framework.cuda.parameter_order import recorded_definitions
-from coding_framework.cuda.tolerance import ExpectedOutput, element_tolerance
+from coding_framework.cuda.tolerance import ExpectedOutput, Spread
 from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
 from coding_framework.types import InitArg, Task, TestCase
 
 if TYPE_CHECKING:
     from coding_framework.cuda.gpu.place import GpuPlace
+    from coding_framework.cuda.gpu.tolerance_kernels import GpuSpread
 
 _PERTURBED_RUNS = 3
 _FIRST_RUNS_ON_GPU = 1
@@ -276,57 +276,39 @@ def _expected_outputs(
 ) -> tuple[ExpectedOutput, ...]:
     native = _call(model, inputs)
     reference = _call_in_float64(model, inputs)
-    errors = _differences(native, reference)
-    sensitivities: list[torch.Tensor] = []
+    spreads = [_new_spread(n, r) for n, r in zip(native, reference, strict=True)]
     for _ in range(runs):
-        eps = _rounding_unit(inputs)
-        moved, moved_inputs = _perturbed(model, inputs, eps)
-        moved_reference = _call_in_float64(moved, moved_inputs)
-        moved_native = _call(moved, moved_inputs)
-        del moved, moved_inputs
-        _raise(errors, _differences(moved_native, moved_reference))
-        changes = _differences(moved_reference, reference)
-        del moved_native, moved_reference
-        for change in changes:
-            change.div_(eps)
-        if sensitivities:
-            _raise(sensitivities, changes)
-        else:
-            sensitivities = changes
+        _add_run(spreads, model, inputs)
     return tuple(
-        ExpectedOutput(
-            r,
-            n,
-            element_tolerance(r, errors[i], sensitivities[i], n.dtype, reduction_length)
-            if n.is_floating_point()
-            else None,
-        )
-        for i, (n, r) in enumerate(zip(native, reference, strict=True))
+        ExpectedOutput(r, n, None if s is None else s.tolerance(n.dtype, reduction_length))
+        for n, r, s in zip(native, reference, spreads, strict=True)
     )
 
 
-def _differences(
-    ones: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
-) -> list[torch.Tensor]:
-    """|one - other| of each floating output, flat, in float64, 0 where it is not finite; nothing
-    of any other output."""
-    return [_difference(one, other) for one, other in zip(ones, others, strict=True)]
+def _new_spread(native: torch.Tensor, reference: torch.Tensor) -> Spread | GpuSpread | None:
+    """None: the output is exact."""
+    if not native.is_floating_point():
+        return None
+    if native.is_cuda:
+        from coding_framework.cuda.gpu.tolerance_kernels import GpuSpread, has_kernels
+
+        if has_kernels(native):
+            return GpuSpread(native, reference)
+    return Spread(native, reference)
 
 
-def _difference(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    if not other.is_floating_point():
-        return torch.zeros(0, dtype=torch.float64, device=other.device)
-    gap = torch.sub(one.reshape(-1), other.reshape(-1).to(torch.float64)).abs_()
-    # to look whether there is anything to mend takes less than to mend it, but for a wait
-    if gap.is_cuda or (len(gap) and not math.isfinite(float(gap.max()))):
-        gap.nan_to_num_(0.0, 0.0, 0.0)
-    return gap
-
-
-def _raise(found: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> None:
-    """To what is larger, in place."""
-    for most, other in zip(found, others, strict=True):
-        torch.maximum(most, other, out=most)
+def _add_run(
+    spreads: Sequence[Spread | GpuSpread | None], model: nn.Module, inputs: tuple[torch.Tensor, ...]
+) -> None:
+    """A run on perturbed inputs, whose tensors are gone after it."""
+    eps = _rounding_unit(inputs)
+    moved, moved_inputs = _perturbed(model, inputs, eps)
+    reference = _call_in_float64(moved, moved_inputs)
+    native = _call(moved, moved_inputs)
+    del moved, moved_inputs
+    for spread, n, r in zip(spreads, native, reference, strict=True):
+        if spread is not None:
+            spread.add(n, r, eps)
 
 
 def _rounding_unit(inputs: Sequence[torch.Tensor]) -> float:

@@ -31,18 +31,16 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
-_TORCH_ERROR_FACTOR = 8.0
+TORCH_ERROR_FACTOR = 8.0
 _EPS_FACTOR = 4.0
 _SUM_FACTOR = 8.0
-_FEW_BUCKETS = 32
-"""So many are looked at one by one before a GPU is asked which there are, by sorting."""
 _LITTLE = sys.byteorder == "little"
-_SMALLEST = 1e-300
+SMALLEST = 1e-300
 _AT_ONCE = 1 << 26
 """Elements worked on at a time: temporaries of a billion float64 values would fill a GPU."""
 
@@ -78,10 +76,54 @@ def accumulation_eps(dtype: torch.dtype) -> float:
     return torch.finfo(torch.float64 if dtype is torch.float64 else torch.float32).eps
 
 
+def eps_factor(dtype: torch.dtype, reduction_length: int) -> float:
+    """c * eps * sqrt(K)."""
+    factor = _EPS_FACTOR if reduction_length == 1 else _SUM_FACTOR
+    return factor * accumulation_eps(dtype) * math.sqrt(reduction_length)
+
+
 def parts(count: int) -> Iterator[slice]:
     """Ranges of so many elements, none of which is too large to make temporaries of."""
     for start in range(0, count, _AT_ONCE):
         yield slice(start, min(start + _AT_ONCE, count))
+
+
+class Spread:
+    """How far PyTorch's own results of one floating output lie from the reference, and how much
+    that changes when all inputs do by a rounding: what its tolerance rests on.
+
+    `gpu/tolerance_kernels.py` has the same for a GPU.
+    """
+
+    def __init__(self, native: torch.Tensor, reference: torch.Tensor) -> None:
+        """native: in the task's dtype. reference: in float64."""
+        self._reference = reference
+        self._errors = _gap(native, reference)
+        self._changes: torch.Tensor | None = None
+
+    def add(self, native: torch.Tensor, reference: torch.Tensor, eps: float) -> None:
+        """The same of a run whose inputs differ by a relative `eps`."""
+        torch.maximum(self._errors, _gap(native, reference), out=self._errors)
+        changes = _gap(reference, self._reference).div_(eps)
+        if self._changes is None:
+            self._changes = changes
+        else:
+            torch.maximum(self._changes, changes, out=self._changes)
+
+    def tolerance(self, dtype: torch.dtype, reduction_length: int) -> torch.Tensor:
+        """The bound of every element, of an output of this dtype, after one run or more."""
+        assert self._changes is not None
+        return element_tolerance(
+            self._reference, self._errors, self._changes, dtype, reduction_length
+        )
+
+
+def _gap(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """|one - other|, flat, in float64, 0 where it is not finite."""
+    gap = torch.sub(one.reshape(-1), other.reshape(-1).to(torch.float64)).abs_()
+    if len(gap) and not math.isfinite(float(gap.max())):  # one look, where there is nothing to mend
+        gap.nan_to_num_(0.0, 0.0, 0.0)
+    return gap
 
 
 def element_tolerance(
@@ -111,10 +153,9 @@ def element_tolerance(
         errors = _finite(errors)
     least = max(torch.finfo(dtype).tiny, norm / math.sqrt(len(values)))
     bound = torch.maximum(scale, changes, out=scale).clamp_min_(least)
-    factor = _EPS_FACTOR if reduction_length == 1 else _SUM_FACTOR
-    factor *= accumulation_eps(dtype) * math.sqrt(reduction_length)
+    factor = eps_factor(dtype, reduction_length)
     lowest, table = _largest_of_like_scale(errors, bound)
-    table.mul_(_TORCH_ERROR_FACTOR)
+    table.mul_(TORCH_ERROR_FACTOR)
     for part in parts(bound.numel()):
         near = table.index_select(0, _bucket(bound[part]).sub_(lowest))
         bound[part].mul_(factor).add_(near)
@@ -148,26 +189,11 @@ def _largest_of_like_scale(error: torch.Tensor, scale: torch.Tensor) -> tuple[in
 
 
 def _largest_of_each(values: torch.Tensor, bucket: torch.Tensor) -> list[tuple[int, float]]:
-    """The largest of the values, which are 0 or more, in each bucket that has any, and 0 in others
-    between them."""
-    if values.is_cuda:
-        lowest, highest = torch.stack(torch.aminmax(bucket)).tolist()
-        if highest - lowest < _FEW_BUCKETS:
-            return _largest_one_by_one(values, bucket, range(lowest, highest + 1))
-        return _largest_one_by_one(values, bucket, torch.unique(bucket).tolist())
+    """The largest of the values, which are 0 or more, in each bucket that has any."""
     found = torch.unique(bucket)
     worst = values.new_zeros(len(found))
     worst.scatter_reduce_(0, torch.searchsorted(found, bucket), values, "amax")
     return list(zip(found.tolist(), worst.tolist(), strict=True))
-
-
-def _largest_one_by_one(
-    values: torch.Tensor, bucket: torch.Tensor, wanted: Sequence[int]
-) -> list[tuple[int, float]]:
-    """For a GPU: no sorting to see which buckets there are, and no atomics, for which all threads
-    would wait."""
-    worst = torch.stack([torch.where(bucket == b, values, 0.0).max() for b in wanted])
-    return list(zip(wanted, worst.tolist(), strict=True))
 
 
 def compare(out: torch.Tensor, strides: tuple[int, ...], expected: ExpectedOutput) -> Comparison:
@@ -208,7 +234,7 @@ def _contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class _Worst:
+class Worst:
     """What the parts of a comparison come to."""
 
     wrong: int = 0
@@ -242,7 +268,7 @@ def _largest_errors(
     """Of errors that are all finite: where the one is that takes the largest share of its
     tolerance, that share, the largest error, and the largest in relation to its reference. tiny:
     the least that an error is put in relation to. Tensors, for one look at all of them."""
-    shares = error / tolerance.clamp_min(_SMALLEST)
+    shares = error / tolerance.clamp_min(SMALLEST)
     at = shares.argmax()
     share = shares.take(at)
     relative = torch.div(error, reference.abs().clamp_min_(tiny), out=shares)
@@ -252,7 +278,7 @@ def _largest_errors(
 def _compare_exact(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
     """Either the float64 function's integer or that of PyTorch in the task's dtype is right: they
     may differ where an argmax or a comparison ties within rounding."""
-    found = _Worst()
+    found = Worst()
     values, references, natives = (
         t.reshape(-1) for t in (out, expected.reference, expected.native)
     )
@@ -270,10 +296,33 @@ def _compare_exact(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
 
 def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
     assert expected.tolerance is not None
-    found, tiny = _Worst(), torch.finfo(out.dtype).tiny
-    tolerances = expected.tolerance.reshape(-1)
-    values, references, natives = (
-        t.reshape(-1) for t in (out, expected.reference, expected.native)
+    found = _worst_where_it_lies(out, expected)
+    return Comparison(
+        found.first_wrong is None,
+        found.abs_error,
+        found.rel_error,
+        float(expected.tolerance.reshape(-1)[found.at]),
+        found.share,
+        "" if found.first_wrong is None else _first_wrong(found, out, expected.reference),
+    )
+
+
+def _worst_where_it_lies(out: torch.Tensor, expected: ExpectedOutput) -> Worst:
+    if out.is_cuda:
+        from coding_framework.cuda.gpu import tolerance_kernels
+
+        if tolerance_kernels.has_kernels(out):
+            return tolerance_kernels.worst_of(out, expected)
+    return worst_of(out, expected)
+
+
+def worst_of(out: torch.Tensor, expected: ExpectedOutput) -> Worst:
+    """How far a floating output that has elements is from its reference. `gpu/tolerance_kernels.py`
+    has the same for a GPU."""
+    assert expected.tolerance is not None
+    found, tiny = Worst(), torch.finfo(out.dtype).tiny
+    values, references, natives, tolerances = (
+        t.reshape(-1) for t in (out, expected.reference, expected.native, expected.tolerance)
     )
     for part in parts(out.numel()):
         value, reference, native = values[part], references[part], natives[part]
@@ -284,7 +333,7 @@ def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison
         *largest, total = torch.stack([*errors, native.sum(dtype=torch.float64)]).tolist()
         if math.isfinite(largest[2]) and math.isfinite(total):
             found.add_errors(part, *largest)
-            # in float64 a tolerance may be below _SMALLEST
+            # in float64 a tolerance may be below SMALLEST
             if largest[1] >= 1.0 or out.dtype is torch.float64:
                 found.add_wrong(part, ~(error <= tolerance))
         else:
@@ -292,14 +341,7 @@ def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison
             found.add_wrong(part, wrong)
             errors = _largest_errors(error, reference, tolerance, tiny)
             found.add_errors(part, *torch.stack(errors).tolist())
-    return Comparison(
-        found.first_wrong is None,
-        found.abs_error,
-        found.rel_error,
-        float(tolerances[found.at]),
-        found.share,
-        "" if found.first_wrong is None else _first_wrong(found, out, expected.reference),
-    )
+    return found
 
 
 def _with_special(
@@ -322,7 +364,7 @@ def _same_special(value: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return (torch.isnan(value) & torch.isnan(other)) | (torch.isinf(other) & (value == other))
 
 
-def _first_wrong(found: _Worst, out: torch.Tensor, reference: torch.Tensor) -> str:
+def _first_wrong(found: Worst, out: torch.Tensor, reference: torch.Tensor) -> str:
     assert found.first_wrong is not None
     flat = found.first_wrong
     index = []

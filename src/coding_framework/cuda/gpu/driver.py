@@ -7,13 +7,14 @@ imported, its functions need a driver.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 from cuda.bindings import driver as cuda
 
 from coding_framework.errors import DeviceFullError
 
-__all__ = ["DriverError", "call", "cuda", "memory_handle", "open_memory", "wait_asleep"]
+__all__ = ["DriverError", "call", "cuda", "memory_handle", "open_memory", "packed", "wait_asleep"]
 
 _HANDLE_BYTES = 64
 """CU_IPC_HANDLE_SIZE."""
@@ -86,6 +87,13 @@ def open_memory(handle: bytes) -> int:
     ctypes.memmove(opaque.getPtr(), handle, _HANDLE_BYTES)
     flags = cuda.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.value
     return int(call(cuda.cuIpcOpenMemHandle(opaque, flags)))
+
+
+def packed(layout: Sequence[Any], arguments: Sequence[float]) -> tuple[int, object]:
+    """A kernel's parameters as cuLaunchKernel takes them; and what has to live until it returns."""
+    values = [kind(value) for kind, value in zip(layout, arguments, strict=True)]
+    pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
+    return (ctypes.addressof(pointers) if values else 0), (values, pointers)
 
 
 def call(result: tuple[Any, ...]) -> Any:

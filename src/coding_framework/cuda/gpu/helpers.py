@@ -1,4 +1,5 @@
-"""Builds the kernels of ours that every device process loads beside the candidate's."""
+"""Builds the kernels of ours: `helpers.cu`, which every device process loads beside the
+candidate's, and `tolerance_kernels.cu`, which the judge's own process loads."""
 
 from __future__ import annotations
 
@@ -9,12 +10,16 @@ from coding_framework.cuda.native import build_once
 from coding_framework.cuda.toolkit import find_toolkit
 
 
-def helpers_cubin(architecture: int) -> Path:
-    """`helpers.cu` for a GPU of this compute capability (times ten), compiled once a machine."""
-    source = resources.files(__package__).joinpath("helpers.cu").read_text()
+def our_source(name: str) -> str:
+    """Text of `name`.cu."""
+    return resources.files(__package__).joinpath(f"{name}.cu").read_text()
+
+
+def our_cubin(name: str, architecture: int) -> Path:
+    """`name`.cu for a GPU of this compute capability (times ten), compiled once a machine."""
     return build_once(
-        f"helpers.sm_{architecture}.cubin",
-        {"helpers.cu": source},
-        ("-O2", "-cubin", f"-arch=sm_{architecture}", "helpers.cu"),
+        f"{name}.sm_{architecture}.cubin",
+        {f"{name}.cu": our_source(name)},
+        ("-O2", "-cubin", f"-arch=sm_{architecture}", f"{name}.cu"),
         compiler=str(find_toolkit().nvcc),
     )

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from coding_framework.cuda.device_server import DeviceBroken
-from coding_framework.cuda.gpu.driver import NOT_FOUND, NOT_READY, DriverError, call, cuda
-from coding_framework.cuda.gpu.helpers import helpers_cubin
+from coding_framework.cuda.gpu.driver import NOT_FOUND, NOT_READY, DriverError, call, cuda, packed
+from coding_framework.cuda.gpu.helpers import our_cubin
 from coding_framework.cuda.gpu.memory import Arena
 from coding_framework.cuda.gpu.output import CapturedOutput
 from coding_framework.cuda.gpu.settings import GpuSettings
@@ -57,7 +56,7 @@ class GpuMachine:
         major = self._attribute("COMPUTE_CAPABILITY_MAJOR")
         self.architecture = 10 * major + self._attribute("COMPUTE_CAPABILITY_MINOR")
         self.output = CapturedOutput()
-        self._helpers = _module(helpers_cubin(self.architecture).read_bytes())
+        self._helpers = _module(our_cubin("helpers", self.architecture).read_bytes())
         self._sink = int(call(cuda.cuMemAlloc(256)))
         self.memory = Arena(self, self.settings.memory_limit_bytes)
         self._module: Any = None
@@ -223,7 +222,7 @@ class GpuMachine:
         function = call(cuda.cuModuleGetFunction(self._helpers, name.encode()))
         if shared_bytes:
             call(cuda.cuFuncSetAttribute(function, _DYNAMIC_SHARED, shared_bytes))
-        params, keep = _packed(_HELPER_LAYOUTS[name], arguments)
+        params, keep = packed(_HELPER_LAYOUTS[name], arguments)
         call(
             cuda.cuLaunchKernel(
                 function, blocks, 1, 1, threads, 1, 1, shared_bytes, self.stream, params, 0
@@ -325,9 +324,3 @@ def _parameters(info: KernelInfo, block: bytes) -> tuple[int, object]:
     ctypes.memmove(start, block, len(block))
     pointers = (ctypes.c_void_p * len(info.param_offsets))(*(start + o for o in info.param_offsets))
     return ctypes.addressof(pointers), (buffer, pointers)
-
-
-def _packed(layout: Sequence[Any], arguments: Sequence[int]) -> tuple[int, object]:
-    values = [kind(value) for kind, value in zip(layout, arguments, strict=True)]
-    pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
-    return (ctypes.addressof(pointers) if values else 0), (values, pointers)

@@ -1,0 +1,155 @@
+"""The kernels by which a GPU finds tolerances and compares, run by the emulator: they come to what
+PyTorch's way does."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from emulator_harness import Gpu, compile_ptx
+
+from coding_framework.cuda.gpu import tolerance_kernels
+from coding_framework.cuda.gpu.helpers import our_source
+from coding_framework.cuda.gpu.tolerance_kernels import LAYOUTS, GpuSpread
+from coding_framework.cuda.tolerance import ExpectedOutput, Spread, worst_of
+
+pytestmark = pytest.mark.unit
+
+BLOCKS, THREADS = 3, 256
+KINDS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+
+
+@pytest.fixture(autouse=True)
+def on_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each launch is one of the emulator's, on copies of its tensors."""
+
+    def launch(name: str, *arguments: torch.Tensor | float) -> None:
+        gpu = Gpu(compile_ptx(our_source("tolerance_kernels")))
+        sizes = tuple(ctypes.sizeof(kind) for kind in LAYOUTS[name])
+        assert sizes == gpu.info.kernels[name].param_sizes
+        tensors = {i: a for i, a in enumerate(arguments) if isinstance(a, torch.Tensor)}
+        places = {i: gpu.put(_bytes(tensor)) for i, tensor in tensors.items()}
+        values = [places.get(i, argument) for i, argument in enumerate(arguments)]
+        gpu.run(name, BLOCKS, THREADS, *values)
+        for i, tensor in tensors.items():
+            if found := gpu.get(places[i], tensor.numel() * tensor.element_size(), "u1").tobytes():
+                flat = torch.frombuffer(bytearray(found), dtype=tensor.dtype)
+                tensor.copy_(flat.reshape(tensor.shape))
+
+    monkeypatch.setattr(tolerance_kernels, "launch", launch)
+    monkeypatch.setattr(tolerance_kernels, "blocks", lambda numbers: BLOCKS)
+
+
+def _bytes(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def _put_special(tensor: torch.Tensor, generator: torch.Generator) -> None:
+    places = torch.randint(0, tensor.numel(), (9,), generator=generator)
+    values = [math.nan, math.inf, -math.inf] * 3
+    tensor.view(-1)[places] = torch.tensor(values, dtype=tensor.dtype)
+
+
+def _runs(dtype: torch.dtype, special: bool) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Results in `dtype` with their references, over some twenty octaves; the first is of the
+    inputs as they are."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (41, 53)
+    usual = torch.randn(shape, dtype=torch.float64, generator=generator)
+    usual *= torch.exp2(torch.randint(-10, 11, shape, generator=generator))
+    runs = []
+    for _ in range(3):
+        noise = torch.randn(shape, dtype=torch.float64, generator=generator)
+        reference = usual * (1 + 1e-3 * noise)
+        native = reference.to(dtype)
+        if special:
+            _put_special(reference, generator)
+            _put_special(native, generator)
+        runs.append((native, reference))
+    return runs
+
+
+def _same(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """But for the order of a sum of squares."""
+    return torch.allclose(found, wanted, rtol=1e-14, atol=0.0)
+
+
+@pytest.mark.parametrize("special", [False, True], ids=["finite", "special"])
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+def test_a_tolerance_is_that_of_pytorchs_way(dtype: torch.dtype, special: bool) -> None:
+    first, *others = _runs(dtype, special)
+    for reduction_length in (1, 64):
+        ways = [Spread(*first), GpuSpread(*first)]
+        for way in ways:
+            for native, reference in others:
+                way.add(native, reference, 2.0**-20)
+        wanted, found = (way.tolerance(dtype, reduction_length) for way in ways)
+        assert found.shape == wanted.shape
+        assert bool((wanted > 0).all())
+        assert _same(found, wanted)
+
+
+def test_scales_reach_over_all_numbers() -> None:
+    reference = torch.tensor([2.0**-1022, 2.0**-1000, 1.0, 2.0**500], dtype=torch.float64)
+    moved = reference * (1 + 2.0**-30)
+    ways = [Spread(reference, reference), GpuSpread(reference, reference)]
+    for way in ways:
+        way.add(moved * (1 + 2.0**-40), moved, 2.0**-20)
+    wanted, found = (way.tolerance(torch.float64, 1) for way in ways)
+    assert _same(found, wanted)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_the_tolerance_of_hardly_anything(count: int) -> None:
+    reference = torch.full((count,), 3.0, dtype=torch.float64)
+    ways = [Spread(reference.float(), reference), GpuSpread(reference.float(), reference)]
+    for way in ways:
+        way.add(reference.float() + 1e-6, reference, 2.0**-20)
+    wanted, found = (way.tolerance(torch.float32, 1) for way in ways)
+    assert found.shape == (count,)
+    assert _same(found, wanted)
+
+
+@pytest.mark.parametrize("error", [0.0, 0.5, 0.99, 1.5, 40.0])
+@pytest.mark.parametrize("special", [False, True], ids=["finite", "special"])
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+def test_a_comparison_is_that_of_pytorchs_way(
+    dtype: torch.dtype, special: bool, error: float
+) -> None:
+    """error: at the element with the largest, over its tolerance."""
+    generator = torch.Generator().manual_seed(1)
+    (native, reference), *_ = _runs(dtype, special)
+    tolerance = 0.02 * reference.abs().nan_to_num(1.0, 1.0, 1.0)
+    moves = torch.rand(reference.shape, dtype=torch.float64, generator=generator) - 0.5
+    out = (reference + 2 * error * moves * tolerance).to(dtype)
+    if special:
+        out = torch.where(torch.isfinite(native), out, native)
+        out.view(-1)[7] = math.nan
+    expected = ExpectedOutput(reference, native, tolerance)
+    wanted, found = (way(out, expected) for way in (worst_of, tolerance_kernels.worst_of))
+    assert found == wanted
+    if special or error in (0.0, 40.0):
+        assert bool(wanted.wrong) == (special or error > 0)
+
+
+def test_one_wrong_element_is_found_wherever_it_is() -> None:
+    reference = torch.zeros(5000, dtype=torch.float64)
+    for at in (0, 767, 768, 4999):
+        out = torch.zeros(5000)
+        out[at] = 1.0
+        expected = ExpectedOutput(reference, torch.zeros(5000), torch.full_like(reference, 0.5))
+        found = tolerance_kernels.worst_of(out, expected)
+        assert (found.wrong, found.first_wrong, found.at, found.share) == (1, at, at, 2.0)
+
+
+def test_a_tolerance_of_zero_lets_nothing_else_pass() -> None:
+    reference = torch.ones(3, dtype=torch.float64)
+    expected = ExpectedOutput(reference, reference, torch.zeros(3, dtype=torch.float64))
+    out = torch.tensor([1.0, 1.0 + 2.0**-52, 1.0], dtype=torch.float64)
+    for way in (worst_of, tolerance_kernels.worst_of):
+        assert way(out, expected).first_wrong == 1
+        assert way(reference, expected).first_wrong is None
