@@ -30,8 +30,8 @@ __device__ int bucket_of(double scale) {
 __device__ u64 first_of_thread() { return blockIdx.x * (u64)blockDim.x + threadIdx.x; }
 __device__ u64 step() { return gridDim.x * (u64)blockDim.x; }
 
-// Raises errors and changes to those of one more run; the first run sets them, and looks at PyTorch's
-// result on the inputs as they are too.
+// Raises errors and changes to those of one more run. The first run sets them, and looks at
+// PyTorch's result on the inputs as they are too.
 template <typename T>
 __device__ void spread(const T* native, const double* reference, const T* moved_native,
                        const double* moved_reference, double* errors, double* changes, u64 count,
@@ -45,10 +45,11 @@ __device__ void spread(const T* native, const double* reference, const T* moved_
   }
 }
 
-#define SPREAD(name, T)                                                                        \
-  extern "C" __global__ void name(const T* native, const double* reference, const T* moved_native, \
-                                  const double* moved_reference, double* errors, double* changes, \
-                                  u64 count, double eps, int first) {                          \
+#define SPREAD(name, T)                                                                           \
+  extern "C" __global__ void name(const T* native, const double* reference,                       \
+                                  const T* moved_native, const double* moved_reference,           \
+                                  double* errors, double* changes, u64 count, double eps,         \
+                                  int first) {                                                    \
     spread(native, reference, moved_native, moved_reference, errors, changes, count, eps, first); \
   }
 SPREAD(spread_float32, float)
@@ -149,11 +150,11 @@ __device__ void compare(const T* values, const double* references, const T* nati
   if (threadIdx.x == 0) seen[blockIdx.x] = part[0];
 }
 
-#define COMPARE(name, T)                                                                         \
-  extern "C" __global__ void name(const T* values, const double* references, const T* natives,   \
-                                  const double* tolerances, Seen* seen, u64 count, double tiny,  \
-                                  double smallest) {                                             \
-    compare(values, references, natives, tolerances, seen, count, tiny, smallest);               \
+#define COMPARE(name, T)                                                                        \
+  extern "C" __global__ void name(const T* values, const double* references, const T* natives,  \
+                                  const double* tolerances, Seen* seen, u64 count, double tiny, \
+                                  double smallest) {                                            \
+    compare(values, references, natives, tolerances, seen, count, tiny, smallest);              \
   }
 COMPARE(compare_float32, float)
 COMPARE(compare_float64, double)

@@ -75,9 +75,8 @@ class GpuSpread:
         self._runs += 1
 
     def tolerance(self, dtype: torch.dtype, reduction_length: int) -> torch.Tensor:
-        values, errors, changes, device = (
-            *(self._reference, self._errors, self._changes, self._reference.device),
-        )
+        values, errors, changes = self._reference, self._errors, self._changes
+        device = values.device
         sums = torch.zeros(blocks(values), dtype=torch.float64, device=device)
         launch("sum_of_squares", values, sums, self._count)
         usual = sums.sum().sqrt_().div_(math.sqrt(max(1, self._count)))
