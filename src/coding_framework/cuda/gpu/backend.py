@@ -18,6 +18,7 @@ from coding_framework.cuda.gpu.device import CudaDevice
 from coding_framework.cuda.gpu.place import GPU_CASE, GpuPlace, place_of
 from coding_framework.cuda.gpu.settings import LAUNCH_WALL_S, GpuSettings
 from coding_framework.cuda.gpu.sharing import Gpu
+from coding_framework.cuda.gpu.tolerance_kernels import build_kernels
 from coding_framework.cuda.host.properties import DeviceProperties
 from coding_framework.cuda.physical_floor import Peaks, floor_ms, is_impossible, peaks_of
 from coding_framework.cuda.plan import CandidateFault
@@ -68,6 +69,7 @@ class CudaBackend:
         return place_of(self.gpu)
 
     def warm_up(self) -> None:
+        build_kernels(self._properties.major, self._properties.minor)
         with self.place.working():
             pass
         if self.checker is not None:

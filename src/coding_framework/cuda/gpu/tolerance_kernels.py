@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,6 +48,12 @@ LAYOUTS: dict[str, tuple[Any, ...]] = {
     **{f"compare_{kind}": _COMPARE for kind in _KINDS.values()},
 }
 """The parameters of each kernel."""
+
+
+def build_kernels(major: int, minor: int) -> Path:
+    """The kernels for a GPU of this compute capability, compiled once a machine in some seconds: to
+    be called once before they are needed, when nobody waits for the GPU."""
+    return our_cubin("tolerance_kernels", 10 * major + minor)
 
 
 def has_kernels(native: torch.Tensor) -> bool:
@@ -139,8 +146,7 @@ def _loaded(index: int) -> tuple[Any, dict[str, Any]]:
     """PyTorch's context on this device, which is the current one, and our kernels in it."""
     context = call(cuda.cuDevicePrimaryCtxRetain(call(cuda.cuDeviceGet(index))))
     call(cuda.cuCtxSetCurrent(context))
-    major, minor = torch.cuda.get_device_capability(index)
-    cubin = our_cubin("tolerance_kernels", 10 * major + minor)
+    cubin = build_kernels(*torch.cuda.get_device_capability(index))
     module = call(cuda.cuModuleLoadData(cubin.read_bytes()))
     functions = {n: call(cuda.cuModuleGetFunction(module, n.encode())) for n in LAYOUTS}
     return context, functions
