@@ -215,7 +215,8 @@ def _kernelbench_folders(rows: Rows, work: Path, kernels: int) -> list[Path]:
     from coding_framework.data.synthesis.catalog import find
 
     folders = []
-    for i, pair in enumerate(mixed_pairs(_KERNELS["ours"])[:kernels]):
+    of_ours = {row["key"]: row for row in rows}.get("ours", {}).get("kernels", _KERNELS["ours"])
+    for i, pair in enumerate(mixed_pairs(of_ours)[:kernels]):
         task = find(pair["task"])
         assert task is not None
         case = (task.gpu_cases or task.cases)[0]

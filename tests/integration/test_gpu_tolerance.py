@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -15,6 +16,22 @@ from coding_framework.cuda.tolerance import ExpectedOutput, Spread, compare, wor
 pytestmark = [pytest.mark.integration, pytest.mark.cuda]
 
 N = (1 << 21) + 77
+
+
+def test_outputs_may_lie_in_memory_in_any_way() -> None:
+    made = torch.randn(300, 400, dtype=torch.float64)
+    views: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+        lambda t: t[:, ::2], lambda t: t.T, lambda t: t[:1, :1].expand(500, 70),
+        lambda t: t[3, 5], lambda t: t.diagonal(),
+    )  # fmt: skip
+    for view in views:
+        found = []
+        for device, kind in (("cpu", Spread), ("cuda", GpuSpread)):
+            reference, native = view(made.to(device)), view(made.float().to(device))
+            spread = kind(native, reference)
+            spread.add(native, reference, 2.0**-20)
+            found.append(spread.tolerance(torch.float32, 1).cpu())
+        assert torch.allclose(found[1], found[0], rtol=1e-13, atol=0.0)
 
 
 @pytest.mark.parametrize("special", [False, True], ids=["finite", "special"])

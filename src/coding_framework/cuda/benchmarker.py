@@ -178,18 +178,27 @@ class BaselineTimes:
 
     def keep(self, task: Task, time_ms: float) -> None:
         """Take over a time that was measured elsewhere, where there is none yet."""
-        if not self.known(task):
-            self._write(task, self._key(task), time_ms)
+        key = self._key(task)
+        if self._kept(key) in (None, (None,)):
+            self._write(task, key, time_ms)
+            self._held.pop(key, None)
 
     def _load_or_measure(self, task: Task, key: str) -> float | None:
-        try:
-            found = json.loads(self._path(key).read_text())["time_ms"]
-            return None if found is None else float(found)
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # not there yet, or damaged: measured again
+        kept = self._kept(key)
+        if kept is not None:
+            return kept[0]
         measured = self._measure(task)
         self._write(task, key, measured)
         return measured
+
+    def _kept(self, key: str) -> tuple[float | None] | None:
+        """The time on disk, which may be that there is none; None where it is not there yet, or
+        damaged."""
+        try:
+            found = json.loads(self._path(key).read_text())["time_ms"]
+            return (None if found is None else float(found),)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def _write(self, task: Task, key: str, time_ms: float | None) -> None:
         write_json_atomic(self._path(key), {"task": task.name, "time_ms": time_ms})

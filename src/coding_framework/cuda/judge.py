@@ -34,6 +34,7 @@ from coding_framework.cuda.backends import Backend, BackendName, choose_backend,
 from coding_framework.cuda.benchmarker import BaselineTimes, summed_counters
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.draft import TrialLog, VerdictDraft
+from coding_framework.cuda.gpu.sharing import gpus_here
 from coding_framework.cuda.model_new.build import ExtensionWanted, answer_of
 from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
 from coding_framework.cuda.plan import CandidateFault
@@ -145,7 +146,8 @@ class Judge:
         self._secret = secret_of(self.config)
         self._references: dict[bytes, ReferenceCache] = {}
         built_with = f"{self._compiler.toolkit.fingerprint} sm_{self._compiler.architecture}"
-        salt = f"{judge_digest()} {self.backend} {built_with}"
+        device = gpus_here() if self.backend == "cuda" else self.backend
+        salt = f"{judge_digest()} {device} {built_with}"
         self._baselines = BaselineTimes(self._measure_naive, salt)
 
     def judge(self, task: Task, candidate: Candidate) -> Verdict:

@@ -28,7 +28,7 @@ import structlog
 
 from coding_framework.cuda.backends import choose_backend
 from coding_framework.cuda.frames import read_frame, write_frame
-from coding_framework.cuda.gpu.sharing import gpus
+from coding_framework.cuda.gpu.sharing import gpus, gpus_here
 from coding_framework.cuda.in_flight import InFlight
 from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
 from coding_framework.cuda.line import Line
@@ -321,14 +321,9 @@ def _conditions(config: JudgeConfig) -> str:
     limits = config.model_dump_json(exclude={"secret", "backend", "sandbox"})
     secret = hashlib.sha256(b"verdict cache" + secret_of(config)).hexdigest()
     sandbox = choose_sandbox(config.sandbox)
-    device = _device_here() if choose_backend(config.backend) == "cuda" else ""
+    device = gpus_here() if choose_backend(config.backend) == "cuda" else ""
     tools = f"{sandbox.name} {sandbox.system} {find_toolkit().fingerprint}"
     return f"{limits} {tools} {device} {secret}"
-
-
-def _device_here() -> str:
-    """The GPUs here: their times hold for no others."""
-    return ", ".join(sorted({f"{gpu.name} {gpu.driver}" for gpu in gpus()}))
 
 
 def _setup_frame(config: JudgeConfig) -> dict[str, Any]:

@@ -456,6 +456,8 @@ def _task_faults(task: Task, case: TestCase) -> Iterator[None]:
     """Whatever a task's own source raises is the fault of whoever wrote the task."""
     try:
         yield
+    except InfrastructureError:
+        raise
     except torch.OutOfMemoryError as e:
         raise DeviceFullError(
             f"the GPU has not the memory for the reference of task {task.name!r} at shape set "

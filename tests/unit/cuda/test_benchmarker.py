@@ -151,3 +151,15 @@ def test_a_time_that_a_verdict_measured_is_taken_over_once(
     assert naive_ms("other code") == 0.25
     assert naive_ms("naive code") == 0.75, "its own verdict says what was measured"
     assert naive_ms("other code") == 0.25, "what others are put beside stays"
+
+
+def test_a_naive_kernel_that_had_no_time_may_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    refused = BaselineTimes(lambda task: None, "salt")
+    assert refused.time_ms(_task("code")) is None
+    assert refused.known(_task("code"))
+    refused.keep(_task("code"), 0.5)
+    for baselines in (refused, BaselineTimes(lambda task: pytest.fail("again"), "salt")):
+        assert baselines.time_ms(_task("code")) == 0.5

@@ -12,7 +12,7 @@ import torch
 from coding_framework.cuda import reference as reference_module
 from coding_framework.cuda.reference import ReferenceCache, expect, task_digest
 from coding_framework.cuda.tolerance import compare
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
 from coding_framework.types import Task, TensorSpec, TestCase
 
 pytestmark = pytest.mark.unit
@@ -150,6 +150,15 @@ def test_other_floating_dtypes_have_references(dtype: str) -> None:
 def test_a_reference_that_cannot_run_is_the_tasks_fault_in_a_sentence(reference: str) -> None:
     with pytest.raises(UsageError, match="reference of task 't' fails on its shape set 'main'"):
         _expect(_task(reference))
+
+
+def test_a_fault_of_ours_is_not_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise DeviceFullError("no memory left")
+
+    monkeypatch.setattr(reference_module, "_add_run", full)
+    with pytest.raises(DeviceFullError):
+        _expect(_task())
 
 
 def test_the_cache_gives_the_same_object_and_stays_in_its_bound() -> None:

@@ -1,7 +1,7 @@
 """The CUDA driver through cuda-bindings, with errors as exceptions that say whose they are.
 
-Imported by device processes and by the judge's exchange buffer only: the module needs no GPU to be
-imported, its functions need a driver.
+Imported by device processes, and in the judge by what works on a GPU beside PyTorch: the module
+needs no GPU to be imported, its functions need a driver.
 """
 
 from __future__ import annotations

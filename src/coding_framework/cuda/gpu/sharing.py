@@ -45,6 +45,11 @@ def gpus() -> tuple[Gpu, ...]:
     return _visible(_all_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
+def gpus_here() -> str:
+    """Kinds and drivers of these GPUs, in words: their times hold for no others."""
+    return ", ".join(sorted({f"{gpu.name} {gpu.driver}" for gpu in gpus()}))
+
+
 def _visible(found: tuple[Gpu, ...], allowed: str | None) -> tuple[Gpu, ...]:
     if allowed is None:
         return found

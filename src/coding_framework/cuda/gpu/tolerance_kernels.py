@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from coding_framework.cuda.gpu.driver import call, cuda, packed
+from coding_framework.cuda.gpu.driver import DriverError, call, cuda, packed
 from coding_framework.cuda.gpu.helpers import our_cubin
 from coding_framework.cuda.tolerance import (
     SMALLEST,
@@ -24,6 +24,7 @@ from coding_framework.cuda.tolerance import (
     Worst,
     eps_factor,
 )
+from coding_framework.errors import DeviceError
 
 _THREADS = 256
 _BLOCKS_A_MULTIPROCESSOR = 8
@@ -66,14 +67,16 @@ class GpuSpread:
 
     def __init__(self, native: torch.Tensor, reference: torch.Tensor) -> None:
         self._shape = reference.shape
-        self._native, self._reference = native.reshape(-1), reference.reshape(-1)
+        self._native, self._reference = _flat(native), _flat(reference)
+        _require_as_many(self._reference, self._native)
         self._errors = torch.empty_like(self._reference)
         self._changes = torch.empty_like(self._reference)
         self._count = self._reference.numel()
         self._runs = 0
 
     def add(self, native: torch.Tensor, reference: torch.Tensor, eps: float) -> None:
-        moved, moved_reference = native.reshape(-1), reference.reshape(-1)
+        moved, moved_reference = _flat(native), _flat(reference)
+        _require_as_many(self._reference, moved, moved_reference)
         launch(
             f"spread_{_KINDS[native.dtype]}",
             *(self._native, self._reference, moved, moved_reference, self._errors, self._changes),
@@ -99,8 +102,9 @@ def worst_of(out: torch.Tensor, expected: ExpectedOutput) -> Worst:
     """See `tolerance.worst_of`."""
     assert expected.tolerance is not None
     values, references, natives, tolerances = (
-        t.reshape(-1) for t in (out, expected.reference, expected.native, expected.tolerance)
+        _flat(t) for t in (out, expected.reference, expected.native, expected.tolerance)
     )
+    _require_as_many(values, references, natives, tolerances)
     seen = torch.empty((blocks(values), _SEEN), dtype=torch.float64, device=out.device)
     limits = (torch.finfo(out.dtype).tiny, SMALLEST)
     kernel = f"compare_{_KINDS[out.dtype]}"
@@ -117,6 +121,19 @@ def worst_of(out: torch.Tensor, expected: ExpectedOutput) -> Worst:
     )
 
 
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """Its numbers in logical order, one after the other in memory."""
+    return tensor.resolve_neg().reshape(-1).contiguous()
+
+
+def _require_as_many(numbers: torch.Tensor, *others: torch.Tensor) -> None:
+    """Raises ValueError where a run gave another number of elements: its shape depends on values,
+    and a kernel would read beyond the shorter one."""
+    counts = {t.numel() for t in (numbers, *others)}
+    if len(counts) > 1:
+        raise ValueError(f"outputs of {sorted(counts)} elements for one function")
+
+
 def blocks(numbers: torch.Tensor) -> int:
     """Of a launch over so many numbers."""
     index = numbers.device.index or 0
@@ -125,19 +142,24 @@ def blocks(numbers: torch.Tensor) -> int:
 
 
 def launch(name: str, *arguments: torch.Tensor | float) -> None:
-    """One of our kernels on PyTorch's stream, over the numbers of the first tensor."""
+    """One of our kernels on PyTorch's stream, over the numbers of the first tensor. Raises
+    DeviceError where it cannot be loaded or started, DeviceFullError for want of memory."""
     tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+    assert all(t.is_contiguous() and t.device == tensors[0].device for t in tensors)
     values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
     params, keep = packed(LAYOUTS[name], values)
     device, grid = tensors[0].device, blocks(tensors[0])
-    with torch.cuda.device(device):
-        context, functions = _loaded(torch.cuda.current_device())
-        call(cuda.cuCtxSetCurrent(context))  # a thread may not have used it yet
-        stream = cuda.CUstream(torch.cuda.current_stream().cuda_stream)
-        launched = cuda.cuLaunchKernel(
-            functions[name], grid, 1, 1, _THREADS, 1, 1, 0, stream, params, 0
-        )
-        call(launched)
+    try:
+        with torch.cuda.device(device):
+            context, functions = _loaded(torch.cuda.current_device())
+            call(cuda.cuCtxSetCurrent(context))  # a thread may not have used it yet
+            stream = cuda.CUstream(torch.cuda.current_stream().cuda_stream)
+            launched = cuda.cuLaunchKernel(
+                functions[name], grid, 1, 1, _THREADS, 1, 1, 0, stream, params, 0
+            )
+            call(launched)
+    except DriverError as e:
+        raise DeviceError(f"the judge's kernel {name} does not start: {e}") from e
     del keep  # the driver has copied the parameters when the call returns
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,10 @@ def on_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _bytes(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    """What lies in memory from its address on."""
+    assert tensor.is_contiguous()
+    assert not tensor.is_neg()
+    return tensor.view(-1).view(torch.uint8).numpy()
 
 
 def _put_special(tensor: torch.Tensor, generator: torch.Generator) -> None:
@@ -91,6 +95,37 @@ def test_a_tolerance_is_that_of_pytorchs_way(dtype: torch.dtype, special: bool) 
         assert found.shape == wanted.shape
         assert bool((wanted > 0).all())
         assert _same(found, wanted)
+
+
+@pytest.mark.parametrize("view", ["every second", "expanded", "transposed", "a number", "negated"])
+def test_outputs_may_lie_in_memory_in_any_way(view: str) -> None:
+    views: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "every second": lambda t: t[..., ::2],
+        "expanded": lambda t: t[:1, :1].expand(7, 300),
+        "transposed": lambda t: t.T,
+        "a number": lambda t: t[3, 4],
+        "negated": lambda t: torch.complex(t.double(), t.double()).conj().imag,
+    }
+    dtype = torch.float64 if view == "negated" else torch.float32
+    first, other, _ = [tuple(map(views[view], run)) for run in _runs(dtype, special=False)]
+    ways = [Spread(*first), GpuSpread(*first)]
+    for way in ways:
+        way.add(*other, 2.0**-20)
+    wanted, found = (way.tolerance(dtype, 1) for way in ways)
+    assert _same(found, wanted)
+    expected = ExpectedOutput(first[1], first[0], wanted)
+    assert tolerance_kernels.worst_of(other[0], expected) == worst_of(other[0], expected)
+
+
+def test_a_run_of_another_number_of_elements_is_no_run_of_the_function() -> None:
+    native, reference = torch.ones(8), torch.ones(8, dtype=torch.float64)
+    with pytest.raises(ValueError, match="8"):
+        GpuSpread(native, reference[:7])
+    for n, r in ((native[:7], reference), (native, reference[:7])):
+        with pytest.raises(ValueError, match=r"\[7, 8\]"):
+            GpuSpread(native, reference).add(n, r, 1e-6)
+    with pytest.raises(ValueError, match="elements"):
+        tolerance_kernels.worst_of(native, ExpectedOutput(reference, native, reference[:7]))
 
 
 def test_scales_reach_over_all_numbers() -> None:
