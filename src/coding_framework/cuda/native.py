@@ -13,9 +13,11 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
+from coding_framework.cuda.slots import available_cores
 from coding_framework.errors import InfrastructureError, MissingToolError
 from coding_framework.paths import cache_dir
 
@@ -31,8 +33,9 @@ def build_once(
     """Compile `sources` (file name -> text) to one file called `name`; later calls find it cached.
 
     `arguments` go after the compiler as they are; source names in them are relative to a fresh
-    build folder. Returns the path of the file. Raises MissingToolError where the compiler is not
-    installed, InfrastructureError where it fails (our source, our fault).
+    build folder. Where several are named, each is compiled beside the others, and what comes of
+    them is linked with the same arguments. Returns the path of the file. Raises MissingToolError
+    where the compiler is not installed, InfrastructureError where it fails (our source, our fault).
     """
     tool = shutil.which(compiler)
     if tool is None:
@@ -59,18 +62,44 @@ def build_once(
         try:
             for file_name, text in sources.items():
                 (work / file_name).write_text(text)
-            command = [tool, *arguments, "-o", name]
-            done = subprocess.run(
-                command, cwd=work, capture_output=True, text=True, timeout=timeout_s, check=False
-            )
-            if done.returncode != 0:
-                raise InfrastructureError(
-                    f"building {name} with {compiler} failed: {done.stderr.strip()[:2000]}"
-                )
+            for commands in _steps(name, arguments, sources):
+                _run_beside(tool, commands, work, name, timeout_s)
             os.replace(work / name, target)
         finally:
             shutil.rmtree(work, ignore_errors=True)
     return target
+
+
+def _steps(
+    name: str, arguments: Sequence[str], sources: Mapping[str, str]
+) -> list[list[list[str]]]:
+    """Arguments of the compiler's runs: those of one step run beside each other."""
+    units = [x for x in arguments if x in sources]
+    if len(units) < 2:
+        return [[[*arguments, "-o", name]]]
+    common = [x for x in arguments if x not in units]
+    linked = [f"{x}.o" if x in units else x for x in arguments]
+    return [
+        [[*common, "-c", unit, "-o", f"{unit}.o"] for unit in units],
+        [[*linked, "-o", name]],
+    ]
+
+
+def _run_beside(
+    tool: str, commands: Sequence[Sequence[str]], work: Path, name: str, timeout_s: float
+) -> None:
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [tool, *command], cwd=work, capture_output=True, text=True, timeout=timeout_s,
+            check=False,
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(available_cores()) as pool:
+        for done in pool.map(run, commands):
+            if done.returncode != 0:
+                raise InfrastructureError(
+                    f"building {name} with {Path(tool).name} failed: {done.stderr.strip()[:2000]}"
+                )
 
 
 @cache
