@@ -213,12 +213,35 @@ def report(rows: Rows) -> bool:
     bars.append(_median_bar("with compilers on all cores, median difference", 0.03, loaded))
     worst = max(loaded.values(), default=None)
     figures = {
+        "errors": errors_by_length(by),
         "worst_difference_loaded": worst,
         "not_settled": sorted(r["key"] for r in rows if r.get("settled") is False),
         "not_captured": sorted(r["key"] for r in rows if r.get("not_captured")),
         "rows": sorted(rows, key=lambda r: r["key"]),
     }
     return write_report("gpu_timing", bars, figures)
+
+
+def errors_by_length(by: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Our clock's errors apart for kernels that take less than 20 us, of which the median over all
+    says little: events count what stands around a kernel too."""
+    first = {name: row["us"] for name, row in by["first"].items()}
+
+    def against(part: str, names: list[str]) -> dict[str, float]:
+        errors = [abs(first[n] / by[part][n]["us"] - 1) for n in names if n in by[part]]
+        if not errors:
+            return {"kernels": 0}
+        median, worst = statistics.median(errors), max(errors)
+        return {"kernels": len(errors), "median": median, "worst": worst}
+
+    short = [name for name, us in first.items() if us < SHORT_US]
+    longer = [first[n] - by["cupti"][n]["us"] for n in short if n in by["cupti"]]
+    return {
+        "from_20_us_against_ncu": against("ncu", [n for n in first if n not in short]),
+        "below_20_us_against_ncu": against("ncu", short),
+        "below_20_us_against_cupti": against("cupti", short),
+        "us_longer_than_cupti": sorted(longer),
+    }
 
 
 def _median_bar(

@@ -11,15 +11,21 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 from coding_framework.cuda.slots import available_cores
 from coding_framework.errors import InfrastructureError, MissingToolError
 from coding_framework.paths import cache_dir
+
+_AT_ONCE = 4
+"""Sources of one part that are compiled at once: the longest takes a third of the whole time."""
+_LOOK_EVERY_S = 0.01
 
 
 def build_once(
@@ -33,9 +39,10 @@ def build_once(
     """Compile `sources` (file name -> text) to one file called `name`; later calls find it cached.
 
     `arguments` go after the compiler as they are; source names in them are relative to a fresh
-    build folder. Where several are named, each is compiled beside the others, and what comes of
-    them is linked with the same arguments. Returns the path of the file. Raises MissingToolError
-    where the compiler is not installed, InfrastructureError where it fails (our source, our fault).
+    build folder. Where several are named, they are compiled beside each other, and what comes of
+    them is linked, with the same arguments. Returns the path of the file. Raises MissingToolError
+    where the compiler is not installed, InfrastructureError where it fails (our source, our fault)
+    or all of it takes longer than `timeout_s`.
     """
     tool = shutil.which(compiler)
     if tool is None:
@@ -56,14 +63,19 @@ def build_once(
         fcntl.flock(lock, fcntl.LOCK_EX)
         if target.exists():
             return target
-        work = folder / ".build"
-        shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
-        work.mkdir()
+        for left in folder.glob(".build*"):  # of processes that were killed
+            shutil.rmtree(left, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix=".build", dir=folder))
         try:
             for file_name, text in sources.items():
                 (work / file_name).write_text(text)
+            end = time.monotonic() + timeout_s
             for commands in _steps(name, arguments, sources):
-                _run_beside(tool, commands, work, name, timeout_s)
+                failure = _run_beside([[tool, *x] for x in commands], work, end)
+                if failure is not None:
+                    raise InfrastructureError(
+                        f"building {name} with {compiler} failed: {failure.strip()[:2000]}"
+                    )
             os.replace(work / name, target)
         finally:
             shutil.rmtree(work, ignore_errors=True)
@@ -85,21 +97,41 @@ def _steps(
     ]
 
 
-def _run_beside(
-    tool: str, commands: Sequence[Sequence[str]], work: Path, name: str, timeout_s: float
-) -> None:
-    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [tool, *command], cwd=work, capture_output=True, text=True, timeout=timeout_s,
-            check=False,
-        )  # fmt: skip
+def _run_beside(commands: Sequence[Sequence[str]], work: Path, end: float) -> str | None:
+    """Run all in `work`, some at once. What the first that failed said; None where none did.
+    Whatever ends this (a failure, the time, Ctrl-C) ends those that still run."""
+    at_once = min(available_cores(), _AT_ONCE)
+    waiting = list(enumerate(commands))
+    running: dict[Path, subprocess.Popen[bytes]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                number, command = waiting.pop(0)
+                said = work / f"{number}.said"
+                running[said] = _start(command, work, said)
+            for said, process in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[said]
+                if process.returncode != 0:
+                    return said.read_text(errors="replace") or f"exit {process.returncode}"
+            if time.monotonic() > end:
+                return "it took too long"
+            time.sleep(_LOOK_EVERY_S)
+    finally:
+        for process in running.values():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return None
 
-    with ThreadPoolExecutor(available_cores()) as pool:
-        for done in pool.map(run, commands):
-            if done.returncode != 0:
-                raise InfrastructureError(
-                    f"building {name} with {Path(tool).name} failed: {done.stderr.strip()[:2000]}"
-                )
+
+def _start(command: Sequence[str], work: Path, said: Path) -> subprocess.Popen[bytes]:
+    """In a group of its own, so that what a compiler starts ends with it."""
+    with said.open("wb") as file:
+        return subprocess.Popen(
+            command, cwd=work, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            start_new_session=True,
+        )  # fmt: skip
 
 
 @cache

@@ -1,7 +1,8 @@
 """C source of the interpreter, from the table in semantics.py.
 
 Forms that nvcc emits often become labels of one function (`computed goto`); the others become
-functions in files of their own, called through a table: gcc then takes ten seconds, not minutes.
+functions in files of their own, called through a table: gcc then takes half a minute of one core,
+not minutes.
 """
 
 from __future__ import annotations

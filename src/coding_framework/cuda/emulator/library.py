@@ -105,7 +105,7 @@ class LaunchRecord(ctypes.Structure):
 
 
 def build() -> Path:
-    """Path of the library; the first call on a machine compiles it (about 12 s on two cores)."""
+    """Path of the library; the first call on a machine compiles it (17 s on two slow cores)."""
     files = sources()
     units = sorted(name for name in files if name.endswith(".c"))
     return build_once(
