@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -342,6 +343,28 @@ def test_several_calls_share_the_process_and_its_memory(
         assert c.shape == (rows, 3)
         assert c.address in device.blocks
     assert len(device.launches) == 3
+
+
+def test_the_stack_lies_elsewhere_at_each_call(opened: Opener, device: RecordingDevice) -> None:
+    """Else a kernel that is right in every second process is right at each call of one of them."""
+    source = """
+#include <torch/extension.h>
+torch::Tensor forward(torch::Tensor x) {
+  int here;
+  TORCH_CHECK(false, "page ", (long long)((size_t)&here >> 12), " end");
+  return x;
+}
+"""
+    session, x, pages = opened(source + BINDING), device.tensor(4), []
+    for _ in range(32):
+        with pytest.raises(CandidateFault) as fault:
+            session.call([x])
+        found = re.search(r"page (\d+) end", fault.value.reason)
+        assert found
+        pages.append(int(found[1]))
+    assert max(pages) - min(pages) <= 257
+    for bit in range(7):
+        assert {page >> bit & 1 for page in pages} == {0, 1}
 
 
 IDIOMS = """
