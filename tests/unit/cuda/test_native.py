@@ -114,7 +114,9 @@ def test_a_build_that_takes_too_long_ends_with_all_that_it_started(
     assert time.monotonic() - began < 30
     pids = calls.with_name("pids.txt").read_text().split()
     assert pids
-    assert not any(_runs(int(pid)) for pid in pids)
+    while any(_runs(int(pid)) for pid in pids):  # what is killed takes a moment to be gone
+        assert time.monotonic() - began < 30
+        time.sleep(0.01)
     (folder,) = (own_cache / "native").iterdir()
     assert [x.name for x in folder.iterdir()] == ["lock"]
 
