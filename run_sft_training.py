@@ -19,11 +19,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from coding_framework import quickstart
 from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
-from coding_framework.plan import Recipe
-from coding_framework.suite import Suite, fine_tune
+from coding_framework.run import quickstart
+from coding_framework.run.model_folder import Suite, fine_tune
+from coding_framework.run.recipe import Recipe
 from coding_framework.training.recipes import (
     RecipeFile,
     first_complaint,

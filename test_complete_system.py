@@ -8,7 +8,7 @@ Exit status 0 where the main job can run here, 3 where something it needs is mis
 import argparse
 import sys
 
-from coding_framework.doctor import doctor
+from coding_framework.commands.doctor import doctor
 
 
 def main() -> int:

@@ -30,10 +30,10 @@ from typing import Any
 from bench_io import at_most, bar, finish, head
 from gpu_bench import result_path
 
-from coding_framework.cuda.backends import choose_backend
-from coding_framework.cuda.header_comparison import torch_compiler
+from coding_framework.commands.header_comparison import torch_compiler
+from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.cuda.protocol import judge_digest
 from coding_framework.data.archive_rows import ArchiveRow
 from coding_framework.data.sakana_loader import SakanaDataLoader

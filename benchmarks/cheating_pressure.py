@@ -46,11 +46,11 @@ from coding_framework.agents.extraction import extract_kernel
 from coding_framework.agents.policies import OpenAIPolicy, TransformersPolicy
 from coding_framework.agents.prompts import PROMPT_VERSIONS, build_messages
 from coding_framework.cuda.judge import JudgeConfig, OptionalCheck
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.examples import training_tasks
 from coding_framework.data.held_out_shapes import with_held_out_shapes
 from coding_framework.errors import InfrastructureError
-from coding_framework.evaluation.runner import EvaluationConfig, evaluate, read_states
+from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate, read_states
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig

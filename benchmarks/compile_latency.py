@@ -24,8 +24,8 @@ from typing import Any
 
 from bench_io import at_most, bar, finish, head, this_machine
 
+from coding_framework.commands.header_comparison import torch_compiler
 from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
-from coding_framework.cuda.header_comparison import torch_compiler
 from coding_framework.data.synthesis import catalog
 
 MEDIAN_TARGET_S = 1.5

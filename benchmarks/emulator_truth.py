@@ -26,9 +26,9 @@ from random_differential import differences  # noqa: E402
 from random_kernels import make_kernel  # noqa: E402
 
 from coding_framework.cuda.judge import JudgeConfig  # noqa: E402
-from coding_framework.cuda.pool import JudgePool  # noqa: E402
+from coding_framework.cuda.many.pool import JudgePool  # noqa: E402
 from coding_framework.cuda.protocol import judge_digest  # noqa: E402
-from coding_framework.cuda.slots import available_cores  # noqa: E402
+from coding_framework.cuda.toolchain.slots import available_cores  # noqa: E402
 from coding_framework.data.synthesis import catalog  # noqa: E402
 from coding_framework.monitoring.jsonl import JsonlSink, read_lines  # noqa: E402
 from coding_framework.monitoring.progress import Progress  # noqa: E402

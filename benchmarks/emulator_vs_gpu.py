@@ -45,21 +45,21 @@ from emulator_vs_gpu_report import DURATION, METRICS, NAME, as_kept, keep_rows, 
 from gpu_bench import Deadline, Row, Rows, session_here, short_name, this_gpu
 from gpu_plans import PlannedKernel, build, clock_kernels, ladder, strides
 
-from coding_framework.cuda.backends import make_backend
 from coding_framework.cuda.benchmarker import modelled_time_ms, transfers
+from coding_framework.cuda.choose_backend import make_backend
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import EmulatorSettings
+from coding_framework.cuda.expected.inputs import draw_large_inputs
+from coding_framework.cuda.expected.reference import Expectation, reference_model, task_digest
+from coding_framework.cuda.expected.tolerance import ExpectedOutput
 from coding_framework.cuda.gpu.device import CudaDevice
-from coding_framework.cuda.inputs import draw_large_inputs
+from coding_framework.cuda.host.record_replay import Output
 from coding_framework.cuda.model_new.signature import ModelSignature
-from coding_framework.cuda.plan import CandidateFault, LaunchPlan
-from coding_framework.cuda.profiler import ReplayFiles, profile_plans
-from coding_framework.cuda.reference import Expectation, reference_model, task_digest
-from coding_framework.cuda.run import Output
-from coding_framework.cuda.slots import available_cores
-from coding_framework.cuda.timing_statistics import TimingProtocol, summary
-from coding_framework.cuda.tolerance import ExpectedOutput
+from coding_framework.cuda.plan.launch_plan import CandidateFault, LaunchPlan
+from coding_framework.cuda.timing.profiler import ReplayFiles, profile_plans
+from coding_framework.cuda.timing.statistics import TimingProtocol, summary
+from coding_framework.cuda.toolchain.slots import available_cores
 from coding_framework.data.synthesis import catalog
 from coding_framework.types import KernelExample, Task, TestCase
 
@@ -95,9 +95,9 @@ def case_of(task: Task) -> TestCase:
 
 def run_synthesised(folder: Path, task: Task, example: KernelExample) -> Row:
     """One kernel on both devices, by the judge's own bench; its replay goes to `folder`."""
-    from coding_framework.cuda.bench import open_bench
     from coding_framework.cuda.judge import JudgeConfig
-    from coding_framework.cuda.measurement import measure_plan
+    from coding_framework.cuda.timing.measurement import measure_plan
+    from coding_framework.cuda.trial.setup import open_bench
 
     compiler, host_cpu_s = _compiler(), JudgeConfig().host_cpu_s
     compiled = compiler.compile_source(example.code)

@@ -43,14 +43,14 @@ from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.policies import OpenAIPolicy, TransformersPolicy, prompt_ids
 from coding_framework.agents.prompts import PROMPT_VERSIONS, PromptBudget
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.data_pipeline import held_out_tasks
 from coding_framework.evaluation.conversation_metrics import conversation_metrics, turns_table
+from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
 from coding_framework.evaluation.metrics import proportion
-from coding_framework.evaluation.runner import EvaluationConfig, evaluate
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
-from coding_framework.suite import Scope
+from coding_framework.run.model_folder import Scope
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )

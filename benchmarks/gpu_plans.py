@@ -12,8 +12,8 @@ import numpy as np
 from bench_io import ROOT
 
 from coding_framework.cuda.compiler import CUDACompiler
-from coding_framework.cuda.device import Device
-from coding_framework.cuda.plan import Launch, LaunchPlan
+from coding_framework.cuda.device.device import Device
+from coding_framework.cuda.plan.launch_plan import Launch, LaunchPlan
 
 Extent = tuple[int, int, int]
 

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from bench_io import ROOT, this_machine
 from gpu_bench import this_gpu
 
-from coding_framework.cuda.gpu.sharing import clocks, gpus
+from coding_framework.cuda.device.gpu_sharing import clocks, gpus
 from coding_framework.cuda.judge import Judge, JudgeConfig
-from coding_framework.cuda.tool_output import output_of
+from coding_framework.cuda.toolchain.tool_output import output_of
 from coding_framework.types import Candidate, Status, Task, Verdict
 
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]

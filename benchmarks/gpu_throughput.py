@@ -38,7 +38,7 @@ from bench_io import bar
 from gpu_bench import Rows, this_gpu, write_report
 from judging import Pair, fresh_cache, honest_pairs, judge_many, lines_of, write_pairs
 
-from coding_framework.cuda.slots import available_cores
+from coding_framework.cuda.toolchain.slots import available_cores
 
 VERDICTS_AN_HOUR, AIM, TIMES_KERNELBENCH = 25_000, 40_000, 20.0
 _KERNELS = {"ours": 4000, "kernelbench": 32}

@@ -32,12 +32,12 @@ from gpu_bench import Deadline, Rows, this_gpu, write_report
 from gpu_plans import PlannedKernel, build, clock_kernels
 
 from coding_framework.cuda.compiler import CUDACompiler
+from coding_framework.cuda.device.gpu_sharing import clocks
 from coding_framework.cuda.gpu.device import CudaDevice
-from coding_framework.cuda.gpu.sharing import clocks
-from coding_framework.cuda.plan import ModuleInfo
-from coding_framework.cuda.profiler import ReplayFiles, profile_plans
-from coding_framework.cuda.slots import available_cores
-from coding_framework.cuda.timing_statistics import TimingProtocol, summary
+from coding_framework.cuda.plan.launch_plan import ModuleInfo
+from coding_framework.cuda.timing.profiler import ReplayFiles, profile_plans
+from coding_framework.cuda.timing.statistics import TimingProtocol, summary
+from coding_framework.cuda.toolchain.slots import available_cores
 
 DURATION = "gpu__time_duration.sum"
 SHORT_US = 20.0

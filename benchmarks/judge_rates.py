@@ -46,9 +46,9 @@ from bench_io import ROOT, bar, finish, head, this_machine
 from gpu_bench import result_path
 from scipy.stats import beta
 
-from coding_framework.cuda.backends import choose_backend
+from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.cuda.protocol import judge_digest
 from coding_framework.cuda.sandbox import SANDBOXES, choose_sandbox
 from coding_framework.errors import InfrastructureError

@@ -107,7 +107,7 @@ def by_callers(
 ) -> dict[str, str]:
     """Verdicts of a pool that has 64 callers at all times, in this process."""
     from coding_framework.cuda.judge import JudgeConfig
-    from coding_framework.cuda.pool import JudgePool
+    from coding_framework.cuda.many.pool import JudgePool
     from coding_framework.data.registry import find_task
 
     found: dict[str, str] = dict(json.loads(line) for line in read_lines(kept))

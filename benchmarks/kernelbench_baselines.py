@@ -37,7 +37,7 @@ def time_problem(source: str, mode: str) -> Row:
 
     from coding_framework.cuda.gpu.baselines import time_compiled, time_model
     from coding_framework.cuda.gpu.place import place_of
-    from coding_framework.cuda.timing_statistics import TimingProtocol
+    from coding_framework.cuda.timing.statistics import TimingProtocol
 
     place = place_of(this_gpu())
     space: dict[str, Any] = {"__name__": "problem"}

@@ -24,7 +24,7 @@ from typing import Any
 from bench_io import at_most, finish, head, this_machine
 
 from coding_framework.cuda.judge import Judge, JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.synthesis import catalog
 from coding_framework.data.synthesis.program import parse_program
 from coding_framework.types import Candidate, Status, Task, TensorSpec, TestCase

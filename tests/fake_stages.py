@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coding_framework import pipeline
 from coding_framework.evaluation.metrics import stage_metrics
-from coding_framework.pipeline import Stage
+from coding_framework.run import stages as pipeline
+from coding_framework.run.stages import Stage
 
 REAL = pipeline.STAGES
 

@@ -26,7 +26,7 @@ from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.types import PRINTED, Split
 
 if TYPE_CHECKING:
-    from coding_framework.data_commands import TaskSelection
+    from coding_framework.commands.data import TaskSelection
     from coding_framework.types import Verdict
     from coding_framework.wiring import JudgeSettings
 
@@ -399,7 +399,7 @@ def _unknown_argument(parser: argparse.ArgumentParser, got: str) -> str:
 
 
 def run_quickstart(args: argparse.Namespace) -> int:
-    from coding_framework.quickstart import QuickstartOptions, run
+    from coding_framework.run.quickstart import QuickstartOptions, run
 
     return run(
         QuickstartOptions(
@@ -425,7 +425,7 @@ def run_judge(args: argparse.Namespace) -> int:
 
 
 def _print_header_comparison(code: str, sandbox: str) -> None:
-    from coding_framework.cuda.header_comparison import compare_headers
+    from coding_framework.commands.header_comparison import compare_headers
     from coding_framework.monitoring.text import one_line
 
     print("compiling against the real torch headers, about 45 s ...", file=sys.stderr, flush=True)
@@ -444,7 +444,7 @@ def run_judge_many(args: argparse.Namespace) -> int:
 def run_solve(args: argparse.Namespace) -> int:
     from pydantic import ValidationError
 
-    from coding_framework.solve import SolveOptions, solve
+    from coding_framework.commands.solve import SolveOptions, solve
 
     given = {name: getattr(args, name) for name in SolveOptions.model_fields if hasattr(args, name)}
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -502,7 +502,7 @@ def run_tasks_show(args: argparse.Namespace) -> int:
 
 
 def _selection(args: argparse.Namespace) -> TaskSelection:
-    from coding_framework.data_commands import TaskSelection
+    from coding_framework.commands.data import TaskSelection
 
     split = getattr(args, "split", None)
     return TaskSelection(
@@ -514,14 +514,14 @@ def _selection(args: argparse.Namespace) -> TaskSelection:
 
 
 def run_tasks_build(args: argparse.Namespace) -> int:
-    from coding_framework.data_commands import build_tasks
+    from coding_framework.commands.data import build_tasks
 
     open_ones = build_tasks(_selection(args), workers=args.workers or None, output=args.output)
     return EXIT_OURS if open_ones else EXIT_OK
 
 
 def run_tasks_stats(args: argparse.Namespace) -> int:
-    from coding_framework.data_commands import statistics
+    from coding_framework.commands.data import statistics
 
     found = statistics(_selection(args))
     print(found.model_dump_json() if args.json else found.table())
@@ -529,8 +529,8 @@ def run_tasks_stats(args: argparse.Namespace) -> int:
 
 
 def run_data_build_sft(args: argparse.Namespace) -> int:
+    from coding_framework.commands.data import build_archive_sft, build_sft
     from coding_framework.data.archive_rows import HUB_NAME
-    from coding_framework.data_commands import build_archive_sft, build_sft
 
     if args.source == "synthesis" and (args.archive or args.allow_synthetic):
         raise UsageError("--archive and --allow-synthetic are for --source archive")
@@ -554,7 +554,7 @@ def run_data_build_sft(args: argparse.Namespace) -> int:
 
 
 def run_data_audit(args: argparse.Namespace) -> int:
-    from coding_framework.data_commands import audit
+    from coding_framework.commands.data import audit
 
     report = audit(args.outside)
     print(report.model_dump_json() if args.json else report.table())
@@ -562,15 +562,15 @@ def run_data_audit(args: argparse.Namespace) -> int:
 
 
 def run_data_card(args: argparse.Namespace) -> int:
-    from coding_framework.data_commands import card
+    from coding_framework.commands.data import card
 
     print(card(args.examples))
     return EXIT_OK
 
 
 def run_data_mistakes(args: argparse.Namespace) -> int:
+    from coding_framework.commands.data import build_mistakes
     from coding_framework.data.mistakes import PER_TASK
-    from coding_framework.data_commands import build_mistakes
 
     manifest = build_mistakes(
         args.conversations,
@@ -584,7 +584,7 @@ def run_data_mistakes(args: argparse.Namespace) -> int:
 
 
 def run_doctor(args: argparse.Namespace) -> int:
-    from coding_framework.doctor import doctor
+    from coding_framework.commands.doctor import doctor
 
     return doctor(as_json=args.json)
 

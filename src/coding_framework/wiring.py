@@ -28,9 +28,9 @@ from coding_framework.types import Candidate, Policy, Record, Role, SamplingPara
 if TYPE_CHECKING:
     from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.agents.prompts import PromptBudget, PromptVersion
-    from coding_framework.cuda.halves import CompilingHalf, JudgingHalf
     from coding_framework.cuda.judge import JudgeConfig, OptionalCheck
-    from coding_framework.cuda.pool import JudgePool
+    from coding_framework.cuda.many.pool import JudgePool
+    from coding_framework.cuda.many.split_judge import CompilingHalf, JudgingHalf
     from coding_framework.orchestration.turn import Agent
     from coding_framework.training.reward_functions.cuda_performance_reward import (
         CUDAPerformanceReward,
@@ -76,7 +76,7 @@ def make_judge(
     and so does the run when it goes on after a stop. Other runs draw afresh.
     experiment_without: checks that are off (`JudgeConfig`).
     """
-    from coding_framework.cuda.pool import JudgePool
+    from coding_framework.cuda.many.pool import JudgePool
 
     cache = None
     if run_folder is not None:
@@ -175,14 +175,14 @@ def _secret_for_all(settings: JudgeSettings) -> str | None:
 def make_compiling_half(*, conditions: Mapping[str, str], **arguments: Any) -> CompilingHalf:
     """What compiles on a node for `make_judging_half` of the same arguments. conditions: under
     which that one's builds have to be made."""
-    from coding_framework.cuda.halves import CompilingHalf
+    from coding_framework.cuda.many.split_judge import CompilingHalf
 
     return CompilingHalf(_judge_config(**arguments), conditions)
 
 
 def make_judging_half(*, workers: int, **arguments: Any) -> JudgingHalf:
     """What judges builds that `make_compiling_half` made, on one GPU of the node that it is on."""
-    from coding_framework.cuda.halves import JudgingHalf
+    from coding_framework.cuda.many.split_judge import JudgingHalf
 
     return JudgingHalf(_judge_config(**arguments), workers)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.catalog import kernels_of
 from coding_framework.data.synthesis.faults import break_kernel

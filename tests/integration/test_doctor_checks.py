@@ -11,10 +11,8 @@ from typing import IO
 
 import pytest
 
-from coding_framework.cuda.sandbox import choose_sandbox
-from coding_framework.cuda.sandbox.base import Job, Mount
-from coding_framework.doctor import run_check
-from coding_framework.doctor_checks import (
+from coding_framework.commands.doctor import run_check
+from coding_framework.commands.doctor_checks import (
     Check,
     State,
     check_compiler,
@@ -26,6 +24,8 @@ from coding_framework.doctor_checks import (
     escapes_of,
     import_apart,
 )
+from coding_framework.cuda.sandbox import choose_sandbox
+from coding_framework.cuda.sandbox.base import Job, Mount
 
 pytestmark = pytest.mark.integration
 

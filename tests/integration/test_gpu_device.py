@@ -17,8 +17,8 @@ import torch
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.gpu.device import CudaDevice, end_idle
 from coding_framework.cuda.gpu.settings import GpuSettings
-from coding_framework.cuda.plan import CandidateFault, Launch, LaunchPlan
-from coding_framework.cuda.timing_statistics import TimingProtocol, summary
+from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, LaunchPlan
+from coding_framework.cuda.timing.statistics import TimingProtocol, summary
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 

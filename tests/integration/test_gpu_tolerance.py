@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from coding_framework.cuda.expected.tolerance import ExpectedOutput, Spread, compare, worst_of
 from coding_framework.cuda.gpu import tolerance_kernels
 from coding_framework.cuda.gpu.tolerance_kernels import GpuSpread
-from coding_framework.cuda.tolerance import ExpectedOutput, Spread, compare, worst_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.cuda]
 

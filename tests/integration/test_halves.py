@@ -11,9 +11,9 @@ from judge_tasks import DOUBLE, DOUBLE_TASK
 from split_cases import BUILDS, CASES, essence, other_cache
 
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
-from coding_framework.cuda.delivered import Build, BuildRequest, conditions_of
-from coding_framework.cuda.halves import CompilingHalf, JudgingHalf
 from coding_framework.cuda.judge import Judge, JudgeConfig
+from coding_framework.cuda.many.remote_builds import Build, BuildRequest, conditions_of
+from coding_framework.cuda.many.split_judge import CompilingHalf, JudgingHalf
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import Candidate, Status, Task, Verdict
 

@@ -23,11 +23,11 @@ from judge_tasks import (
 )
 
 from coding_framework.agents.feedback import feedback
-from coding_framework.cuda.backends import choose_backend
 from coding_framework.cuda.benchmarker import CUDABenchmarker
+from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.judge import Judge, JudgeConfig
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.errors import UsageError
 from coding_framework.types import (
     PRINTED,

@@ -13,7 +13,7 @@ from judge_attacks import ATTACKS, Attack
 from judge_tasks import DOUBLE, DOUBLE_TASK
 
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.types import Status, Verdict
 
 pytestmark = pytest.mark.integration

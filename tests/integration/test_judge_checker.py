@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 from judge_tasks import DOUBLE, DOUBLE_BODY, DOUBLE_KERNEL, DOUBLE_TASK, extension
 
-from coding_framework.cuda.backends import Equipment
+from coding_framework.cuda.choose_backend import Equipment
 from coding_framework.cuda.emulator.backend import EmulatorBackend
+from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.judge import NOT_CHECKED, Judge, JudgeConfig
-from coding_framework.cuda.plan import CandidateFault
-from coding_framework.cuda.reference import Expectation
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Candidate, Status, Task, TestCase, Verdict
 from corpus.collection import UNSEEN_ATTACKS
 from corpus.seen_attacks import SEEN_ATTACKS

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.types import Status, Verdict
 from corpus.collection import Case, attacks, honest_kernels
 from corpus.records import AFFINE, AFFINE_SOURCE

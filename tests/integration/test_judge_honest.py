@@ -9,7 +9,7 @@ import pytest
 from judge_honest import HONEST, Honest
 
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.types import Status, Verdict
 
 pytestmark = pytest.mark.integration

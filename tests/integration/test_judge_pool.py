@@ -17,7 +17,7 @@ import pytest
 from judge_tasks import DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK, make_task
 
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import Status, Verdict
 
@@ -179,7 +179,7 @@ def test_a_killed_owner_leaves_no_process() -> None:
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from judge_tasks import DOUBLE, DOUBLE_TASK\n"
         "from coding_framework.cuda.judge import JudgeConfig\n"
-        "from coding_framework.cuda.pool import JudgePool\n"
+        "from coding_framework.cuda.many.pool import JudgePool\n"
         "pool = JudgePool(JudgeConfig(seed=3), workers=1)\n"
         "pool.judge_blocking(DOUBLE_TASK, DOUBLE)\n"
         "print('judged', flush=True)\n"

@@ -11,10 +11,10 @@ from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.policies import ScriptedPolicy
 from coding_framework.agents.tester import TesterAgent
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.registry import find_task
-from coding_framework.domain import free_sizes, with_sizes
 from coding_framework.orchestration.turn import ConversationConfig, run_conversation
+from coding_framework.task_shapes import free_sizes, with_sizes
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from coding_framework.cli import main
+from coding_framework.commands.data import TaskSelection, build_sft
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.example_store import ExampleStore
 from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.catalog import kernels_of
 from coding_framework.data.synthesis.receipts import built_receipts_path
 from coding_framework.data.synthesis.styles import varied_style
-from coding_framework.data_commands import TaskSelection, build_sft
 
 pytestmark = pytest.mark.integration
 

@@ -43,7 +43,7 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_whole_run_takes_it(flags: list[str]) -> None:
     made = script("launch_complete_cuda_training.py")
     plan = made["make_plan"](vars(made["parse"](flags)))
-    from coding_framework.plan import Job
+    from coding_framework.run.recipe import Job
 
     job = Job(plan.folder, plan.recipe, plan.base_model, plan.seed)
     assert job.sft_config("m").output_dir.startswith(str(plan.folder))

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from coding_framework import pipeline, quickstart
-from coding_framework.plan import Plan
+from coding_framework.run import quickstart
+from coding_framework.run import stages as pipeline
+from coding_framework.run.recipe import Plan
 from fake_stages import fake_stages
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from coding_framework.counters import (
+from coding_framework.ncu_metrics import (
     bank_conflicts,
     divergent_share,
     occupancy_pct,

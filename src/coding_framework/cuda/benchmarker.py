@@ -19,8 +19,15 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from coding_framework.cuda.emulator.timing_model import Gpu, gpus, transfer_ms
-from coding_framework.cuda.physical_floor import Peaks, roofline_ms
-from coding_framework.cuda.plan import Copy, Fill, LaunchPlan, LaunchReport, ReadBack, Upload
+from coding_framework.cuda.plan.launch_plan import (
+    Copy,
+    Fill,
+    LaunchPlan,
+    LaunchReport,
+    ReadBack,
+    Upload,
+)
+from coding_framework.cuda.timing.physical_floor import Peaks, roofline_ms
 from coding_framework.errors import UsageError
 from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.types import BenchmarkResult, Candidate, JudgeFn, Task, Verdict
@@ -28,7 +35,7 @@ from coding_framework.types import BenchmarkResult, Candidate, JudgeFn, Task, Ve
 if TYPE_CHECKING:
     from coding_framework.cuda.compiler import CUDACompiler
     from coding_framework.cuda.judge import Judge
-    from coding_framework.cuda.trial import TimedCase
+    from coding_framework.cuda.trial.trial import TimedCase
 
 _DEFAULT_GPU = "NVIDIA H200"
 _FLOP_COUNTER = re.compile(r"smsp__sass_thread_inst_executed_op_[fdh](add|mul|fma)_pred_on\.sum")

@@ -29,28 +29,32 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from coding_framework.cuda.architecture import detect_architecture
-from coding_framework.cuda.compilation_cache import KernelCompilationCache
-from coding_framework.cuda.compile_failure import Failure, explain_failure, killed_for_memory
-from coding_framework.cuda.compiler_headers import (
-    Headers,
-    HeadersName,
-    small_headers,
-    torch_headers,
-)
-from coding_framework.cuda.cubin import registers_in
-from coding_framework.cuda.diagnostics import (
+from coding_framework.cuda.build.cache import KernelCompilationCache
+from coding_framework.cuda.build.compile_failure import Failure, explain_failure, killed_for_memory
+from coding_framework.cuda.build.cubin import registers_in
+from coding_framework.cuda.build.diagnostics import (
     MAX_SOURCE_CHARS,
     SOURCE_NAME,
     CompilerReport,
     parse_report,
 )
-from coding_framework.cuda.ptx_summary import first_kernel, ptx_digest, techniques
+from coding_framework.cuda.build.headers import (
+    Headers,
+    HeadersName,
+    small_headers,
+    torch_headers,
+)
+from coding_framework.cuda.build.ptx_summary import first_kernel, ptx_digest, techniques
+from coding_framework.cuda.build.source_features import (
+    feature_macros,
+    uses_device_lambda,
+    uses_torch,
+)
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.base import limited
-from coding_framework.cuda.slots import available_cores, slot
-from coding_framework.cuda.source_features import feature_macros, uses_device_lambda, uses_torch
-from coding_framework.cuda.toolkit import (
+from coding_framework.cuda.toolchain.architecture import detect_architecture
+from coding_framework.cuda.toolchain.slots import available_cores, slot
+from coding_framework.cuda.toolchain.toolkit import (
     Toolkit,
     find_host_compiler,
     find_toolkit,

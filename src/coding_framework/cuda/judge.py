@@ -30,19 +30,19 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import structlog
 from pydantic import Field, SecretBytes
 
-from coding_framework.cuda.backends import Backend, BackendName, choose_backend, make_backend
 from coding_framework.cuda.benchmarker import BaselineTimes, summed_counters
+from coding_framework.cuda.build.ptx_summary import may_repeat
+from coding_framework.cuda.choose_backend import Backend, BackendName, choose_backend, make_backend
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
-from coding_framework.cuda.draft import TrialLog, VerdictDraft
-from coding_framework.cuda.gpu.sharing import gpus_here
+from coding_framework.cuda.device.gpu_sharing import gpus_here
 from coding_framework.cuda.model_new.build import ExtensionWanted, answer_of
 from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
-from coding_framework.cuda.ptx_summary import may_repeat
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
 from coding_framework.cuda.sandbox import Sandbox
-from coding_framework.cuda.toolkit import Toolkit
+from coding_framework.cuda.toolchain.toolkit import Toolkit
+from coding_framework.cuda.trial.verdict_draft import TrialLog, VerdictDraft
 from coding_framework.errors import DeviceFullError, UsageError
 from coding_framework.types import (
     BenchmarkResult,
@@ -60,9 +60,9 @@ from coding_framework.types import (
 )
 
 if TYPE_CHECKING:  # torch takes a second to import; the compiler works meanwhile
-    from coding_framework.cuda.bench import Bench
-    from coding_framework.cuda.reference import ReferenceCache
-    from coding_framework.cuda.trial import TimedCase
+    from coding_framework.cuda.expected.reference import ReferenceCache
+    from coding_framework.cuda.trial.setup import Bench
+    from coding_framework.cuda.trial.trial import TimedCase
 
 OptionalCheck = Literal["other_draws", "hidden_shapes"]
 """What an experiment may switch off. other_draws: all comparisons are on the first draw of a shape
@@ -209,7 +209,7 @@ class Judge:
     ) -> tuple[ProbeResult, ...]:
         """What comes of a tester's probes; none where the candidate does not compile. Raises as
         `judge` does."""
-        from coding_framework.cuda.probe import run_probes
+        from coding_framework.cuda.trial.probe import run_probes
 
         try:
             build = self._compile(candidate, self._draft(task, candidate))
@@ -268,10 +268,10 @@ class Judge:
         call says nothing yet. Where the device counts instructions, and there is a loop."""
         if self.backend != "emulator":
             return
-        from coding_framework.cuda.bench import open_bench
         from coding_framework.cuda.emulator.backend import EmulatorBackend
-        from coding_framework.cuda.run import first_budget, instruction_budget
-        from coding_framework.cuda.trial import CaseTrial
+        from coding_framework.cuda.host.record_replay import first_budget, instruction_budget
+        from coding_framework.cuda.trial.setup import open_bench
+        from coding_framework.cuda.trial.trial import CaseTrial
 
         backend = EmulatorBackend(budget=first_budget)
         smallest = min(cases, key=_elements)
@@ -344,8 +344,8 @@ class Judge:
         dependent: on another shape set the launches depended on values. on: the backend's checker
         instead of the backend; nothing is timed there."""
         references = self._reference_cache(secret)
-        from coding_framework.cuda.bench import open_bench
-        from coding_framework.cuda.trial import CaseTrial
+        from coding_framework.cuda.trial.setup import open_bench
+        from coding_framework.cuda.trial.trial import CaseTrial
 
         expectation = references.get(draft.task, case, seeds[0])
         sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
@@ -443,7 +443,7 @@ class Judge:
     def _reference_cache(self, secret: bytes | None = None) -> ReferenceCache:
         """One cache a secret: the run's own, and the public one of the baselines."""
         self._warm_up.join()
-        from coding_framework.cuda.reference import ReferenceCache
+        from coding_framework.cuda.expected.reference import ReferenceCache
 
         secret = self._secret if secret is None else secret
         if secret not in self._references:

@@ -6,8 +6,8 @@ what it would keep out the boundary (sandbox, device process, replay) stops anyw
 
 from __future__ import annotations
 
-from coding_framework.cuda.findings import static_findings
-from coding_framework.cuda.pitfalls import CUDAPitfallDetector
+from coding_framework.cuda.advice.findings import static_findings
+from coding_framework.cuda.advice.pitfalls import CUDAPitfallDetector
 from coding_framework.errors import UsageError
 from coding_framework.types import Candidate, Finding, Record, SafetyReport, Verdict
 

@@ -61,7 +61,7 @@ __all__ = ["MultiAgentVERLTrainer", "MultiTurnRLConfig", "RLResult", "StepRecord
 
 _ALSO_HERE = {
     "AgentSpecializer": "coding_framework.training.agent_specializer",
-    "CUDAPitfallDetector": "coding_framework.cuda.pitfalls",
+    "CUDAPitfallDetector": "coding_framework.cuda.advice.pitfalls",
     "CUDASafetyAnalyzer": "coding_framework.cuda.safety_wrapper",
     "CurriculumManager": "coding_framework.data.curriculum_manager",
     "SakanaDataLoader": "coding_framework.data.sakana_loader",

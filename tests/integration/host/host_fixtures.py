@@ -8,7 +8,13 @@ import re
 from pathlib import Path
 
 from coding_framework.cuda.host.wire import CUDA_ERROR_MEMORY_ALLOCATION, CudaCallError
-from coding_framework.cuda.plan import KernelInfo, Launch, ModuleInfo, SymbolInfo, TensorRef
+from coding_framework.cuda.plan.launch_plan import (
+    KernelInfo,
+    Launch,
+    ModuleInfo,
+    SymbolInfo,
+    TensorRef,
+)
 
 MEMORY_LIMIT = 64 << 20
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)", re.DOTALL)

@@ -28,11 +28,11 @@ from coding_framework.cuda.benchmarker import modelled_time_ms
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import EmulatorSettings
-from coding_framework.cuda.evidence import PlanReader, host_share
+from coding_framework.cuda.host.record_replay import CaseRun, PlanRecorder, RunLimits
 from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
 from coding_framework.cuda.host.wire import MAX_MESSAGE_BYTES, Kind
-from coding_framework.cuda.plan import CandidateFault, Launch, ModuleInfo
-from coding_framework.cuda.run import CaseRun, PlanRecorder, RunLimits
+from coding_framework.cuda.plan.difference import PlanReader, host_share
+from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, ModuleInfo
 from coding_framework.cuda.sandbox import Exit, Job
 from coding_framework.types import Status
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from coding_framework.cuda import compiler as compiler_module
-from coding_framework.cuda import compiler_headers
+from coding_framework.cuda.build import headers as compiler_headers
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler, KernelCompilationCache
 from coding_framework.errors import CompilerKilledError
 from coding_framework.types import Status

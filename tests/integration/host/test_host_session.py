@@ -12,7 +12,7 @@ from host_fixtures import RecordingDevice, module_of
 
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.host.session import HostSession
-from coding_framework.cuda.plan import CandidateFault, TensorRef
+from coding_framework.cuda.plan.launch_plan import CandidateFault, TensorRef
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ from host_fixtures import RecordingDevice, module_of
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.host.session import HostSession
 from coding_framework.cuda.host.wire import MAX_MESSAGE_BYTES
-from coding_framework.cuda.plan import CandidateFault, Launch, ModuleInfo
+from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, ModuleInfo
 from coding_framework.cuda.sandbox import Limits, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.native import NativeSandbox
 from coding_framework.errors import InfrastructureError, MissingToolError

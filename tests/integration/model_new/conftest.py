@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coding_framework.cuda.judge import JudgeConfig
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 
 HERE = Path(__file__).parent
 

@@ -12,7 +12,7 @@ from judge_tasks import DOUBLE_TASK
 from model_cheats import CHEATS, HONEST, LEANS_ON_TORCH, WRONG_ANSWERS, Cheat
 from model_forms import FORMS
 
-from coding_framework.cuda.pool import JudgePool
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.types import Status, Verdict
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from coding_framework.cuda.delivered import Build, BuildRequest
+from coding_framework.cuda.many.remote_builds import Build, BuildRequest
 from coding_framework.types import Candidate, Task, Verdict
 from coding_framework.wiring import make_compiling_half, make_judging_half
 

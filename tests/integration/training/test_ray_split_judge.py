@@ -22,7 +22,7 @@ from split_cases import BUILDS, CASES, essence, other_cache
 from split_judges import node_id
 from test_ray_judge import NODE, joined, judges, start_cluster
 
-from coding_framework.cuda.gpu.sharing import gpus
+from coding_framework.cuda.device.gpu_sharing import gpus
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.training.verl import ray_cluster

@@ -9,8 +9,8 @@ from made_conversations import make_state, make_task, make_turn, make_verdict
 
 from coding_framework.agents.policies import ScriptedPolicy
 from coding_framework.agents.tester import TesterAgent, read_probes, usual_probes
-from coding_framework.domain import case_of_probe, free_sizes, with_sizes
 from coding_framework.errors import DeviceError
+from coding_framework.task_shapes import case_of_probe, free_sizes, with_sizes
 from coding_framework.types import (
     InitArg,
     Probe,

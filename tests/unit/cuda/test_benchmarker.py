@@ -14,10 +14,9 @@ from coding_framework.cuda.benchmarker import (
     modelled_time_ms,
     summed_counters,
 )
-from coding_framework.cuda.draft import VerdictDraft
 from coding_framework.cuda.emulator.timing_model import gpu
 from coding_framework.cuda.judge import Judge
-from coding_framework.cuda.plan import (
+from coding_framework.cuda.plan.launch_plan import (
     Copy,
     Fill,
     Launch,
@@ -27,10 +26,11 @@ from coding_framework.cuda.plan import (
     ReadBack,
     Upload,
 )
+from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.types import Candidate, Receipt, Task, TensorSpec, TestCase
 
 if TYPE_CHECKING:
-    from coding_framework.cuda.trial import TimedCase
+    from coding_framework.cuda.trial.trial import TimedCase
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.cuda.reference import expect, task_digest
+from coding_framework.cuda.expected.reference import expect, task_digest
 from corpus.collection import attacks, honest_kernels
 
 pytestmark = pytest.mark.unit

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework import quickstart
 from coding_framework.errors import UsageError
-from coding_framework.plan import Recipe
+from coding_framework.run import quickstart
+from coding_framework.run.recipe import Recipe
 from coding_framework.training.placement import cluster_commands, placement
 from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig

@@ -31,8 +31,8 @@ from coding_framework.agents.feedback import (
     no_kernel,
     outcome,
 )
-from coding_framework.domain import free_sizes
 from coding_framework.errors import UsageError
+from coding_framework.task_shapes import free_sizes
 from coding_framework.types import (
     ConversationTurn,
     CUDAConversationState,

@@ -7,23 +7,23 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coding_framework.cuda.backends import Backend, BackendName, Equipment
 from coding_framework.cuda.benchmarker import modelled_result, modelled_time_ms
+from coding_framework.cuda.choose_backend import Backend, BackendName, Equipment
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import DEFAULT_GPU, EmulatorSettings
 from coding_framework.cuda.host.properties import H200, DeviceProperties
 from coding_framework.types import BenchmarkResult, Task, TestCase
 
 if TYPE_CHECKING:
-    from coding_framework.cuda.bench import Bench
+    from coding_framework.cuda.expected.reference import Expectation, ReferenceCache
     from coding_framework.cuda.gpu.place import GpuPlace
-    from coding_framework.cuda.profiler import Profile
-    from coding_framework.cuda.reference import Expectation, ReferenceCache
-    from coding_framework.cuda.trial import TimedCase
+    from coding_framework.cuda.timing.profiler import Profile
+    from coding_framework.cuda.trial.setup import Bench
+    from coding_framework.cuda.trial.trial import TimedCase
 
 
 class EmulatorBackend:
-    """See `cuda/backends.py`."""
+    """See `cuda/choose_backend.py`."""
 
     name: BackendName = "emulator"
     driver = ""
@@ -52,7 +52,7 @@ class EmulatorBackend:
 
     @contextmanager
     def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
-        from coding_framework.cuda.run import RunLimits, instruction_budget
+        from coding_framework.cuda.host.record_replay import RunLimits, instruction_budget
 
         budget = self._budget or instruction_budget
         limits = RunLimits(instructions=budget(expectation.elements))

@@ -19,9 +19,9 @@ import threading
 from pathlib import Path
 from typing import Any, Literal
 
+from coding_framework.cuda.device.remote import RemoteDevice
 from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.settings import BlockOrder, EmulatorSettings
-from coding_framework.cuda.remote_device import RemoteDevice
 from coding_framework.errors import DeviceError
 
 _ANSWER_S = 1800.0
@@ -90,7 +90,7 @@ def _fork_server() -> _Zygote:
 
 
 class EmulatorDevice(RemoteDevice):
-    """An emulated GPU. See `cuda/device.py` for what each method promises.
+    """An emulated GPU. See `cuda/device/device.py` for what each method promises.
 
     settings: limits and the GPU to model; block_order: short for the setting of that name.
     """

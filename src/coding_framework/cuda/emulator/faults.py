@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from coding_framework.cuda.build.kernel_names import readable
 from coding_framework.cuda.emulator.assembler import Kernel
 from coding_framework.cuda.emulator.library import Check, LaunchRecord
 from coding_framework.cuda.emulator.memory import DeviceMemory
-from coding_framework.cuda.kernel_names import readable
-from coding_framework.cuda.plan import CandidateFault, Dim3, Fault
+from coding_framework.cuda.plan.launch_plan import CandidateFault, Dim3, Fault
 from coding_framework.types import Status
 
 (

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from coding_framework.cuda.emulator.codegen import sources
-from coding_framework.cuda.native import build_once
+from coding_framework.cuda.toolchain.native_parts import build_once
 from coding_framework.errors import InfrastructureError
 
 _FLAGS = [

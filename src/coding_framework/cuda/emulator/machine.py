@@ -10,6 +10,7 @@ import json
 import math
 from pathlib import Path
 
+from coding_framework.cuda.build.kernel_names import readable
 from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.assembler import (
     BASE_CODE,
@@ -26,8 +27,7 @@ from coding_framework.cuda.emulator.parser import parse
 from coding_framework.cuda.emulator.program import Function, Module, Variable, unsupported
 from coding_framework.cuda.emulator.settings import BLOCK_ORDERS, EmulatorSettings
 from coding_framework.cuda.emulator.timing_model import Occupancy
-from coding_framework.cuda.kernel_names import readable
-from coding_framework.cuda.plan import (
+from coding_framework.cuda.plan.launch_plan import (
     CandidateFault,
     KernelInfo,
     Launch,

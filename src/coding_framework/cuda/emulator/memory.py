@@ -12,7 +12,7 @@ import mmap
 
 from coding_framework.cuda.emulator.assembler import BASE_GLOBAL
 from coding_framework.cuda.emulator.library import Alloc
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 

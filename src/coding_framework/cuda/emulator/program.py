@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Status
 
 TYPE_BYTES = {

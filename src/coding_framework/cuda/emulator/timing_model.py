@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from coding_framework.cuda.plan import Dim3
+from coding_framework.cuda.plan.launch_plan import Dim3
 from coding_framework.errors import UsageError
 
 _SHORT = {"h200": "NVIDIA H200", "h100": "NVIDIA H100", "a100": "NVIDIA A100",

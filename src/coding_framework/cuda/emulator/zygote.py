@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 
-from coding_framework.cuda.device_server import serve
+from coding_framework.cuda.device.server import serve
 from coding_framework.cuda.emulator import (
     lowering,  # noqa: F401 - for the assembler, which asks for it late: here once, not in each fork
     timing_model,

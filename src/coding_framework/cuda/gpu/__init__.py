@@ -1,1 +1,1 @@
-"""A candidate's device code on an NVIDIA GPU: the CUDA half of `cuda/device.py`."""
+"""A candidate's device code on an NVIDIA GPU: the CUDA half of `cuda/device/device.py`."""

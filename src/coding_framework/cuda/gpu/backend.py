@@ -11,29 +11,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from coding_framework.cuda.backends import Backend, BackendName, Equipment
 from coding_framework.cuda.benchmarker import Baselines, BaselineTimes, measured_result
+from coding_framework.cuda.choose_backend import Backend, BackendName, Equipment
+from coding_framework.cuda.device.gpu_sharing import Gpu
 from coding_framework.cuda.emulator.backend import EmulatorBackend
 from coding_framework.cuda.gpu.device import CudaDevice
 from coding_framework.cuda.gpu.place import GPU_CASE, GpuPlace, place_of
 from coding_framework.cuda.gpu.settings import LAUNCH_WALL_S, GpuSettings
-from coding_framework.cuda.gpu.sharing import Gpu
 from coding_framework.cuda.gpu.tolerance_kernels import build_kernels
 from coding_framework.cuda.host.properties import DeviceProperties
-from coding_framework.cuda.physical_floor import Peaks, floor_ms, is_impossible, peaks_of
-from coding_framework.cuda.plan import CandidateFault
-from coding_framework.cuda.profiler import Profile, ReplayFiles, profile_plan
-from coding_framework.cuda.timing_statistics import Timing, TimingProtocol
+from coding_framework.cuda.plan.launch_plan import CandidateFault
+from coding_framework.cuda.timing.physical_floor import Peaks, floor_ms, is_impossible, peaks_of
+from coding_framework.cuda.timing.profiler import Profile, ReplayFiles, profile_plan
+from coding_framework.cuda.timing.statistics import Timing, TimingProtocol
 from coding_framework.errors import DeviceFullError
 from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.types import BenchmarkResult, Status, Task, TestCase
 
 if TYPE_CHECKING:
-    from coding_framework.cuda.bench import Bench
-    from coding_framework.cuda.measurement import Measurement
-    from coding_framework.cuda.reference import Expectation, ReferenceCache
-    from coding_framework.cuda.run import CaseRun, Output
-    from coding_framework.cuda.trial import TimedCase
+    from coding_framework.cuda.expected.reference import Expectation, ReferenceCache
+    from coding_framework.cuda.host.record_replay import CaseRun, Output
+    from coding_framework.cuda.timing.measurement import Measurement
+    from coding_framework.cuda.trial.setup import Bench
+    from coding_framework.cuda.trial.trial import TimedCase
 
 _LEAST_MEMORY = 2 << 30
 _MEMORY_FACTOR = 8
@@ -42,7 +42,7 @@ _PUBLIC_SECRET = b"baseline"
 
 
 class CudaBackend:
-    """See `cuda/backends.py`. Raises DeviceError where no GPU can be used."""
+    """See `cuda/choose_backend.py`. Raises DeviceError where no GPU can be used."""
 
     name: BackendName = "cuda"
 
@@ -94,7 +94,7 @@ class CudaBackend:
 
     @contextmanager
     def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
-        from coding_framework.cuda.run import RunLimits
+        from coding_framework.cuda.host.record_replay import RunLimits
 
         inputs = sum(t.numel() * t.element_size() for t in expectation.inputs)
         needed = sum(t.numel() * t.element_size() for t in expectation.parameters) + inputs
@@ -123,7 +123,7 @@ class CudaBackend:
         draws: Sequence[Expectation],
         check: Callable[[Expectation, tuple[Output, ...]], None],
     ) -> Measurement:
-        from coding_framework.cuda.measurement import measure_plan
+        from coding_framework.cuda.timing.measurement import measure_plan
 
         fresh = timed.own_seed is None
         return measure_plan(device, run, timed.plan, draws, check, self.protocol, fresh=fresh)
@@ -158,7 +158,7 @@ class CudaBackend:
     ) -> None:
         """Raises CandidateFault for a time below what memory allows. Arithmetic is no bound: a
         function may have a form with fewer operations than PyTorch's."""
-        from coding_framework.cuda.inputs import TORCH_DTYPES
+        from coding_framework.cuda.expected.inputs import TORCH_DTYPES
 
         assert timed.measurement is not None
         timing, outputs = timed.measurement.timing, timed.output_bytes
@@ -207,9 +207,9 @@ class CudaBackend:
         compiled."""
         import torch
 
+        from coding_framework.cuda.expected.inputs import draw_large_inputs
+        from coding_framework.cuda.expected.reference import reference_model, task_digest
         from coding_framework.cuda.gpu.baselines import time_compiled, time_model
-        from coding_framework.cuda.inputs import draw_large_inputs
-        from coding_framework.cuda.reference import reference_model, task_digest
 
         case, digest = self.timed_case(task), task_digest(task)
         with self.place.working():

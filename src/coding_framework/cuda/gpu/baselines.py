@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from coding_framework.cuda.gpu.place import GpuPlace
-from coding_framework.cuda.timing_statistics import (
+from coding_framework.cuda.timing.statistics import (
     Timing,
     TimingProtocol,
     sample_until_known,

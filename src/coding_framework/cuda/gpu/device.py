@@ -26,9 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
-from coding_framework.cuda.gpu.exchange import Exchange, exchange_for, torch_device
-from coding_framework.cuda.gpu.settings import GpuSettings
-from coding_framework.cuda.gpu.sharing import (
+from coding_framework.cuda.device.gpu_sharing import (
     Gpu,
     Seat,
     in_quarantine,
@@ -36,11 +34,13 @@ from coding_framework.cuda.gpu.sharing import (
     seats_taken,
     usable,
 )
-from coding_framework.cuda.inputs import bits_of, tensor_bytes
-from coding_framework.cuda.plan import CandidateFault, LaunchPlan, ModuleInfo
-from coding_framework.cuda.plan_data import ops_as_data
-from coding_framework.cuda.remote_device import RemoteDevice
-from coding_framework.cuda.timing_statistics import TimingProtocol
+from coding_framework.cuda.device.remote import RemoteDevice
+from coding_framework.cuda.expected.inputs import bits_of, tensor_bytes
+from coding_framework.cuda.gpu.exchange import Exchange, exchange_for, torch_device
+from coding_framework.cuda.gpu.settings import GpuSettings
+from coding_framework.cuda.plan.launch_plan import CandidateFault, LaunchPlan, ModuleInfo
+from coding_framework.cuda.plan.plan_data import ops_as_data
+from coding_framework.cuda.timing.statistics import TimingProtocol
 from coding_framework.errors import DeviceError, DeviceFullError
 from coding_framework.types import Status
 
@@ -216,7 +216,7 @@ atexit.register(end_idle)
 
 
 class CudaDevice(RemoteDevice):
-    """An NVIDIA GPU. See `cuda/device.py` for what each method promises."""
+    """An NVIDIA GPU. See `cuda/device/device.py` for what each method promises."""
 
     backend: Literal["emulator", "cuda"] = "cuda"
     _what = "the GPU's device process"

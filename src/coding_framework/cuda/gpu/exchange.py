@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock
 from coding_framework.cuda.gpu.driver import call, cuda, memory_handle, wait_asleep
-from coding_framework.cuda.gpu.sharing import Gpu, GpuLock
 from coding_framework.errors import DeviceError
 
 _LEAST_BYTES = 256 << 20

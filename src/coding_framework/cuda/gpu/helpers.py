@@ -6,8 +6,8 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from coding_framework.cuda.native import build_once
-from coding_framework.cuda.toolkit import find_toolkit
+from coding_framework.cuda.toolchain.native_parts import build_once
+from coding_framework.cuda.toolchain.toolkit import find_toolkit
 
 
 def our_source(name: str) -> str:

@@ -12,15 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coding_framework.cuda.device_server import DeviceBroken
+from coding_framework.cuda.build.kernel_names import readable
+from coding_framework.cuda.build.ptx_summary import module_variables, variables_bytes
+from coding_framework.cuda.device.server import DeviceBroken
 from coding_framework.cuda.gpu.driver import NOT_FOUND, NOT_READY, DriverError, call, cuda, packed
 from coding_framework.cuda.gpu.helpers import our_cubin
 from coding_framework.cuda.gpu.memory import Arena
 from coding_framework.cuda.gpu.output import CapturedOutput
 from coding_framework.cuda.gpu.settings import GpuSettings
 from coding_framework.cuda.host.properties import DeviceProperties
-from coding_framework.cuda.kernel_names import readable
-from coding_framework.cuda.plan import (
+from coding_framework.cuda.plan.launch_plan import (
     CandidateFault,
     KernelInfo,
     Launch,
@@ -28,7 +29,6 @@ from coding_framework.cuda.plan import (
     ModuleInfo,
     SymbolInfo,
 )
-from coding_framework.cuda.ptx_summary import module_variables, variables_bytes
 from coding_framework.errors import DeviceError, DeviceFullError
 from coding_framework.types import Status
 

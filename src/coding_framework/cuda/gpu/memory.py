@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from coding_framework.cuda.gpu.driver import call, cuda
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Status
 
 ALIGNMENT = 256

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import torch
 
+from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock
 from coding_framework.cuda.gpu.device import end_idle
 from coding_framework.cuda.gpu.exchange import torch_device
-from coding_framework.cuda.gpu.sharing import Gpu, GpuLock
 
 _AT_ONCE = 6
 """Judges that compute references on one GPU at the same time."""

@@ -18,14 +18,14 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from typing import Any
 
-from coding_framework.cuda.device_server import DeviceMachine, Operation, serve
+from coding_framework.cuda.device.gpu_sharing import GpuLock
+from coding_framework.cuda.device.server import DeviceMachine, Operation, serve
 from coding_framework.cuda.gpu.driver import DriverError, call, cuda, open_memory
 from coding_framework.cuda.gpu.machine import GpuMachine
 from coding_framework.cuda.gpu.replay import Region, Replayer, TimedPlan
 from coding_framework.cuda.gpu.settings import GpuSettings
-from coding_framework.cuda.gpu.sharing import GpuLock
-from coding_framework.cuda.plan_data import ops_from_data
-from coding_framework.cuda.timing_statistics import TimingProtocol
+from coding_framework.cuda.plan.plan_data import ops_from_data
+from coding_framework.cuda.timing.statistics import TimingProtocol
 
 _PARENT_CHECK_S = 0.5
 _PRIORITY = -10

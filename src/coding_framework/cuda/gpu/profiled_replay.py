@@ -16,7 +16,7 @@ from coding_framework.cuda.gpu.driver import call, cuda
 from coding_framework.cuda.gpu.machine import GpuMachine
 from coding_framework.cuda.gpu.replay import Replayer
 from coding_framework.cuda.gpu.settings import GpuSettings
-from coding_framework.cuda.plan_data import moved_ops, ops_from_data
+from coding_framework.cuda.plan.plan_data import moved_ops, ops_from_data
 
 _LAUNCH_WALL_S = 120.0
 """A profiler repeats each launch many times."""

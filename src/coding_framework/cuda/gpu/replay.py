@@ -25,8 +25,8 @@ from typing import Any
 from coding_framework.cuda.gpu.driver import DriverError, call, cuda
 from coding_framework.cuda.gpu.machine import GpuMachine
 from coding_framework.cuda.gpu.memory import POISON_BYTE
-from coding_framework.cuda.plan import Copy, Fill, Launch, PlanOp, ReadBack, Upload
-from coding_framework.cuda.timing_statistics import TimingProtocol, sample_until_known, warm_up
+from coding_framework.cuda.plan.launch_plan import Copy, Fill, Launch, PlanOp, ReadBack, Upload
+from coding_framework.cuda.timing.statistics import TimingProtocol, sample_until_known, warm_up
 
 _FLUSH_FACTOR = 3
 """Times the size of the L2 that is read to empty it."""

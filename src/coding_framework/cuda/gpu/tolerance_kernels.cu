@@ -1,5 +1,5 @@
 // What the tolerance of a large output rests on, and the comparison with it, each in one pass over
-// its numbers. What is computed is said in cuda/tolerance.py, whose own way, by PyTorch, takes some
+// its numbers. What is computed is said in cuda/expected/tolerance.py, whose own way, by PyTorch, takes some
 // forty passes.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

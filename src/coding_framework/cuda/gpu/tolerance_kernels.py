@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 
-from coding_framework.cuda.gpu.driver import DriverError, call, cuda, packed
-from coding_framework.cuda.gpu.helpers import our_cubin
-from coding_framework.cuda.tolerance import (
+from coding_framework.cuda.expected.tolerance import (
     SMALLEST,
     TORCH_ERROR_FACTOR,
     ExpectedOutput,
     Worst,
     eps_factor,
 )
+from coding_framework.cuda.gpu.driver import DriverError, call, cuda, packed
+from coding_framework.cuda.gpu.helpers import our_cubin
 from coding_framework.errors import DeviceError
 
 _THREADS = 256

@@ -10,8 +10,8 @@ import hashlib
 from functools import lru_cache
 from pathlib import Path
 
-from coding_framework.cuda.native import build_once
-from coding_framework.cuda.toolkit import find_toolkit
+from coding_framework.cuda.toolchain.native_parts import build_once
+from coding_framework.cuda.toolchain.toolkit import find_toolkit
 
 _HERE = Path(__file__).parent
 _INCLUDE = _HERE.parent / "include"

@@ -39,7 +39,7 @@ from coding_framework.cuda.host.wire import (
     encode_call,
     encode_setup,
 )
-from coding_framework.cuda.plan import CandidateFault, ModuleInfo, TensorRef
+from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo, TensorRef
 from coding_framework.cuda.sandbox import Job, Limits, Sandbox
 from coding_framework.errors import InfrastructureError, SandboxError
 from coding_framework.paths import cannot_write

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from coding_framework.cuda.host.properties import DeviceProperties
-from coding_framework.cuda.plan import Launch, ModuleInfo, TensorRef
+from coding_framework.cuda.plan.launch_plan import Launch, ModuleInfo, TensorRef
 
 HostArg = TensorRef | bool | int | float | str | None | tuple["HostArg", ...] | list["HostArg"]
 """An argument of `forward`. None: an absent optional (an undefined Tensor)."""

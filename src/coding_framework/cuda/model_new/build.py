@@ -22,7 +22,7 @@ from coding_framework.cuda.model_new.extensions import (
     decode_request,
 )
 from coding_framework.cuda.model_new.runtime import python_runtime
-from coding_framework.cuda.plan import CandidateFault, Launch, ModuleInfo
+from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, ModuleInfo
 from coding_framework.types import CompilationResult, Diagnostic, Status
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coding_framework.cuda.diagnostics import MAX_SOURCE_CHARS, SOURCE_NAME
+from coding_framework.cuda.build.diagnostics import MAX_SOURCE_CHARS, SOURCE_NAME
 from coding_framework.cuda.host.wire import Malformed, Reader
 
 MAX_REQUESTS = 32

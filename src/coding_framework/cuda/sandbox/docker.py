@@ -36,7 +36,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 import psutil
 
-from coding_framework.cuda.native import build_once
 from coding_framework.cuda.sandbox.base import (
     LOCAL_FOLDERS,
     SYSTEM_FILES,
@@ -49,6 +48,7 @@ from coding_framework.cuda.sandbox.base import (
     limited,
 )
 from coding_framework.cuda.sandbox.landlock import confined, launcher
+from coding_framework.cuda.toolchain.native_parts import build_once
 from coding_framework.errors import CodingFrameworkError, SandboxError
 from coding_framework.paths import cache_dir, cannot_write
 

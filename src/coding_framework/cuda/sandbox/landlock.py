@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from coding_framework.cuda.native import build_once
 from coding_framework.cuda.sandbox.base import SYSTEM_FILES, SYSTEM_FOLDERS
+from coding_framework.cuda.toolchain.native_parts import build_once
 
 _SOURCE = Path(__file__).parent / "confine_exec.c"
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from coding_framework.counters import (
+from coding_framework.ncu_metrics import (
     LOADS_AND_STORES,
     Counters,
     active_lanes,

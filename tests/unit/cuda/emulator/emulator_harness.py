@@ -14,9 +14,9 @@ import numpy as np
 
 from coding_framework.cuda.emulator.machine import Machine
 from coding_framework.cuda.emulator.settings import EmulatorSettings
-from coding_framework.cuda.native import cache_dir
-from coding_framework.cuda.plan import Launch, LaunchReport
-from coding_framework.cuda.toolkit import find_toolkit
+from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport
+from coding_framework.cuda.toolchain.native_parts import cache_dir
+from coding_framework.cuda.toolchain.toolkit import find_toolkit
 
 KERNELS = Path(__file__).parent / "kernels"
 

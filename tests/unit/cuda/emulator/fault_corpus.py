@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from emulator_harness import Gpu
 
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Status
 
 SIZES = {

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from emulator_harness import Gpu, compile_ptx, ptx_of
 
+from coding_framework.cuda.advice.pitfalls import CUDAPitfallDetector
 from coding_framework.cuda.emulator.timing_model import gpu as named
 from coding_framework.cuda.emulator.timing_model import gpus, occupancy
-from coding_framework.cuda.pitfalls import CUDAPitfallDetector
-from coding_framework.cuda.plan import LaunchReport
+from coding_framework.cuda.plan.launch_plan import LaunchReport
 from coding_framework.errors import UsageError
 
 pytestmark = pytest.mark.unit

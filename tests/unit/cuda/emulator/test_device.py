@@ -17,11 +17,11 @@ import psutil
 import pytest
 from emulator_harness import ptx_of
 
-from coding_framework.cuda.device import Device
+from coding_framework.cuda.device.device import Device
 from coding_framework.cuda.emulator import zygote
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.settings import EmulatorSettings
-from coding_framework.cuda.plan import CandidateFault, Launch
+from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch
 from coding_framework.errors import DeviceError, UsageError
 from coding_framework.types import Status
 
@@ -134,7 +134,7 @@ def test_close_kills_the_process_also_while_it_computes(tmp_path: Path) -> None:
         "operation": "launch",
         "arguments": ["endless", (1, 1, 1), (32, 1, 1), 0, False, False],
     }
-    from coding_framework.cuda import device_wire as wire
+    from coding_framework.cuda.device import wire
 
     wire.send(device._connection, header, struct.pack("<Q", flag))
     time.sleep(0.1)

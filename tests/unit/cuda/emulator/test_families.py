@@ -10,7 +10,7 @@ import pytest
 from emulator_harness import KERNELS, Gpu, ptx_of
 
 from coding_framework.cuda.emulator.lowering import _LOWERERS
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 
 pytestmark = pytest.mark.unit
 

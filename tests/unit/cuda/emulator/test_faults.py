@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from emulator_harness import KERNELS, Gpu, compile_ptx, ptx_of
 
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.unit
@@ -157,7 +157,7 @@ def test_launch_bounds_are_kept() -> None:
 
 
 def test_missing_kernel_and_short_arguments(gpu: Gpu) -> None:
-    from coding_framework.cuda.plan import Launch
+    from coding_framework.cuda.plan.launch_plan import Launch
 
     with pytest.raises(CandidateFault, match="no kernel 'absent'") as caught:
         gpu.machine.launch(Launch("absent", (1, 1, 1), (1, 1, 1), 0, b""))

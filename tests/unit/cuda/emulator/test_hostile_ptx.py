@@ -6,7 +6,7 @@ import pytest
 from emulator_harness import Gpu
 
 from coding_framework.cuda.emulator.parser import parse
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.unit

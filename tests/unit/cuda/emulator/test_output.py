@@ -10,7 +10,7 @@ import pytest
 from emulator_harness import KERNELS, Gpu, ptx_of
 
 from coding_framework.cuda.emulator.machine import MAX_OUTPUT_BYTES
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ from coding_framework.cuda.emulator.control_flow import EXIT, analyse
 from coding_framework.cuda.emulator.faults import readable
 from coding_framework.cuda.emulator.parser import parse
 from coding_framework.cuda.emulator.program import Address, Immediate, Pair, Register, Vector
-from coding_framework.cuda.plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault
 
 pytestmark = pytest.mark.unit
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"

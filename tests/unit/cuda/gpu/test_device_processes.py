@@ -12,10 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
-from coding_framework.cuda.gpu import device, sharing
+from coding_framework.cuda.device import gpu_sharing as sharing
+from coding_framework.cuda.device.gpu_sharing import parse_gpus, quarantine
+from coding_framework.cuda.gpu import device
 from coding_framework.cuda.gpu.device import CudaDevice, end_idle
-from coding_framework.cuda.gpu.sharing import parse_gpus, quarantine
-from coding_framework.cuda.plan import CandidateFault, Launch
+from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 
@@ -27,8 +28,8 @@ COMES_UP_S = 0.5
 SERVER = """
 import os, socket, sys, time
 from types import SimpleNamespace
-from coding_framework.cuda.device_server import DeviceBroken, serve
-from coding_framework.cuda.plan import CandidateFault, ModuleInfo
+from coding_framework.cuda.device.server import DeviceBroken, serve
+from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
 from coding_framework.types import Status
 
 def launch(launch, checks=False):

@@ -19,7 +19,7 @@ from coding_framework.cuda.host.wire import (
     encode_call,
     encode_setup,
 )
-from coding_framework.cuda.plan import KernelInfo, ModuleInfo, SymbolInfo, TensorRef
+from coding_framework.cuda.plan.launch_plan import KernelInfo, ModuleInfo, SymbolInfo, TensorRef
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import coding_framework.cuda.host
-from coding_framework.cuda.compiler_headers import INCLUDE_FOLDER
+from coding_framework.cuda.build.headers import INCLUDE_FOLDER
 from coding_framework.cuda.host import wire
 from coding_framework.cuda.host.properties import DeviceProperties
 from coding_framework.cuda.host.wire import DTYPE_CODES, MAX_DIMS, Kind

@@ -1,0 +1,1 @@
+"""What each command of `cuda-rl` does; `cli.py` only dispatches to them."""

@@ -1,0 +1,129 @@
+"""`cuda-rl doctor`: is every component there on this machine, and does it really work?
+
+Each check (`doctor_checks.py`) does a small piece of the real work: compiles a kernel, tries to
+break out of the sandbox, judges a right and a wrong answer. The answer is a table, or JSON. The
+machine is ready when every check that the main job cannot do without works.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from coding_framework.commands.doctor_checks import CHECKS, Check, Finding, State
+from coding_framework.errors import CodingFrameworkError, MissingToolError
+from coding_framework.types import Record
+
+
+class CheckResult(Record):
+    """What one check found. Maker: `run_checks`. Consumers: the table and the JSON."""
+
+    name: str
+    state: State
+    needed: bool
+    """Whether the main job (`cuda-rl quickstart`) needs it."""
+    detail: str
+    fix: str = ""
+    """How to get it, in a sentence; empty where it works."""
+    seconds: float = 0.0
+
+    @property
+    def stops_the_main_job(self) -> bool:
+        return self.needed and self.state in (State.MISSING, State.BROKEN)
+
+
+def run_check(check: Check) -> CheckResult:
+    """Never raises: a check that fails in a way nobody foresaw is a broken component."""
+    start = time.perf_counter()
+    try:
+        finding = check.run()
+    except MissingToolError as e:
+        finding = Finding(State.MISSING, "not found", str(e))
+    except CodingFrameworkError as e:
+        finding = Finding(State.BROKEN, "does not work", str(e))
+    except Exception as e:
+        finding = Finding(
+            State.BROKEN, f"{type(e).__name__}: {e}"[:300], "run `make setup`, then this again"
+        )
+    return CheckResult(
+        name=check.name,
+        state=finding.state,
+        needed=check.needed,
+        detail=finding.detail,
+        fix=finding.fix,
+        seconds=round(time.perf_counter() - start, 2),
+    )
+
+
+def run_checks(
+    checks: tuple[Check, ...] = CHECKS, progress: Callable[[CheckResult], None] | None = None
+) -> tuple[CheckResult, ...]:
+    """All checks, two at a time, in the order of `checks`. `progress` hears each as it ends."""
+
+    def one(check: Check) -> CheckResult:
+        result = run_check(check)
+        if progress is not None:
+            progress(result)
+        return result
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return tuple(pool.map(one, checks))
+
+
+def is_ready(results: tuple[CheckResult, ...]) -> bool:
+    """Whether `cuda-rl quickstart` can run here."""
+    return not any(r.stops_the_main_job for r in results)
+
+
+STYLES = {State.WORKS: "green", State.WEAK: "yellow", State.MISSING: "red", State.BROKEN: "red"}
+
+
+def show(results: tuple[CheckResult, ...], console: Console) -> None:
+    table = Table(title="cuda-rl doctor", title_justify="left")
+    for column in ("component", "state", "what was found, and how to get what is not there"):
+        table.add_column(column, overflow="fold")
+    for r in results:
+        style = STYLES[r.state] if r.needed or r.state is State.WORKS else "yellow"
+        state = f"[{style}]{r.state.value}[/]" + ("" if r.needed else " (not needed)")
+        table.add_row(r.name, state, escape(r.detail + (f"\n→ {r.fix}" if r.fix else "")))
+    console.print(table)
+    if is_ready(results):
+        console.print("This machine is ready: [bold]cuda-rl quickstart[/] runs here.")
+    else:
+        missing = ", ".join(r.name for r in results if r.stops_the_main_job)
+        console.print(f"This machine is not ready; to be mended first: {escape(missing)}.")
+
+
+class Report(Record):
+    """What `cuda-rl doctor --json` prints."""
+
+    ready: bool
+    checks: tuple[CheckResult, ...]
+
+
+def doctor(*, as_json: bool = False, checks: tuple[Check, ...] = CHECKS) -> int:
+    """Checks everything, prints the table (or one JSON object) and returns the exit status:
+    0 where the main job can run, 3 where not. Progress goes to stderr."""
+    console = Console(stderr=True)
+
+    def tell(result: CheckResult) -> None:
+        console.print(
+            f"doctor: {result.name}: {result.state.value} ({result.seconds:.1f} s)",
+            markup=False,
+            highlight=False,
+        )
+
+    results = run_checks(checks, tell)
+    if as_json:
+        print(Report(ready=is_ready(results), checks=results).model_dump_json(indent=2))
+    else:
+        show(results, Console())
+    return 0 if is_ready(results) else 3
+
+
+__all__ = ["CHECKS", "Check", "CheckResult", "State", "doctor", "is_ready", "run_checks"]

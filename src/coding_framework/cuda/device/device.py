@@ -1,0 +1,57 @@
+"""What the judge asks of a device: one Protocol, two implementations (emulator, CUDA).
+
+A device is a process of ours that owns the memory and runs only the candidate's device code. It is
+disposable: one candidate, then closed. Addresses are never mapped in the candidate's host process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Protocol
+
+from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, ModuleInfo
+
+
+class Device(Protocol):
+    """Raises CandidateFault (plan.py) for what the candidate did: illegal address, trap, endless
+    kernel, too much memory, an opcode that is not supported. Raises DeviceError for our own faults.
+    """
+
+    backend: Literal["emulator", "cuda"]
+    name: str
+    """The GPU that times are measured on or modelled for, e.g. "NVIDIA H200"."""
+
+    def load(self, build: Path) -> ModuleInfo:
+        """Load the device code of a build folder (CompilationResult.binary_path)."""
+        ...
+
+    def alloc(self, nbytes: int) -> int:
+        """Address of `nbytes` of memory, 256-byte aligned, guarded on both sides; contents are
+        marked uninitialised and poisoned with 0xFF bytes (a NaN in every float format)."""
+        ...
+
+    def free(self, address: int) -> None:
+        """Later accesses to the block are illegal."""
+        ...
+
+    def poison(self, address: int) -> None:
+        """Back to the state after `alloc`."""
+        ...
+
+    def upload(self, address: int, data: bytes | memoryview) -> None: ...
+
+    def download(self, address: int, nbytes: int) -> bytes: ...
+
+    def copy(self, destination: int, source: int, nbytes: int) -> None: ...
+
+    def fill(self, address: int, value: int, nbytes: int) -> None: ...
+
+    def launch(self, launch: Launch, *, checks: bool = False) -> LaunchReport:
+        """Run one launch to its end. checks: also uninitialised reads and races (slower)."""
+        ...
+
+    def check_guards(self) -> str | None:
+        """A sentence if memory outside the allocations was written; None if all is intact."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,246 @@
+"""Which GPUs there are, who works on which, and when nobody else may.
+
+Many judging processes share a GPU. Each operation on it holds the GPU's lock shared; a measurement
+holds it alone, so nothing of ours runs beside what is timed. A gate keeps a measurement from
+waiting for ever: whoever comes after it waits behind it, but for other measurements, which follow
+one another while the GPU is quiet anyway. The kernel frees a dead holder's lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from coding_framework.cuda.toolchain.slots import slot
+from coding_framework.cuda.toolchain.tool_output import output_of
+from coding_framework.errors import DeviceError
+from coding_framework.paths import cache_dir
+
+_SEATS = 64
+"""Device processes on one GPU, at most."""
+_QUARANTINE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU that the driver shows."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_bytes: int
+    driver: str
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """The GPUs here that CUDA_VISIBLE_DEVICES lets us use; () where there is none."""
+    return _visible(_all_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def gpus_here() -> str:
+    """Kinds and drivers of these GPUs, in words: their times hold for no others."""
+    return ", ".join(sorted({f"{gpu.name} {gpu.driver}" for gpu in gpus()}))
+
+
+def _visible(found: tuple[Gpu, ...], allowed: str | None) -> tuple[Gpu, ...]:
+    if allowed is None:
+        return found
+    names = [name.strip() for name in allowed.split(",")]
+    return tuple(
+        gpu
+        for name in names
+        for gpu in found
+        if name and (name == str(gpu.index) or gpu.uuid.startswith(name))
+    )
+
+
+@lru_cache(maxsize=1)
+def _all_gpus() -> tuple[Gpu, ...]:
+    fields = ("index", "uuid", "name", "memory.total", "driver_version")
+    return parse_gpus(_queried(fields, timeout_s=60))
+
+
+def _queried(fields: tuple[str, ...], *options: str, timeout_s: float) -> str:
+    """What nvidia-smi says of these fields, a line of comma-separated values a GPU; "" where it is
+    not there or fails."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ""
+    query = f"--query-gpu={','.join(fields)}"
+    form = "--format=csv,noheader,nounits"
+    return output_of(tool, *options, query, form, timeout_s=timeout_s)
+
+
+def parse_gpus(listing: str) -> tuple[Gpu, ...]:
+    """GPUs from nvidia-smi's lines "index, uuid, name, MiB, driver"."""
+    found = []
+    for line in listing.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == 5 and re.fullmatch(r"\d+", parts[0]) and re.fullmatch(r"\d+", parts[3]):
+            found.append(Gpu(int(parts[0]), parts[1], parts[2], int(parts[3]) << 20, parts[4]))
+    return tuple(found)
+
+
+def clocks(gpu: Gpu) -> dict[str, float]:
+    """Clocks of a GPU now, in MHz; {} where the driver does not say. For receipts: never set."""
+    names = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
+    said = _queried(names, f"--id={gpu.uuid}", timeout_s=20)
+    found = {}
+    for name, value in zip(names, said.strip().split(","), strict=False):
+        with suppress(ValueError):
+            found[name] = float(value)
+    return found
+
+
+class GpuLock:
+    """The lock of one GPU, over all processes of this user. One thread at a time."""
+
+    def __init__(self, uuid: str) -> None:
+        folder = _folder(uuid)
+        self._gate = _open(folder / "gate")
+        self._lock = _open(folder / "lock")
+        self._turns = folder / "turns"
+
+    @contextmanager
+    def turn(self, count: int) -> Iterator[None]:
+        """While fewer than `count` others are in such a block. To be entered before `shared`."""
+        with slot(self._turns, count):
+            yield
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """While others may work on the GPU too, and no measurement waits for it."""
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While nobody else of ours works on the GPU."""
+        fcntl.flock(self._gate, fcntl.LOCK_SH)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        for descriptor in (self._gate, self._lock):
+            with suppress(OSError):
+                os.close(descriptor)
+
+
+class Seat:
+    """A place on the GPU with the fewest device processes. Close it when the process has ended."""
+
+    def __init__(self, candidates: tuple[Gpu, ...] | None = None) -> None:
+        """Raises DeviceError where no GPU can be used."""
+        self.gpu, self._handle = _take_seat(candidates if candidates is not None else usable())
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.close(self._handle)
+
+
+def claim_gpu() -> Gpu:
+    """A GPU for this process and those that it starts: no other one of this user claims it as long
+    as this one lives. Raises DeviceError where none is left."""
+    for gpu in usable():
+        handle = _open(_folder(gpu.uuid) / "claim")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            continue
+        return gpu  # the lock ends with the process: nobody closes its handle
+    raise DeviceError(
+        "each GPU here that can be used is claimed by another process: give the node as many "
+        "bench_gpu as it has GPUs"
+    )
+
+
+def usable() -> tuple[Gpu, ...]:
+    """GPUs that are not in quarantine. Raises DeviceError where there is none."""
+    found = gpus()
+    if not found:
+        raise DeviceError("no NVIDIA GPU is visible here: use --backend emulator")
+    free = tuple(gpu for gpu in found if not in_quarantine(gpu))
+    if not free:
+        why = "; ".join(f"{gpu.uuid}: {_mark(gpu).read_text()}" for gpu in found)
+        marks = " ".join(str(_mark(gpu)) for gpu in found)
+        raise DeviceError(
+            f"no GPU answers, so none gets work for {_QUARANTINE_S / 60:.0f} minutes ({why}): look "
+            f"at nvidia-smi; to try at once, `rm {marks}`"
+        )
+    return free
+
+
+def seats_taken(gpu: Gpu) -> int:
+    """Device processes on a GPU, of this user and by seats that are locked now."""
+    taken = 0
+    for number in range(_SEATS):
+        handle = _open(_folder(gpu.uuid) / f"seat{number}")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            taken += 1
+        finally:
+            os.close(handle)
+    return taken
+
+
+def quarantine(gpu: Gpu, why: str) -> None:
+    """Give this GPU no work for a while: a process on it did not come up, or cannot be ended."""
+    _mark(gpu).write_text(why)
+
+
+def _take_seat(candidates: tuple[Gpu, ...]) -> tuple[Gpu, int]:
+    for number in range(_SEATS):
+        for gpu in candidates:
+            handle = _open(_folder(gpu.uuid) / f"seat{number}")
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                continue
+            return gpu, handle
+    raise DeviceError(f"{_SEATS} processes use each GPU already: judge fewer kernels at once")
+
+
+def in_quarantine(gpu: Gpu) -> bool:
+    """Whether a GPU gets no work now."""
+    try:
+        return time.time() - _mark(gpu).stat().st_mtime < _QUARANTINE_S
+    except OSError:
+        return False
+
+
+def _mark(gpu: Gpu) -> Path:
+    return _folder(gpu.uuid) / "quarantine"
+
+
+def _folder(uuid: str) -> Path:
+    folder = cache_dir() / "gpus" / uuid
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,158 @@
+"""The asking half of a device process: a `Device` whose work is done at the other end of a socket.
+
+What both devices share. A subclass starts its process, and says how it ends one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from coding_framework.cuda.device import wire
+from coding_framework.cuda.plan.launch_plan import (
+    CandidateFault,
+    Fault,
+    KernelInfo,
+    Launch,
+    LaunchReport,
+    ModuleInfo,
+    SymbolInfo,
+)
+from coding_framework.errors import DeviceError, DeviceFullError
+from coding_framework.types import Status
+
+_MAX_ANSWER = 16 << 30
+
+
+class RemoteDevice(ABC):
+    """See `cuda/device/device.py` for what each method promises. One thread at a time."""
+
+    backend: Literal["emulator", "cuda"]
+    name: str
+    _connection: socket.socket
+    _closed: bool = True
+    _what: str
+    """What the device is called in messages, e.g. "the emulator"."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the device up; the process ends, or is made ready for another candidate."""
+
+    @abstractmethod
+    def _end_process(self) -> int | None:
+        """End a process that broke the connection; its exit code where it is known."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    # --- the Device protocol --------------------------------------------------------------------
+
+    def load(self, build: Path) -> ModuleInfo:
+        got = self._ask("load", str(Path(build).resolve()))[0]
+        return ModuleInfo(
+            {name: _kernel_info(info) for name, info in got["kernels"].items()},
+            {name: SymbolInfo(**info) for name, info in got["symbols"].items()},
+        )
+
+    def alloc(self, nbytes: int) -> int:
+        return int(self._ask("alloc", nbytes)[0])
+
+    def free(self, address: int) -> None:
+        self._ask("free", address)
+
+    def poison(self, address: int) -> None:
+        self._ask("poison", address)
+
+    def upload(self, address: int, data: bytes | memoryview) -> None:
+        if isinstance(data, memoryview):
+            data = data.cast("B") if data.contiguous else data.tobytes()
+        self._ask("upload", address, payload=data)
+
+    def download(self, address: int, nbytes: int) -> bytes:
+        return bytes(self._ask("download", address, nbytes)[1])
+
+    def copy(self, destination: int, source: int, nbytes: int) -> None:
+        self._ask("copy", destination, source, nbytes)
+
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        self._ask("fill", address, value, nbytes)
+
+    def launch(self, launch: Launch, *, checks: bool = False) -> LaunchReport:
+        got = self._ask("launch", *launch_arguments(launch), checks, payload=launch.params)[0]
+        return report_of(got)
+
+    def check_guards(self) -> str | None:
+        found = self._ask("check_guards")[0]
+        return None if found is None else str(found)
+
+    # --- the wire -------------------------------------------------------------------------------
+
+    def _ask(
+        self, operation: str, *arguments: Any, payload: bytes | memoryview = b""
+    ) -> tuple[Any, bytearray]:
+        if self._closed:
+            raise DeviceError(f"{self._what} is closed: make a new one")
+        try:
+            wire.send(self._connection, {"operation": operation, "arguments": arguments}, payload)
+            answer, data = wire.receive(self._connection, _MAX_ANSWER)
+        except TimeoutError as e:
+            raise self._silent(operation) from e
+        except (OSError, EOFError) as e:
+            raise self._died(operation) from e
+        if answer.get("broken"):
+            self._give_up()
+        if "status" in answer:
+            raise CandidateFault(
+                Status(answer["status"]), answer["reason"], output=answer.get("output", "")
+            )
+        if "error" in answer:
+            kind = DeviceFullError if answer.get("full") else DeviceError
+            raise kind(f"{self._what} failed in {operation}: {answer['error']}")
+        return answer["result"], data
+
+    def _silent(self, operation: str) -> Exception:
+        """The error for a device that does not answer in time."""
+        return self._died(operation)
+
+    def _died(self, operation: str) -> DeviceError:
+        """The error for a device process that is gone; it is never used again."""
+        code = self._give_up()
+        return DeviceError(
+            f"the process of {self._what} ended in {operation} (exit {code}): judge the candidate "
+            "again"
+        )
+
+    def _give_up(self) -> int | None:
+        """End the process, and use the device no more."""
+        self._closed = True
+        self._connection.close()
+        with contextlib.suppress(OSError, DeviceError):
+            return self._end_process()
+        return None
+
+
+def launch_arguments(launch: Launch) -> tuple[Any, ...]:
+    """A launch without its parameters, as `device_server.launch_of` reads it."""
+    return (launch.kernel, launch.grid, launch.block, launch.shared_bytes, launch.cooperative)
+
+
+def report_of(got: dict[str, Any]) -> LaunchReport:
+    """A launch report that came as data."""
+    faults = tuple(Fault(**fault) for fault in got["faults"])
+    return LaunchReport(got["kernel"], got["counters"], got["time_ms"], faults, got["output"])
+
+
+def _kernel_info(info: dict[str, Any]) -> KernelInfo:
+    info["param_offsets"] = tuple(info["param_offsets"])
+    info["param_sizes"] = tuple(info["param_sizes"])
+    return KernelInfo(**info)

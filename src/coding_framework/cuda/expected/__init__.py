@@ -1,0 +1,1 @@
+"""What the right answer is: inputs, float64 reference, tolerance."""

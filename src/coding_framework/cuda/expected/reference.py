@@ -1,0 +1,470 @@
+"""What the task's function gives on inputs of ours: float64 reference, tolerance, parameters.
+
+The task's PyTorch source is trusted (ours, or the user's own file) and runs in the judge's process
+tree, never in the candidate's. Results are cached by (task, case, secret, seed) within a bound of
+memory, so that judging many candidates of one task computes each reference once.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from coding_framework.cuda.expected.inputs import (
+    TORCH_DTYPES,
+    derive_seed,
+    draw_inputs,
+    draw_pools,
+    picked_inputs,
+)
+from coding_framework.cuda.expected.parameter_order import recorded_definitions
+from coding_framework.cuda.expected.tolerance import ExpectedOutput, Spread
+from coding_framework.cuda.model_new.signature import ModelSignature
+from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
+from coding_framework.types import InitArg, Task, TestCase
+
+if TYPE_CHECKING:
+    from coding_framework.cuda.gpu.place import GpuPlace
+    from coding_framework.cuda.gpu.tolerance_kernels import GpuSpread
+
+_PERTURBED_RUNS = 3
+_FIRST_RUNS_ON_GPU = 1
+"""At real sizes: there are elements enough of every scale to find the usual error in one, and so
+many that a few look insensitive in one by luck. Who is wrong by it is compared again, by all."""
+_CACHE_BYTES = 256 << 20
+"""All five draws of three inputs and an output of 1M float32 elements each, which take 160 MiB. A
+trial goes through its draws in turn: with room for four of them alone, none would be found again.
+"""
+_OTHERS_BYTES = 64 << 20
+"""Above it, draws of tasks other than the one being judged go: a worker keeps no more for long."""
+_GPU_CACHE_BYTES = 3 << 29
+"""Where references of real size lie on the GPU: two draws of a large task. More workers than cores
+share a GPU, and what each keeps is rarely asked for again."""
+Scalar = bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One draw of one case: what goes in, and what must come out."""
+
+    seed: int
+    inputs: tuple[torch.Tensor, ...]
+    parameters: tuple[torch.Tensor, ...]
+    """The model's parameters and buffers in the order of their definition; drawn anew for each
+    seed, so that a kernel that keeps transformed weights from one call to the next is wrong."""
+    signature: ModelSignature
+    outputs: tuple[ExpectedOutput, ...]
+    perturbed_runs: int = _PERTURBED_RUNS
+    """On which the tolerance rests."""
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The numbers among the model's arguments."""
+        return tuple(a for a in self.signature.init_args if isinstance(a, (bool, int, float)))
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Everything that lies on the device before a run."""
+        return self.inputs + self.parameters
+
+    @property
+    def elements(self) -> int:
+        """Of inputs, parameters and outputs together."""
+        tensors = (*self.tensors, *(output.native for output in self.outputs))
+        return sum(tensor.numel() for tensor in tensors)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the expectation holds."""
+        held = [*self.tensors]
+        for output in self.outputs:
+            held += [output.reference, output.native]
+            held += [] if output.tolerance is None else [output.tolerance]
+        return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+
+def task_digest(task: Task) -> str:
+    """Address of the function that a task asks for: its reference, arguments and shape sets."""
+    payload = task.model_dump_json(
+        include={"name", "reference", "init_args", "cases", "gpu_cases", "atomic_order"}
+    )
+    return hashlib.sha256(payload.encode()).hexdigest()
+
+
+class ReferenceCache:
+    """Expectations of recent draws, least recently used thrown away above `max_bytes`.
+
+    Not shared between processes and not written to disk: a reference must not lie where candidate
+    code could ever read it.
+    """
+
+    def __init__(
+        self, secret: bytes, max_bytes: int | None = None, place: GpuPlace | None = None
+    ) -> None:
+        """max_bytes: None: room for the draws of one task. place: where shape sets of real size are
+        computed; None: there are none."""
+        self._secret = secret
+        usual = _CACHE_BYTES if place is None else _GPU_CACHE_BYTES
+        self._max_bytes = usual if max_bytes is None else max_bytes
+        self._place = place
+        self._held: OrderedDict[tuple[str, str, int], Expectation] = OrderedDict()
+        self._bytes = 0
+        self._informative: dict[tuple[str, tuple[int, ...]], bool] = {}
+        self._flops: dict[tuple[str, str], int] = {}
+
+    def require_informative(self, task: Task, seeds: Sequence[int]) -> None:
+        """Raises InfrastructureError where one constant would pass for every draw of the task's
+        first shape set: no verdict on such a task means anything."""
+        key = (task_digest(task), tuple(seeds))
+        if key not in self._informative:
+            draws = [self.get(task, task.cases[0], seed) for seed in seeds]
+            self._informative[key] = not a_constant_passes(draws)
+        if not self._informative[key]:
+            raise InfrastructureError(
+                f"task {task.name!r} cannot be judged, as a constant answer is right for all its "
+                "inputs: widen their domain (low, high), or leave the task out"
+            )
+
+    def get(self, task: Task, case: TestCase, seed: int) -> Expectation:
+        """The expectation of one draw. Raises UsageError where the task's reference cannot run."""
+        digest = task_digest(task)
+        key = (digest, case.name, seed)
+        found = self._held.get(key)
+        if found is not None:
+            self._held.move_to_end(key)
+            return found
+        place = self._place if case in task.gpu_cases else None
+        runs = _PERTURBED_RUNS if place is None else _FIRST_RUNS_ON_GPU
+        made = expect(task, digest, case, self._secret, seed, place=place, runs=runs)
+        self._hold(key, made)
+        return made
+
+    def steadier(self, task: Task, case: TestCase, seed: int) -> Expectation:
+        """The expectation of one draw with a tolerance that does not rest on one perturbed run: the
+        same one, where it does not."""
+        found = self.get(task, case, seed)
+        if found.perturbed_runs >= _PERTURBED_RUNS:
+            return found
+        digest = task_digest(task)
+        key = (digest, case.name, seed)
+        self._bytes -= self._held.pop(key).nbytes
+        made = expect(task, digest, case, self._secret, seed, found.inputs, self._place)
+        self._hold(key, made)
+        return made
+
+    def _hold(self, key: tuple[str, str, int], made: Expectation) -> None:
+        self._held[key] = made
+        self._bytes += made.nbytes
+        while len(self._held) > 1 and self._bytes > self._room(next(iter(self._held)), key[0]):
+            self._bytes -= self._held.popitem(last=False)[1].nbytes
+
+    def _room(self, oldest: tuple[str, str, int], judged: str) -> int:
+        """Bytes that may be held as long as the oldest draw is this one."""
+        if self._place is not None or oldest[0] == judged:
+            return self._max_bytes
+        return min(self._max_bytes, _OTHERS_BYTES)
+
+    def flops(self, task: Task, case: TestCase, seed: int) -> int:
+        """Operations of the function's matrix products and convolutions; 0 where it has none."""
+        key = (task_digest(task), case.name)
+        if key not in self._flops:
+            from coding_framework.cuda.expected.reference_facts import counted_flops
+
+            found = _flops_by_shapes(task, case)
+            if found is None:
+                with self._model(task, case, seed) as (model, expectation):
+                    found = counted_flops(model, expectation.inputs)
+            self._flops[key] = found
+        return self._flops[key]
+
+    def needed_input_bytes(self, task: Task, case: TestCase, seeds: tuple[int, int]) -> int:
+        """A lower bound of the bytes of the inputs on which the answer depends. Some fifty runs of
+        the function for each input: for times that look impossible."""
+        from coding_framework.cuda.expected.reference_facts import needed_input_bytes
+
+        others = self.get(task, case, seeds[1]).inputs
+        with self._model(task, case, seeds[0]) as (model, expectation):
+            return needed_input_bytes(model, expectation.inputs, others)
+
+    @contextmanager
+    def _model(
+        self, task: Task, case: TestCase, seed: int
+    ) -> Iterator[tuple[nn.Module, Expectation]]:
+        """The model of one draw, where its expectation was computed."""
+        expectation = self.get(task, case, seed)
+        on_gpu = self._place is not None and any(t.is_cuda for t in expectation.tensors)
+        with self._place.working() if self._place is not None and on_gpu else nullcontext():
+            digest, inputs = task_digest(task), expectation.inputs
+            with reference_model(task, digest, case, self._secret, seed, inputs) as (model, _):
+                yield model, expectation
+
+
+def expect(
+    task: Task, digest: str, case: TestCase, secret: bytes, seed: int,
+    inputs: tuple[torch.Tensor, ...] | None = None, place: GpuPlace | None = None,
+    runs: int = _PERTURBED_RUNS,
+) -> Expectation:  # fmt: skip
+    """Draw the inputs (where none are given) and the parameters of one seed, and compute what must
+    come out; on the GPU of `place`, or on the CPU. runs: with perturbed inputs, for the tolerance:
+    more never draw others than fewer."""
+    pools: tuple[torch.Tensor, ...] = ()
+    if inputs is None and place is not None:
+        pools = draw_pools(case, secret, digest, seed)  # while others use the GPU
+    elif inputs is None:
+        inputs = draw_inputs(case, secret, digest, seed)
+    with place.working() if place is not None else nullcontext():
+        if inputs is None:
+            assert place is not None
+            inputs = picked_inputs(pools, case, secret, digest, seed, place.device)
+        with reference_model(task, digest, case, secret, seed, inputs) as (model, state):
+            parameters = tuple(t.detach().clone().contiguous() for t in state.values())
+            outputs = _expected_outputs(model, inputs, case.reduction_length, runs)
+    init_args = case.init_args or task.init_args
+    signature = ModelSignature(init_args, tuple(state), task.scalar_positions)
+    return Expectation(seed, inputs, parameters, signature, outputs, runs)
+
+
+@contextmanager
+def reference_model(
+    task: Task, digest: str, case: TestCase, secret: bytes, seed: int,
+    inputs: tuple[torch.Tensor, ...],
+) -> Iterator[tuple[nn.Module, dict[str, torch.Tensor]]]:  # fmt: skip
+    """The task's model with the parameters of one draw, and those in the order of their
+    definition, on the device of `inputs`. Random numbers inside the block come from the draw."""
+    init_args = case.init_args or task.init_args
+    weights_seed = derive_seed(secret, "weights", digest, case.name, seed) >> 1
+    devices = sorted({t.device.index or 0 for t in inputs if t.is_cuda})
+    with _isolated(weights_seed, devices), _task_faults(task, case):
+        with recorded_definitions() as definitions:
+            model = _make_model(task, init_args, inputs)
+        yield model, definitions.parameters(model)
+
+
+def a_constant_passes(draws: Sequence[Expectation]) -> bool:
+    """Whether filling every output with one number (or NaN) is right for all draws."""
+    return all(_is_constant([d.outputs[i] for d in draws]) for i in range(len(draws[0].outputs)))
+
+
+def _is_constant(outputs: Sequence[ExpectedOutput]) -> bool:
+    values = torch.cat([o.reference.reshape(-1).to(torch.float64) for o in outputs])
+    finite = values[torch.isfinite(values)]
+    if len(finite) in (0, len(values)):
+        guess = finite.median() if len(finite) else torch.tensor(0.0, dtype=torch.float64)
+        allowed = torch.cat(
+            [
+                torch.zeros(o.reference.numel(), dtype=torch.float64)
+                if o.tolerance is None
+                else o.tolerance.reshape(-1)
+                for o in outputs
+            ]
+        )
+        return bool(((finite - guess).abs() <= allowed[: len(finite)]).all())
+    return False
+
+
+def _expected_outputs(
+    model: nn.Module, inputs: tuple[torch.Tensor, ...], reduction_length: int, runs: int
+) -> tuple[ExpectedOutput, ...]:
+    native = _call(model, inputs)
+    reference = _call_in_float64(model, inputs)
+    spreads = [_new_spread(n, r) for n, r in zip(native, reference, strict=True)]
+    for _ in range(runs):
+        _add_run(spreads, model, inputs)
+    return tuple(
+        ExpectedOutput(r, n, None if s is None else s.tolerance(n.dtype, reduction_length))
+        for n, r, s in zip(native, reference, spreads, strict=True)
+    )
+
+
+def _new_spread(native: torch.Tensor, reference: torch.Tensor) -> Spread | GpuSpread | None:
+    """None: the output is exact."""
+    if not native.is_floating_point():
+        return None
+    if native.is_cuda:
+        from coding_framework.cuda.gpu.tolerance_kernels import GpuSpread, has_kernels
+
+        if has_kernels(native):
+            return GpuSpread(native, reference)
+    return Spread(native, reference)
+
+
+def _add_run(
+    spreads: Sequence[Spread | GpuSpread | None], model: nn.Module, inputs: tuple[torch.Tensor, ...]
+) -> None:
+    """A run on perturbed inputs, whose tensors are gone after it."""
+    eps = _rounding_unit(inputs)
+    moved, moved_inputs = _perturbed(model, inputs, eps)
+    reference = _call_in_float64(moved, moved_inputs)
+    native = _call(moved, moved_inputs)
+    del moved, moved_inputs
+    for spread, n, r in zip(spreads, native, reference, strict=True):
+        if spread is not None:
+            spread.add(n, r, eps)
+
+
+def _rounding_unit(inputs: Sequence[torch.Tensor]) -> float:
+    """Relative change of the perturbed runs: twice the rounding of the coarsest input dtype."""
+    floating = [torch.finfo(t.dtype).eps for t in inputs if t.is_floating_point()]
+    return 2.0 * max(floating, default=torch.finfo(torch.float32).eps)
+
+
+def _perturbed(
+    model: nn.Module, inputs: tuple[torch.Tensor, ...], eps: float
+) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """Copies in which every floating number is multiplied by 1 + eps or 1 - eps."""
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        coin = torch.randint(0, 2, tensor.shape, dtype=torch.int8).view(torch.bool)
+        less, more = torch.tensor([-1.0, 1.0], dtype=tensor.dtype).mul_(eps).add_(1)
+        return torch.where(coin, more, less).mul_(tensor)
+
+    moved = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            parameter.copy_(move(parameter))
+    return moved, tuple(move(t) for t in inputs)
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+def _make_model(
+    task: Task, init_args: tuple[InitArg, ...], inputs: tuple[torch.Tensor, ...]
+) -> nn.Module:
+    model = _new_model(_model_class(task.reference), init_args, inputs)
+    _vary_parameters(model)
+    return model
+
+
+def _new_model(
+    model_class: Callable[..., Any], init_args: tuple[InitArg, ...], inputs: Sequence[torch.Tensor]
+) -> nn.Module:
+    """In the dtype of its inputs, as PyTorch initialises it."""
+    model = model_class(*init_args)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"Model is a {type(model).__name__}, not an nn.Module")
+    floating = [t.dtype for t in inputs if t.is_floating_point()]
+    if floating and floating[0] is not torch.float32:
+        model = model.to(floating[0])
+    return model
+
+
+def _flops_by_shapes(task: Task, case: TestCase) -> int | None:
+    """Operations of the function counted without doing them; None where it looks at values."""
+    from coding_framework.cuda.expected.reference_facts import counted_flops
+
+    try:
+        with torch.device("meta"), _isolated(0):
+            inputs = [
+                torch.empty(spec.shape, dtype=TORCH_DTYPES[spec.dtype]) for spec in case.inputs
+            ]
+            load = _model_class.__wrapped__  # nothing of it may be left for real runs
+            model = _new_model(load(task.reference), case.init_args or task.init_args, inputs)
+            return counted_flops(model, inputs)
+    except Exception:
+        return None
+
+
+def _vary_parameters(model: nn.Module) -> None:
+    """Parameters that start as a constant (a norm's ones and zeros) would let a kernel ignore
+    them: they get noise around their value. Other buffers may mean anything and stay."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.is_floating_point() and bool(
+                (parameter == parameter.reshape(-1)[:1]).all()
+            ):
+                noise = torch.randn(parameter.shape).to(parameter.dtype)
+                parameter.copy_(parameter * (1 + 0.2 * noise) + 0.1 * noise)
+        for name, buffer in model.named_buffers():
+            if name.endswith("running_mean"):
+                buffer.add_(0.5 * torch.randn(buffer.shape).to(buffer.dtype))
+            elif name.endswith("running_var"):
+                buffer.mul_(1 + torch.rand(buffer.shape).to(buffer.dtype))
+
+
+@lru_cache(maxsize=256)
+def _model_class(source: str) -> Callable[..., Any]:
+    namespace: dict[str, Any] = {"__name__": "task_reference"}
+    exec(compile(source, "<task reference>", "exec"), namespace)
+    found = namespace.get("Model")
+    if not callable(found):
+        raise TypeError("the source defines no class Model")
+    return found  # type: ignore[no-any-return]
+
+
+def _call(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Outputs on copies, so that no reference can change what the next one sees."""
+    return _run(copy.deepcopy(model), tuple(t.clone() for t in inputs))
+
+
+def _run(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    with torch.no_grad():
+        result = model(*inputs)
+    outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    for output in outputs:
+        if not isinstance(output, torch.Tensor):
+            raise TypeError(f"forward returned a {type(output).__name__}, not a tensor")
+    return outputs
+
+
+def _call_in_float64(
+    model: nn.Module, inputs: tuple[torch.Tensor, ...]
+) -> tuple[torch.Tensor, ...]:
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        doubled = copy.deepcopy(model).to(torch.float64)
+        outputs = _run(doubled, tuple(_doubled(t, copy=True) for t in inputs))
+        return tuple(_doubled(t) for t in outputs)  # also where the model itself names a dtype
+    finally:
+        torch.set_default_dtype(default)
+
+
+def _doubled(tensor: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
+    """In float64, if it is floating."""
+    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.to(dtype, copy=copy)
+
+
+@contextmanager
+def _isolated(seed: int, devices: Sequence[int] = ()) -> Iterator[None]:
+    """torch's global generator seeded for the block and put back after it; one thread, so that
+    PyTorch's own sums, and with them the tolerance, do not depend on the machine's cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=list(devices)):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _task_faults(task: Task, case: TestCase) -> Iterator[None]:
+    """Whatever a task's own source raises is the fault of whoever wrote the task."""
+    try:
+        yield
+    except InfrastructureError:
+        raise
+    except torch.OutOfMemoryError as e:
+        raise DeviceFullError(
+            f"the GPU has not the memory for the reference of task {task.name!r} at shape set "
+            f"{case.name!r}: judge fewer kernels at once"
+        ) from e
+    except Exception as e:
+        raise UsageError(
+            f"the reference of task {task.name!r} fails on its shape set {case.name!r} "
+            f"({type(e).__name__}: {e}): correct the task's Model or its shapes"
+        ) from e

@@ -1,0 +1,117 @@
+"""What a task's function needs at least: operations, and the part of its inputs that matters.
+
+For the physical floor of a time, so both err on the low side: an operation or a byte that is not
+seen to matter counts as not needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from coding_framework.cuda.expected.inputs import tensor_bits
+
+_SECTOR_BYTES = 32
+_PROBED_SECTORS = 48
+_Z95 = 1.645
+"""One-sided 95%."""
+
+
+def counted_flops(model: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
+    """Operations of matrix products and convolutions, by PyTorch's own formulas; what is done
+    element by element is not counted."""
+    copies = [t.clone() for t in inputs]
+    counter = _Counter()
+    with torch.no_grad(), counter:
+        model(*copies)
+    return counter.flops
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """As PyTorch's FlopCounterMode, without what a compiler needs: that one imports torch._dynamo
+    at its first operation, which takes a second, and ten where PyTorch has no byte code, while the
+    GPU's lock is held."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.flops: int = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):  # takes functions: not looked into
+            return func(*args, **kwargs)
+        formula = flop_registry.get(func._overloadpacket)
+        if formula is None:
+            with self:  # of its parts, where it is made of others
+                found = func.decompose(*args, **kwargs)
+            if found is not NotImplemented:
+                return found
+        found = func(*args, **kwargs)
+        if formula is not None:
+            self.flops += int(formula(*args, **kwargs, out_val=found))
+        return found
+
+
+def needed_input_bytes(
+    model: nn.Module, inputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
+) -> int:
+    """A lower bound (95%) of the bytes of `inputs` on which the answer depends.
+
+    Sectors of 32 bytes, drawn at random, take the values that they have in `others`, another draw
+    of the same inputs; each that leaves the output as it was counts as not needed.
+    """
+    base = _answer(model, inputs)
+    generator = torch.Generator().manual_seed(torch.seed() >> 1)
+    total = 0
+    for i, tensor in enumerate(inputs):
+        flat_other = others[i].contiguous().reshape(-1)
+        size = max(1, _SECTOR_BYTES // tensor.element_size())
+        sectors = math.ceil(tensor.numel() / size)
+        if sectors == 0:
+            continue
+        probes = torch.randint(sectors, (_PROBED_SECTORS,), generator=generator, device="cpu")
+        seen = 0
+        for start in (size * probe for probe in probes.tolist()):
+            changed = [t.clone() if j == i else t for j, t in enumerate(inputs)]
+            flat = changed[i].view(-1)
+            flat[start : start + size] = flat_other[start : start + size]
+            seen += _differs(base, _answer(model, changed))
+        total += int(share_at_least(seen, _PROBED_SECTORS) * tensor.numel()) * tensor.element_size()
+    return total
+
+
+def share_at_least(seen: int, probed: int) -> float:
+    """Lower end of the one-sided 95% interval (Wilson) of a share of which `seen` of `probed` were
+    found."""
+    if seen == 0:
+        return 0.0
+    p, z2 = seen / probed, _Z95**2
+    centre = p + z2 / (2 * probed)
+    spread = _Z95 * math.sqrt(p * (1 - p) / probed + z2 / (4 * probed**2))
+    return max(0.0, (centre - spread) / (1 + z2 / probed))
+
+
+def _answer(model: nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    with torch.no_grad():
+        result = model(*(t.clone() for t in inputs))
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def _differs(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
+    return any(
+        not torch.equal(tensor_bits(a), tensor_bits(b)) for a, b in zip(one, other, strict=True)
+    )

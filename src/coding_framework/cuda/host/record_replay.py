@@ -1,0 +1,478 @@
+"""Runs a candidate on a device: records the launch plan of its host code, then replays it.
+
+One `CaseRun` is one shape set on one device. The host code runs in its sandbox and only *asks*;
+`PlanRecorder` checks each request, carries it out on the device and writes it down. A replay is
+ours alone: the same operations at the same addresses, with fresh inputs in the same buffers and
+everything else poisoned. No candidate host code runs then, so nothing that it computed, cached or
+timed can reach the outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from coding_framework.cuda.device.device import Device
+from coding_framework.cuda.expected.inputs import (
+    DTYPE_NAMES,
+    TORCH_DTYPES,
+    bits_of,
+    tensor_bits,
+    tensor_bytes,
+    tensor_from_bits,
+)
+from coding_framework.cuda.host.forward_arguments import forward_arguments
+from coding_framework.cuda.host.wire import CudaCallError, HostArg
+from coding_framework.cuda.plan.launch_plan import (
+    Alloc,
+    CandidateFault,
+    Copy,
+    Fill,
+    Free,
+    Launch,
+    LaunchPlan,
+    LaunchReport,
+    PlanOp,
+    ReadBack,
+    TensorRef,
+    Upload,
+)
+from coding_framework.errors import DeviceError
+from coding_framework.types import Status
+
+_EXECUTED = "smsp__inst_executed.sum"
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What one call of `forward` may ask of the device."""
+
+    memory_bytes: int = 2 << 30
+    """Device memory, inputs excluded."""
+    upload_bytes: int = 256 << 20
+    output_bytes: int = 256 << 20
+    """What reading all outputs may take: strides of 0 make much of little memory."""
+    operations: int = 20_000
+    """Allocations, copies, fills and launches together."""
+    instructions: int = 1_000_000_000
+    """Warp instructions of all launches, on a device that counts them. See `instruction_budget`."""
+
+
+def instruction_budget(elements: int) -> int:
+    """Warp instructions that one call may take for tensors of so many elements (inputs, parameters
+    and outputs together). A good kernel takes under one an element; the most wasteful honest ones
+    seen (a block for each output of a convolution) take about 700. The emulator runs some 40
+    million a second, so an endless kernel ends after 1 to 25 seconds.
+    """
+    return min(max(2_000 * elements, 50_000_000), 1_000_000_000)
+
+
+def first_budget(elements: int) -> int:
+    """Likewise of the one call by which an endless kernel is found out, on the smallest shape set:
+    it ends after a second or two. Of 524 honest kernels one takes more than 474 an element there
+    (3,884, and more than `instruction_budget` on larger ones); few of them take 30,000 at all.
+    """
+    return min(max(10_000 * elements, 5_000_000), instruction_budget(elements))
+
+
+class HostProcess(Protocol):
+    """The sandboxed process with the candidate's host code: cuda/host/session.py."""
+
+    functions: dict[str, int]
+    """Functions of the module with their number of parameters."""
+
+    def call(
+        self, arguments: Sequence[HostArg], *, function: str = "forward"
+    ) -> tuple[TensorRef, ...]:
+        """One call. Raises CandidateFault for what the candidate did."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One tensor that the candidate returned, read from the device by us."""
+
+    tensor: torch.Tensor
+    """In its logical shape."""
+    strides: tuple[int, ...]
+    raw: torch.Tensor
+    """The bytes of the elements in logical order, as they lay on the device: what a rerun must
+    repeat."""
+    defect: str = ""
+    """What makes it no tensor of its dtype at all; "" where nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What one run, by the host or replayed, left behind."""
+
+    outputs: tuple[Output, ...]
+    reports: tuple[LaunchReport, ...]
+    changed_input: int | None
+    """Index of an input or parameter that was written to; None: all are unchanged."""
+    guard: str | None
+    """A sentence if memory outside the allocations was written."""
+
+
+class PlanRecorder:
+    """Carries out what the host process asks for, and writes it down: a `RuntimeHandler`.
+
+    Frees take effect at the end of the device: like torch's caching allocator in stream order, a
+    launch may still use what the host has let go of.
+    """
+
+    def __init__(self, device: Device, limits: RunLimits) -> None:
+        self._device = device
+        self.limits = limits
+        self._ops: list[PlanOp] = []
+        self._memory = 0
+        self._uploaded = 0
+        self._executed = 0.0
+        self.reports: list[LaunchReport] = []
+        self.blocks: dict[int, int] = {}
+        """Address to size of everything allocated by the host, over all its calls."""
+
+    def begin(self) -> None:
+        """Start the record of a new call of `forward`; memory from earlier calls stays."""
+        self._ops = []
+        self.reports = []
+        self._uploaded = 0
+        self._executed = 0.0
+
+    @property
+    def operations(self) -> tuple[PlanOp, ...]:
+        return tuple(self._ops)
+
+    def malloc(self, nbytes: int) -> int:
+        """Device memory for the host; its contents are poisoned."""
+        self._memory += nbytes
+        if self._memory > self.limits.memory_bytes:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT,
+                f"asked for {self._memory >> 20} MiB of device memory; the limit is "
+                f"{self.limits.memory_bytes >> 20} MiB",
+            )
+        address = self._device.alloc(max(1, nbytes))
+        self.blocks[address] = max(1, nbytes)
+        self._note(Alloc(address, max(1, nbytes)))
+        return address
+
+    def free(self, address: int) -> None:
+        if address not in self.blocks:
+            raise CudaCallError
+        self._note(Free(address))
+
+    def require_kept(self, outputs: Sequence[TensorRef]) -> None:
+        """Raises CandidateFault where the call freed an output that it then returned. (A tensor
+        that goes out of scope is freed after the result was sent.)"""
+        freed = {op.address for op in self._ops if isinstance(op, Free)}
+        for index, output in enumerate(outputs):
+            if any(start <= output.address < start + self.blocks[start] for start in freed):
+                raise CandidateFault(
+                    Status.RUNTIME_ERROR, f"output {index} was freed before it was returned"
+                )
+
+    def upload(self, address: int, data: bytes) -> None:
+        """Host to device; the bytes become part of the plan."""
+        self._uploaded += len(data)
+        if self._uploaded > self.limits.upload_bytes:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT,
+                f"copied more than {self.limits.upload_bytes >> 20} MiB to the device in one call",
+            )
+        self._device.upload(address, data)
+        self._note(Upload(address, bytes(data)))
+
+    def download(self, address: int, nbytes: int) -> bytes:
+        """Device to host: marks the plan as one that may depend on data."""
+        data = self._device.download(address, nbytes)
+        self._note(ReadBack(address, nbytes))
+        return data
+
+    def copy(self, destination: int, source: int, nbytes: int) -> None:
+        self._device.copy(destination, source, nbytes)
+        self._note(Copy(destination, source, nbytes))
+
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        self._device.fill(address, value, nbytes)
+        self._note(Fill(address, value, nbytes))
+
+    def launch(self, launch: Launch) -> None:
+        report = self._device.launch(launch)
+        self.reports.append(report)
+        self._executed += report.counters.get(_EXECUTED, 0.0)
+        if self._executed > self.limits.instructions:
+            raise CandidateFault(
+                Status.TIMEOUT,
+                f"its launches take more than {self.limits.instructions:.0f} warp instructions",
+            )
+        self._note(launch)
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: each launch has ended when the host hears of it."""
+
+    def _note(self, op: PlanOp) -> None:
+        if len(self._ops) >= self.limits.operations:
+            raise CandidateFault(
+                Status.TIMEOUT,
+                f"one call asks for more than {self.limits.operations} device operations",
+            )
+        self._ops.append(op)
+
+
+@runtime_checkable
+class SharesMemory(Protocol):
+    """A device on a GPU that the judge computes references on: large tensors stay there."""
+
+    def take(self, address: int, tensor: torch.Tensor) -> None: ...
+    def give(self, address: int, nbytes: int) -> torch.Tensor: ...
+    def holds(self, address: int, data: torch.Tensor) -> bool: ...
+
+
+class CaseRun:
+    """One shape set of one candidate: host runs and replays at will.
+
+    The inputs have two places each, so that a call may find them moved: who works at the address of
+    the first call alone is found out. Parameters stay where they are, as those of a model do.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        recorder: PlanRecorder,
+        tensors: Sequence[torch.Tensor],
+        inputs: int | None = None,
+    ) -> None:
+        """tensors: inputs, then parameters, of the shapes of every draw, on the CPU or all on the
+        device's GPU. inputs: how many are inputs; None: all."""
+        self._device = device
+        self._recorder = recorder
+        self.on_gpu = any(tensor.is_cuda for tensor in tensors)
+        """Whether the tensors lie on the device's GPU, and results are to lie there too."""
+        self._inputs = len(tensors) if inputs is None else inputs
+        first = tuple(self._place(tensor) for tensor in tensors)
+        moved = tuple(self._place(tensor) for tensor in tensors[: self._inputs])
+        self._places = (first, moved + first[self._inputs :])
+
+    @property
+    def input_regions(self) -> tuple[tuple[int, int, int], ...]:
+        """(address, nbytes, index) of every place of every input and parameter."""
+        return tuple(
+            {
+                p.address: (p.address, math.prod(p.shape) * TORCH_DTYPES[p.dtype].itemsize, i)
+                for places in self._places
+                for i, p in enumerate(places)
+            }.values()
+        )
+
+    def others(self, plan: LaunchPlan) -> tuple[tuple[int, int], ...]:
+        """(address, nbytes) of everything that no input or parameter of the plan lies in: what the
+        host allocated, and the places that the inputs have in other calls."""
+        used = {place.address for place in plan.inputs}
+        places = ((a, max(1, n)) for a, n, _ in self.input_regions if a not in used)
+        return (*places, *self._recorder.blocks.items())
+
+    def contents(
+        self, plan: LaunchPlan, tensors: Sequence[torch.Tensor]
+    ) -> list[tuple[int, int, bytes | None]]:
+        """(address, nbytes, contents) of all allocations in the order of their addresses, in which
+        they were made: what it takes to replay a plan elsewhere. Contents of what is no input of
+        the plan: None."""
+        inputs = [
+            (place.address, max(1, tensor.numel() * tensor.element_size()), tensor_bytes(tensor))
+            for place, tensor in zip(plan.inputs, tensors, strict=True)
+        ]
+        return sorted(
+            [*inputs, *((address, nbytes, None) for address, nbytes in self.others(plan))],
+            key=lambda region: region[0],
+        )
+
+    def host_run(
+        self,
+        host: HostProcess,
+        tensors: Sequence[torch.Tensor],
+        scalars: Sequence[bool | int | float],
+        names: Sequence[str] = (),
+        *,
+        moved: bool = False,
+    ) -> tuple[LaunchPlan, Execution]:
+        """The candidate's `forward` on these tensors: its plan, and what came of it. names: of the
+        parameters among the tensors, which are the last ones. moved: the inputs lie elsewhere."""
+        places = self._places[moved]
+        self._refill(places, tensors)
+        self._recorder.begin()
+        takes = host.functions.get("forward")
+        outputs = host.call(forward_arguments(places, names, scalars, takes))
+        self._recorder.require_kept(outputs)
+        plan = LaunchPlan(places, self._recorder.operations, outputs)
+        return plan, self._finish(plan, tensors, tuple(self._recorder.reports))
+
+    def replay(
+        self,
+        plan: LaunchPlan,
+        tensors: Sequence[torch.Tensor],
+        *,
+        checks: bool = False,
+        fill: int | None = None,
+    ) -> Execution:
+        """The plan again on other tensors of the same shapes; no candidate host code runs.
+
+        checks: also look for races and uninitialised reads (slower, same results).
+        fill: a byte for all other memory instead of the device's poison, which is NaN for floats
+        but -1 for integers and may be somebody's answer.
+        """
+        self._refill(plan.inputs, tensors)
+        for address, nbytes in self.others(plan):
+            self._device.poison(address)
+            if fill is not None:
+                self._device.fill(address, fill, nbytes)
+        reports = self._carry_out(plan, checks=checks)
+        return self._finish(plan, tensors, tuple(reports))
+
+    def repeat(self, plan: LaunchPlan, calls: int) -> None:
+        """The plan's device work so many times, on memory as it is; nobody looks."""
+        for _ in range(calls):
+            self._carry_out(plan)
+
+    def _carry_out(self, plan: LaunchPlan, *, checks: bool = False) -> list[LaunchReport]:
+        reports = []
+        for op in plan.ops:
+            match op:
+                case Launch():
+                    reports.append(self._device.launch(op, checks=checks))
+                case Upload():
+                    self._device.upload(op.address, op.data)
+                case Copy():
+                    self._device.copy(op.destination, op.source, op.nbytes)
+                case Fill():
+                    self._device.fill(op.address, op.value, op.nbytes)
+                case Alloc() | Free() | ReadBack():
+                    pass  # the memory is still there; nobody listens
+        return reports
+
+    def twin(self, device: Device, tensors: Sequence[torch.Tensor]) -> CaseRun:
+        """The same case on another device, loaded with the same build: equal addresses, so that
+        plans recorded here can be replayed there. Raises DeviceError where they are not equal."""
+        recorder = PlanRecorder(device, RunLimits())
+        twin = CaseRun(device, recorder, tensors, self._inputs)
+        for address, nbytes in self._recorder.blocks.items():
+            recorder.blocks[device.alloc(nbytes)] = nbytes
+            if address not in recorder.blocks:
+                break
+        if twin._places != self._places or recorder.blocks != self._recorder.blocks:
+            raise DeviceError("two devices gave other addresses for the same plan: judge again")
+        return twin
+
+    def _place(self, tensor: torch.Tensor) -> TensorRef:
+        nbytes = tensor.numel() * tensor.element_size()
+        address = self._device.alloc(max(1, nbytes))
+        return TensorRef(
+            address, tuple(tensor.shape), tuple(tensor.stride()), DTYPE_NAMES[tensor.dtype]
+        )
+
+    def _refill(self, places: Sequence[TensorRef], tensors: Sequence[torch.Tensor]) -> None:
+        for place, tensor in zip(places, tensors, strict=True):
+            if tensor.numel():
+                _store(self._device, place.address, tensor)
+
+    def _finish(
+        self, plan: LaunchPlan, tensors: Sequence[torch.Tensor], reports: tuple[LaunchReport, ...]
+    ) -> Execution:
+        changed, outputs = None, plan.outputs
+        for i, (place, tensor) in enumerate(zip(plan.inputs, tensors, strict=True)):
+            bits = tensor_bits(tensor)
+            if len(bits) and not self._holds(place.address, bits):
+                changed = i
+                break
+        guard = self._device.check_guards()
+        size = sum(map(_bytes_to_read, outputs))
+        allowed = self._recorder.limits.output_bytes
+        if size > allowed:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT, f"returned tensors of {size} bytes; {allowed} are allowed"
+            )
+        return Execution(tuple(self._read(ref) for ref in outputs), reports, changed, guard)
+
+    def _holds(self, address: int, bits: torch.Tensor) -> bool:
+        """Whether the bytes of the device are these, which lie where the tensors do."""
+        if self.on_gpu and isinstance(self._device, SharesMemory):
+            return self._device.holds(address, bits)
+        return torch.equal(bits_of(self._device.download(address, len(bits))), bits)
+
+    def _fetch(self, address: int, nbytes: int) -> torch.Tensor:
+        """Bytes of the device as a flat uint8 tensor, where the expectation's tensors are."""
+        if self.on_gpu and isinstance(self._device, SharesMemory):
+            return self._device.give(address, nbytes)
+        return bits_of(self._device.download(address, nbytes))
+
+    def outputs_of(self, plan: LaunchPlan, bits: Sequence[torch.Tensor]) -> tuple[Output, ...]:
+        """The plan's outputs, given the bytes that lay at each one's `extent`."""
+        return tuple(_output(ref, b) for ref, b in zip(plan.outputs, bits, strict=True))
+
+    def _read(self, ref: TensorRef) -> Output:
+        """Read an output where the host claims it lies."""
+        address, nbytes = self.extent(ref)
+        return _output(ref, self._fetch(address, nbytes) if nbytes else bits_of(b""))
+
+    def extent(self, ref: TensorRef) -> tuple[int, int]:
+        """(address, nbytes) of the memory that an output spans, 0 bytes where it has no elements.
+        Raises CandidateFault for a claim that cannot be."""
+        dtype = TORCH_DTYPES.get(ref.dtype)
+        if dtype is None:
+            raise CandidateFault(Status.RUNTIME_ERROR, f"returned a tensor of dtype {ref.dtype!r}")
+        if math.prod(ref.shape) == 0:
+            return ref.address, 0
+        if min((*ref.shape, *ref.strides), default=0) < 0 or len(ref.shape) != len(ref.strides):
+            raise CandidateFault(Status.RUNTIME_ERROR, "returned a tensor of impossible strides")
+        nbytes = _extent(ref) * dtype.itemsize
+        self._check_inside(ref.address, nbytes)
+        return ref.address, nbytes
+
+    def _check_inside(self, address: int, nbytes: int) -> None:
+        inputs = ((address, size) for address, size, _ in self.input_regions)
+        regions = (*self._recorder.blocks.items(), *inputs)
+        if not any(a <= address and address + nbytes <= a + size for a, size in regions):
+            raise CandidateFault(
+                Status.RUNTIME_ERROR,
+                f"returned a tensor of {nbytes} bytes at {address:#x}, which lies in no allocation",
+            )
+
+
+def _extent(ref: TensorRef) -> int:
+    """Elements from the first to the last of a tensor that is not empty."""
+    return sum((n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=False)) + 1
+
+
+def _bytes_to_read(ref: TensorRef) -> int:
+    """What reading a tensor takes: large strides span much memory for few elements, and strides of
+    0 make many elements of little memory."""
+    count, dtype = math.prod(ref.shape), TORCH_DTYPES.get(ref.dtype)
+    return max(count, _extent(ref)) * (dtype.itemsize if dtype else 1) if count else 0
+
+
+def _output(ref: TensorRef, bits: torch.Tensor) -> Output:
+    """An output whose memory held `bits`."""
+    dtype = TORCH_DTYPES[ref.dtype]
+    if not len(bits):
+        return Output(torch.empty(ref.shape, dtype=dtype), ref.strides, bits)
+    tensor = _strided(bits, dtype, ref)
+    raw = _strided(bits, torch.uint8, ref) if dtype is torch.bool else tensor
+    torn = dtype is torch.bool and bool((raw > 1).any())
+    defect = "it has bytes that are neither false nor true: not all was written" if torn else ""
+    return Output(tensor, ref.strides, tensor_bits(raw), defect)
+
+
+def _strided(bits: torch.Tensor, dtype: torch.dtype, ref: TensorRef) -> torch.Tensor:
+    """The logical tensor in the memory that a reference spans."""
+    return tensor_from_bits(bits, dtype).as_strided(ref.shape, ref.strides).contiguous()
+
+
+def _store(device: Device, address: int, tensor: torch.Tensor) -> None:
+    if tensor.is_cuda and isinstance(device, SharesMemory):
+        device.take(address, tensor)
+    else:
+        device.upload(address, tensor_bytes(tensor))

@@ -1,0 +1,1 @@
+"""Many verdicts at once: pool, workers, caches, builds that were made elsewhere."""

@@ -1,0 +1,339 @@
+"""Many verdicts at once: worker processes of ours, each with a `Judge` of its own.
+
+Guaranteed: at most `workers` candidates are judged at a time; waiting counts for nobody; a worker
+that dies costs its job one repetition on a new worker, then InfrastructureError, never a verdict;
+`close` leaves no process; the same candidate gets the same verdict from every worker, idle or
+loaded, since all share one secret and no limit on a candidate is wall time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property, partial
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, TypeVar
+
+import structlog
+
+from coding_framework.cuda.choose_backend import choose_backend
+from coding_framework.cuda.device.gpu_sharing import gpus, gpus_here
+from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
+from coding_framework.cuda.many.coalesce import InFlight
+from coding_framework.cuda.many.compile_ahead import Line
+from coding_framework.cuda.many.frames import read_frame, write_frame
+from coding_framework.cuda.many.verdict_cache import VerdictCache
+from coding_framework.cuda.sandbox import choose_sandbox
+from coding_framework.cuda.toolchain.slots import available_cores
+from coding_framework.cuda.toolchain.toolkit import find_toolkit
+from coding_framework.errors import InfrastructureError, raise_reported
+from coding_framework.types import (
+    Candidate,
+    CompilationResult,
+    Probe,
+    ProbeResult,
+    Status,
+    Task,
+    Verdict,
+)
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+_START_S = 120.0
+_JUDGE_BYTES = 8 << 30
+"""What a judge may hold of a GPU's memory: tensors of PyTorch's that wait, kept references, the
+exchange buffer, the candidate's arena and two contexts, and its part of what references take on the
+way. With 20 judges on an H200, which holds 17, its memory was full now and then, for the minutes in
+which 10,000 kernels were judged an hour instead of 28,000."""
+_RETRIES = 1
+_BY_THE_MACHINE = frozenset({Status.TIMEOUT, Status.COMPILE_TIMEOUT, Status.MEMORY_LIMIT})
+"""Verdicts by CPU time or memory, which another machine may give otherwise: never kept on disk."""
+
+
+class JudgePool:
+    """A bounded pool of judges; `judge` satisfies `types.JudgeFn`. Use from any event loop."""
+
+    def __init__(
+        self,
+        config: JudgeConfig | None = None,
+        *,
+        workers: int | None = None,
+        job_wall_s: float = 900.0,
+        cache_folder: Path | None = None,
+        delivered: bool = False,
+    ) -> None:
+        """workers: default one a core. job_wall_s: backstop on one job, our fault when reached.
+        cache_folder: where verdicts are kept, for judges of the same configuration and secret,
+        and equal candidates that are here at the same time are judged once; None: nowhere, and each
+        is judged anew. delivered: compile nothing, for `judge_delivered` alone."""
+        self.config = with_secret(config or JudgeConfig())
+        self._backend = choose_backend(self.config.backend)
+        self._job_wall_s = job_wall_s
+        self._cache_folder = cache_folder
+        self._setup = {**_setup_frame(self.config), "delivered": delivered}
+        self.capacity = self._fitting(workers or available_cores())
+        """Candidates at a time."""
+        self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
+        self._in_flight = InFlight[Verdict](_comes_again)
+        self._line = Line(self.capacity)
+        self._own = threading.local()
+        self._started: set[_Worker] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def _fitting(self, workers: int) -> int:
+        """So many judges, or as many as the memory of the GPUs holds."""
+        if self._backend != "cuda":
+            return workers
+        most = max(1, sum(gpu.memory_bytes // _JUDGE_BYTES for gpu in gpus()))
+        if workers > most:
+            log.warning("fewer_judges", workers=most, asked_for=workers, why="memory of the GPUs")
+        return min(workers, most)
+
+    async def judge(self, task: Task, code: str) -> Verdict:
+        """The verdict on one candidate. Raises InfrastructureError on a fault of ours."""
+        return await asyncio.wrap_future(self._submit(task, code))
+
+    __call__ = judge
+
+    def judge_blocking(self, task: Task, code: str) -> Verdict:
+        """As `judge`, for callers without an event loop."""
+        return self._submit(task, code).result()
+
+    async def probe(
+        self, task: Task, code: str, probes: tuple[Probe, ...]
+    ) -> tuple[ProbeResult, ...]:
+        """What comes of a tester's probes (`types.ProbeFn`). Raises InfrastructureError on a fault
+        of ours."""
+        job = {**_job(task, code), "probes": [p.model_dump(mode="json") for p in probes]}
+        answer = await asyncio.wrap_future(self._work(self._ask_retrying, job))
+        return tuple(ProbeResult.model_validate(found) for found in answer["probed"])
+
+    async def judge_delivered(
+        self, task: Task, code: str, builds: Mapping[str, CompilationResult]
+    ) -> Verdict | dict[str, Any]:
+        """The verdict by builds made elsewhere (`builds.py`), by the digests of their requests; or
+        the request for one that is missing, as data. Raises InfrastructureError on a fault of
+        ours."""
+        found = {digest: result.model_dump(mode="json") for digest, result in builds.items()}
+        job = {**_job(task, code), "builds": found}
+        answer = await asyncio.wrap_future(self._work(self._ask_retrying, job))
+        if "wanted" in answer:
+            return dict(answer["wanted"])
+        return Verdict.model_validate(answer["verdict"])
+
+    def _submit(self, task: Task, code: str) -> Future[Verdict]:
+        start = partial(self._line_up, task, code)
+        if self._cache_folder is None:
+            return start()
+        return self._in_flight.submit((task.model_dump_json(), code), start)
+
+    def _line_up(self, task: Task, code: str) -> Future[Verdict]:
+        number = self._line.join(code)
+        try:
+            job = self._work(self._judge_next, number, task, code)
+        except InfrastructureError:
+            self._line.leave(number)
+            raise
+        job.add_done_callback(lambda _: self._line.leave(number))  # it may be cancelled
+        return job
+
+    def _judge_next(self, number: int, task: Task, code: str) -> Verdict:
+        with self._line.judging(number):
+            return self._judge_here(task, code)
+
+    def _work(self, job: Callable[..., T], *arguments: Any) -> Future[T]:
+        """In one of the pool's threads, each of which has a worker of its own."""
+        try:
+            return self._threads.submit(job, *arguments)
+        except RuntimeError as e:
+            raise InfrastructureError("the judge pool is closed: make a new one") from e
+
+    def _judge_here(self, task: Task, code: str) -> Verdict:
+        candidate = Candidate.model_construct(code=code)
+        if self._cache is not None:  # raises where there is no toolkit, as judging would
+            found = self._cache.get(task, candidate, self._backend)
+            if found is not None:
+                return found
+        job = _job(task, code)
+        if self._backend == "cuda":  # where a judge waits for its GPU much of the time
+            job["ahead"] = self._line.coming()
+        verdict = Verdict.model_validate(self._ask_retrying(job)["verdict"])
+        if self._cache is not None and _comes_again(verdict):
+            self._cache.put(task, candidate, verdict)
+        return verdict
+
+    @cached_property
+    def _cache(self) -> VerdictCache | None:
+        if self._cache_folder is None:
+            return None
+        return VerdictCache(self._cache_folder, _conditions(self.config))
+
+    def close(self) -> None:
+        """End every worker now. Jobs in flight raise InfrastructureError."""
+        with self._lock:
+            self._closed = True
+            started = list(self._started)
+        for worker in started:
+            worker.kill()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> JudgePool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask_retrying(self, job: dict[str, Any]) -> dict[str, Any]:
+        """This thread's worker's answer to a job."""
+        for attempt in range(_RETRIES + 1):
+            try:
+                answer = self._worker().ask(job, self._job_wall_s)
+                raise_reported(answer)
+                return answer
+            except _WorkerDiedError as e:
+                self._drop_worker()
+                if self._closed:
+                    raise InfrastructureError("the judge pool was closed meanwhile") from e
+                log.warning(
+                    "judge_worker_died", task=job["task"]["name"], why=str(e), attempt=attempt
+                )
+                reason = str(e)
+        raise InfrastructureError(
+            f"the judge of task {job['task']['name']!r} died twice ({reason}): try again"
+        )
+
+    def _worker(self) -> _Worker:
+        """This thread's worker, started where there is none. Raises _WorkerDiedError."""
+        worker: _Worker | None = getattr(self._own, "worker", None)
+        if worker is None or not worker.alive:
+            with self._lock:
+                if self._closed:
+                    raise InfrastructureError("the judge pool is closed: make a new one")
+                worker = _Worker()
+                self._started.add(worker)
+            self._own.worker = worker
+            raise_reported(worker.ask(self._setup, _START_S))
+        return worker
+
+    def _drop_worker(self) -> None:
+        """End this thread's worker; the next job starts another."""
+        worker: _Worker = self._own.worker
+        worker.kill()
+        with self._lock:
+            self._started.discard(worker)
+        self._own.worker = None
+
+
+class _WorkerDiedError(Exception):
+    """A worker ended, or went silent, before it answered."""
+
+
+class _Worker:
+    """One worker process and the pipes to it."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "coding_framework.cuda.many.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is its pool's to handle
+        )
+        self._lock = threading.Lock()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, message: dict[str, Any], wall_s: float) -> dict[str, Any]:
+        """Send one message, wait for its answer. Raises _WorkerDiedError."""
+        to, back = self._process.stdin, self._process.stdout
+        assert to is not None
+        assert back is not None
+        try:
+            write_frame(to, message)
+            answer = _read_within(back, wall_s)
+        except (OSError, ValueError) as e:
+            raise _WorkerDiedError(self._how_it_ended()) from e
+        if answer is None:
+            raise _WorkerDiedError(self._how_it_ended())
+        return answer
+
+    def kill(self) -> None:
+        """End the process; its sandboxes and devices end with it."""
+        with self._lock:
+            if self._process.poll() is None:
+                self._process.kill()
+            self._process.wait()
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    _close_quietly(stream)
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return "it closed its pipe"
+        return f"signal {-code}" if code < 0 else f"exit status {code}"
+
+
+def _read_within(stream: IO[bytes], wall_s: float) -> dict[str, Any] | None:
+    """The next frame. Raises InfrastructureError where it does not begin within `wall_s`."""
+    deadline = time.monotonic() + wall_s
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
+    while not poll.poll(min(1000.0, max(0.0, deadline - time.monotonic()) * 1000)):
+        if time.monotonic() >= deadline:
+            raise _WorkerDiedError(f"no answer within {wall_s:.0f} s")
+    return read_frame(stream)
+
+
+def _comes_again(verdict: Verdict) -> bool:
+    """Whether any machine would give this verdict. A compilation that failed without an error of
+    the compiler's may have failed of the machine."""
+    if verdict.status is Status.COMPILE_ERROR:
+        return verdict.compile is not None and bool(verdict.compile.errors)
+    return verdict.status not in _BY_THE_MACHINE
+
+
+def _job(task: Task, code: str) -> dict[str, Any]:
+    return {"task": task.model_dump(mode="json"), "code": code}
+
+
+def _conditions(config: JudgeConfig) -> str:
+    """What verdicts depend on beside task, source and this package. Raises MissingToolError."""
+    limits = config.model_dump_json(exclude={"secret", "backend", "sandbox"})
+    secret = hashlib.sha256(b"verdict cache" + secret_of(config)).hexdigest()
+    sandbox = choose_sandbox(config.sandbox)
+    device = gpus_here() if choose_backend(config.backend) == "cuda" else ""
+    tools = f"{sandbox.name} {sandbox.system} {find_toolkit().fingerprint}"
+    return f"{limits} {tools} {device} {secret}"
+
+
+def _setup_frame(config: JudgeConfig) -> dict[str, Any]:
+    """What a worker needs to judge exactly as its siblings do: one secret for all."""
+    return {
+        "config": config.model_dump(mode="json", exclude={"secret"}),
+        "secret": secret_of(config).hex(),
+    }
+
+
+def _close_quietly(stream: IO[bytes]) -> None:
+    with suppress(OSError):  # unsent bytes for a dead process
+        stream.close()

@@ -1,0 +1,1 @@
+"""The launch plan: what host code asked of the device, as data."""

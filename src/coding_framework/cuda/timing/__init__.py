@@ -1,0 +1,1 @@
+"""Times: measured, modelled, compared with the least that hardware allows."""

@@ -1,0 +1,89 @@
+"""A tester's probes: one host run each on inputs that it asked for, compared like any other.
+
+No verdict comes of it. What a candidate does here it does in the same sandbox and on the same
+device as before a judge; a probe that the task's own reference cannot take says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coding_framework.cuda.model_new.build import ExtensionWanted
+from coding_framework.cuda.plan.launch_plan import CandidateFault
+from coding_framework.errors import UsageError
+from coding_framework.task_shapes import case_of_probe
+from coding_framework.types import Probe, ProbeResult, Task, TestCase
+
+if TYPE_CHECKING:
+    from coding_framework.cuda.choose_backend import Backend
+    from coding_framework.cuda.expected.reference import Expectation
+    from coding_framework.cuda.sandbox import Sandbox
+
+MAX_PROBES = 8
+"""Of one request; more are refused."""
+
+
+def run_probes(
+    task: Task, build: Path, probes: Sequence[Probe], sandbox: Sandbox, host_cpu_s: int,
+    secret: bytes, backend: Backend,
+) -> tuple[ProbeResult, ...]:  # fmt: skip
+    """Results in the order of the probes. Raises UsageError for too many of them, and for a task
+    whose reference fails on a shape set of its own."""
+    if len(probes) > MAX_PROBES:
+        raise UsageError(f"{len(probes)} probes at once: {MAX_PROBES} are allowed")
+    return tuple(
+        _run(task, build, probe, i, sandbox, host_cpu_s, secret, backend)
+        for i, probe in enumerate(probes)
+    )
+
+
+def _run(
+    task: Task, build: Path, probe: Probe, seed: int, sandbox: Sandbox, host_cpu_s: int,
+    secret: bytes, backend: Backend,
+) -> ProbeResult:  # fmt: skip
+    from coding_framework.cuda.trial.setup import open_bench
+    from coding_framework.cuda.trial.trial import CaseTrial
+    from coding_framework.cuda.trial.verdict_draft import TrialLog
+
+    case = case_of_probe(task, probe)
+    if case is None:
+        return ProbeResult(probe=probe, passed=None, detail="outside the task's declared domain")
+    try:
+        expectation = _expect(task, case, probe, secret, seed)
+    except UsageError as e:
+        return ProbeResult(probe=probe, passed=None, detail=str(e))
+    log = TrialLog()
+    try:
+        with open_bench(build, expectation, sandbox, host_cpu_s, backend) as bench:
+            CaseTrial(task, case, bench, _Only(expectation), (seed,), log).call_once()
+    except ExtensionWanted:
+        return ProbeResult(
+            probe=probe, passed=None, detail="for these inputs it asks for kernels not built yet"
+        )
+    except CandidateFault as fault:
+        failed = next((t.detail for t in log.tests if not t.passed), "")
+        return ProbeResult(probe=probe, passed=False, detail=failed or fault.reason)
+    return ProbeResult(probe=probe, passed=True)
+
+
+class _Only:
+    """The expectation of the one draw there is."""
+
+    def __init__(self, expectation: Expectation) -> None:
+        self._expectation = expectation
+
+    def get(self, task: Task, case: TestCase, seed: int) -> Expectation:
+        return self._expectation
+
+    steadier = get  # a small shape set's, which is steady
+
+
+def _expect(task: Task, case: TestCase, probe: Probe, secret: bytes, seed: int) -> Expectation:
+    from coding_framework.cuda.expected.inputs import draw_probe
+    from coding_framework.cuda.expected.reference import expect, task_digest
+
+    digest = task_digest(task)
+    inputs = draw_probe(case, probe.values, secret, digest, seed)
+    return expect(task, digest, case, secret, seed, inputs=inputs)

@@ -1,0 +1,99 @@
+"""Sets up one shape set of one candidate: a fresh device, its memory, a fresh host process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coding_framework.cuda.choose_backend import Backend, Equipment
+from coding_framework.cuda.device.device import Device
+from coding_framework.cuda.expected.reference import Expectation
+from coding_framework.cuda.host.program import is_answer
+from coding_framework.cuda.host.record_replay import CaseRun, HostProcess, PlanRecorder
+from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
+from coding_framework.cuda.model_new.build import want_extension
+from coding_framework.cuda.model_new.session import AnswerSession
+from coding_framework.cuda.plan.difference import PlanReader, adds_atomically
+from coding_framework.cuda.plan.launch_plan import ModuleInfo
+from coding_framework.cuda.sandbox import Sandbox
+
+_HOST_MEMORY_BYTES = 4 << 30
+"""Address space of a host process: it holds handles, not tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Everything that a trial of one shape set works with. Open until `open_bench` ends."""
+
+    run: CaseRun
+    host: HostProcess
+    recorder: PlanRecorder
+    module: ModuleInfo
+    equipment: Equipment
+    adds_atomically: bool
+    """The device code has floating-point atomics: its sums may vary in rounding."""
+    open_other_schedule: Callable[[], Device] | None
+    """A second device with the same build loaded, on which threads run in another order; the caller
+    closes it. None: the hardware's own order varies."""
+
+    @property
+    def device_name(self) -> str:
+        return self.equipment.device.name
+
+    def plan_reader(self) -> PlanReader:
+        """Reads plans recorded on this bench; knows all memory allocated so far."""
+        return PlanReader(self.module, self.run.input_regions, self.recorder.blocks)
+
+
+@contextmanager
+def open_bench(
+    build: Path,
+    expectation: Expectation,
+    sandbox: Sandbox,
+    host_cpu_s: int,
+    backend: Backend,
+    *,
+    timed: bool = False,
+) -> Iterator[Bench]:
+    """Load a build and start its host code, with room for tensors like those of `expectation`.
+    Raises CandidateFault where the candidate cannot be loaded, ExtensionWanted where an answer asks
+    for more kernels than its build has.
+
+    timed: whether the shape set is the one that the backend times.
+    """
+    with backend.equip(expectation, timed) as equipment:
+        device, other = equipment.device, equipment.open_other_schedule
+
+        def open_other_schedule() -> Device:
+            assert other is not None
+            device = other()
+            device.load(build)
+            return device
+
+        module = device.load(build)
+        recorder = PlanRecorder(device, equipment.limits)
+        run = CaseRun(device, recorder, expectation.tensors, len(expectation.inputs))
+        host_limits = replace(HOST_LIMITS, cpu_s=host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES)
+        answers = is_answer(build)
+        with HostSession(
+            build,
+            module,
+            recorder,
+            sandbox,
+            host_limits,
+            properties=equipment.properties,
+            on_extension=want_extension if answers else None,  # nobody else may ask for kernels
+        ) as session:
+            host = AnswerSession(session, expectation.signature) if answers else session
+            ptx = (build / "device.ptx").read_text(errors="replace")
+            yield Bench(
+                run,
+                host,
+                recorder,
+                module,
+                equipment,
+                adds_atomically(ptx),
+                None if other is None else open_other_schedule,
+            )

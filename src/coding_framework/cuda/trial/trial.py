@@ -1,0 +1,462 @@
+"""The correctness protocol on one shape set of one candidate.
+
+1. The host code runs once, in its sandbox, on the first draw: that gives the launch plan.
+2. The plan is replayed by us on every other draw, with everything but the inputs poisoned.
+3. The last replay is repeated, with the checks for races and uninitialised reads on, and on a
+   second device whose warps and blocks run in another order, interleaved: same bits, no race.
+4. The host code is called twice more, on other draws, the second time with the inputs at other
+   addresses: same plan, right answer again.
+
+Whatever a run leaves behind is compared here, in the judge's process; each comparison is a
+`TestResult`. The first failure ends the trial with a CandidateFault that says which status it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from coding_framework.cuda.expected.reference import Expectation
+from coding_framework.cuda.expected.tolerance import Comparison, compare
+from coding_framework.cuda.host.record_replay import Execution, Output
+from coding_framework.cuda.plan.difference import host_share, leaked_bytes, steering_excess
+from coding_framework.cuda.plan.launch_plan import (
+    CandidateFault,
+    LaunchPlan,
+    LaunchReport,
+    ReadBack,
+)
+from coding_framework.cuda.timing.measurement import CHECKED_DRAWS, Measurement
+from coding_framework.cuda.trial.setup import Bench
+from coding_framework.cuda.trial.verdict_draft import TrialLog
+from coding_framework.types import Finding, Status, Task, TestCase, TestResult
+
+_RACES = frozenset({"shared_memory_race"})
+"""Faults of a run that make a result a matter of luck. Between threads of one warp (`warp_race`)
+hardware has an order on which much honest code relies: that stays a pitfall."""
+_WARP = 32
+_POISONS = (None, 0x7B, None, 0xFB)
+"""What replays fill other memory with, in turn: the device's own poison, which is NaN and -1, and
+bytes that make large numbers of either sign in every dtype. Each alone may be somebody's answer: a
+maximum passes over NaN and over what is small."""
+_HARDWARE_RERUNS = (0x7B, 0xFB)
+"""Fills of the replays that are made beside the one that every device repeats, on a device whose
+schedule varies by itself."""
+_HARDWARE_CALLS = 16
+"""Calls before each of them that nobody looks at: a kernel that counts its launches gets on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCase:
+    """What timing needs of a case that passed: every report here belongs to a checked output."""
+
+    plan: LaunchPlan
+    replays: tuple[tuple[LaunchReport, ...], ...]
+    bytes_moved: int
+    """Inputs, parameters and outputs once."""
+    output_bytes: int = 0
+    dtype: str = "float32"
+    """Of the first input."""
+    own_seed: int | None = None
+    """The only draw that the plan is right for, where its launches depend on values; else None."""
+    measurement: Measurement | None = None
+    """Where the device has a clock."""
+
+
+class References(Protocol):
+    """Where a trial gets what must come out (`ReferenceCache`)."""
+
+    def get(self, task: Task, case: TestCase, seed: int) -> Expectation:
+        """The expectation of one draw."""
+        ...
+
+    def steadier(self, task: Task, case: TestCase, seed: int) -> Expectation:
+        """The same with a tolerance that owes nothing to luck: who is wrong by it is wrong."""
+        ...
+
+
+class CaseTrial:
+    """One shape set, from the first host run to the last comparison."""
+
+    def __init__(
+        self,
+        task: Task,
+        case: TestCase,
+        bench: Bench,
+        references: References,
+        seeds: Sequence[int],
+        log: TrialLog,
+        timing_seed: int = 0,
+    ) -> None:
+        """seeds: at least two draws; the first records the plan, the others replay it. timing_seed:
+        the candidate's own, so that timed calls check on draws that no other candidate has seen:
+        what one leaves behind on a device answers for no other."""
+        self._task = task
+        self._case = case
+        self._bench = bench
+        self._references = references
+        self._seeds = tuple(seeds)
+        self._log = log
+        self._timing_seed = timing_seed
+
+    def judge(self) -> TimedCase:
+        """All four steps. Raises CandidateFault with the status of the verdict."""
+        first, *fresh = self._seeds
+        try:
+            plan, execution = self._call_host(first)
+        finally:
+            self._log.output += [report.output for report in self._bench.recorder.reports]
+        self._check(first, execution)
+        self._require_device_work(plan)
+        self._mark_read_back(plan)
+        replays = []
+        for i, seed in enumerate(fresh):
+            fill = _POISONS[i % len(_POISONS)]
+            execution = self._bench.run.replay(plan, self._expect(seed).tensors, fill=fill)
+            if not self._right(seed, execution):
+                return self._judge_dependent(plan, seed, execution)
+            replays.append(execution.reports)
+        self._rerun(plan, fresh[-1], execution)
+        self._call_again(plan, fresh[0])
+        self._call_again(plan, fresh[-1], moved=True)
+        return self._timed(plan, replays)
+
+    def record(self, *, dependent: bool) -> TimedCase:
+        """The first host call, repeated with other values in all other memory, and one with moved
+        inputs, compared, and the plan: for a shape set of real size, where the timed calls are the
+        replays. dependent: whether plans of this candidate depend on values."""
+        first, last = self._seeds[0], self._seeds[-1]
+        plan, execution = self._call_host(first)
+        self._check(first, execution)
+        self._require_device_work(plan)
+        self._mark_read_back(plan)
+        self._repeat(plan, first, execution)
+        own = first if dependent and plan.reads_back else None
+        timed = self._timed(plan, [execution.reports], own)
+        again = self._call_again(plan, last, moved=True)
+        if own is not None:  # its timed calls see no other draw
+            self._require_only_steered(plan, again)
+        return timed
+
+    def measured(self, timed: TimedCase) -> TimedCase:
+        """With its time, where the device has a clock. Raises CandidateFault where a timed call was
+        wrong."""
+        measure = self._bench.equipment.measure
+        if measure is None:
+            return timed
+        after = max(self._seeds) + 1 + self._timing_seed
+        own = timed.own_seed
+        seeds = [own] if own is not None else [after + i for i in range(CHECKED_DRAWS)]
+        draws = [self._expect(seed) for seed in seeds]
+        found = measure(self._bench.run, timed, draws, self._check_timed)
+        guard = self._bench.equipment.device.check_guards()
+        if guard is not None:
+            raise CandidateFault(Status.RUNTIME_ERROR, guard)
+        return replace(timed, measurement=found)
+
+    def _check_timed(self, expectation: Expectation, outputs: tuple[Output, ...]) -> None:
+        if not self._passes(expectation, Execution(outputs, (), None, None)):
+            self._wrong(expectation.seed, f"wrong in a timed call: {self._log.tests[-1].detail}")
+
+    def call_once(self) -> None:
+        """The host code alone, on the first draw. Raises CandidateFault where it fails or is wrong;
+        a candidate that is right here has shown nothing."""
+        plan, execution = self._call_host(self._seeds[0])
+        self._check(self._seeds[0], execution)
+        self._require_device_work(plan)
+
+    # --- the steps --------------------------------------------------------------------------------
+
+    def _call_host(self, seed: int, *, moved: bool = False) -> tuple[LaunchPlan, Execution]:
+        expectation = self._expect(seed)
+        return self._bench.run.host_run(
+            self._bench.host,
+            expectation.tensors,
+            expectation.scalars,
+            expectation.signature.parameter_names,
+            moved=moved,
+        )
+
+    def _require_device_work(self, plan: LaunchPlan) -> None:
+        if plan.launches:
+            return
+        if plan.reads_back:
+            self._cheating(
+                "host_computation",
+                "the host reads the inputs back, launches no kernel and uploads the answer",
+            )
+        raise CandidateFault(
+            Status.REJECTED,
+            "forward launches no kernel: the function has to be computed by a __global__ function",
+        )
+
+    def _mark_read_back(self, plan: LaunchPlan) -> None:
+        if plan.reads_back:
+            nbytes = sum(op.nbytes for op in plan.ops if isinstance(op, ReadBack))
+            self._note("read_back", "low", f"the host reads {nbytes} bytes back from the device")
+
+    def _rerun(self, plan: LaunchPlan, seed: int, before: Execution) -> None:
+        """The same inputs again: the same bits; right again where atomics add in any order."""
+        tensors = self._expect(seed).tensors
+        again = self._bench.run.replay(plan, tensors, checks=True)
+        self._require_same(seed, before, again)
+        faults = [fault for report in again.reports for fault in report.faults]
+        self._log.faults += faults
+        for fault in faults:
+            if fault.kind in _RACES:
+                raise CandidateFault(
+                    Status.NONDETERMINISTIC,
+                    f"a race, so another schedule gives another result: {fault.message}",
+                )
+        if not any(math.prod(launch.grid + launch.block) > _WARP for launch in plan.launches):
+            return
+        if self._bench.open_other_schedule is None:
+            self._repeat(plan, seed, before, calls=_HARDWARE_CALLS)
+            return
+        with closing(self._bench.open_other_schedule()) as device:
+            other = self._bench.run.twin(device, tensors).replay(plan, tensors)
+            self._require_same(seed, before, other)
+
+    def _repeat(self, plan: LaunchPlan, seed: int, before: Execution, calls: int = 0) -> None:
+        """The same inputs with other values in all other memory, on a device whose schedule varies
+        by itself. calls: launches of the plan before each of them that nobody looks at."""
+        tensors = self._expect(seed).tensors
+        for fill in _HARDWARE_RERUNS:
+            self._bench.run.repeat(plan, calls)
+            self._require_same(seed, before, self._bench.run.replay(plan, tensors, fill=fill))
+
+    def _require_same(self, seed: int, before: Execution, again: Execution) -> None:
+        if self._task.atomic_order or self._bench.adds_atomically:
+            self._check(seed, again)
+            return
+        with self._bench.equipment.computing():
+            same = _same_bits(before, again)
+        if not same:
+            raise CandidateFault(
+                Status.NONDETERMINISTIC,
+                f"two runs on the same inputs of shape set {self._case.name!r} differ",
+            )
+
+    def _call_again(self, plan: LaunchPlan, seed: int, *, moved: bool = False) -> LaunchPlan:
+        """Another call in the same host process, and its plan: no answer or state kept from the
+        first, nothing done for its addresses alone."""
+        second, execution = self._call_host(seed, moved=moved)
+        difference = self._bench.plan_reader().difference(plan, second)
+        right = self._right(seed, execution)
+        if difference is not None and not right and not plan.reads_back:
+            self._cheating(
+                "plan_changed", f"the plan changed between two calls: {difference.message}"
+            )
+        if not right:
+            self._wrong(seed, f"wrong when called again: {self._log.tests[-1].detail}")
+        leaked = leaked_bytes(second)
+        if leaked:
+            self._note("memory_leak", "medium", f"a call leaves {leaked} bytes allocated")
+        if difference is not None and difference.one_time_setup:
+            self._note("one_time_setup", "low", f"set up once: {difference.message}")
+        elif difference is not None and not plan.reads_back:
+            self._note("plan_changed", "medium", f"right, but {difference.message}")
+        return second
+
+    def _judge_dependent(self, plan: LaunchPlan, seed: int, replayed: Execution) -> TimedCase:
+        """A replay on fresh inputs was wrong: stale or steered by values, or simply wrong?"""
+        failed = self._log.tests[-1]
+        second, execution = self._call_host(seed)
+        if not self._right(seed, execution):  # wrong when called honestly as well
+            self._wrong(seed, self._log.tests[-1].detail)
+        difference = self._bench.plan_reader().difference(plan, second)
+        if plan.reads_back and difference is not None:
+            if self._carries_its_answer(replayed):
+                self._cheating(
+                    "host_computation",
+                    "replayed on fresh inputs, the kernels gave the answer that their arguments "
+                    "carry: the host computed it",
+                )
+            self._require_only_steered(plan, second)
+            del self._log.tests[-2]  # the replay that says nothing about such a plan
+            return self._judge_by_host(seed, plan, execution)
+        if difference is not None:
+            self._cheating(
+                "plan_changed", f"the plan depends on more than shapes: {difference.message}"
+            )
+        if self._is_stale(replayed):
+            self._cheating(
+                "stale_answer", "replayed on fresh inputs, the kernels gave an earlier answer"
+            )
+        raise CandidateFault(
+            Status.WRONG_OUTPUT,
+            f"right when first launched, wrong when launched again on fresh inputs of shape set "
+            f"{self._case.name!r}: {failed.detail}",
+        )
+
+    def _require_only_steered(self, first: LaunchPlan, other: LaunchPlan) -> None:
+        """What the host read may choose between plans; it may not make the answer."""
+        difference = self._bench.plan_reader().difference(first, other)
+        excess = host_share(other, self._input_bytes())
+        if excess is None and difference is not None:
+            excess = steering_excess(difference)
+        if excess is not None:
+            self._cheating("host_computation", excess)
+
+    def _judge_by_host(self, seed: int, first: LaunchPlan, execution: Execution) -> TimedCase:
+        """The rest of the protocol for a plan steered by a few values that the host reads back:
+        the host runs for every draw, and once more with the inputs elsewhere."""
+        self._note(
+            "host_dependent",
+            "medium",
+            "launches depend on values read back: the host code ran for every draw",
+        )
+        reports = [execution.reports]
+        for other in self._seeds[self._seeds.index(seed) + 1 :]:
+            plan, execution = self._call_host(other)
+            self._check(other, execution)
+            self._require_only_steered(first, plan)
+            reports.append(execution.reports)
+        last = self._seeds[-1]
+        plan, again = self._call_host(last)
+        self._require_same(last, execution, again)
+        self._rerun(plan, last, again)  # on its own inputs a replay of such a plan is right too
+        elsewhere, execution = self._call_host(self._seeds[0], moved=True)
+        self._check(self._seeds[0], execution)
+        self._require_only_steered(first, elsewhere)
+        return self._timed(plan, reports, last)
+
+    # --- comparisons ------------------------------------------------------------------------------
+
+    def _check(self, seed: int, execution: Execution) -> None:
+        if not self._right(seed, execution):
+            self._wrong(seed, self._log.tests[-1].detail)
+
+    def _right(self, seed: int, execution: Execution) -> bool:
+        """Whether the outputs are right. Raises CandidateFault for a guard that was written to."""
+        if execution.guard is not None:
+            raise CandidateFault(Status.RUNTIME_ERROR, execution.guard)
+        return self._passes(self._expect(seed), execution)
+
+    def _passes(self, expectation: Expectation, execution: Execution) -> bool:
+        """Compare, log the test, and say whether it passed."""
+        result = self._test(expectation, execution)
+        self._log.tests.append(result)
+        return result.passed
+
+    def _test(self, expectation: Expectation, execution: Execution) -> TestResult:
+        comparisons, detail = self._compare_all(expectation, execution)
+        if any(not c.passed and c.tolerance is not None for c in comparisons):
+            steadier = self._references.steadier(self._task, self._case, expectation.seed)
+            if steadier is not expectation:
+                comparisons, detail = self._compare_all(steadier, execution)
+        worst = max(comparisons, key=_severity, default=None)
+        passed = not detail and all(c.passed for c in comparisons)
+        return TestResult(
+            case=self._case.name,
+            seed=expectation.seed,
+            shapes=tuple(spec.shape for spec in self._case.inputs),
+            dtype=self._case.inputs[0].dtype if self._case.inputs else "float32",
+            max_abs_error=worst.max_abs_error if worst else None,
+            max_rel_error=worst.max_rel_error if worst else None,
+            tolerance=worst.tolerance if worst else None,
+            passed=passed,
+            detail=detail or (worst.detail if worst and not passed else ""),
+        )
+
+    def _compare_all(
+        self, expectation: Expectation, execution: Execution
+    ) -> tuple[list[Comparison], str]:
+        if execution.changed_input is not None:
+            names = [spec.name for spec in self._case.inputs]
+            i = execution.changed_input
+            name = names[i] if i < len(names) else f"parameter {i - len(names)}"
+            return [], f"the kernel changed its input {name!r}: inputs are read-only"
+        got, wanted = execution.outputs, expectation.outputs
+        if len(got) != len(wanted):
+            return [], f"forward returned {len(got)} tensors, expected {len(wanted)}"
+        comparisons: list[Comparison] = []
+        for i, (output, expected) in enumerate(zip(got, wanted, strict=True)):
+            with self._bench.equipment.computing():
+                comparison = compare(output.tensor, output.strides, expected)
+            if output.defect and comparison.passed:
+                return comparisons, f"output {i}: {output.defect}"
+            comparisons.append(comparison)
+            if not comparison.passed and len(wanted) > 1:
+                return comparisons, f"output {i}: {comparison.detail}"
+        return comparisons, ""
+
+    def _carries_its_answer(self, replayed: Execution) -> bool:
+        """Whether a replay on other inputs gave the answer of the call that made the plan. Numbers
+        alone count: a flag or an index may be equal by chance."""
+        expected = self._expect(self._seeds[0]).outputs
+        pairs = zip(replayed.outputs, expected, strict=False)
+        return all(e.tolerance is not None for e in expected) and all(
+            compare(o.tensor, o.strides, e).passed for o, e in pairs
+        )
+
+    def _is_stale(self, replayed: Execution) -> bool:
+        """Whether an output is the answer to other inputs than those it was given."""
+        for seed in self._seeds:
+            pairs = zip(replayed.outputs, self._expect(seed).outputs, strict=False)
+            if all(compare(o.tensor, o.strides, e).passed for o, e in pairs):
+                return True
+        return False
+
+    # --- what it comes to -------------------------------------------------------------------------
+
+    def _wrong(self, seed: int, detail: str) -> None:
+        raise CandidateFault(
+            Status.WRONG_OUTPUT, f"shape set {self._case.name!r}, seed {seed}: {detail}"
+        )
+
+    def _cheating(self, rule: str, evidence: str) -> None:
+        self._log.cheats.append(
+            Finding(rule=rule, severity="high", line=None, message=evidence, basis="run")
+        )
+        raise CandidateFault(Status.CHEATING, f"shape set {self._case.name!r}: {evidence}")
+
+    def _note(self, rule: str, severity: str, message: str) -> None:
+        if all(note.rule != rule for note in self._log.notes):
+            self._log.notes.append(
+                Finding.model_validate(
+                    {
+                        "rule": rule,
+                        "severity": severity,
+                        "line": None,
+                        "message": message,
+                        "basis": "run",
+                    }
+                )
+            )
+
+    def _timed(
+        self,
+        plan: LaunchPlan,
+        replays: Sequence[tuple[LaunchReport, ...]],
+        own_seed: int | None = None,
+    ) -> TimedCase:
+        outputs = sum(
+            o.native.numel() * o.native.element_size() for o in self._expect(self._seeds[0]).outputs
+        )
+        dtype = self._case.inputs[0].dtype if self._case.inputs else "float32"
+        moved = self._input_bytes() + outputs
+        return TimedCase(plan, tuple(replays), moved, outputs, dtype, own_seed)
+
+    def _expect(self, seed: int) -> Expectation:
+        return self._references.get(self._task, self._case, seed)
+
+    def _input_bytes(self) -> int:
+        tensors = self._expect(self._seeds[0]).tensors
+        return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def _same_bits(one: Execution, other: Execution) -> bool:
+    return len(one.outputs) == len(other.outputs) and all(
+        torch.equal(a.raw, b.raw) for a, b in zip(one.outputs, other.outputs, strict=True)
+    )
+
+
+def _severity(comparison: Comparison) -> tuple[bool, float]:
+    """Failed before passed, then by the share of the tolerance that was used."""
+    return (not comparison.passed, comparison.share)

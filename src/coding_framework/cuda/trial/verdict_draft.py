@@ -1,0 +1,130 @@
+"""A verdict while it is being found: filled step by step, frozen into a `Verdict` once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from coding_framework.cuda.advice.pitfalls import CUDAPitfallDetector
+from coding_framework.cuda.model_new.extensions import ExtensionRequest
+from coding_framework.cuda.plan.launch_plan import Fault
+from coding_framework.types import (
+    PRINTED,
+    BenchmarkResult,
+    Candidate,
+    CompilationResult,
+    CompileSummary,
+    Finding,
+    Receipt,
+    SafetyReport,
+    Status,
+    Task,
+    TestResult,
+    Verdict,
+)
+
+_MAX_REASON_CHARS = 600
+_MAX_OUTPUT_CHARS = 8192
+
+
+@dataclass(slots=True)
+class TrialLog:
+    """What the trials of one candidate found so far; it survives the fault that ends them."""
+
+    tests: list[TestResult] = field(default_factory=list)
+    cheats: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+    """What the first call on each shape set printed, and a launch that failed."""
+
+
+@dataclass(slots=True)
+class VerdictDraft:
+    """Maker: the judge, one a candidate. Each step of the judge fills its field."""
+
+    task: Task
+    candidate: Candidate
+    backend: Literal["cuda", "emulator"]
+    receipt: Receipt
+    started: float = field(default_factory=time.monotonic)
+    safety: SafetyReport = field(default_factory=SafetyReport)
+    compilation: CompilationResult | None = None
+    late_requests: list[ExtensionRequest] = field(default_factory=list)
+    """What an answer asked `load_inline` for while it ran; () for other candidates."""
+    log: TrialLog = field(default_factory=TrialLog)
+    device: str = ""
+    driver: str = ""
+    timing: BenchmarkResult | None = None
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+    def verdict(self, status: Status, reason: str) -> Verdict:
+        """The draft as a verdict of this status; timing is kept on `correct` only."""
+        correct = status is Status.CORRECT
+        detector = CUDAPitfallDetector()
+        return Verdict(
+            status=status,
+            reason=_one_line(reason),
+            task=self.task.name,
+            candidate_sha256=self.candidate.sha256,
+            backend=self.backend,
+            compile=_summary(self.compilation),
+            tests=tuple(self.log.tests),
+            timing=self.timing if correct else None,
+            counters=self.counters if correct else {},
+            safety=self.safety,
+            pitfalls=(
+                *self.log.notes,
+                *_printed("".join(self.log.output)),
+                *detector.detect(
+                    self.compilation, self.counters, self.log.faults, self.candidate.code
+                ),
+            ),
+            cheats=tuple(self.log.cheats),
+            receipt=self.receipt.model_copy(
+                update={
+                    "device": self.device,
+                    "driver": self.driver,
+                    "duration_s": round(time.monotonic() - self.started, 4),
+                }
+            ),
+        )
+
+
+def _summary(compilation: CompilationResult | None) -> CompileSummary | None:
+    """None where no compiler saw the candidate."""
+    if compilation is None:
+        return None
+    return CompileSummary(
+        latency_s=compilation.latency_s,
+        cache_hit=compilation.cache_hit,
+        registers=compilation.registers,
+        spill_bytes=compilation.spill_bytes,
+        shared_bytes=compilation.shared_bytes,
+        warnings=tuple(_place(w.line) + w.message for w in compilation.warnings),
+        errors=compilation.errors,
+        ptx_sha256=compilation.ptx_sha256,
+        techniques=compilation.techniques,
+    )
+
+
+def _place(line: int | None) -> str:
+    return "" if line is None else f"line {line}: "
+
+
+def _one_line(reason: str) -> str:
+    text = " ".join(reason.split())
+    return text if len(text) <= _MAX_REASON_CHARS else text[: _MAX_REASON_CHARS - 1] + "…"
+
+
+def _printed(output: str) -> tuple[Finding, ...]:
+    """What the kernels printed, as a finding; none where they printed nothing."""
+    if not output:
+        return ()
+    over = len(output) - _MAX_OUTPUT_CHARS
+    text = output if over <= 0 else f"{output[:_MAX_OUTPUT_CHARS]}\n[{over} characters more]"
+    return (
+        Finding(rule=PRINTED, severity="info", line=None, message=text.rstrip("\n"), basis="run"),
+    )

@@ -1,0 +1,154 @@
+"""What a whole run is asked to do: its recipe, its folder, and the settings that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
+from coding_framework.monitoring.logs import configure_logging, quiet_libraries
+from coding_framework.run.model_folder import Scope, Suite
+from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.sft_config import SFTConfig
+from coding_framework.types import Record, Task
+from coding_framework.wiring import SandboxName
+
+LOG_NAME = "log.jsonl"
+Skipped = Literal["sft", "rl"]
+
+
+class Recipe(Record):
+    """The counts of a run; part of its configuration. The defaults are for a GPU."""
+
+    device: Literal["cpu", "cuda"] = "cuda"
+    """Whose defaults `sft` and `rl` change."""
+    held_out_tasks: int = Field(default=100, ge=1)
+    samples_per_task: int = Field(default=1, ge=1)
+    """Conversations of each held-out task in an evaluation; above 1 they are sampled (temperature
+    1), not greedy."""
+    sft: Mapping[str, Any] = Field(default_factory=dict)
+    """Changes to `SFTConfig`, or `SFTConfig.cpu()`."""
+    rl: Mapping[str, Any] = Field(default_factory=dict)
+    """Changes to `MultiTurnRLConfig`, or `MultiTurnRLConfig.cpu()`."""
+    base_prompts: PromptVersion = PROMPT_VERSION
+    """Of the base model: in its evaluation and, where SFT is left out, in RL and the evaluation
+    after it. "v2" tells it the contract, which "v1" leaves to what SFT has taught."""
+    rl_tasks: int = Field(default=256, ge=1)
+    """Different tasks that RL draws its prompts from, at most."""
+    rl_task_min_ops: int = Field(default=2, ge=0)
+    """What SFT has taught in full has no mixed outcomes left, and a group of equal returns teaches
+    nothing: RL is given compositions."""
+    rl_skip_tasks: int = Field(default=0, ge=0)
+    """Tasks at the head of the list that RL leaves to SFT, whose examples are of the first ones: on
+    what it has not been shown a policy's samples differ, which is what groups learn from."""
+    max_turns: int = Field(default=3, ge=1)
+    """In evaluations; in RL too unless `rl` says otherwise."""
+    max_prompt_tokens: int = Field(default=2048, ge=32)
+    """Of every turn, in training and evaluation. Longer ones are trimmed by rule. RL's memory grows
+    with it: a micro-batch holds one longest row."""
+    generator_tokens: int = Field(default=1024, ge=1)
+    """Most tokens of a generator's answer in evaluation."""
+    optimizer_tokens: int = Field(default=1024, ge=1)
+    """Likewise of the optimizer; RL's limit for both."""
+    task_max_ops: int | None = Field(default=3, ge=1)
+    """Longest composition in training and evaluation; None: any."""
+    task_scope: Scope = "starter"
+    """"all": also the families and longer compositions whose kernels this machine has judged
+    (`cuda-rl tasks build`); tiers 2 and 3 are there alone."""
+    sandbox: SandboxName = "auto"
+    """In which candidates run, in RL and evaluations."""
+    concurrency: int = Field(default=48, ge=1)
+    """Conversations at once in an evaluation; on 2 cores a batch of 48 decodes fastest."""
+    expected_s: Mapping[str, float] = Field(default_factory=dict)
+    """Measured seconds of each stage on 2 cores, for the time left that is shown."""
+
+    @property
+    def suite(self) -> Suite:
+        """How its evaluations are run."""
+        return Suite.model_validate(self.model_dump(include=set(Suite.model_fields)))
+
+
+class Plan(Record):
+    """What the command line says. Makers: quickstart, launch_complete_cuda_training.py."""
+
+    title: str
+    """Of the report."""
+    recipe: Recipe
+    folder: Path
+    base_model: str
+    seed: int = 0
+    skip: frozenset[Skipped] = frozenset()
+    """Stages that are left out, with their evaluations."""
+
+    @model_validator(mode="after")
+    def _trains(self) -> Self:
+        if len(self.skip) == 2:
+            raise ValueError("nothing is left to train: skip SFT or RL, not both")
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the evaluations, in their order."""
+        return tuple(label for label in ("base", "sft", "rl") if label not in self.skip)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a run is about; plain values, so that a stage's own process can be handed them."""
+
+    folder: Path
+    recipe: Recipe
+    base_model: str
+    seed: int
+
+    def held_out(self) -> list[Task]:
+        from coding_framework.data.data_pipeline import held_out_tasks
+
+        recipe = self.recipe
+        return held_out_tasks(
+            recipe.held_out_tasks,
+            self.seed,
+            max_steps=recipe.task_max_ops,
+            scope=recipe.task_scope,
+        )
+
+    def sft_config(self, base_model: str) -> SFTConfig:
+        """Raises UsageError."""
+        changes = {
+            "base_model": base_model,
+            "output_dir": str(self.folder / "sft_checkpoints"),
+            "max_task_ops": self.recipe.task_max_ops,
+            "seed": self.seed,
+            **self.recipe.sft,
+        }
+        return sft_config(RecipeFile(device=self.recipe.device), changes)
+
+    def rl_config(self, model: str, *, taught: bool = True) -> MultiTurnRLConfig:
+        """taught: by SFT, which knows the short prompts. Raises UsageError."""
+        recipe = self.recipe
+        changes: dict[str, Any] = {
+            "model_path": model,
+            "output_dir": str(self.folder / "rl_checkpoints"),
+            "max_turns": recipe.max_turns,
+            "max_prompt_tokens": recipe.max_prompt_tokens,
+            "max_response_tokens": recipe.optimizer_tokens,
+            "stop_reward": None,
+            "prompts": PROMPT_VERSION if taught else recipe.base_prompts,
+            "seed": self.seed,
+            **recipe.rl,
+            "judge_args": {"sandbox": recipe.sandbox, **recipe.rl.get("judge_args", {})},
+        }
+        return rl_config(RecipeFile(device=recipe.device), changes)
+
+    def states_file(self, label: str) -> Path:
+        return self.folder / "evaluations" / f"{label}.jsonl"
+
+    def configure_logging(self) -> None:
+        """In every process of the run."""
+        configure_logging(self.folder / LOG_NAME)
+        quiet_libraries()

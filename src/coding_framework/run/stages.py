@@ -1,0 +1,413 @@
+"""A whole run: base model, SFT, multi-turn RL; each evaluated on the same held-out tasks.
+
+    model -> eval base -> SFT -> eval sft -> RL -> eval rl -> report
+
+The quickstart and `launch_complete_cuda_training.py` are recipes of it. Read `STAGES` and the
+function of each stage. Guaranteed: the same command goes on after a kill from the last finished
+stage (an evaluation from its last conversation, RL from its last checkpoint); a folder of another
+configuration is refused; a recipe with an impossible setting is refused before anything runs;
+Ctrl-C leaves no process behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import platform
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+import structlog
+from rich.console import Console
+
+from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
+from coding_framework.data.curriculum_manager import WindowRecord
+from coding_framework.evaluation.curriculum_curve import curriculum_curve
+from coding_framework.evaluation.evaluate import read_states
+from coding_framework.evaluation.metrics import StageMetrics
+from coding_framework.evaluation.report import (
+    ReportData,
+    StageConversations,
+    TrainingCurve,
+    TrainingStep,
+    write_report,
+)
+from coding_framework.evaluation.summary import (
+    RLNumbers,
+    StageCost,
+    Summary,
+    closing_lines,
+    stage_table,
+    summarize,
+)
+from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all, run_in_child
+from coding_framework.monitoring.progress import duration
+from coding_framework.monitoring.stages import StageManifest, StageRecord
+from coding_framework.paths import write_json_atomic
+from coding_framework.run.model_folder import evaluate_folder, fine_tune
+from coding_framework.run.recipe import Job, Plan
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.sft_config import SFTEpoch
+from coding_framework.training.sft_watch import read_records
+from coding_framework.types import CUDAConversationState, Receipt
+from coding_framework.wiring import cores
+
+log = structlog.get_logger(__name__)
+
+GRACE_S = 2.0
+"""Between asking a process of ours to end and killing it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every stage is handed."""
+
+    job: Job
+    manifest: StageManifest
+
+    def result(self, stage: str) -> Mapping[str, Any]:
+        """Result of a finished stage."""
+        record = self.manifest.finished(stage)
+        assert record is not None, f"the stage {stage} comes before"
+        return record.result
+
+
+def run_plan(plan: Plan) -> int:
+    """All stages, from the first that is not finished; returns the exit status.
+
+    Raises UsageError where the recipe has an impossible setting or the folder holds another run.
+    """
+    recipe = plan.recipe
+    config = {
+        "base_model": plan.base_model,
+        "seed": plan.seed,
+        "skip": sorted(plan.skip),
+        "version": version("coding-framework"),
+        "recipe": recipe.model_dump(mode="json", exclude={"expected_s"}),
+    }
+    job = Job(plan.folder, recipe, plan.base_model, plan.seed)
+    job.sft_config(plan.base_model)
+    job.rl_config(plan.base_model)
+    stages = [s for s in STAGES if s.name.removeprefix("eval_") not in plan.skip]
+    with StageManifest(plan.folder, config) as manifest, _no_process_left():
+        job.configure_logging()
+        for number in range(len(stages)):
+            _run_stage(Run(job, manifest), stages, number)
+        summary = _finish(Run(job, manifest), plan, config)
+    _print_end(summary, plan.folder)
+    return 0
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+def get_model(run: Run) -> dict[str, Any]:
+    """The base model as a local folder."""
+    from coding_framework.agents.models import resolve_model
+
+    return {"path": str(resolve_model(run.job.base_model))}
+
+
+def evaluate_base(run: Run) -> dict[str, Any]:
+    prompts = run.job.recipe.base_prompts
+    return _evaluate(run, "base", Path(run.result("model")["path"]), prompts)
+
+
+def train_sft(run: Run) -> dict[str, Any]:
+    """Supervised fine-tuning of both roles on kernels that the judge found correct."""
+    return run_in_child(_fine_tune, run.job, run.result("model")["path"])
+
+
+def _fine_tune(job: Job, base_model: str) -> dict[str, Any]:
+    job.configure_logging()
+    from coding_framework.agents.models import resolve_model
+
+    result = fine_tune(
+        job.sft_config(base_model), job.recipe.task_scope, job.recipe.suite, resolve=resolve_model
+    )
+    return result.model_dump(mode="json")
+
+
+def evaluate_sft(run: Run) -> dict[str, Any]:
+    return _evaluate(run, "sft", Path(run.result("sft")["model"]), PROMPT_VERSION)
+
+
+def train_rl(run: Run) -> dict[str, Any]:
+    """Multi-turn RL by verl's trainer, from the SFT model, or the base model where SFT is left
+    out."""
+    from coding_framework.data.data_pipeline import training_tasks
+    from coding_framework.training.verl_integration import MultiAgentVERLTrainer
+
+    recipe = run.job.recipe
+    config = _rl_config(run)
+    prompts = config.num_episodes * config.prompts_per_step
+    count = recipe.rl_tasks if config.curriculum else min(prompts, recipe.rl_tasks)
+    tasks = training_tasks(
+        recipe.rl_skip_tasks + count,
+        run.job.seed,
+        min_steps=0 if config.curriculum else recipe.rl_task_min_ops,
+        max_steps=recipe.task_max_ops,
+        scope=recipe.task_scope,
+    )[recipe.rl_skip_tasks :]
+    result = asyncio.run(MultiAgentVERLTrainer(config, tasks=tasks).train())
+    return result.model_dump(mode="json")
+
+
+def _rl_config(run: Run) -> MultiTurnRLConfig:
+    sft = run.manifest.finished("sft")
+    model = sft.result["model"] if sft else run.result("model")["path"]
+    return run.job.rl_config(model, taught=sft is not None)
+
+
+def evaluate_rl(run: Run) -> dict[str, Any]:
+    model = Path(run.result("rl")["final_model"])
+    return _evaluate(run, "rl", model, _rl_config(run).prompts)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the main job."""
+
+    name: str
+    title: str
+    run: Callable[[Run], dict[str, Any]]
+
+
+STAGES = (
+    Stage("model", "getting the model", get_model),
+    Stage("eval_base", "evaluating the base model", evaluate_base),
+    Stage("sft", "supervised fine-tuning", train_sft),
+    Stage("eval_sft", "evaluating after SFT", evaluate_sft),
+    Stage("rl", "multi-turn RL", train_rl),
+    Stage("eval_rl", "evaluating after RL", evaluate_rl),
+)
+
+
+def _run_stage(run: Run, stages: Sequence[Stage], number: int) -> None:
+    stage = stages[number]
+    head = f"[{number + 1}/{len(stages)}] {stage.title}"
+    if run.manifest.finished(stage.name) is not None:
+        _tell(f"{head}: done before")
+        return
+    expected = run.job.recipe.expected_s
+    seconds = sum(expected.get(s.name, 0.0) for s in stages[number:])
+    _tell(f"{head}{f' (about {duration(seconds)} left in all)' if seconds else ''}")
+    log.info("stage_started", stage=stage.name)
+    with run.manifest.stage(stage.name) as result:
+        result.update(stage.run(run))
+    record = run.manifest.finished(stage.name)
+    assert record is not None
+    log.info("stage_finished", stage=stage.name, wall_s=record.wall_s)
+    _tell(f"{head}: {duration(record.wall_s)}, {record.peak_memory_gib:.1f} GiB at most")
+
+
+def _evaluate(run: Run, label: str, model: Path, prompts: PromptVersion) -> dict[str, Any]:
+    """Conversations of the model in `model` on the held-out tasks."""
+    return run_in_child(_evaluate_folder, run.job, label, model, prompts)
+
+
+def _evaluate_folder(job: Job, label: str, model: Path, prompts: PromptVersion) -> dict[str, Any]:
+    job.configure_logging()
+    store = job.states_file(label)
+    suite = job.recipe.suite.model_copy(update={"prompts": prompts})
+    result = asyncio.run(evaluate_folder(label, job.held_out(), suite, model, store=store))
+    return {"metrics": result.metrics.model_dump(mode="json"), "judge": _judged_by(result.states)}
+
+
+def _judged_by(states: Sequence[CUDAConversationState]) -> dict[str, str]:
+    """What ran the kernels, as the fullest receipt of the verdicts says."""
+    verdicts = [t.verdict for s in states for t in s.turns if t.verdict is not None]
+    receipt = max((v.receipt for v in verdicts), key=_told, default=Receipt())
+    backend = verdicts[0].backend if verdicts else "none"
+    return {
+        "backend": backend,
+        "device": receipt.device or "not reached",
+        "sandbox": receipt.sandbox or "not reached",
+        "toolkit": receipt.toolkit,
+    }
+
+
+def _told(receipt: Receipt) -> int:
+    return sum(map(bool, (receipt.device, receipt.sandbox, receipt.toolkit)))
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def _finish(run: Run, plan: Plan, config: Mapping[str, Any]) -> Summary:
+    """Write summary.json and report.html from what the stages left."""
+    stages = [
+        StageMetrics.model_validate(run.result(f"eval_{label}")["metrics"]) for label in plan.labels
+    ]
+    steps = list(run.result("rl")["steps"]) if "rl" not in plan.skip else []
+    summary = summarize(
+        stages,
+        _rl_numbers(steps),
+        {name: _cost(record) for name, record in run.manifest.stages.items()},
+        config,
+        {**_environment(), **run.result(f"eval_{plan.labels[-1]}")["judge"]},
+    )
+    write_json_atomic(plan.folder / "summary.json", summary.model_dump(mode="json"))
+    write_report(_report(run, plan, summary, steps), plan.folder / "report.html")
+    return summary
+
+
+def _rl_numbers(steps: list[Mapping[str, Any]]) -> RLNumbers:
+    rewards = [step["reward_mean"] for step in steps if step.get("reward_mean") is not None]
+    return RLNumbers(
+        steps=len(steps),
+        steps_with_gradient=sum(1 for step in steps if (step.get("grad_norm") or 0.0) > 0.0),
+        mean_reward_first=rewards[0] if rewards else None,
+        mean_reward_last=rewards[-1] if rewards else None,
+    )
+
+
+def _report(run: Run, plan: Plan, summary: Summary, steps: list[Mapping[str, Any]]) -> ReportData:
+    job = run.job
+    wanted = {  # one conversation of each task
+        label: {f"{label}/{task.name}/0": task for task in job.held_out()} for label in plan.labels
+    }
+    conversations = tuple(
+        StageConversations(
+            label=label,
+            states=tuple(read_states(job.states_file(label), wanted[label]).values()),
+        )
+        for label in plan.labels
+    )
+    facts = (
+        ("model", job.base_model),
+        ("device", summary.environment["device"]),
+        ("sandbox", summary.environment["sandbox"]),
+        ("time", f"{duration(summary.wall_s)} on {cores()} cores"),
+        ("memory", f"{summary.peak_memory_gib:.1f} GiB at most"),
+        ("seed", str(job.seed)),
+        ("version", version("coding-framework")),
+    )
+    return ReportData(
+        title=plan.title,
+        lead=" ".join(closing_lines(summary)[:-1]),
+        facts=facts,
+        stages=tuple(summary.stages.values()),
+        curves=(*_curves(run.job.folder, steps), *_curriculum(run)),
+        conversations=conversations,
+    )
+
+
+def _curves(folder: Path, steps: list[Mapping[str, Any]]) -> tuple[TrainingCurve, ...]:
+    """Of the trainings that ran."""
+    shares = ("correct_rate", "compile_rate")
+    rl = tuple(_training_step(step, ("reward_mean", *shares)) for step in steps)
+    sft = read_records(folder / "sft_checkpoints" / "metrics.jsonl")
+    losses = _smoothed([_training_step(entry, ("loss",)) for entry in sft.steps])
+    epochs = tuple(map(_epoch_step, sft.epochs))
+    curves = (
+        TrainingCurve(
+            title="RL: mean reward of a turn", y_label="reward", steps=rl, keys=("reward_mean",)
+        ),
+        TrainingCurve(title="RL: share of judged turns", y_label="share", steps=rl, keys=shares),
+        TrainingCurve(
+            title="SFT: loss",
+            y_label="nats a token",
+            steps=(*losses, *epochs),
+            keys=("loss", "held-out loss"),
+        ),
+        TrainingCurve(
+            title="SFT: held-out tasks after each epoch",
+            y_label="share",
+            steps=epochs,
+            keys=("correct", "compile"),
+        ),
+    )
+    return tuple(c for c in curves if any(s.values.keys() & c.keys for s in c.steps))
+
+
+def _curriculum(run: Run) -> tuple[TrainingCurve, ...]:
+    record = run.manifest.finished("rl")
+    found = record.result.get("curriculum") if record is not None else None
+    if found is None:
+        return ()
+    windows = [WindowRecord.model_validate(window) for window in found["windows"]]
+    return (curriculum_curve(windows, found["tiers"]),) if windows else ()
+
+
+def _training_step(entry: Mapping[str, Any], keys: Sequence[str]) -> TrainingStep:
+    values = {key: entry[key] for key in keys if entry.get(key) is not None}
+    return TrainingStep(step=entry["step"], values=values)
+
+
+def _epoch_step(epoch: SFTEpoch) -> TrainingStep:
+    values = {}
+    if epoch.held_out_loss is not None:
+        values["held-out loss"] = epoch.held_out_loss
+    if epoch.score is not None and epoch.score.judged:
+        values["correct"] = epoch.score.correct / epoch.score.judged
+        values["compile"] = epoch.score.compiled / epoch.score.judged
+    return TrainingStep(step=epoch.step, values=values)
+
+
+def _smoothed(steps: Sequence[TrainingStep], points: int = 50) -> tuple[TrainingStep, ...]:
+    """Means over equal stretches of steps, at most `points` of them."""
+    size = max(1, math.ceil(len(steps) / points))
+    stretches = [steps[i : i + size] for i in range(0, len(steps), size)]
+    return tuple(
+        TrainingStep(
+            step=stretch[-1].step,
+            values={"loss": math.fsum(s.values["loss"] for s in stretch) / len(stretch)},
+        )
+        for stretch in stretches
+    )
+
+
+def _cost(record: StageRecord) -> StageCost:
+    return StageCost(
+        wall_s=record.wall_s, peak_memory_gib=record.peak_memory_gib, attempts=record.attempts
+    )
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": str(cores()),
+        **{name: version(name) for name in ("torch", "transformers", "trl", "verl", "ray")},
+    }
+
+
+def _print_end(summary: Summary, folder: Path) -> None:
+    console = Console()
+    console.print(stage_table(summary))
+    for line in closing_lines(summary):
+        console.print(line, highlight=False)
+    console.print(f"Report: {folder / 'report.html'}", highlight=False)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _no_process_left() -> Iterator[None]:
+    """Ends our descendants, by their ids, however the block ends; SIGTERM ends like Ctrl-C."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    adopt_orphans()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        children = descendants()
+        for child in children:
+            with contextlib.suppress(psutil.Error):
+                child.terminate()
+        psutil.wait_procs(children, timeout=GRACE_S)
+        kill_all(descendants)

@@ -1,0 +1,123 @@
+"""The main job's engine: order, resuming, refusing, stopping. The stages themselves are replaced
+here; tests/system runs the real ones."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+
+from coding_framework import cli
+from coding_framework.run import stages as pipeline
+from fake_stages import fake_stages
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def start(monkeypatch, tmp_path):
+    """Runs `cuda-rl quickstart` in this process with replaced stages; gives status and calls."""
+    monkeypatch.setattr(pipeline.Job, "held_out", lambda self: [])
+
+    def run(*argv: str, broken: str | None = None) -> tuple[int, list[str]]:
+        calls: list[str] = []
+        monkeypatch.setattr(pipeline, "STAGES", fake_stages(calls, broken))
+        return cli.main(["quickstart", "--output-dir", str(tmp_path / "out"), *argv]), calls
+
+    return run
+
+
+ORDER = ["model", "eval_base", "sft", "eval_sft", "rl", "eval_rl"]
+
+
+def test_all_stages_run_in_order_and_leave_summary_and_report(start, tmp_path, capsys):
+    status, calls = start()
+    assert (status, calls) == (0, ORDER)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    for label in ("base", "sft", "rl"):
+        assert {"compile_rate", "pass_rate", "median_speedup", "n"} <= set(summary["stages"][label])
+    assert summary["rl"] == {
+        "steps": 2,
+        "steps_with_gradient": 2,
+        "mean_reward_first": 0.1,
+        "mean_reward_last": 0.2,
+    }
+    assert set(summary["costs"]) == set(ORDER)
+    assert "<h1>" in (tmp_path / "out" / "report.html").read_text()
+    assert "Held-out tasks" in capsys.readouterr().out
+
+
+def test_the_report_shows_what_each_epoch_of_sft_was_worth(start, tmp_path):
+    score = {"judged": 8, "compiled": 6, "correct": 5}
+    entries = [
+        {"step": 0, "epoch": 0.0, "held_out_loss": 1.5, "seconds": 1.0},
+        {"step": 1, "loss": 1.25},
+        {"step": 1, "epoch": 1.0, "held_out_loss": 0.75, "score": score, "seconds": 1.0},
+        {"step": 2, "loss": 0.5},
+        {"step": 2, "epoch": 2.0, "held_out_loss": 0.7, "fault": "no judge", "seconds": 1.0},
+    ]
+    metrics = tmp_path / "out" / "sft_checkpoints" / "metrics.jsonl"
+    metrics.parent.mkdir(parents=True)
+    metrics.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert start()[0] == 0
+    report = (tmp_path / "out" / "report.html").read_text()
+    for shown in ("loss: 1, 1.25", "held-out loss: 0, 1.5", "held-out loss: 2, 0.7"):
+        assert f"<title>{shown}</title>" in report
+    assert "SFT: held-out tasks after each epoch" in report
+    assert report.count("<title>correct: ") == 1
+    assert "<title>correct: 1, 0.625</title>" in report
+
+
+def test_a_stopped_run_goes_on_from_the_last_finished_stage(start, capsys):
+    status, calls = start(broken="sft")
+    assert (status, calls) == (130, ORDER[:3])
+    assert capsys.readouterr().err.splitlines()[-1].startswith("cuda-rl: stopped: the same command")
+    status, calls = start()
+    assert (status, calls) == (0, ORDER[2:])
+    assert start() == (0, [])
+
+
+def test_other_settings_in_the_same_folder_are_wrong_use(start, capsys):
+    start()
+    capsys.readouterr()
+    status, calls = start("--seed", "1")
+    assert (status, calls) == (2, [])
+    err = capsys.readouterr().err
+    assert "seed was 0 and is 1 now" in err
+    assert "choose another --output-dir" in err
+
+
+@pytest.mark.parametrize("stop_signal", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_no_process_behind(tmp_path, stop_signal):
+    code = f"""
+    import subprocess, sys, time
+    from pathlib import Path
+    from coding_framework import cli
+    from coding_framework.run import stages as pipeline
+    def stage(job):
+        subprocess.Popen(["sh", "-c", "trap '' TERM INT; sleep 1000 & wait; sleep 1000"],
+                         start_new_session=True)
+        Path({str(tmp_path / "up")!r}).touch()
+        time.sleep(1000)
+    pipeline.STAGES = (pipeline.Stage("model", "model", stage),)
+    sys.exit(cli.main(["quickstart", "--output-dir", {str(tmp_path / "out")!r}]))
+    """
+    run = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], stderr=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "up").exists():
+        time.sleep(0.02)
+    time.sleep(0.3)
+    descendants = psutil.Process(run.pid).children(recursive=True)
+    assert descendants
+    run.send_signal(stop_signal)
+    _, err = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert "Traceback" not in err
+    assert not [p for p in descendants if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
