@@ -38,9 +38,9 @@ from coding_framework.cuda.protocol import judge_digest
 from coding_framework.data.archive_rows import ArchiveRow
 from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.errors import InfrastructureError
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cache_dir
+from coding_framework.store.lines import JsonlSink, read_lines
 from coding_framework.types import BenchmarkResult, Status
 from coding_framework.wiring import cores
 

@@ -22,7 +22,8 @@ from typing import Any
 from bench_io import at_most, finish, head
 from cheating_seed import writes_extents_in
 
-from coding_framework.training.verl.rollouts import Rollout, read_rollouts
+from coding_framework.store.conversations import read_rollouts
+from coding_framework.store.records import Rollout
 from coding_framework.types import Task, Verdict
 from coding_framework.wiring import cores, make_judge
 

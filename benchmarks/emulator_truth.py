@@ -30,9 +30,9 @@ from coding_framework.cuda.many.pool import JudgePool  # noqa: E402
 from coding_framework.cuda.protocol import judge_digest  # noqa: E402
 from coding_framework.cuda.toolchain.slots import available_cores  # noqa: E402
 from coding_framework.data.synthesis import catalog  # noqa: E402
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines  # noqa: E402
 from coding_framework.monitoring.progress import Progress  # noqa: E402
 from coding_framework.paths import cache_dir  # noqa: E402
+from coding_framework.store.lines import JsonlSink, read_lines  # noqa: E402
 
 BATCH = 50
 CHECKS = ("uninitialized_read", "uninitialized_shared_read", "shared_memory_race", "warp_race",

@@ -14,8 +14,8 @@ from gpu_bench import Row, short_name, write_report
 from scipy.stats import spearmanr
 
 from coding_framework.cuda.emulator import timing_model
-from coding_framework.monitoring.jsonl import read_lines
 from coding_framework.paths import write_atomic
+from coding_framework.store.lines import read_lines
 
 NAME = "emulator_vs_gpu"
 SECTORS = {

@@ -12,7 +12,7 @@ from bench_io import RESULTS, ROOT, finish, head
 
 from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.device.gpu_sharing import Gpu, clocks, gpus
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines
+from coding_framework.store.lines import JsonlSink, read_lines
 
 PACKAGES = ("torch", "cuda-bindings", "numpy")
 Row = dict[str, Any]

@@ -52,9 +52,9 @@ from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.cuda.protocol import judge_digest
 from coding_framework.cuda.sandbox import SANDBOXES, choose_sandbox
 from coding_framework.errors import InfrastructureError
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cache_dir
+from coding_framework.store.lines import JsonlSink, read_lines
 from coding_framework.types import Verdict
 
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]

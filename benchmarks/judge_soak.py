@@ -54,9 +54,9 @@ from judging import (
     write_pairs,
 )
 
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import write_json_atomic
+from coding_framework.store.lines import JsonlSink, read_lines
 
 SEED = "7"
 CALLERS = 64

@@ -40,7 +40,7 @@ from judging import (
     write_pairs,
 )
 
-from coding_framework.monitoring.jsonl import read_lines
+from coding_framework.store.lines import read_lines
 
 VERDICTS_AN_HOUR, FIRST_S = 2500, 3.0
 

@@ -21,10 +21,10 @@ from bench_io import ROOT
 
 from coding_framework.cuda.protocol import judge_digest
 from coding_framework.data.synthesis import catalog
-from coding_framework.monitoring.jsonl import JsonlSink
 from coding_framework.monitoring.memory import resident_bytes
 from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cache_dir
+from coding_framework.store.lines import JsonlSink
 from coding_framework.types import Task
 
 PACKAGES = ("torch", "nvidia-cuda-nvcc")

@@ -36,8 +36,8 @@ from coding_framework.agents.prompts import PROMPT_VERSIONS, PromptBudget, build
 from coding_framework.data.kernelbench.problems import load_problem_rows
 from coding_framework.errors import CodingFrameworkError, InfrastructureError
 from coding_framework.evaluation.metrics import proportion
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
+from coding_framework.store.lines import JsonlSink, read_lines
 from coding_framework.types import CUDAConversationState, Role, SamplingParams, Task
 from coding_framework.wiring import cores, make_judge
 

@@ -102,8 +102,8 @@ def whole_run(work: Path, output: Path) -> float:
 
 def told(output: Path) -> dict[str, Any]:
     """What a finished run did, without times and random names."""
-    from coding_framework.training.verl.checkpoints import CURRICULUM, whole_checkpoints
-    from coding_framework.training.verl.rollouts import run_rollouts
+    from coding_framework.store.checkpoints import CURRICULUM, whole_checkpoints
+    from coding_framework.store.conversations import run_rollouts
 
     steps = [json.loads(line) for line in (output / "steps.jsonl").read_text().splitlines()]
     rollouts = sorted(run_rollouts(output), key=lambda r: (r.step, r.prompt, r.session))

@@ -38,9 +38,9 @@ from coding_framework.evaluation.metrics import Z95
 from coding_framework.monitoring.child import run_in_child
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.store.records import StepRecord
 from coding_framework.training.agent_specializer import AgentSpecializer
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl.steps import StepRecord
 from coding_framework.types import CUDAConversationState, Role, SamplingParams, Task
 from coding_framework.wiring import make_agents, make_judge, make_policies, make_reward
 

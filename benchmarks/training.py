@@ -23,7 +23,7 @@ from typing import Any
 
 from bench_io import ROOT, at_most, bar, finish, head
 
-from coding_framework.training.verl.steps import StepRecord
+from coding_framework.store.records import StepRecord
 
 WARM_FROM = 3
 STEP_S = 35.0

@@ -22,8 +22,8 @@ from coding_framework.data.synthesis.receipts import (
     load_receipts,
     prune_receipts,
 )
-from coding_framework.monitoring.jsonl import JsonlSink
 from coding_framework.monitoring.progress import Progress
+from coding_framework.store.lines import JsonlSink
 from coding_framework.types import Split
 from coding_framework.wiring import cores, make_judge
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, SecretBytes
 
 from coding_framework.errors import InfrastructureError
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cannot_write
+from coding_framework.store.lines import JsonlSink, read_lines
 from coding_framework.types import Candidate, Policy, Record, Role, SamplingParams, Task, Verdict
 
 if TYPE_CHECKING:

@@ -45,9 +45,9 @@ from coding_framework.data.synthesis.receipts import (
     packaged_receipts,
 )
 from coding_framework.errors import UsageError
-from coding_framework.monitoring.jsonl import JsonlSink
 from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cache_dir, write_atomic, write_json_atomic
+from coding_framework.store.lines import JsonlSink
 from coding_framework.types import Record, Role, Split, Task
 from coding_framework.wiring import cores, make_judge
 

@@ -17,13 +17,13 @@ import structlog
 from pydantic import Field, ValidationError
 
 from coding_framework.evaluation.metrics import StageMetrics, stage_metrics
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.orchestration.turn import (
     Agents,
     ConversationConfig,
     RewardFn,
     run_conversation,
 )
+from coding_framework.store.lines import JsonlSink, read_lines
 from coding_framework.types import CUDAConversationState, JudgeFn, Record, Task
 
 log = structlog.get_logger(__name__)

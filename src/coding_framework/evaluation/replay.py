@@ -18,10 +18,11 @@ from rich.table import Table
 from rich.text import Text
 
 from coding_framework.errors import UsageError
-from coding_framework.monitoring.jsonl import read_lines
 from coding_framework.monitoring.text import one_line, visible
+from coding_framework.store.conversations import run_rollouts
+from coding_framework.store.lines import read_lines
+from coding_framework.store.records import Rollout
 from coding_framework.training.reward_functions.cuda_performance_reward import rescored
-from coding_framework.training.verl.rollouts import Rollout, run_rollouts
 from coding_framework.types import ConversationTurn, CUDAConversationState
 
 __all__ = ["episodes", "episodes_table", "find_episode", "rescored", "show_episode"]

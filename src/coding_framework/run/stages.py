@@ -48,13 +48,14 @@ from coding_framework.evaluation.summary import (
     summarize,
 )
 from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all, run_in_child
+from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import duration
-from coding_framework.monitoring.stages import StageManifest, StageRecord
 from coding_framework.paths import write_json_atomic
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
 from coding_framework.run.recipe import Job, Plan
+from coding_framework.store.records import SFTEpoch
+from coding_framework.store.stages import StageManifest, StageRecord
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.sft_config import SFTEpoch
 from coding_framework.training.sft_watch import read_records
 from coding_framework.types import CUDAConversationState, Receipt
 from coding_framework.wiring import cores
@@ -200,7 +201,7 @@ def _run_stage(run: Run, stages: Sequence[Stage], number: int) -> None:
     seconds = sum(expected.get(s.name, 0.0) for s in stages[number:])
     _tell(f"{head}{f' (about {duration(seconds)} left in all)' if seconds else ''}")
     log.info("stage_started", stage=stage.name)
-    with run.manifest.stage(stage.name) as result:
+    with run.manifest.stage(stage.name, PeakMemory()) as result:
         result.update(stage.run(run))
     record = run.manifest.finished(stage.name)
     assert record is not None

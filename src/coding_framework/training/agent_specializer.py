@@ -20,6 +20,7 @@ from coding_framework.agents.answers import RoleAgent
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget, PromptVersion
+from coding_framework.store.records import RoleMetrics
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )
@@ -105,18 +106,6 @@ def role_models(folder: Path) -> RoleModels:
     roles = {role: RoleSpec(adapter=str(adapter)) for role, adapter in adapters.items()}
     own = SpecializationConfig(shared_policy=False, roles=roles)
     return RoleModels(model=base, specialization=own)
-
-
-class RoleMetrics(Record):
-    """How one role's turns went. Maker: `AgentSpecializer.metrics`."""
-
-    turns: int
-    compile_rate: float
-    correct_rate: float
-    mean_reward: float | None
-    mean_speedup: float | None
-    """Of its correct turns."""
-    mean_response_tokens: float
 
 
 class AgentSpecializer:

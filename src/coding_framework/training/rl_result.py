@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coding_framework.data.curriculum_manager import WindowRecord
-from coding_framework.training.verl.steps import StepRecord
+from coding_framework.store.records import StepRecord
 from coding_framework.types import Record
 
 

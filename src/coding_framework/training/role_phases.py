@@ -21,12 +21,12 @@ import structlog
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.paths import write_atomic
+from coding_framework.store.conversations import ROLES_FOLDER
+from coding_framework.store.records import StepRecord
 from coding_framework.training.agent_specializer import SPEAKERS
 from coding_framework.training.rl_config import MultiTurnRLConfig, RolePhase
 from coding_framework.training.rl_result import RLResult
 from coding_framework.training.verl.episode_spec import JUDGE
-from coding_framework.training.verl.rollouts import ROLES_FOLDER
-from coding_framework.training.verl.steps import StepRecord
 from coding_framework.types import Record, Role
 
 STATE = "phases.json"

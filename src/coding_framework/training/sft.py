@@ -31,10 +31,10 @@ import structlog
 from coding_framework.agents.policies import fast_dtype
 from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.monitoring.jsonl import JsonlSink
 from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
 from coding_framework.paths import cannot_write, write_json_atomic
+from coding_framework.store.lines import JsonlSink
 from coding_framework.training.sft_config import (
     ROLES,
     SFTConfig,

@@ -12,7 +12,8 @@ from pydantic import Field
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import messages_for_example, render_answer
 from coding_framework.errors import UsageError
-from coding_framework.types import HeldOutScore, Record, Role, Split, TrainingExample
+from coding_framework.store.records import SFTEpoch
+from coding_framework.types import Record, Role, Split, TrainingExample
 
 log = structlog.get_logger(__name__)
 
@@ -88,26 +89,6 @@ class SFTConfig(Record):
             "held_out_tasks": 0,
         }
         return cls.model_validate({**recipe, **changes})
-
-
-class SFTEpoch(Record):
-    """How the policy stood at the end of an epoch. Maker: `sft_epochs`. Consumers: metrics.jsonl,
-    the result, the report."""
-
-    epoch: float
-    """Passes over the examples: 0.0 before training; not whole where training ends within one."""
-    step: int
-    held_out_loss: float | None = None
-    """Nats per answer token, the mean over all answer tokens of the held-out examples; None: there
-    are none."""
-    held_out_tokens: int = 0
-    """How many that are."""
-    score: HeldOutScore | None = None
-    """None: not asked for, or failed."""
-    fault: str = ""
-    """Why there is no score although it was asked for."""
-    seconds: float
-    """What finding it out took."""
 
 
 class SFTResult(Record):

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from coding_framework.training.sft_config import SFTEpoch
+from coding_framework.store.records import SFTEpoch
 from coding_framework.training.sft_loss import HeldOutLoss
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import EvaluateFn, HeldOutScore

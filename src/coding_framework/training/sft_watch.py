@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coding_framework.errors import TrainingError
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.wandb_sink import WandbSink
 from coding_framework.paths import write_atomic
-from coding_framework.training.sft_config import SFTEpoch
+from coding_framework.store.lines import JsonlSink, read_lines
+from coding_framework.store.records import SFTEpoch
 
 
 class Watch:

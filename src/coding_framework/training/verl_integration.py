@@ -32,10 +32,12 @@ from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
 from coding_framework.orchestration.turn import ConversationConfig, RewardFn
 from coding_framework.paths import write_atomic
+from coding_framework.store import checkpoints
+from coding_framework.store.conversations import RolloutCounter, rollouts_file
+from coding_framework.store.records import StepRecord
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.rl_result import Progression, RLResult
 from coding_framework.training.role_phases import train_in_phases
-from coding_framework.training.verl import checkpoints
 from coding_framework.training.verl.dataset import prompt_order, write_dataset
 from coding_framework.training.verl.episode_spec import episode_spec, specialization
 from coding_framework.training.verl.machine import require_answers, require_devices, require_room
@@ -45,11 +47,9 @@ from coding_framework.training.verl.process import (
     ray_temp_folder,
     trainer_environment,
 )
-from coding_framework.training.verl.rollouts import RolloutCounter, rollouts_file
 from coding_framework.training.verl.spec import write_spec
 from coding_framework.training.verl.steps import (
     WORSE_STEPS,
-    StepRecord,
     got_worse,
     paid_for_compiling,
     read_metrics,

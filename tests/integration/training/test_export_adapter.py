@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from coding_framework.errors import TrainingError
-from coding_framework.training.verl.checkpoints import START_MODEL
+from coding_framework.store.checkpoints import START_MODEL
 from coding_framework.training.verl.export import export_adapter, export_model
 from coding_framework.training.verl.transformers_server import ServerConfig, TransformersServer
 

@@ -15,8 +15,9 @@ from tiny_lm import make_tiny_lm
 
 from coding_framework.data.data_pipeline import held_out_examples, training_examples
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.monitoring.jsonl import JsonlSink
 from coding_framework.monitoring.progress import Progress
+from coding_framework.store.lines import JsonlSink
+from coding_framework.store.records import SFTEpoch
 from coding_framework.training.sft import (
     SFTConfig,
     SFTResult,
@@ -25,7 +26,7 @@ from coding_framework.training.sft import (
     make_trainer,
     train_sft,
 )
-from coding_framework.training.sft_config import SFTEpoch, check_apart, tokenize_example
+from coding_framework.training.sft_config import check_apart, tokenize_example
 from coding_framework.training.sft_watch import Watch, read_records
 from coding_framework.types import HeldOutScore, Role, TrainingExample
 

@@ -20,10 +20,11 @@ import pytest
 import yaml
 
 from coding_framework.errors import TrainingError, UsageError
+from coding_framework.store.conversations import run_rollouts
+from coding_framework.store.records import StepRecord
 from coding_framework.training.role_phases import STATE, PhasesState, adapter_folder, schedule
 from coding_framework.training.verl.process import MAIN, RUN_VARIABLE, run_processes
-from coding_framework.training.verl.rollouts import run_rollouts
-from coding_framework.training.verl.steps import StepRecord, read_metrics
+from coding_framework.training.verl.steps import read_metrics
 from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
     MultiTurnRLConfig,

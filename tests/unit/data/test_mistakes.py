@@ -19,7 +19,7 @@ from coding_framework.data.mistakes import (
 )
 from coding_framework.data.synthesis.receipts import Job, packaged_receipts
 from coding_framework.errors import UsageError
-from coding_framework.training.verl.rollouts import Rollout
+from coding_framework.store.records import Rollout
 from coding_framework.types import (
     Candidate,
     CompileSummary,

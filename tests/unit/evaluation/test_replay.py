@@ -11,7 +11,8 @@ from made_conversations import make_state, make_turn, make_verdict
 from coding_framework.cli import main
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.replay import episodes, find_episode
-from coding_framework.training.verl.rollouts import Rollout, append_rollout
+from coding_framework.store.conversations import append_rollout
+from coding_framework.store.records import Rollout
 from coding_framework.types import CUDAConversationState, Status
 
 pytestmark = pytest.mark.unit

@@ -13,11 +13,11 @@ import pytest
 import structlog
 
 from coding_framework.errors import InfrastructureError
-from coding_framework.monitoring.jsonl import JsonlSink, read_lines
 from coding_framework.monitoring.logs import configure_logging
 from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import Progress, duration
 from coding_framework.monitoring.text import one_line, visible
+from coding_framework.store.lines import JsonlSink, read_lines
 
 pytestmark = pytest.mark.unit
 
@@ -92,7 +92,7 @@ def test_a_killed_writer_leaves_only_whole_records(tmp_path):
     path = tmp_path / "a.jsonl"
     code = (
         "import sys; from pathlib import Path;"
-        "from coding_framework.monitoring.jsonl import JsonlSink;"
+        "from coding_framework.store.lines import JsonlSink;"
         f"sink = JsonlSink(Path({str(path)!r}))\n"
         "for i in range(10**9): sink.write({'i': i, 'pad': 'x' * 5000})"
     )

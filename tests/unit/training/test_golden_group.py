@@ -24,13 +24,13 @@ from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.errors import DeviceError
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow
+from coding_framework.store.conversations import read_rollouts
 from coding_framework.training.credit import conversation_returns, group_advantages, group_key
 from coding_framework.training.multi_turn_conversation import MultiTurnConversationManager
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl.rollouts import read_rollouts
 from coding_framework.training.verl.spec import EpisodeSpec
 from coding_framework.types import (
     CUDAConversationState,

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from coding_framework.errors import TrainingError, UsageError
+from coding_framework.store.conversations import append_rollout, run_rollouts
+from coding_framework.store.records import Rollout, StepRecord
 from coding_framework.training.agent_specializer import AgentSpecializer, role_models
 from coding_framework.training.rl_config import MultiTurnRLConfig, RolePhase
 from coding_framework.training.rl_result import RLResult
 from coding_framework.training.role_phases import STATE, phase_config, schedule, train_in_phases
 from coding_framework.training.verl.episode_spec import specialization
-from coding_framework.training.verl.rollouts import Rollout, append_rollout, run_rollouts
-from coding_framework.training.verl.steps import StepRecord
 from coding_framework.types import CUDAConversationState, Role, Task, TensorSpec, TestCase
 
 pytestmark = pytest.mark.unit

@@ -16,12 +16,12 @@ import structlog
 
 from coding_framework.errors import TrainingError
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.store.checkpoints import write_manifest
+from coding_framework.store.conversations import append_rollout, run_rollouts
+from coding_framework.store.records import Rollout, StepRecord
 from coding_framework.training import verl_integration
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl import machine
-from coding_framework.training.verl.checkpoints import write_manifest
-from coding_framework.training.verl.rollouts import Rollout, append_rollout, run_rollouts
-from coding_framework.training.verl.steps import StepRecord
 from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
     RLResult,

@@ -32,6 +32,8 @@ from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
 from coding_framework.orchestration.turn import Agents, RewardFn, end_reason, run_turn
+from coding_framework.store.conversations import append_rollout
+from coding_framework.store.records import Rollout, VerdictTime
 from coding_framework.training.agent_specializer import AgentSpecializer
 from coding_framework.training.credit import conversation_returns, group_key
 from coding_framework.training.reward_functions.overlong import OverlongShaping
@@ -43,7 +45,6 @@ from coding_framework.training.verl import (  # noqa: F401  (bound into verl by 
 )
 from coding_framework.training.verl.frozen_role import FrozenServer
 from coding_framework.training.verl.overrides import AGENT_LOOP
-from coding_framework.training.verl.rollouts import Rollout, VerdictTime, append_rollout
 from coding_framework.training.verl.spec import SPEC_VARIABLE, EpisodeSpec, build, read_spec
 from coding_framework.types import (
     ConversationTurn,

@@ -8,7 +8,7 @@ from typing import Any
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 
 from coding_framework.paths import write_atomic
-from coding_framework.training.verl.checkpoints import START_MODEL, finish, manifest_of
+from coding_framework.store.checkpoints import START_MODEL, finish, manifest_of
 
 
 class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]

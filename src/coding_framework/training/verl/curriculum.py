@@ -17,8 +17,8 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from coding_framework.data.curriculum_manager import CurriculumManager
 from coding_framework.errors import TrainingError
-from coding_framework.training.verl.checkpoints import CURRICULUM
-from coding_framework.training.verl.rollouts import read_rollouts
+from coding_framework.store.checkpoints import CURRICULUM
+from coding_framework.store.conversations import read_rollouts
 from coding_framework.training.verl.spec import (
     SPEC_VARIABLE,
     CurriculumSpec,

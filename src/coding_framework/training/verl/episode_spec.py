@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from coding_framework.errors import UsageError
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.store.checkpoints import CURRICULUM
 from coding_framework.training.agent_specializer import (
     SPEAKERS,
     AgentSpecializer,
@@ -19,7 +20,6 @@ from coding_framework.training.agent_specializer import (
 )
 from coding_framework.training.reward_functions.overlong import Overlong
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl.checkpoints import CURRICULUM
 from coding_framework.training.verl.overrides import MOST_AT_ONCE, MOST_AT_ONCE_ON_GPU
 from coding_framework.training.verl.spec import CurriculumSpec, EpisodeSpec
 from coding_framework.training.verl.transformers_server import ServerConfig

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coding_framework.errors import TrainingError
-from coding_framework.training.verl.checkpoints import START_MODEL
+from coding_framework.store.checkpoints import START_MODEL
 
 if TYPE_CHECKING:
     import torch

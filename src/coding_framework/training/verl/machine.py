@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 from coding_framework.errors import TrainingError, UsageError
+from coding_framework.store import checkpoints
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.verl import checkpoints
 
 LEAST_FREE = 16 << 20
 """Bytes of a disk below which it is full: what a file that did not fit may leave."""

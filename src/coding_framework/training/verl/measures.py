@@ -8,53 +8,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from pydantic import Field
-
-from coding_framework.training.verl.rollouts import Rollout
-from coding_framework.types import ConversationTurn, Record, Status, Verdict
+from coding_framework.store.records import Measures, Rollout, TierRates
+from coding_framework.types import ConversationTurn, Status, Verdict
 
 QUANTILES = (0.1, 0.5, 0.9)
 LATENCY_QUANTILES = (0.5, 0.95)
-
-
-class TierRates(Record):
-    """Judged turns of one tier of tasks."""
-
-    turns: int
-    compile_rate: float
-    correct_rate: float
-
-
-class Measures(Record):
-    """A step in figures. Maker: `measure`. Consumers: JSON lines, wandb, reports. Empty where there
-    was nothing to measure."""
-
-    reward_parts: Mapping[str, float] = Field(default_factory=dict)
-    """Mean of each part over the turns with a reward; a part that a turn lacks counts 0."""
-    tiers: Mapping[str, TierRates] = Field(default_factory=dict)
-    speedup: Mapping[str, float] = Field(default_factory=dict)
-    """Quantiles ("p10", "p50", "p90") over correct turns, by the verdict's own basis."""
-    groups: int = 0
-    """Groups (prompt, role, turn) with a known return."""
-    groups_without_advantage: int = 0
-    """Those whose returns are all equal, or that have one alone."""
-    response_tokens_mean: float | None = None
-    response_tokens_max: int = 0
-    cut_share: float | None = None
-    """Answers that ended at the token limit."""
-    turns_mean: float | None = None
-    """Of a conversation."""
-    cheats: int = 0
-    """Turns with evidence of cheating."""
-    rejected: int = 0
-    """Turns that a rule refused before they ran."""
-    statuses: Mapping[str, int] = Field(default_factory=dict)
-    verdict_s: Mapping[str, float] = Field(default_factory=dict)
-    """Quantiles ("p50", "p95") of the wall time of a verdict as its conversation saw it."""
-    verdict_wait_s: Mapping[str, float] = Field(default_factory=dict)
-    """Likewise of the part that was not judging: the queue."""
 
 
 def measure(rollouts: Sequence[Rollout]) -> Measures:

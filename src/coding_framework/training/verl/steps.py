@@ -13,14 +13,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import Field
-
-from coding_framework.monitoring.jsonl import read_lines
-from coding_framework.training.agent_specializer import AgentSpecializer, RoleMetrics
-from coding_framework.training.verl.measures import Measures, measure, rows_with_advantage
+from coding_framework.store.conversations import read_rollouts
+from coding_framework.store.lines import read_lines
+from coding_framework.store.records import Rollout, StepRecord
+from coding_framework.training.agent_specializer import AgentSpecializer
+from coding_framework.training.verl.measures import measure, rows_with_advantage
 from coding_framework.training.verl.overrides import ROWS_METRIC
-from coding_framework.training.verl.rollouts import Rollout, read_rollouts
-from coding_framework.types import ConversationTurn, Record, Role
+from coding_framework.types import ConversationTurn, Role
 
 _TIMES = {
     "gen": "rollout_s",
@@ -40,61 +39,6 @@ WORSE_STEPS = 4
 WORSE_ERRORS = 3.0
 """A policy got worse where its last `WORSE_STEPS` steps solved less than its first ones by more
 than so many standard errors."""
-
-
-class StepRecord(Record):
-    """One training step. Maker: this module. Consumers: progress, the result, reports."""
-
-    step: int
-    trained: Role | None = None
-    """The role that learnt; None: all, by one policy."""
-    conversations: int = 0
-    turns: int = 0
-    masked_turns: int = 0
-    """Not learnt from: our faults and gaps of the judge."""
-    faults: int = 0
-    """Conversations or turns lost to a fault of ours (a part of what is masked)."""
-    rows_learnt: int = 0
-    """Turns with a known return and an advantage that is not 0."""
-    reward_mean: float | None = None
-    """Over turns that are not masked."""
-    reward_best_mean: float | None = None
-    """Over conversations: the best turn's reward."""
-    compile_rate: float | None = None
-    correct_rate: float | None = None
-    """Share of judged turns whose kernel was correct."""
-    solved_rate: float | None = None
-    """Share of conversations with a correct turn."""
-    solved_error: float | None = None
-    """Standard error of `solved_rate`, with prompts as units; None for fewer than two of them."""
-    response_tokens: int = 0
-    mean_logprob: float | None = None
-    """Of sampled tokens; minus this estimates the policy's entropy in nats a token."""
-    entropy: float | None = None
-    """Nats a token; None where the rollout's log-probs are reused and no pass computes it."""
-    kl: float | None = None
-    """To the start model, per token (verl's low-variance estimate); None without a KL term."""
-    critic_loss: float | None = None
-    """Of the values, with PPO."""
-    groups_dropped: int = 0
-    """Prompts without advantage that dynamic sampling replaced."""
-    gpu_memory_gib: float | None = None
-    """Most that torch held on a GPU so far; None on a CPU."""
-    gpu_arithmetic_share: float | None = None
-    """Of what the GPUs' peak allows, in the update (verl's model FLOPs utilisation, MFU); None on a
-    CPU."""
-    measures: Measures = Measures()
-    roles: Mapping[Role, RoleMetrics] = Field(default_factory=dict)
-    """How the turns of each role went, trained or not."""
-    grad_norm: float | None = None
-    learning_rate: float | None = None
-    loss: float | None = None
-    ppo_kl: float | None = None
-    """Mean of log(old / new) over learnt tokens at the update. Where the rollout's log-probs are
-    reused it measures how far rollout and training compute apart: about 0 when they agree."""
-    clip_fraction: float | None = None
-    times: Mapping[str, float] = Field(default_factory=dict)
-    """Seconds by part of the step."""
 
 
 def read_metrics(path: Path) -> dict[int, dict[str, float]]:

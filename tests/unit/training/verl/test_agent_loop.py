@@ -13,9 +13,9 @@ import torch
 
 from coding_framework.errors import InfrastructureError, PolicyError
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.store.conversations import read_rollouts
 from coding_framework.training.agent_specializer import RoleSpec, SpecializationConfig
 from coding_framework.training.credit import group_advantages, group_key
-from coding_framework.training.verl.rollouts import read_rollouts
 from coding_framework.training.verl.spec import EpisodeSpec
 from coding_framework.types import (
     Candidate,

@@ -9,17 +9,16 @@ import pytest
 from made_conversations import make_state, make_turn, make_verdict
 
 from coding_framework.errors import TrainingError, UsageError
-from coding_framework.training.verl.dataset import prompt_order, write_dataset
-from coding_framework.training.verl.rollouts import (
-    Rollout,
+from coding_framework.store.conversations import (
     RolloutCounter,
     append_rollout,
     read_rollouts,
     rollouts_file,
 )
+from coding_framework.store.records import Rollout, StepRecord
+from coding_framework.training.verl.dataset import prompt_order, write_dataset
 from coding_framework.training.verl.spec import build, read_spec
 from coding_framework.training.verl.steps import (
-    StepRecord,
     got_worse,
     paid_for_compiling,
     read_metrics,

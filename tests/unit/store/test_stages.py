@@ -10,7 +10,8 @@ import time
 import pytest
 
 from coding_framework.errors import UsageError
-from coding_framework.monitoring.stages import StageManifest
+from coding_framework.monitoring.memory import PeakMemory
+from coding_framework.store.stages import StageManifest
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +27,7 @@ CONFIG = {"seed": 0, "smoke": True}
 def test_a_finished_stage_is_found_again_with_its_result(tmp_path):
     with StageManifest(tmp_path, CONFIG) as manifest:
         assert manifest.finished("model") is None
-        with manifest.stage("model") as result:
+        with manifest.stage("model", PeakMemory()) as result:
             result["path"] = "/model"
     with StageManifest(tmp_path, CONFIG) as manifest:
         record = manifest.finished("model")
@@ -37,10 +38,10 @@ def test_a_finished_stage_is_found_again_with_its_result(tmp_path):
 
 def test_a_stage_that_fails_is_not_finished_and_its_attempts_and_time_are_counted(tmp_path):
     with StageManifest(tmp_path, CONFIG) as manifest:
-        with pytest.raises(RuntimeError), manifest.stage("sft"):
+        with pytest.raises(RuntimeError), manifest.stage("sft", PeakMemory()):
             fail_slowly()
         assert manifest.finished("sft") is None
-        with manifest.stage("sft"):
+        with manifest.stage("sft", PeakMemory()):
             pass
         assert manifest.finished("sft").attempts == 2
         assert manifest.finished("sft").wall_s >= 0.2
@@ -59,7 +60,7 @@ def test_other_settings_in_the_same_folder_are_refused_and_named(tmp_path):
 def test_a_folder_is_used_by_one_run_at_a_time(tmp_path):
     code = (
         "import sys, time; from pathlib import Path;"
-        "from coding_framework.monitoring.stages import StageManifest;"
+        "from coding_framework.store.stages import StageManifest;"
         f"m = StageManifest(Path({str(tmp_path)!r}), {CONFIG!r}); m.__enter__();"
         "print('in', flush=True); time.sleep(60)"
     )

@@ -11,45 +11,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import Field
-
-from coding_framework.types import CUDAConversationState, Record
+from coding_framework.store.records import Rollout
 
 ROLES_FOLDER = "roles"
 """Where a run with a policy a role has a run for each."""
-
-
-class VerdictTime(Record):
-    """What a verdict took, as its conversation saw it."""
-
-    wall_s: float
-    judging_s: float
-    """Of it, the judge's own work; of a verdict that was known before, the work at that time."""
-
-    @property
-    def waited_s(self) -> float:
-        """The queue, and the way there and back."""
-        return max(0.0, self.wall_s - self.judging_s)
-
-
-class Rollout(Record):
-    """One conversation of one training step. Maker: the agent loop. Consumers: progress, reports,
-    curriculum."""
-
-    step: int = Field(ge=0)
-    group: str
-    """The prompt's id: the conversations of one group share it."""
-    session: int
-    """Which sample of the group."""
-    prompt: int = 0
-    """Number of the prompt among those that the run has drawn."""
-    state: CUDAConversationState
-    returns: tuple[float | None, ...]
-    """Of each turn; None where it was not learnt from."""
-    fault: str | None = None
-    """A fault of the policy server that ended the conversation."""
-    verdict_times: tuple[VerdictTime, ...] = ()
-    """Of each verdict that the judge gave."""
 
 
 def rollouts_file(folder: Path, step: int) -> Path:

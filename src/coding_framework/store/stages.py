@@ -13,19 +13,26 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
 
 from pydantic import Field, ValidationError
 
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.paths import cannot_write, write_atomic
 from coding_framework.types import Record
 
 FILE_NAME = "stages.json"
+
+
+class MemoryWatch(AbstractContextManager[object], Protocol):
+    """What notes the memory of a stage (`monitoring.memory.PeakMemory`)."""
+
+    @property
+    def peak_gib(self) -> float: ...
 
 
 class StageRecord(Record):
@@ -89,15 +96,16 @@ class StageManifest:
         return self._file.stages.get(name)
 
     @contextlib.contextmanager
-    def stage(self, name: str) -> Iterator[dict[str, Any]]:
-        """Runs a stage: what the body puts in the dict is the result, stored when it ends well."""
+    def stage(self, name: str, memory: MemoryWatch) -> Iterator[dict[str, Any]]:
+        """Runs a stage: what the body puts in the dict is the result, stored when it ends well.
+        memory: is entered for as long as the stage runs."""
         attempts = self._file.started.get(name, 0) + 1
         self._store(started={**self._file.started, name: attempts})
         before = self._file.spent_s.get(name, 0.0)
         result: dict[str, Any] = {}
         start = time.monotonic()
         try:
-            with PeakMemory() as memory:
+            with memory:
                 yield result
         except BaseException:
             spent = round(before + time.monotonic() - start, 2)

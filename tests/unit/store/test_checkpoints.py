@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from coding_framework.errors import UsageError
-from coding_framework.training.verl.checkpoints import (
+from coding_framework.store.checkpoints import (
     damage,
     is_whole,
     keep_as,
