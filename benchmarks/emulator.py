@@ -4,7 +4,7 @@
 
 Speed: processor time of whole launches (host side included) with sector and bank counters on, best
 of `--repeats`; the bar with two cores is wall time and wants an idle machine. Right or wrong:
-`--generated` random kernels (tests/unit/cuda/emulator/random_kernels.py) against the same functions
+`--generated` random kernels (tests/support/random_kernels.py) against the same functions
 compiled by gcc, `--honest` synthesised kernels and the honest halves of the fault corpus
 (fault_corpus.py), all with the run-time checks on, which must stay silent; and the seeded faults of
 that corpus, each of which must be found. The long parts show progress and go on where an earlier
@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from bench_io import ROOT, bar, finish, head, this_machine
 
-sys.path.insert(0, str(ROOT / "tests" / "unit" / "cuda" / "emulator"))
-from emulator_harness import Gpu, ptx_of
+sys.path.insert(0, str(ROOT / "tests"))
 from emulator_truth import generated_kernels, honest_kernels, seeded_faults
 
 from coding_framework.cuda.emulator.device import EmulatorDevice
+from support.emulator_harness import Gpu, ptx_of
 
 FAST = {"add": 3000, "row_sum": 3000, "softmax": 3000, "layernorm": 3000, "matmul": 900,
         "matmul_tiled": 900}  # fmt: skip

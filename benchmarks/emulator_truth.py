@@ -18,13 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-CORPUS = ROOT / "tests" / "unit" / "cuda" / "emulator"
-sys.path.insert(0, str(CORPUS))
-from emulator_harness import Gpu, compile_ptx  # noqa: E402
-from fault_corpus import Seeded, beyond, corpus, outcome, source_of  # noqa: E402
-from random_differential import differences  # noqa: E402
-from random_kernels import make_kernel  # noqa: E402
-
+sys.path.insert(0, str(ROOT / "tests"))
 from coding_framework.cuda.judge import JudgeConfig  # noqa: E402
 from coding_framework.cuda.many.pool import JudgePool  # noqa: E402
 from coding_framework.cuda.protocol import judge_digest  # noqa: E402
@@ -33,6 +27,10 @@ from coding_framework.data.synthesis import catalog  # noqa: E402
 from coding_framework.monitoring.progress import Progress  # noqa: E402
 from coding_framework.paths import cache_dir  # noqa: E402
 from coding_framework.store.lines import JsonlSink, read_lines  # noqa: E402
+from support.emulator_harness import Gpu, compile_ptx  # noqa: E402
+from support.fault_corpus import Seeded, beyond, corpus, outcome, source_of  # noqa: E402
+from support.random_differential import differences  # noqa: E402
+from support.random_kernels import make_kernel  # noqa: E402
 
 BATCH = 50
 CHECKS = ("uninitialized_read", "uninitialized_shared_read", "shared_memory_race", "warp_race",
@@ -120,7 +118,7 @@ def _resumed(
 ) -> Iterator[dict[str, Any]]:
     """Results of work(0) ... work(count - 1), those of an earlier run taken from its file."""
     key = hashlib.sha256(judge_digest().encode())
-    for file in sorted((*CORPUS.glob("*.py"), Path(__file__))):
+    for file in sorted((*(ROOT / "tests" / "support").glob("*.py"), Path(__file__))):
         key.update(file.read_bytes())
     path = cache_dir() / "benchmarks" / f"emulator-{name}-{key.hexdigest()[:16]}.jsonl"
     done: dict[int, dict[str, Any]] = {}

@@ -21,7 +21,7 @@ from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.toolchain.tool_output import output_of
 from coding_framework.types import Candidate, Status, Task, Verdict
 
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]
+sys.path.insert(0, str(ROOT / "tests"))
 
 
 def machine() -> str:

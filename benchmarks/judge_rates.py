@@ -57,12 +57,11 @@ from coding_framework.paths import cache_dir
 from coding_framework.store.lines import JsonlSink, read_lines
 from coding_framework.types import Verdict
 
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "integration")]
-from docker_engine import docker_engine  # noqa: E402
-
-from corpus import exclusions  # noqa: E402
-from corpus.collection import Case, archive_kernels, attacks, honest_kernels  # noqa: E402
-from corpus.records import AFFINE, AFFINE_SOURCE  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
+from corpus import exclusions
+from corpus.collection import Case, archive_kernels, attacks, honest_kernels
+from corpus.records import AFFINE, AFFINE_SOURCE
+from support.docker_engine import docker_engine
 
 SECRETS = re.compile(r"root:x:0:0|daemon:x:|PYTHONPATH=|CUDA_RL_|BEGIN OPENSSH")
 """What no verdict on an attack may hold: content of host files and of our environment."""

@@ -29,7 +29,7 @@ from coding_framework.types import Task
 
 PACKAGES = ("torch", "nvidia-cuda-nvcc")
 """Of which a report of judging tells the versions."""
-sys.path.insert(0, str(ROOT / "tests" / "integration"))
+sys.path.insert(0, str(ROOT / "tests"))
 
 LOOK_S = 5.0
 END_S = 60.0
@@ -64,7 +64,7 @@ def honest_pairs() -> Iterator[Pair]:
 
 def hostile_pairs(folder: Path) -> list[Pair]:
     """The attacks of the tests. Their tasks are written to `folder`."""
-    from judge_attacks import ATTACKS
+    from corpus.judge_attacks import ATTACKS
 
     return [
         {"id": f"attack/{a.name}", "task": _task_file(folder, a.task), "code": a.code}
@@ -137,7 +137,7 @@ def words_of(process: psutil.Process) -> str:
 def folder_of(work: Path, *what: object) -> Path:
     """Where the results of this judge on that work are kept: of another one nothing is taken.
     Absolute: a path inside a file of pairs is relative to that file."""
-    attacks = (ROOT / "tests" / "integration" / "judge_attacks.py").read_bytes()
+    attacks = (ROOT / "tests" / "corpus" / "judge_attacks.py").read_bytes()
     key = hashlib.sha256(repr((judge_digest(), attacks, *what)).encode()).hexdigest()[:12]
     return (work / key).absolute()
 

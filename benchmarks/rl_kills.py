@@ -30,11 +30,11 @@ from typing import Any
 import yaml
 from bench_io import ROOT, bar, finish, head
 
-TESTS = ROOT / "tests" / "integration" / "training"
+TESTS = ROOT / "tests"
 sys.path.insert(0, str(TESTS))
 
-import tiny_rl  # noqa: E402
-from victims import kill_one  # noqa: E402
+from support import tiny_rl  # noqa: E402
+from support.victims import kill_one  # noqa: E402
 
 STEPS = 6
 LATEST_S = 3.0
@@ -64,9 +64,9 @@ RECIPE = {
         "max_response_tokens": 16,
         "compute_dtype": "float32",
         "threads": 1,
-        "judge": "tiny_rl:make_judge",
-        "agents": "tiny_rl:make_agents",
-        "reward": "tiny_rl:TextReward",
+        "judge": "support.tiny_rl:make_judge",
+        "agents": "support.tiny_rl:make_agents",
+        "reward": "support.tiny_rl:TextReward",
     },
 }
 

@@ -7,13 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import judge_attacks
-import judge_honest
-
 from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.data.synthesis import catalog
 from coding_framework.types import Status, Task
-from corpus import exclusions
+from corpus import exclusions, judge_attacks, judge_honest
 from corpus.exclusions import archive_exclusion
 from corpus.records import Attack, Honest, Origin
 from corpus.seen_attacks import SEEN_ATTACKS

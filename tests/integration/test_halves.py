@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from judge_tasks import DOUBLE, DOUBLE_TASK
-from split_cases import BUILDS, CASES, essence, other_cache
 
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.judge import Judge, JudgeConfig
@@ -16,6 +14,8 @@ from coding_framework.cuda.many.remote_builds import Build, BuildRequest, condit
 from coding_framework.cuda.many.split_judge import CompilingHalf, JudgingHalf
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import Candidate, Status, Task, Verdict
+from support.judge_tasks import DOUBLE, DOUBLE_TASK
+from support.split_cases import BUILDS, CASES, essence, other_cache
 
 pytestmark = pytest.mark.integration
 

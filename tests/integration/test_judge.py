@@ -6,21 +6,6 @@ import json
 import re
 
 import pytest
-from judge_tasks import (
-    ADD,
-    ADD_TASK,
-    DOUBLE,
-    DOUBLE_BODY,
-    DOUBLE_KERNEL,
-    DOUBLE_TASK,
-    DOUBLE_TWO_A_THREAD,
-    ROW_SUM,
-    ROW_SUM_SHARED,
-    ROW_SUM_TASK,
-    extension,
-    make_task,
-    row_sum,
-)
 
 from coding_framework.agents.feedback import feedback
 from coding_framework.cuda.benchmarker import CUDABenchmarker
@@ -37,6 +22,21 @@ from coding_framework.types import (
     TensorSpec,
     TestCase,
     Verdict,
+)
+from support.judge_tasks import (
+    ADD,
+    ADD_TASK,
+    DOUBLE,
+    DOUBLE_BODY,
+    DOUBLE_KERNEL,
+    DOUBLE_TASK,
+    DOUBLE_TWO_A_THREAD,
+    ROW_SUM,
+    ROW_SUM_SHARED,
+    ROW_SUM_TASK,
+    extension,
+    make_task,
+    row_sum,
 )
 
 pytestmark = pytest.mark.integration

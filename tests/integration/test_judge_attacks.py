@@ -9,12 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import psutil
 import pytest
-from judge_attacks import ATTACKS, Attack
-from judge_tasks import DOUBLE, DOUBLE_TASK
 
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.types import Status, Verdict
+from corpus.judge_attacks import ATTACKS, Attack
+from support.judge_tasks import DOUBLE, DOUBLE_TASK
 
 pytestmark = pytest.mark.integration
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from judge_tasks import DOUBLE, DOUBLE_BODY, DOUBLE_KERNEL, DOUBLE_TASK, extension
 
 from coding_framework.cuda.choose_backend import Equipment
 from coding_framework.cuda.emulator.backend import EmulatorBackend
@@ -18,6 +17,7 @@ from coding_framework.types import Candidate, Status, Task, TestCase, Verdict
 from corpus.collection import UNSEEN_ATTACKS
 from corpus.seen_attacks import SEEN_ATTACKS
 from corpus.seen_hardware import SEEN_HARDWARE
+from support.judge_tasks import DOUBLE, DOUBLE_BODY, DOUBLE_KERNEL, DOUBLE_TASK, extension
 
 pytestmark = pytest.mark.integration
 

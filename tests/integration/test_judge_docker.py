@@ -13,7 +13,12 @@ from pathlib import Path
 
 import docker
 import pytest
-from judge_tasks import (
+
+from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
+from coding_framework.cuda.judge import Judge, JudgeConfig
+from coding_framework.cuda.sandbox.docker import DockerSandbox
+from coding_framework.types import Candidate, Status
+from support.judge_tasks import (
     DOUBLE,
     DOUBLE_BODY,
     DOUBLE_KERNEL,
@@ -21,11 +26,6 @@ from judge_tasks import (
     DOUBLE_TWO_A_THREAD,
     extension,
 )
-
-from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
-from coding_framework.cuda.judge import Judge, JudgeConfig
-from coding_framework.cuda.sandbox.docker import DockerSandbox
-from coding_framework.types import Candidate, Status
 
 pytestmark = pytest.mark.integration
 

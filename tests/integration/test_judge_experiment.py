@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from judge_tasks import DOUBLE, DOUBLE_BODY, DOUBLE_KERNEL, DOUBLE_TASK, extension
 from pydantic import ValidationError
 
 from coding_framework.cuda.judge import Judge, JudgeConfig, OptionalCheck
@@ -14,6 +13,7 @@ from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.errors import UsageError
 from coding_framework.types import Candidate, Status, Verdict
 from coding_framework.wiring import make_judge
+from support.judge_tasks import DOUBLE, DOUBLE_BODY, DOUBLE_KERNEL, DOUBLE_TASK, extension
 
 pytestmark = pytest.mark.integration
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from judge_honest import HONEST, Honest
 
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.types import Status, Verdict
+from corpus.judge_honest import HONEST, Honest
 
 pytestmark = pytest.mark.integration
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from judge_attacks import ATTACKS
-from judge_tasks import ADD, ADD_TASK, DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
 
 from coding_framework.paths import cache_dir
+from corpus.judge_attacks import ATTACKS
+from support.judge_tasks import ADD, ADD_TASK, DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
 
 pytestmark = pytest.mark.integration
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from judge_tasks import DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK, make_task
 
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import Status, Verdict
+from support.judge_tasks import DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK, make_task
 
 pytestmark = pytest.mark.integration
 
@@ -177,7 +177,7 @@ async def test_a_judge_that_dies_is_its_own_callers_fault_alone(tmp_path: Path) 
 def test_a_killed_owner_leaves_no_process() -> None:
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from judge_tasks import DOUBLE, DOUBLE_TASK\n"
+        "from support.judge_tasks import DOUBLE, DOUBLE_TASK\n"
         "from coding_framework.cuda.judge import JudgeConfig\n"
         "from coding_framework.cuda.many.pool import JudgePool\n"
         "pool = JudgePool(JudgeConfig(seed=3), workers=1)\n"
@@ -186,7 +186,7 @@ def test_a_killed_owner_leaves_no_process() -> None:
         "while True: pool.judge_blocking(DOUBLE_TASK, DOUBLE)\n"
     )
     owner = subprocess.Popen(
-        [sys.executable, "-c", script, str(Path(__file__).parent)], stdout=subprocess.PIPE
+        [sys.executable, "-c", script, str(Path(__file__).parents[1])], stdout=subprocess.PIPE
     )
     assert owner.stdout is not None
     with owner, owner.stdout:

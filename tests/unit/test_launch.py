@@ -13,7 +13,7 @@ import pytest
 from coding_framework.run import quickstart
 from coding_framework.run import stages as pipeline
 from coding_framework.run.recipe import Plan
-from fake_stages import fake_stages
+from support.fake_stages import fake_stages
 
 pytestmark = pytest.mark.unit
 

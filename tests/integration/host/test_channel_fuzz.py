@@ -22,7 +22,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from judge_tasks import DOUBLE
 
 from coding_framework.cuda.benchmarker import modelled_time_ms
 from coding_framework.cuda.compiler import CUDACompiler
@@ -35,6 +34,7 @@ from coding_framework.cuda.plan.difference import PlanReader, host_share
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, ModuleInfo
 from coding_framework.cuda.sandbox import Exit, Job
 from coding_framework.types import Status
+from support.judge_tasks import DOUBLE
 
 pytestmark = pytest.mark.integration
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from host_fixtures import RecordingDevice, module_of
 
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.host.session import HostSession
 from coding_framework.cuda.plan.launch_plan import CandidateFault, TensorRef
 from coding_framework.types import Status
+from support.host_fixtures import RecordingDevice, module_of
 
 pytestmark = pytest.mark.integration
 Opener = Callable[[str], HostSession]

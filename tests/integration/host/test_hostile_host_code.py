@@ -10,7 +10,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from host_fixtures import RecordingDevice, module_of
 
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.host.session import HostSession
@@ -20,6 +19,7 @@ from coding_framework.cuda.sandbox import Limits, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.native import NativeSandbox
 from coding_framework.errors import InfrastructureError, MissingToolError
 from coding_framework.types import Status
+from support.host_fixtures import RecordingDevice, module_of
 
 pytestmark = pytest.mark.integration
 

@@ -8,13 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from judge_tasks import DOUBLE_TASK
-from model_cheats import CHEATS, HONEST, LEANS_ON_TORCH, WRONG_ANSWERS, Cheat
-from model_forms import FORMS
 
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.types import Status, Verdict
+from corpus.model_cheats import CHEATS, HONEST, LEANS_ON_TORCH, WRONG_ANSWERS, Cheat
+from corpus.model_forms import FORMS
+from support.judge_tasks import DOUBLE_TASK
 
 pytestmark = pytest.mark.integration
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,7 @@ from coding_framework.errors import TrainingError
 from coding_framework.store.checkpoints import START_MODEL
 from coding_framework.training.verl.export import export_adapter, export_model
 from coding_framework.training.verl.transformers_server import ServerConfig, TransformersServer
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import tiny_rl
+from support import tiny_rl
 
 pytestmark = pytest.mark.integration
 

@@ -8,55 +8,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 import ray
-from judge_tasks import DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
 from ray.cluster_utils import Cluster
 
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.training.verl.ray_judge import RayJudgePool
 from coding_framework.types import Candidate
+from support.judge_tasks import DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
+from support.ray_nodes import NODE, SLOW, began, joined, judges, start_cluster, told
 
 pytestmark = pytest.mark.integration
-
-SLOW = "ray_judges:make_slow_judge"
-NODE = {
-    "num_cpus": 2,
-    "include_dashboard": False,
-    "object_store_memory": 80 << 20,
-    "resources": {"judge": 2},
-}
-
-
-def start_cluster(tries: int = 3) -> Cluster:
-    """On a loaded machine Ray's own processes miss the 30 s that it gives them."""
-    for left in reversed(range(tries)):
-        try:
-            return Cluster(initialize_head=True, head_node_args=NODE)
-        except Exception:  # Ray raises no narrower one
-            if not left:
-                raise
-    raise AssertionError
-
-
-@contextmanager
-def joined(cluster: Cluster) -> Iterator[None]:
-    """This process in the cluster, whose workers import what it does; then the end of both."""
-    ray.init(
-        address=cluster.address,
-        log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
-    )
-    yield
-    ray.shutdown()
-    cluster.shutdown()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -65,36 +32,6 @@ def cluster() -> Iterator[Cluster]:
     cluster = start_cluster()
     with joined(cluster):
         yield cluster
-
-
-def told(folder: Path, name: str) -> list[list[int]]:
-    """(process, jobs at that time) for each time that the job began."""
-    if not (folder / name).exists():
-        return []
-    return [[int(x) for x in line.split()] for line in (folder / name).read_text().splitlines()]
-
-
-async def began(folder: Path, name: str, times: int = 1) -> int:
-    """Wait until a job has begun so often; the process of its judge."""
-    deadline = time.monotonic() + 60
-    while len(told(folder, name)) < times and time.monotonic() < deadline:
-        await asyncio.sleep(0.02)
-    return told(folder, name)[times - 1][0]
-
-
-def judges(cluster: Cluster) -> list[psutil.Process]:
-    """Processes of judges on the nodes of the cluster."""
-    found = []
-    for node in cluster.list_all_nodes():
-        raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
-        for process in raylet.children(recursive=True):
-            try:
-                words = " ".join(process.cmdline())
-            except psutil.Error:
-                continue
-            if "NodeJudge" in words or "pool_worker" in words:
-                found.append(process)
-    return found
 
 
 def test_the_command_gives_the_verdicts_of_this_machine_and_leaves_no_process(
@@ -197,7 +134,7 @@ def test_what_a_cluster_cannot_do_is_one_sentence() -> None:
     with pytest.raises(UsageError, match=r"no room for 1 judges of 64 .* 2 processors"):
         RayJudgePool(SLOW, jobs_per_node=64)
     with pytest.raises(InfrastructureError, match="could not start on its node"):
-        RayJudgePool("ray_judges:nothing", nodes=1, jobs_per_node=1)
+        RayJudgePool("support.ray_judges:nothing", nodes=1, jobs_per_node=1)
 
 
 def test_a_cluster_that_is_not_there_is_wrong_use_or_our_fault(

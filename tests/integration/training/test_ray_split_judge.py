@@ -16,11 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 import ray
-from judge_tasks import DOUBLE, DOUBLE_TASK, make_task
 from ray.cluster_utils import Cluster
-from split_cases import BUILDS, CASES, essence, other_cache
-from split_judges import node_id
-from test_ray_judge import NODE, joined, judges, start_cluster
 
 from coding_framework.cuda.device.gpu_sharing import gpus
 from coding_framework.cuda.judge import Judge, JudgeConfig
@@ -29,6 +25,10 @@ from coding_framework.training.verl import ray_cluster
 from coding_framework.training.verl.ray_cluster import bench_layout, compiling_layout
 from coding_framework.training.verl.ray_judge import Part, SplitRayJudgePool
 from coding_framework.types import Candidate, Status
+from support.judge_tasks import DOUBLE, DOUBLE_TASK, make_task
+from support.ray_nodes import NODE, joined, judges, start_cluster
+from support.split_cases import BUILDS, CASES, essence, other_cache
+from support.split_judges import node_id
 
 pytestmark = pytest.mark.integration
 
@@ -76,8 +76,8 @@ def watched(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     cache = other_cache(folder / "bench")
     same = {"backend": "emulator", "seed": 3, "secret": None, "folder": str(folder)}
     pool = SplitRayJudgePool(
-        Part("split_judges:make_watched_compiler", same),
-        Part("split_judges:make_watched_judge", {**same, "cache": str(cache)}),
+        Part("support.split_judges:make_watched_compiler", same),
+        Part("support.split_judges:make_watched_judge", {**same, "cache": str(cache)}),
         in_hand=IN_HAND,
     )
     with pool:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_lm import make_tiny_lm
 
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import messages_for_example, render_answer
@@ -33,6 +32,7 @@ from coding_framework.training.sft import (
 from coding_framework.training.sft_config import tokenize_example
 from coding_framework.training.sft_watch import Watch, read_records
 from coding_framework.types import Role, TrainingExample
+from support.tiny_lm import make_tiny_lm
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_lm import make_tiny_lm
 
 from coding_framework.data.data_pipeline import held_out_examples, training_examples
 from coding_framework.errors import InfrastructureError, UsageError
@@ -29,6 +28,7 @@ from coding_framework.training.sft import (
 from coding_framework.training.sft_config import check_apart, tokenize_example
 from coding_framework.training.sft_watch import Watch, read_records
 from coding_framework.types import HeldOutScore, Role, TrainingExample
+from support.tiny_lm import make_tiny_lm
 
 pytestmark = pytest.mark.integration
 

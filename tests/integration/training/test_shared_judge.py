@@ -8,12 +8,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from judge_tasks import DOUBLE_TASK
-from test_ray_judge import SLOW, began, joined, judges, start_cluster, told
 
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.training.verl.episode_spec import CLUSTER_JUDGE
 from coding_framework.training.verl.shared_judge import SharedJudge
+from support.judge_tasks import DOUBLE_TASK
+from support.ray_nodes import SLOW, began, joined, judges, start_cluster, told
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +40,7 @@ async def _share(tmp_path: Path) -> None:
         await job
     with pytest.raises(UsageError, match="the task is wrong"):
         await second(DOUBLE_TASK, "wrong use")
-    broken = SharedJudge("ray_judges:nothing", {})
+    broken = SharedJudge("support.ray_judges:nothing", {})
     assert (await broken(DOUBLE_TASK, "here 0")).task == DOUBLE_TASK.name, "the first one's"
 
 
@@ -65,7 +65,7 @@ async def test_the_workers_of_a_cluster_share_the_nodes_that_judge(tmp_path: Pat
 
 async def test_a_judge_that_cannot_start_says_why() -> None:
     with joined(start_cluster()):
-        broken = SharedJudge("ray_judges:nothing", {})
+        broken = SharedJudge("support.ray_judges:nothing", {})
         with pytest.raises(InfrastructureError, match="names nothing that can be used"):
             await broken(DOUBLE_TASK, "none 0")
 
@@ -75,6 +75,8 @@ async def test_a_judge_sees_the_gpus_that_only_judge(
 ) -> None:
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     with joined(start_cluster()):
-        judge = SharedJudge("ray_judges:make_seeing_judge", {"folder": str(tmp_path)}, gpus="6,7")
+        judge = SharedJudge(
+            "support.ray_judges:make_seeing_judge", {"folder": str(tmp_path)}, gpus="6,7"
+        )
         assert (await judge(DOUBLE_TASK, "any 0")).task == DOUBLE_TASK.name
     assert (tmp_path / "sees 6,7").exists()

@@ -3,8 +3,6 @@ processors, so that nothing else of the run goes there. Both nodes are on this m
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +14,8 @@ pytest.importorskip("ray")
 
 from ray.cluster_utils import Cluster
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-import tiny_rl  # noqa: E402
-from test_verl_training import SIZES, finished, script  # noqa: E402
+from support import tiny_rl, tiny_run
+from support.tiny_run import SIZES, finished, script
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -30,8 +25,7 @@ NODE = {"include_dashboard": False, "object_store_memory": 80 << 20}
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    path = [str(HERE), os.environ.get("PYTHONPATH")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+    monkeypatch.setenv("PYTHONPATH", tiny_run.worker_path())
     monkeypatch.setenv("RAY_prestart_worker_first_driver", "0")
     made = Cluster(initialize_head=True, head_node_args={**NODE, "num_cpus": 20, "num_gpus": 1})
     yield made
@@ -47,7 +41,7 @@ def test_a_run_joins_a_cluster_and_judges_on_the_node_that_is_for_it(
     told.mkdir()
     command = script(
         model, tmp_path / "run", num_episodes=STEPS, ray_address=cluster.address,
-        judge="tiny_rl:make_telling_judge", judge_args={"folder": str(told)},
+        judge="support.tiny_rl:make_telling_judge", judge_args={"folder": str(told)},
         judge_nodes=1, judge_jobs_per_node=2,
     )  # fmt: skip
     result = finished(command)

@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.store.conversations import run_rollouts
@@ -31,28 +30,11 @@ from coding_framework.training.verl_integration import (
     RLResult,
 )
 from coding_framework.types import Generation, Role
-
-HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
-sys.path.insert(0, str(HERE))
-
-import tiny_rl  # noqa: E402
-from victims import kill_one  # noqa: E402
+from support import tiny_rl, tiny_run
+from support.tiny_run import SIZES, STEPS, finished, script
+from support.victims import kill_one
 
 pytestmark = pytest.mark.integration
-
-STEPS = 3
-SIZES = {
-    "num_episodes": STEPS,
-    "max_prompt_tokens": 256,
-    "max_response_tokens": 16,
-    "learning_rate": 1e-3,
-    "judge": "tiny_rl:make_judge",
-    "judge_args": {"fault_share": 0.08},
-    "agents": "tiny_rl:make_agents",
-    "reward": "tiny_rl:TextReward",
-    "max_fault_share": 0.5,
-}
 
 
 @pytest.fixture(scope="module")
@@ -69,23 +51,6 @@ def train(settings: MultiTurnRLConfig) -> RLResult:
     return asyncio.run(MultiAgentVERLTrainer(settings, tasks=tiny_rl.tiny_tasks(5)).train())
 
 
-def script(model: Path, output: Path, **changes: object) -> list[str]:
-    """The root script with a recipe of these sizes."""
-    recipe = output.with_suffix(".yaml")
-    recipe.write_text(yaml.safe_dump({"device": "cpu", "rl": {**SIZES, **changes}}))
-    return [
-        sys.executable, str(ROOT / "run_multiturn_rl_training.py"), "--config", str(recipe),
-        "--generator-checkpoint", str(model), "--output-dir", str(output),
-    ]  # fmt: skip
-
-
-def finished(command: list[str]) -> RLResult:
-    """What the script prints at its end."""
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return RLResult.model_validate_json(ran.stdout)
-
-
 def wait_until(condition: object, seconds: float, what: str) -> None:
     deadline = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
@@ -95,8 +60,7 @@ def wait_until(condition: object, seconds: float, what: str) -> None:
 
 @pytest.fixture
 def worker_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    inherited = os.environ.get("PYTHONPATH")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(HERE), inherited])))
+    monkeypatch.setenv("PYTHONPATH", tiny_run.worker_path())
 
 
 @pytest.mark.slow
@@ -148,7 +112,7 @@ def test_a_run_outlives_its_workers(model: Path, tmp_path: Path, worker_path: No
     """The worker that has the conversations is killed in the middle of a step, which verl would
     wait for for ever, and the one that trains in the next; all steps are made, each once."""
     output = tmp_path / "run"
-    command = script(model, output, judge="tiny_rl:make_slow_judge", judge_args={})
+    command = script(model, output, judge="support.tiny_rl:make_slow_judge", judge_args={})
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as run:
@@ -209,7 +173,7 @@ def test_runs_at_once_on_one_machine_end_as_alone(
     cores = sorted(os.sched_getaffinity(0))
     odd = {
         "num_gpus": 2, "prompts_per_step": 1, "samples_per_prompt": 4, "max_turns": 2,
-        "agents": "tiny_rl:make_brief_agents", "judge_args": {},
+        "agents": "support.tiny_rl:make_brief_agents", "judge_args": {},
     }  # fmt: skip
     settings = [{"algorithm": "grpo"}, {"algorithm": "ppo", **odd}]
     runs = []
@@ -246,7 +210,9 @@ def test_the_other_algorithms_make_two_real_steps_through_the_root_script(
         "prompts_per_step": 1,
         "samples_per_prompt": 2,
         "judge_args": {},
-        "reward": "tiny_rl:PickyReward" if algorithm == "dapo" else "tiny_rl:TextReward",
+        "reward": "support.tiny_rl:PickyReward"
+        if algorithm == "dapo"
+        else "support.tiny_rl:TextReward",
         "kl_coefficient": 0.02 if algorithm == "ppo" else 0.0,
     }
     result = finished(script(model, output, **smallest))

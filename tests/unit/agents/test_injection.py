@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made_conversations import make_task, make_verdict
 
 from coding_framework.agents.feedback import feedback
 from coding_framework.agents.generator import GeneratorAgent
@@ -23,6 +22,7 @@ from coding_framework.types import (
     Status,
     Verdict,
 )
+from support.made_conversations import make_task, make_verdict
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_lm import make_tiny_lm
 
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.models import PACKAGED_MODELS, resolve_model
@@ -21,6 +20,7 @@ from coding_framework.agents.prompts import PromptBudget
 from coding_framework.data.registry import find_task
 from coding_framework.errors import PolicyError, UsageError
 from coding_framework.types import CUDAConversationState, Message, Policy, Role, SamplingParams
+from support.tiny_lm import make_tiny_lm
 
 CHAT = (Message(role="system", content="Be brief."), Message(role="user", content="kernel?"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from made_conversations import make_state, make_task, make_turn, make_verdict
 
 from coding_framework.agents.devices import device_line
 from coding_framework.agents.feedback import feedback
@@ -20,6 +19,7 @@ from coding_framework.types import (
     Status,
     Verdict,
 )
+from support.made_conversations import make_state, make_task, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 

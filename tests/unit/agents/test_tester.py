@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_conversations import make_state, make_task, make_turn, make_verdict
 
 from coding_framework.agents.policies import ScriptedPolicy
 from coding_framework.agents.tester import TesterAgent, read_probes, usual_probes
@@ -20,6 +19,7 @@ from coding_framework.types import (
     TensorSpec,
     TestCase,
 )
+from support.made_conversations import make_state, make_task, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from made_conversations import make_state, make_turn, make_verdict
 
 from coding_framework.errors import UsageError
 from coding_framework.types import CUDAConversationState, Split, Status
+from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

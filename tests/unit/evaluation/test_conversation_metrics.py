@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from made_conversations import make_state, make_turn, make_verdict
 
 from coding_framework.evaluation.conversation_metrics import conversation_metrics, turns_table
 from coding_framework.types import CompileSummary, Status
+from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 

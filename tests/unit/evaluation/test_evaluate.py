@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
-from made_conversations import make_task, make_verdict
 
 from coding_framework.errors import PolicyError
 from coding_framework.evaluation import evaluate as runner
@@ -18,6 +17,7 @@ from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )
 from coding_framework.types import Extraction, Generation, Message, Role, Status
+from support.made_conversations import make_task, make_verdict
 
 pytestmark = pytest.mark.unit
 

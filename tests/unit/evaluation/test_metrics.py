@@ -7,11 +7,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_conversations import make_state, make_turn, make_verdict
 from scipy.stats import binomtest
 
 from coding_framework.evaluation.metrics import clearly_above, proportion, stage_metrics, wilson
 from coding_framework.types import Status
+from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 

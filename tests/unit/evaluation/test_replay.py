@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from made_conversations import make_state, make_turn, make_verdict
 
 from coding_framework.cli import main
 from coding_framework.errors import UsageError
@@ -14,6 +13,7 @@ from coding_framework.evaluation.replay import episodes, find_episode
 from coding_framework.store.conversations import append_rollout
 from coding_framework.store.records import Rollout
 from coding_framework.types import CUDAConversationState, Status
+from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_conversations import make_state, make_turn, make_verdict
 
 from coding_framework.errors import InfrastructureError
 from coding_framework.evaluation.charts import (
@@ -30,6 +29,7 @@ from coding_framework.evaluation.report import (
     write_report,
 )
 from coding_framework.types import Status
+from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_conversations import make_task, make_verdict
 
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
@@ -25,6 +24,7 @@ from coding_framework.types import (
     SamplingParams,
     Status,
 )
+from support.made_conversations import make_task, make_verdict
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ import pytest
 
 from coding_framework import cli
 from coding_framework.run import stages as pipeline
-from fake_stages import fake_stages
+from support.fake_stages import fake_stages
 
 pytestmark = pytest.mark.unit
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from made_conversations import make_state, make_task, make_turn, make_verdict
 from pydantic import ValidationError
 
 from coding_framework.agents.policies import ScriptedPolicy
@@ -13,6 +12,7 @@ from coding_framework.training.agent_specializer import (
     SpecializationConfig,
 )
 from coding_framework.types import Role, SamplingParams, Status, TrainingExample
+from support.made_conversations import make_state, make_task, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import torch
-from made_conversations import make_task, make_verdict
 
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
@@ -41,6 +40,7 @@ from coding_framework.types import (
     Task,
     Verdict,
 )
+from support.made_conversations import make_task, make_verdict
 
 agent_loop = pytest.importorskip("coding_framework.training.verl.agent_loop")
 estimator = pytest.importorskip("coding_framework.training.verl.estimator")

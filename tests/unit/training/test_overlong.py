@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from made_conversations import make_state, make_turn, make_verdict
 
 from coding_framework.errors import UsageError
 from coding_framework.training.reward_functions.cuda_performance_reward import CUDAPerformanceReward
@@ -15,6 +14,7 @@ from coding_framework.training.reward_functions.overlong import (
 )
 from coding_framework.training.reward_functions.presets import PRESETS
 from coding_framework.types import CUDAConversationState, Generation, Status
+from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 

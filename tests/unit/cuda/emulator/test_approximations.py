@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from emulator_harness import one_instruction
+
+from support.emulator_harness import one_instruction
 
 pytestmark = pytest.mark.unit
 

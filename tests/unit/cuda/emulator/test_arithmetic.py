@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from emulator_harness import one_instruction
-from exact import rounded, wrapped
+
+from support.emulator_harness import one_instruction
+from support.exact import rounded, wrapped
 
 pytestmark = pytest.mark.unit
 INTEGERS = {"s16": np.int16, "u16": np.uint16, "s32": np.int32, "u32": np.uint32,

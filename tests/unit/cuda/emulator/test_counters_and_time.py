@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulator_harness import Gpu, compile_ptx, ptx_of
 
 from coding_framework.cuda.advice.pitfalls import CUDAPitfallDetector
 from coding_framework.cuda.emulator.timing_model import gpu as named
 from coding_framework.cuda.emulator.timing_model import gpus, occupancy
 from coding_framework.cuda.plan.launch_plan import LaunchReport
 from coding_framework.errors import UsageError
+from support.emulator_harness import Gpu, compile_ptx, ptx_of
 
 pytestmark = pytest.mark.unit
 LOADS = "l1tex__t_{}_pipe_lsu_mem_global_op_ld.sum"

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from emulator_harness import ptx_of
 
 from coding_framework.cuda.device.device import Device
 from coding_framework.cuda.emulator import zygote
@@ -24,6 +23,7 @@ from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch
 from coding_framework.errors import DeviceError, UsageError
 from coding_framework.types import Status
+from support.emulator_harness import ptx_of
 
 pytestmark = pytest.mark.unit
 SRC = Path(__file__).parents[4] / "src"

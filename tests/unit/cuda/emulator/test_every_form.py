@@ -11,11 +11,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from emulator_harness import Gpu
-from ptx_numbers import NAN, decode, edges, is_float, width
-from ptx_reference import Reference, reference
 
 from coding_framework.cuda.emulator.semantics import _spellings, form_of
+from support.emulator_harness import Gpu
+from support.ptx_numbers import NAN, decode, edges, is_float, width
+from support.ptx_reference import Reference, reference
 
 pytestmark = pytest.mark.unit
 COUNT = 64

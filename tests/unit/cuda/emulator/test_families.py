@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulator_harness import KERNELS, Gpu, ptx_of
 
 from coding_framework.cuda.emulator.lowering import _LOWERERS
 from coding_framework.cuda.plan.launch_plan import CandidateFault
+from support.emulator_harness import KERNELS, Gpu, ptx_of
 
 pytestmark = pytest.mark.unit
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from emulator_harness import Gpu, compile_ptx
-from fault_corpus import complaint, corpus, source_of
+
+from support.emulator_harness import Gpu, compile_ptx
+from support.fault_corpus import complaint, corpus, source_of
 
 pytestmark = pytest.mark.unit
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulator_harness import KERNELS, Gpu, compile_ptx, ptx_of
 
 from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Status
+from support.emulator_harness import KERNELS, Gpu, compile_ptx, ptx_of
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from emulator_harness import Gpu, ptx_of
+
+from support.emulator_harness import Gpu, ptx_of
 
 pytestmark = pytest.mark.unit
 ARCHS = ["sm_80", "sm_90", "sm_100"]

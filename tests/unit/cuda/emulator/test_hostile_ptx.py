@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from emulator_harness import Gpu
 
 from coding_framework.cuda.emulator.parser import parse
 from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Status
+from support.emulator_harness import Gpu
 
 pytestmark = pytest.mark.unit
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"

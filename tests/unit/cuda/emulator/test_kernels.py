@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulator_harness import Gpu, compile_ptx, ptx_of
+
+from support.emulator_harness import Gpu, compile_ptx, ptx_of
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import scipy.special as special
-from emulator_harness import Gpu, ptx_of
+
+from support.emulator_harness import Gpu, ptx_of
 
 pytestmark = pytest.mark.unit
 N = 2048

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulator_harness import KERNELS, Gpu, ptx_of
 
 from coding_framework.cuda.emulator.machine import MAX_OUTPUT_BYTES
 from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Status
+from support.emulator_harness import KERNELS, Gpu, ptx_of
 
 pytestmark = pytest.mark.unit
 

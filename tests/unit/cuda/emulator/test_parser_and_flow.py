@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from emulator_harness import compile_ptx, ptx_of
 
 from coding_framework.cuda.emulator.control_flow import EXIT, analyse
 from coding_framework.cuda.emulator.faults import readable
 from coding_framework.cuda.emulator.parser import parse
 from coding_framework.cuda.emulator.program import Address, Immediate, Pair, Register, Vector
 from coding_framework.cuda.plan.launch_plan import CandidateFault
+from support.emulator_harness import compile_ptx, ptx_of
 
 pytestmark = pytest.mark.unit
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"

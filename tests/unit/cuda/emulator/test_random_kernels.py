@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_differential import differences
-from random_kernels import make_kernel
+
+from support.random_differential import differences
+from support.random_kernels import make_kernel
 
 pytestmark = pytest.mark.unit
 

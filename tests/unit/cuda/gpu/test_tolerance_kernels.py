@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from emulator_harness import Gpu, compile_ptx
 
 from coding_framework.cuda.expected.tolerance import ExpectedOutput, Spread, worst_of
 from coding_framework.cuda.gpu import tolerance_kernels
 from coding_framework.cuda.gpu.helpers import our_source
 from coding_framework.cuda.gpu.tolerance_kernels import LAYOUTS, GpuSpread
+from support.emulator_harness import Gpu, compile_ptx
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 
 import pytest
-from made_conversations import make_state, make_task, make_turn, make_verdict
 
 from coding_framework.errors import TrainingError
 from coding_framework.store.checkpoints import CURRICULUM
@@ -15,6 +14,7 @@ from coding_framework.store.conversations import append_rollout
 from coding_framework.store.records import Rollout
 from coding_framework.training.verl.spec import CurriculumSpec
 from coding_framework.types import Status, Task
+from support.made_conversations import make_state, make_task, make_turn, make_verdict
 
 curriculum = pytest.importorskip("coding_framework.training.verl.curriculum")
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from made_conversations import make_state, make_turn, make_verdict
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.store.conversations import (
@@ -39,6 +38,7 @@ from coding_framework.types import (
     TestCase,
     Verdict,
 )
+from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 

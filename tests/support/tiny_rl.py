@@ -7,7 +7,6 @@ gradients are not zero. Imported by name in verl's workers, hence a module and n
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -201,7 +200,3 @@ def write_tiny_model(folder: Path) -> Path:
         )
     ).save_pretrained(folder)  # fmt: skip
     return folder
-
-
-THIS_FOLDER = os.path.dirname(__file__)
-"""To be put on PYTHONPATH, so that the workers can import this module as `tiny_rl`."""

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from emulator_harness import Gpu
 
 from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.types import Status
+from support.emulator_harness import Gpu
 
 SIZES = {
     "char": 1,

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
-from emulator_harness import Gpu
-from random_kernels import BLOCKS, THREADS, RandomKernel, device_source, host_source
 
 from coding_framework.cuda.toolchain.toolkit import find_toolkit
+from support.emulator_harness import Gpu
+from support.random_kernels import BLOCKS, THREADS, RandomKernel, device_source, host_source
 
 
 def differences(

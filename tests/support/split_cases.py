@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from judge_tasks import (
+from coding_framework.paths import cache_dir
+from coding_framework.types import Task, Verdict
+from support.judge_tasks import (
     DOUBLE_BODY,
     DOUBLE_KERNEL,
     DOUBLE_TASK,
@@ -14,9 +16,6 @@ from judge_tasks import (
     ROW_SUM_TASK,
     extension,
 )
-
-from coding_framework.paths import cache_dir
-from coding_framework.types import Task, Verdict
 
 WRONG = extension(DOUBLE_KERNEL.replace("2.0f", "3.0f"), DOUBLE_BODY)
 NO_SOURCE = extension(DOUBLE_KERNEL.replace("2.0f", "two"), DOUBLE_BODY)

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from judge_tasks import (
+from coding_framework.types import Task
+from support.judge_tasks import (
     ADD,
     ADD_TASK,
     DOUBLE,
@@ -21,8 +22,6 @@ from judge_tasks import (
     make_task,
     row_sum,
 )
-
-from coding_framework.types import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model_cheats import CORRECT, Cheat, _forward, _init, _whole
+from corpus.model_cheats import CORRECT, Cheat, _forward, _init, _whole
 
 FORMS: tuple[Cheat, ...] = (
     _forward(

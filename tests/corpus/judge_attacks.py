@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from judge_tasks import (
+from coding_framework.types import Status, Task
+from support.judge_tasks import (
     ADD_KERNEL,
     ADD_TASK,
     DOUBLE_BODY,
@@ -21,8 +22,6 @@ from judge_tasks import (
     make_task,
     row_sum,
 )
-
-from coding_framework.types import Status, Task
 
 POSITIVE_TASK = make_task("positive", "x > 0")
 SIGN_TASK = make_task("sign", "torch.sign(x).long()")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ptx_numbers import (
+from support.ptx_numbers import (
     DIRECTIONS,
     NAN,
     Float,
