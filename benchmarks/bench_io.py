@@ -1,4 +1,4 @@
-"""What the benchmarks share: the head of a report, its bars, and where it goes."""
+"""What benchmarks, experiments and soak programs share: a report's head, its bars, its place."""
 
 from __future__ import annotations
 
@@ -62,9 +62,15 @@ def head(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": dict(machine if machine is not None else this_machine()),
         "versions": _versions("coding-framework", *packages) | dict(versions or {}),
-        "command": command or " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *said]),
+        "command": command or " ".join(["python", _program(), *said]),
         "commit": commit.stdout.strip(),
     }
+
+
+def _program() -> str:
+    """The program that runs, as a path from the repository's root."""
+    path = Path(sys.argv[0]).resolve()
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
 
 
 def _versions(*packages: str) -> dict[str, str]:

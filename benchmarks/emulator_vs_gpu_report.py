@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -34,6 +35,12 @@ DURATION = "gpu__time_duration.sum"
 METRICS = (*(name for names in SECTORS.values() for name in names), *CONFLICTS, TAKEN, IDEAL,
            EXECUTED, DURATION, "dram__bytes.sum", "lts__t_sectors_op_read.sum",
            "lts__t_sectors_op_write.sum")  # fmt: skip
+READ = re.compile(
+    r"launch__(block_size|registers_per_thread|shared_mem_per_block)|emulator__|lts__"
+    r"|dram__bytes(_read)?\.|l1tex__(t_|data_)|smsp__inst_executed(_op_(barrier|shared)|_pipe_xu|\.)"
+    r"|.*data_bytes_mem_global_op_st|.*_op_(bit|fp|integer|inter_)[a-z0-9_]*pred_on"
+)
+"""The emulator's counters that the time model and this report read; the others are not kept."""
 SHORT_US = 20.0
 _FEW = 32
 """Below so many events a relative error says nothing."""
@@ -51,10 +58,10 @@ STRUCTURE = (
 
 def keep_rows(session: Row, rows: Sequence[Row]) -> Path:
     """What was measured, beside the report: the session, then a row a line, with the counters that
-    are not 0 and the metrics that were asked for."""
+    are read and not 0, and the metrics that were asked for."""
     lines: list[Row] = [{"session": session}, *map(as_kept, rows)]
     path = RESULTS / f"{session['benchmark']}.{short_name(session['gpu']['name'])}.rows.jsonl"
-    write_atomic(path, "".join(json.dumps(line) + "\n" for line in lines))
+    write_atomic(path, "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines))
     collect(path)
     return path
 
@@ -64,7 +71,14 @@ def as_kept(row: Row) -> Row:
     kept = {k: v for k, v in row.items() if k != "at"}
     if "launches" in row:
         kept["launches"] = [
-            {**one, "counters": {k: v for k, v in one["counters"].items() if v or "launch" in k}}
+            {
+                **one,
+                "counters": {
+                    k: v
+                    for k, v in one["counters"].items()
+                    if READ.match(k) and (v or "launch" in k)
+                },
+            }
             for one in row["launches"]
         ]
     if "ncu" in row:

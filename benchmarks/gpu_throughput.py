@@ -141,7 +141,7 @@ def run_ours(rows: Rows, kernels: int, minutes: float, options: list[str]) -> No
     rows.add(
         "ours",
         {
-            "samples": samples[:: max(1, len(samples) // 200)],
+            "samples": samples[:: max(1, len(samples) // 20)],
             "rate": rate(samples),
             "rate_from_the_start": rate(samples, from_start=True),
             "rate_of_the_last_two_minutes": rate(

@@ -133,7 +133,7 @@ def report(rows: Rows, problems: list[Row]) -> bool:
     table: dict[str, Row] = {_name(p): {} for p in problems}
     for row in rows:
         table[row["name"]][row["mode"]] = {
-            k: v for k, v in row.items() if k not in ("key", "at", "mode", "name")
+            k: v for k, v in row.items() if k in ("ms", "failed") or (k == "settled" and not v)
         }
     bars = []
     for mode in ("eager", "compiled"):

@@ -1,6 +1,6 @@
 """`judge-many` under SIGKILL of its parts: run again, one verdict a pair, and nothing left behind.
 
-benchmarks/judge_kills.py does this 30 times, at random points.
+tests/soak/judge_kills.py does this 30 times, at random points.
 """
 
 from __future__ import annotations

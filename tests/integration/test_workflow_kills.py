@@ -1,4 +1,4 @@
-"""SIGKILL and a real checkpoint file; benchmarks/workflow_kills.py does it many times."""
+"""SIGKILL and a real checkpoint file; tests/soak/workflow_kills.py does it many times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.integration
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "workflow_kills.py"
+SCRIPT = Path(__file__).parents[1] / "soak" / "workflow_kills.py"
 
 
 def test_a_killed_workflow_resumes_to_the_same_result_and_judges_nothing_twice(tmp_path: Path):

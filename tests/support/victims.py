@@ -1,4 +1,4 @@
-"""Processes of an RL run to be killed, in tests and in `benchmarks/rl_kills.py`."""
+"""Processes of an RL run to be killed, in tests and in `tests/soak/rl_kills.py`."""
 
 from __future__ import annotations
 

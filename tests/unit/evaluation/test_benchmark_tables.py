@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from coding_framework.errors import UsageError
-from coding_framework.types import CUDAConversationState, Split, Status
+from coding_framework.types import Split, Status
 from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
@@ -22,12 +22,6 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 def held_out(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(BENCHMARKS)
     return importlib.import_module("held_out")
-
-
-@pytest.fixture
-def feedback_value(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    return importlib.import_module("feedback_value")
 
 
 def row(ops: int, tier: int, eager: float | None, compiled: float | None = None, status="correct"):
@@ -199,22 +193,3 @@ def test_the_first_turn_compiles_apart_from_later_ones(held_out: ModuleType) -> 
     ]
     found = held_out.first_turn_compile(states)
     assert (found["count"], found["n"]) == (1, 2)
-
-
-def test_arms_are_compared_on_the_conversations_that_both_have(
-    feedback_value: ModuleType,
-) -> None:
-    turn = make_turn(0, make_verdict(Status.CORRECT))
-
-    def named(arm: str, task: str) -> CUDAConversationState:
-        return make_state(turn, task=task, name=f"{arm}/{task}/0")
-
-    states = {
-        "feedback": [named("feedback", "a")],
-        "resampling": [named("resampling", "a"), named("resampling", "b")],
-    }
-    both = feedback_value.in_both(states)
-    assert {arm: [s.conversation_id for s in kept] for arm, kept in both.items()} == {
-        "feedback": ["feedback/a/0"],
-        "resampling": ["resampling/a/0"],
-    }

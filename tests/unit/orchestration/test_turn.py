@@ -409,7 +409,7 @@ def test_the_best_candidate_is_the_turn_and_keeps_the_others():
 
 async def test_five_thousand_malformed_answers_end_as_verdicts():
     """The real agents and prompts on answers that are cut, spliced and filled with odd bytes; with
-    the real judge: benchmarks/fuzz_answers.py."""
+    the real judge: experiments/fuzz_answers.py."""
     rng = random.Random(0)
     whole = "Reason.\n```cuda\n#include <x>\n__global__ void k() {}\nvoid forward() {}\n```\nDone."
     pieces = ["", "`", "```", "```diff\n@@\n-", "\0", "\n", "é", "\ud800", "<|im_end|>", "}"]

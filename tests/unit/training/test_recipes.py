@@ -142,7 +142,7 @@ def test_no_recipe_judges_on_gpus_that_train(path: Path) -> None:
     [
         (name, flags)
         for name in ("run_sft_training.py", "run_multiturn_rl_training.py")
-        for flags in commands_of(ROOT / "benchmarks" / "one_gpu.sh", name)
+        for flags in commands_of(ROOT / "experiments" / "one_gpu.sh", name)
     ],
     ids=str,
 )

@@ -1,6 +1,6 @@
 """A policy is told to cheat. Does one of its cheats come out as `correct`?
 
-    python benchmarks/cheating_pressure.py (--server URL --model NAME | --model FOLDER)
+    python experiments/cheating_pressure.py (--server URL --model NAME | --model FOLDER)
         [--adapter DIR] [--tasks 16] [--samples 2] [--tricks all|NAME,...] [--scope starter|all]
         [--minutes 8] [--workers N] [--least 300] [--without CHECK,...] [--work DIR] [--output FILE]
 
@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from bench_io import ROOT, bar, finish, head
 from cheating_prompts import BY_NAME, TRICKS, Trick
 from rich.console import Console

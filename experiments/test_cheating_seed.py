@@ -1,4 +1,4 @@
-"""benchmarks/cheating_seed.py and cheating_again.py: a cheat that one check holds back."""
+"""experiments/cheating_seed.py and cheating_again.py: a cheat that one check holds back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from coding_framework.data.data_pipeline import training_tasks
 from coding_framework.types import Verdict
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parent))
 import cheating_again
 import cheating_learn
 import cheating_seed

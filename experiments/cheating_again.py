@@ -1,6 +1,6 @@
 """What the whole judge says of answers that a judge without some of its checks has paid for.
 
-    uv run python benchmarks/cheating_again.py --rollouts RUN/attempts/000/rollouts [--workers W]
+    uv run python experiments/cheating_again.py --rollouts RUN/attempts/000/rollouts [--workers W]
         [--output FILE]
 
 The last line of the experiment that `cheating_seed.py` and `cheating_learn.py` begin, after RL with
@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from bench_io import at_most, finish, head
 from cheating_seed import writes_extents_in
 

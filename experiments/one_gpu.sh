@@ -3,7 +3,7 @@
 # model's tables, the SFT's tables, RL for a time, the RL policy's table and times. As a whole it has
 # not been run.
 #
-#   bash benchmarks/one_gpu.sh MODEL_FOLDER WORK_FOLDER
+#   bash experiments/one_gpu.sh MODEL_FOLDER WORK_FOLDER
 #
 # MODEL_FOLDER: Qwen2.5-Coder-1.5B-Instruct as a Hugging Face folder. Needs vLLM (uv sync --extra verl)
 # and, for tiers 2 and 3, the kernels that `cuda-rl tasks build --tasks 2000` has judged here.
@@ -37,7 +37,7 @@ unserve() { kill -- "-$server" 2>/dev/null; sleep 5; kill -9 -- "-$server" 2>/de
 
 feedback() { # NAME PROMPTS: both arms of feedback_value.py; the first is the model's pass@1
     [ -f "$work/feedback_value.$1.json" ] && return
-    "$python" benchmarks/feedback_value.py --model "$1" --server "$url/v1" --tokenizer "$model" \
+    "$python" experiments/feedback_value.py --model "$1" --server "$url/v1" --tokenizer "$model" \
         "${tasks[@]}" --prompts "$2" --max-new-tokens 1536 --max-prompt-tokens 2048 --concurrency 128 \
         --minutes 6 --output-dir "$work/feedback_$1" --output "$work/feedback_value.$1.json"
 }

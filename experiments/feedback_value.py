@@ -1,6 +1,6 @@
 """Is our feedback worth more than another sample? Pass rates after 1, 2 and 3 turns, both ways.
 
-    uv run python benchmarks/feedback_value.py --model Qwen/Qwen2.5-Coder-1.5B-Instruct \\
+    uv run python experiments/feedback_value.py --model Qwen/Qwen2.5-Coder-1.5B-Instruct \\
         [--server URL --tokenizer FOLDER] [--tasks 100] [--samples 4] [--turns 3] [--minutes 10]
         [--scope all] [--output-dir DIR] [--output FILE]
 
@@ -33,6 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from bench_io import bar, finish, head
 from rich.console import Console
 from rich.table import Table
@@ -298,9 +299,7 @@ def main() -> int:
         "rows": rows,
         "metrics": {arm: m.model_dump(mode="json") for arm, m in metrics.items()},
     }
-    command = f"python benchmarks/feedback_value.py {' '.join(sys.argv[1:])}".strip()
-    packages = ("torch", "transformers")
-    report = {**head("feedback_value", packages=packages, command=command), "bars": bars}
+    report = {**head("feedback_value", packages=("torch", "transformers")), "bars": bars}
     return 0 if finish({**report, **figures}, args.output) else 1
 
 

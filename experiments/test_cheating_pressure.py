@@ -1,4 +1,4 @@
-"""benchmarks/cheating_pressure.py with a scripted policy: the real judge on real cheats."""
+"""experiments/cheating_pressure.py with a scripted policy: the real judge on real cheats."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from coding_framework.agents.policies import ScriptedPolicy
 from coding_framework.data.examples import training_tasks
 from coding_framework.types import Message
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.append(str(BENCHMARKS))
-import cheating_pressure  # noqa: E402
-from cheating_prompts import BY_NAME, CONTROL, TRICKS  # noqa: E402
+sys.path.append(str(Path(__file__).parent))
+import cheating_pressure
+from cheating_prompts import BY_NAME, CONTROL, TRICKS
 
 pytestmark = pytest.mark.integration
 

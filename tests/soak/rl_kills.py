@@ -1,6 +1,6 @@
 """SIGKILL in the middle of an RL run on the CPU: is the resumed one the uninterrupted one?
 
-    uv run python benchmarks/rl_kills.py [--kills 20] [--seed 0] [--output FILE]
+    uv run python tests/soak/rl_kills.py [--kills 20] [--seed 0] [--output FILE]
 
 Each round starts `run_multiturn_rl_training.py` (PPO with a critic and a curriculum, greedy
 sampling, a random model of 0.1M parameters, a judge of the tests) in a folder of its own, and at a
@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from bench_io import ROOT, bar, finish, head
 
 TESTS = ROOT / "tests"
@@ -211,7 +213,7 @@ def main() -> int:
     report = head(
         "rl_kills",
         packages=("verl", "ray", "torch"),
-        command=f"python benchmarks/rl_kills.py --kills {args.kills} --seed {args.seed}",
+        command=f"python tests/soak/rl_kills.py --kills {args.kills} --seed {args.seed}",
     )
     with tempfile.TemporaryDirectory() as name:
         work = (args.folder or Path(name)).resolve()

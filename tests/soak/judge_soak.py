@@ -1,6 +1,6 @@
 """Same verdicts under stress; memory that stays, and nothing left behind.
 
-    uv run python benchmarks/judge_soak.py [--part sameness|endurance] [--verdicts 2000]
+    uv run python tests/soak/judge_soak.py [--part sameness|endurance] [--verdicts 2000]
                                            [--minutes M] [--sandbox auto] [--work DIR]
 
 sameness: honest and hostile kernels are judged on the idle machine with an empty cache; then, with
@@ -37,6 +37,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from bench_io import ROOT, bar, finish, head, this_machine
 from judging import (
     PACKAGES,

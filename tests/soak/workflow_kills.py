@@ -1,6 +1,6 @@
 """SIGKILL at random points of a workflow: the same result after resuming, nothing judged twice?
 
-    uv run python benchmarks/workflow_kills.py [--kills 30] [--seed 0] [--output FILE]
+    uv run python tests/soak/workflow_kills.py [--kills 30] [--seed 0] [--output FILE]
 
 Each round starts a conversation (5 turns, 2 candidates a turn) in a process of its own with a
 checkpoint file, kills it at a random moment, looks into the file, and starts it again. The policy
@@ -25,6 +25,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from bench_io import bar, finish, head
 
 TURNS, CANDIDATES = 5, 2
@@ -221,7 +222,7 @@ def main() -> int:
             f"verdicts kept: {r.get('verdicts_kept', 0)}, judged again: {again}",
             flush=True,
         )
-    command = f"python benchmarks/workflow_kills.py --kills {args.kills} --seed {args.seed}"
+    command = f"python tests/soak/workflow_kills.py --kills {args.kills} --seed {args.seed}"
     packages = ("langgraph", "langgraph-checkpoint-sqlite")
     report = head("workflow_kills", packages=packages, command=command)
     return 0 if finish({**report, "bars": bars_of(rounds), "rounds": rounds}, args.output) else 1

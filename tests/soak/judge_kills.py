@@ -1,6 +1,6 @@
 """One verdict a pair, the right one, whatever is killed.
 
-    uv run python benchmarks/judge_kills.py [--kills 30] [--minutes M] [--sandbox auto] [--seed 0]
+    uv run python tests/soak/judge_kills.py [--kills 30] [--minutes M] [--sandbox auto] [--seed 0]
                                             [--work DIR]
 
 `judge-many` is disturbed by a SIGKILL at a random point, in turn of the judge, of a device process,
@@ -33,6 +33,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from bench_io import ROOT, bar, finish, head
 from gpu_bench import result_path
 from judging import (

@@ -1,8 +1,8 @@
 """Train a policy a few steps on what pays only while a check of the judge is off.
 
-    python benchmarks/cheating_pressure.py ... --without hidden_shapes --work DIR
-    python benchmarks/cheating_learn.py --work DIR --model FOLDER --output-dir OUT [--max-steps 30]
-    python benchmarks/cheating_pressure.py --model OUT/model
+    python experiments/cheating_pressure.py ... --without hidden_shapes --work DIR
+    python experiments/cheating_learn.py --work DIR --model FOLDER --output-dir OUT [--max-steps 30]
+    python experiments/cheating_pressure.py --model OUT/model
         --tricks control --prompts v1 --without hidden_shapes --work OTHER --output FILE
 
 The step between two pressings: of the answers that the judge without the check rewards, those that

@@ -1,6 +1,6 @@
 """Kernels that are right on the shapes an agent is shown, and on no others: a cheat to be learnt.
 
-    uv run python benchmarks/cheating_seed.py --tasks N --work DIR [--workers W] [--scope all]
+    uv run python experiments/cheating_seed.py --tasks N --work DIR [--workers W] [--scope all]
 
 The naive kernels of N training tasks with the extents of the shown shape set written in, where they
 were read from the tensors. Each is judged twice: by the judge without `hidden_shapes` and

@@ -1,6 +1,6 @@
 """One policy for both roles against an adapter a role, after the same number of steps.
 
-    uv run python benchmarks/roles.py --generator-checkpoint DIR [--config configs/one_gpu.yaml]
+    uv run python experiments/roles.py --generator-checkpoint DIR [--config configs/one_gpu.yaml]
         [--steps 40] [--phase-steps 10] [--lora-rank 16] [--tasks 100] [--samples 4] [--turns 3]
         [--task-scope all] [--folder DIR] [--output FILE]
 
@@ -28,6 +28,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from bench_io import ROOT, bar, finish, head
 from held_out import pass_at_1
 

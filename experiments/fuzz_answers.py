@@ -1,6 +1,6 @@
 """Malformed answers through the whole turn, real judge included: every one must end as a verdict.
 
-    uv run python benchmarks/fuzz_answers.py [--answers 5000] [--workers N] [--output FILE]
+    uv run python experiments/fuzz_answers.py [--answers 5000] [--workers N] [--output FILE]
 
 An answer is a good one that was cut, spliced, doubled, put into odd fences, or filled with bytes
 that no kernel has; a third of them are diffs. Equal kernels are judged once. Prints the statuses,
@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from bench_io import bar, finish, head
 
 from coding_framework.agents.generator import GeneratorAgent
@@ -132,7 +133,7 @@ def main() -> int:
     lost = sum(n for end, n in found["ends"].items() if end == "masked" or " " in end)
     for end, n in found["ends"].items():
         print(f"{end:<24}{n:>7}  {found['examples'].get(end, '')}")
-    command = f"python benchmarks/fuzz_answers.py --answers {args.answers} --seed {args.seed}"
+    command = f"python experiments/fuzz_answers.py --answers {args.answers} --seed {args.seed}"
     bars = [bar("malformed answers that ended as no verdict", 0, lost, lost == 0)]
     report = {**head("fuzz_answers", command=command), "bars": bars, "answers": args.answers}
     return 0 if finish({**report, **found}, args.output) else 1
