@@ -54,11 +54,12 @@ from coding_framework.agents.prompts import PROMPT_VERSIONS
 from coding_framework.data.data_pipeline import held_out_tasks, training_tasks
 from coding_framework.data.synthesis.catalog import find
 from coding_framework.errors import UsageError
-from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate, read_states
+from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
 from coding_framework.evaluation.metrics import Z95, proportion, stage_metrics
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.run.model_folder import Scope
+from coding_framework.store.conversations import read_states
 from coding_framework.store.lines import JsonlSink, read_lines
 from coding_framework.types import CUDAConversationState, SamplingParams, Task
 from coding_framework.wiring import BaselinesName, cores, make_agents, make_judge, make_reward

@@ -51,10 +51,11 @@ from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.examples import training_tasks
 from coding_framework.data.held_out_shapes import with_held_out_shapes
 from coding_framework.errors import InfrastructureError
-from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate, read_states
+from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.paths import write_atomic
+from coding_framework.store.conversations import read_states
 from coding_framework.store.lines import JsonlSink, read_lines
 from coding_framework.types import (
     AgentAnswer,

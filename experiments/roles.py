@@ -34,11 +34,12 @@ from held_out import pass_at_1
 
 from coding_framework.data.data_pipeline import held_out_tasks
 from coding_framework.errors import UsageError
-from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate, read_states
+from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
 from coding_framework.evaluation.metrics import Z95
 from coding_framework.monitoring.child import run_in_child
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.store.conversations import read_states
 from coding_framework.store.records import StepRecord
 from coding_framework.training.agent_specializer import AgentSpecializer
 from coding_framework.training.rl_config import MultiTurnRLConfig

@@ -27,12 +27,12 @@ from rich.text import Text
 from coding_framework.agents.prompts import PromptBudget, PromptVersion
 from coding_framework.agents.tester import TesterAgent
 from coding_framework.data.registry import find_task
-from coding_framework.evaluation.replay import TRANSCRIPT
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
 from coding_framework.paths import write_atomic
+from coding_framework.store.folder import SolveFolder
 from coding_framework.training.agent_specializer import (
     AgentSpecializer,
     RoleSpec,
@@ -52,7 +52,6 @@ from coding_framework.wiring import JudgeSettings, make_judge
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096}
 """Most tokens of a prompt; a longer one is trimmed by rule."""
-KERNEL, VERDICT = "kernel.cu", "verdict.json"
 
 
 class SolveOptions(Record):
@@ -122,7 +121,7 @@ async def _converse(
             tester = TesterAgent(judge.probe, model)
         workflow = CUDAKernelWorkflow(
             agents, judge, specializer.reward, config, tester=tester,
-            candidates=options.candidates, checkpoint=folder / "checkpoint.sqlite",
+            candidates=options.candidates, checkpoint=SolveFolder(folder).workflow,
         )  # fmt: skip
         state = None
         async with workflow:
@@ -288,14 +287,14 @@ def _note(turn: ConversationTurn) -> str:
 
 def _leave(state: CUDAConversationState, folder: Path) -> None:
     """Write the transcript, and the kernel with its verdict where there is one."""
-    chosen = _chosen(state)
-    write_atomic(folder / TRANSCRIPT, state.model_dump_json(indent=1) + "\n")
-    for name in (KERNEL, VERDICT):
-        (folder / name).unlink(missing_ok=True)  # of an earlier conversation in this folder
+    chosen, left = _chosen(state), SolveFolder(folder)
+    write_atomic(left.transcript, state.model_dump_json(indent=1) + "\n")
+    for file in (left.kernel, left.verdict):
+        file.unlink(missing_ok=True)  # of an earlier conversation in this folder
     if chosen is not None:
-        write_atomic(folder / KERNEL, chosen.code or "")
+        write_atomic(left.kernel, chosen.code or "")
         if chosen.verdict is not None:
-            write_atomic(folder / VERDICT, chosen.verdict.model_dump_json(indent=1) + "\n")
+            write_atomic(left.verdict, chosen.verdict.model_dump_json(indent=1) + "\n")
 
 
 def _chosen(state: CUDAConversationState) -> ConversationTurn | None:
@@ -316,8 +315,10 @@ def _print_end(state: CUDAConversationState, folder: Path, console: Console) -> 
     elif chosen is not None:
         console.print(Syntax(visible(chosen.code or ""), "cuda", background_color="default"))
     console.print(Text(_verdict_line(state, chosen)))
-    files = [TRANSCRIPT] if chosen is None else [KERNEL, VERDICT, TRANSCRIPT]
-    console.print(Text(f"{', '.join(files)} in {folder}"), soft_wrap=True)
+    left = SolveFolder(folder)
+    files = [left.transcript] if chosen is None else [left.kernel, left.verdict, left.transcript]
+    names = ", ".join(file.name for file in files)
+    console.print(Text(f"{names} in {folder}"), soft_wrap=True)
 
 
 def _verdict_line(state: CUDAConversationState, chosen: ConversationTurn | None) -> str:

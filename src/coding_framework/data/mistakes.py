@@ -18,8 +18,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
-
 from coding_framework.data.examples import Receipts, Scope, round_robin
 from coding_framework.data.synthesis.catalog import (
     Function,
@@ -31,6 +29,7 @@ from coding_framework.data.synthesis.catalog import (
 from coding_framework.data.synthesis.kernels import kernels
 from coding_framework.data.synthesis.receipts import Job, task_digest
 from coding_framework.errors import UsageError
+from coding_framework.store.conversations import read_conversations
 from coding_framework.types import (
     Candidate,
     ConversationTurn,
@@ -54,12 +53,6 @@ _NOT_SHOWN = (Status.CORRECT, Status.CHEATING, Status.UNSUPPORTED)
 # --- conversations ------------------------------------------------------------------------------
 
 
-class _Rollout(BaseModel):
-    """A line of RL's rollouts, as far as it is read here."""
-
-    state: CUDAConversationState
-
-
 @dataclass
 class MistakeReport:
     """What came of a build. Makers: `stored_conversations`, `repairs_of_mistakes`. Consumer: the
@@ -80,17 +73,17 @@ def stored_conversations(
     A line that a kill cut off is counted and skipped. Raises UsageError where a file cannot be read
     or holds no conversation at all.
     """
+
+    def skipped(number: int) -> None:
+        report.left_out["line that is no conversation"] += 1
+
     for path in files:
         try:
-            with path.open("rb") as lines:
-                found = 0
-                for line in lines:
-                    state = _conversation(line)
-                    if state is None:
-                        report.left_out["line that is no conversation"] += 1
-                        continue
-                    found += 1
-                    yield state
+            path.stat()  # a file that is missing is no empty one
+            found = 0
+            for state in read_conversations(path, skipped):
+                found += 1
+                yield state
         except OSError as e:
             raise UsageError(f"cannot read the conversations of {path}: {e.strerror}") from e
         if not found:
@@ -99,17 +92,6 @@ def stored_conversations(
                 "not compressed"
             )
         report.conversations += found
-
-
-def _conversation(line: bytes) -> CUDAConversationState | None:
-    try:
-        return _Rollout.model_validate_json(line).state
-    except ValidationError:
-        pass
-    try:
-        return CUDAConversationState.model_validate_json(line)
-    except ValidationError:
-        return None
 
 
 # --- repairs ------------------------------------------------------------------------------------

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import structlog
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from coding_framework.evaluation.metrics import StageMetrics, stage_metrics
 from coding_framework.orchestration.turn import (
@@ -23,10 +22,9 @@ from coding_framework.orchestration.turn import (
     RewardFn,
     run_conversation,
 )
-from coding_framework.store.lines import JsonlSink, read_lines
+from coding_framework.store.conversations import read_states
+from coding_framework.store.lines import JsonlSink
 from coding_framework.types import CUDAConversationState, JudgeFn, Record, Task
-
-log = structlog.get_logger(__name__)
 
 
 class EvaluationConfig(Record):
@@ -104,21 +102,6 @@ async def evaluate(
             sink.close()
     states = tuple(finished[name] for name in wanted if name in finished)
     return Evaluation(metrics=stage_metrics(label, states), states=states)
-
-
-def read_states(path: Path, wanted: Mapping[str, object]) -> dict[str, CUDAConversationState]:
-    """Finished conversations of the file by id, those in `wanted`; a line that is none is skipped
-    and its conversation is run again."""
-    states: dict[str, CUDAConversationState] = {}
-    for line in read_lines(path):
-        try:
-            state = CUDAConversationState.model_validate_json(line)
-        except ValidationError as e:
-            log.warning("stored_conversation_unreadable", path=str(path), error=str(e)[:200])
-            continue
-        if state.conversation_id in wanted and state.end_reason is not None:
-            states[state.conversation_id] = state
-    return states
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,11 +6,9 @@ their files. Nothing in it is changed.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import ValidationError
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.syntax import Syntax
@@ -19,34 +17,11 @@ from rich.text import Text
 
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line, visible
-from coding_framework.store.conversations import run_rollouts
-from coding_framework.store.lines import read_lines
-from coding_framework.store.records import Rollout
+from coding_framework.store.conversations import episodes
 from coding_framework.training.reward_functions.cuda_performance_reward import rescored
 from coding_framework.types import ConversationTurn, CUDAConversationState
 
 __all__ = ["episodes", "episodes_table", "find_episode", "rescored", "show_episode"]
-
-TRANSCRIPT = "transcript.json"
-"""Where `solve` leaves a conversation."""
-
-
-def episodes(run: Path) -> Iterator[CUDAConversationState]:
-    """The conversations of a run, in the order in which they were stored.
-
-    Raises UsageError where there is no such run, or nothing of ours in it.
-    """
-    if not run.exists():
-        raise UsageError(f"there is no run {run}: give a folder that one of our commands wrote")
-    found = False
-    for state in _of_file(run) if run.is_file() else _of_folder(run):
-        found = True
-        yield state
-    if not found:
-        raise UsageError(
-            f"{run} holds no conversation: give the --output-dir of solve, of the quickstart or of "
-            "a training run, or one of their .jsonl files"
-        )
 
 
 def find_episode(run: Path, wanted: str) -> CUDAConversationState:
@@ -138,39 +113,3 @@ def _reward(turn: ConversationTurn) -> Table:
         values = (f"{part.value:.4f}", f"{part.limit:g}")
         table.add_row(part.name, *values, Text(one_line(part.why)))
     return table
-
-
-# --- reading -------------------------------------------------------------------------------------
-
-
-def _of_folder(folder: Path) -> Iterator[CUDAConversationState]:
-    for path in (folder / TRANSCRIPT, *sorted((folder / "evaluations").glob("*.jsonl"))):
-        if path.exists():
-            yield from _of_file(path)
-    for root in (folder, folder / "rl_checkpoints"):
-        for rollout in run_rollouts(root):
-            yield rollout.state
-
-
-def _of_file(path: Path) -> Iterator[CUDAConversationState]:
-    """Conversations of a JSON file or of JSON lines; rollouts are opened up."""
-    if path.suffix == ".json":
-        try:
-            texts: Iterable[str] = [path.read_text(encoding="utf-8")]
-        except (OSError, UnicodeDecodeError) as e:
-            raise UsageError(f"{path} cannot be read ({e})") from e
-    else:
-        texts = read_lines(path)
-    for number, text in enumerate(texts, start=1):
-        yield _parse(text, path, number)
-
-
-def _parse(text: str, path: Path, number: int) -> CUDAConversationState:
-    try:
-        record = json.loads(text)
-        if isinstance(record, dict) and "state" in record:
-            return Rollout.model_validate_json(text).state
-        return CUDAConversationState.model_validate_json(text)
-    except (json.JSONDecodeError, ValidationError) as e:
-        first = str(e).splitlines()[0]
-        raise UsageError(f"{path}, line {number}: no conversation of ours ({first})") from e

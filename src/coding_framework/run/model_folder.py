@@ -21,6 +21,7 @@ from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
 from coding_framework.evaluation.evaluate import Evaluation, EvaluationConfig, evaluate
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.store.folder import SFTFolder, states_file
 from coding_framework.types import (
     CUDAConversationState,
     EvaluateFn,
@@ -134,7 +135,7 @@ def make_evaluate(tasks: Sequence[Task], suite: Suite, folder: Path) -> Evaluate
     once = suite.model_copy(update={"max_turns": 1, "samples_per_task": 1, "baselines": "none"})
 
     async def score(model: Path, adapter: Path, label: str) -> HeldOutScore:
-        store = folder / f"{label}.jsonl"
+        store = states_file(folder, label)
         store.unlink(missing_ok=True)  # of weights that may be others
         found = await evaluate_folder(label, tasks, once, model, adapter=adapter, store=store)
         return HeldOutScore(
@@ -172,7 +173,7 @@ def fine_tune(
         if len(tasks) < config.held_out_tasks:
             log.warning("fewer_held_out_tasks", wanted=config.held_out_tasks, found=len(tasks))
         if tasks:
-            folder = Path(config.output_dir) / "evaluations"
+            folder = SFTFolder(Path(config.output_dir)).evaluations
             score = make_evaluate(tasks[: config.held_out_tasks], suite, folder)
     return train_sft(
         config, examples, resolve=resolve, extra=extra, held_out=held_out, evaluate=score

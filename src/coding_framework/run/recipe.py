@@ -12,13 +12,13 @@ from pydantic import Field, model_validator
 from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run.model_folder import Scope, Suite
+from coding_framework.store.folder import RunFolder
 from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import Record, Task
 from coding_framework.wiring import SandboxName
 
-LOG_NAME = "log.jsonl"
 Skipped = Literal["sft", "rl"]
 
 
@@ -121,7 +121,7 @@ class Job:
         """Raises UsageError."""
         changes = {
             "base_model": base_model,
-            "output_dir": str(self.folder / "sft_checkpoints"),
+            "output_dir": str(RunFolder(self.folder).sft.root),
             "max_task_ops": self.recipe.task_max_ops,
             "seed": self.seed,
             **self.recipe.sft,
@@ -133,7 +133,7 @@ class Job:
         recipe = self.recipe
         changes: dict[str, Any] = {
             "model_path": model,
-            "output_dir": str(self.folder / "rl_checkpoints"),
+            "output_dir": str(RunFolder(self.folder).rl.root),
             "max_turns": recipe.max_turns,
             "max_prompt_tokens": recipe.max_prompt_tokens,
             "max_response_tokens": recipe.optimizer_tokens,
@@ -146,9 +146,9 @@ class Job:
         return rl_config(RecipeFile(device=recipe.device), changes)
 
     def states_file(self, label: str) -> Path:
-        return self.folder / "evaluations" / f"{label}.jsonl"
+        return RunFolder(self.folder).states(label)
 
     def configure_logging(self) -> None:
         """In every process of the run."""
-        configure_logging(self.folder / LOG_NAME)
+        configure_logging(RunFolder(self.folder).log)
         quiet_libraries()

@@ -30,7 +30,6 @@ from rich.console import Console
 from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
 from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.evaluation.curriculum_curve import curriculum_curve
-from coding_framework.evaluation.evaluate import read_states
 from coding_framework.evaluation.metrics import StageMetrics
 from coding_framework.evaluation.report import (
     ReportData,
@@ -53,10 +52,12 @@ from coding_framework.monitoring.progress import duration
 from coding_framework.paths import write_json_atomic
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
 from coding_framework.run.recipe import Job, Plan
+from coding_framework.store.conversations import read_states
+from coding_framework.store.folder import RunFolder
 from coding_framework.store.records import SFTEpoch
 from coding_framework.store.stages import StageManifest, StageRecord
+from coding_framework.store.training_log import read_sft_records
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.sft_watch import read_records
 from coding_framework.types import CUDAConversationState, Receipt
 from coding_framework.wiring import cores
 
@@ -255,8 +256,9 @@ def _finish(run: Run, plan: Plan, config: Mapping[str, Any]) -> Summary:
         config,
         {**_environment(), **run.result(f"eval_{plan.labels[-1]}")["judge"]},
     )
-    write_json_atomic(plan.folder / "summary.json", summary.model_dump(mode="json"))
-    write_report(_report(run, plan, summary, steps), plan.folder / "report.html")
+    folder = RunFolder(plan.folder)
+    write_json_atomic(folder.summary, summary.model_dump(mode="json"))
+    write_report(_report(run, plan, summary, steps), folder.report)
     return summary
 
 
@@ -305,7 +307,7 @@ def _curves(folder: Path, steps: list[Mapping[str, Any]]) -> tuple[TrainingCurve
     """Of the trainings that ran."""
     shares = ("correct_rate", "compile_rate")
     rl = tuple(_training_step(step, ("reward_mean", *shares)) for step in steps)
-    sft = read_records(folder / "sft_checkpoints" / "metrics.jsonl")
+    sft = read_sft_records(RunFolder(folder).sft.metrics)
     losses = _smoothed([_training_step(entry, ("loss",)) for entry in sft.steps])
     epochs = tuple(map(_epoch_step, sft.epochs))
     curves = (
@@ -386,7 +388,7 @@ def _print_end(summary: Summary, folder: Path) -> None:
     console.print(stage_table(summary))
     for line in closing_lines(summary):
         console.print(line, highlight=False)
-    console.print(f"Report: {folder / 'report.html'}", highlight=False)
+    console.print(f"Report: {RunFolder(folder).report}", highlight=False)
 
 
 def _tell(text: str) -> None:

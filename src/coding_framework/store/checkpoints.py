@@ -9,17 +9,21 @@ by a kill, one that differs from it was damaged later, and neither is resumed fr
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import structlog
 from pydantic import ValidationError
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.paths import write_atomic
+from coding_framework.store.folder import copy_linked
 from coding_framework.types import Record
 
 log = structlog.get_logger(__name__)
@@ -203,37 +207,36 @@ def prune(root: Path, keep: int = KEPT) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def write_curriculum(folder: Path, state: Mapping[str, Any]) -> None:
+    """Into the folder of a checkpoint that is not finished yet."""
+    (folder / CURRICULUM).write_text(json.dumps(state), encoding="utf-8")
+
+
+def read_curriculum(folder: Path) -> dict[str, Any] | None:
+    """The curriculum's state in a checkpoint; None where the run has none."""
+    path = folder / CURRICULUM
+    if not path.exists():
+        return None
+    state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return state
+
+
 def keep_as(folder: Path, target: Path) -> None:
-    """Keep a checkpoint's weights beyond its removal, by hard links: takes no time and no space.
+    """Keep a checkpoint's weights beyond its removal, without the optimizer's state."""
+    copy_linked(folder / "actor", target, leave_out="optim_*")
 
-    Atomic: `target` is the old one or the new one. The optimizer's state is not kept.
+
+def last_sft_checkpoint(folder: Path) -> tuple[Path | None, int]:
+    """The newest whole checkpoint of SFT and its step; (None, 0) where there is none. transformers
+    writes `trainer_state.json` last: a checkpoint without it was cut off by a kill, and is removed.
     """
-    fresh = target.with_name(f".{target.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    shutil.copytree(
-        folder / "actor", fresh, copy_function=_link, ignore=shutil.ignore_patterns("optim_*")
-    )
-    old = target.with_name(f".{target.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    fresh.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def link_tree(folder: Path, target: Path) -> None:
-    """`target` as a copy of a folder that nothing changes any more, by hard links; what was there
-    is replaced."""
-    fresh = target.with_name(f".{target.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    shutil.copytree(folder, fresh, copy_function=_link)
-    shutil.rmtree(target, ignore_errors=True)
-    fresh.rename(target)
-
-
-def _link(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:  # a file system without hard links
-        shutil.copy2(source, target)
-    return target
+    found = []
+    for path in folder.glob("checkpoint-*"):
+        try:
+            step = int(json.loads((path / "trainer_state.json").read_text())["global_step"])
+        except (OSError, ValueError, KeyError):
+            shutil.rmtree(path, ignore_errors=True)
+            continue
+        found.append((step, path))
+    step, last = max(found, default=(0, None))
+    return last, step

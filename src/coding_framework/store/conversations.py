@@ -1,71 +1,65 @@
-"""Stored rollouts: every conversation of training, one JSON line each, for reports and replay.
+"""Stored conversations: rollouts of RL, states of evaluations, the transcript of `solve`.
 
-Written by the rollout workers, read by the trainer's progress, reports and curriculum. A rerun
-repeats the steps after its last checkpoint, so each attempt writes into a folder of its own and a
-step's rollouts are those of the latest attempt that reached it.
+Rollouts are written by the rollout workers and read by the trainer's progress, reports and the
+curriculum. A rerun repeats the steps after its last checkpoint, so each attempt writes into a
+folder of its own and a step's rollouts are those of the latest attempt that reached it.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
+from pydantic import BaseModel, ValidationError
+
+from coding_framework.errors import UsageError
+from coding_framework.store.folder import (
+    AttemptFolder,
+    RLFolder,
+    RunFolder,
+    SolveFolder,
+    rollouts_file,
+)
+from coding_framework.store.lines import append_line, parsed_lines
 from coding_framework.store.records import Rollout
+from coding_framework.types import CUDAConversationState
 
-ROLES_FOLDER = "roles"
-"""Where a run with a policy a role has a run for each."""
-
-
-def rollouts_file(folder: Path, step: int) -> Path:
-    """Where the rollouts of a step are."""
-    return folder / f"step_{step:06d}.jsonl"
+# --- rollouts -----------------------------------------------------------------------------------
 
 
-def append_rollout(folder: Path, rollout: Rollout) -> None:
-    """Append one line, whole: several workers may write the same file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    line = rollout.model_dump_json().encode() + b"\n"
-    descriptor = os.open(
-        rollouts_file(folder, rollout.step), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644
-    )
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
+def append_rollout(rollouts: Path, rollout: Rollout) -> None:
+    """Append one conversation to the file of its step; several workers may do so at once."""
+    append_line(rollouts_file(rollouts, rollout.step), rollout.model_dump_json())
 
 
-def read_rollouts(folder: Path, step: int) -> Iterator[Rollout]:
-    """The rollouts of a step in the order they ended; a line cut by a kill is left out."""
-    path = rollouts_file(folder, step)
-    if not path.exists():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.endswith("\n"):
-            yield Rollout.model_validate_json(line)
+def read_rollouts(rollouts: Path, step: int) -> Iterator[Rollout]:
+    """The rollouts of a step in the order in which they ended."""
+    return parsed_lines(rollouts_file(rollouts, step), Rollout.model_validate_json)
 
 
-def run_rollouts(output_dir: Path) -> Iterator[Rollout]:
-    """All rollouts of a run, step by step; of a repeated step those of its last attempt. With a
+def run_rollouts(run: Path) -> Iterator[Rollout]:
+    """All rollouts of an RL run, step by step; of a repeated step those of its last attempt. With a
     policy a role those of one role's training come before the other's.
 
     Args:
-        output_dir: The run's folder (`MultiTurnRLConfig.output_dir`).
+        run: The run's folder (`MultiTurnRLConfig.output_dir`).
     """
-    for own in sorted(output_dir.glob(f"{ROLES_FOLDER}/*")):
-        yield from run_rollouts(own)
-    latest: dict[int, Path] = {}
-    for path in sorted(output_dir.glob("attempts/*/rollouts/step_*.jsonl")):
-        latest[int(path.stem.removeprefix("step_"))] = path.parent
+    folder = RLFolder(run)
+    for own in folder.roles():
+        yield from run_rollouts(own.root)
+    latest: dict[int, AttemptFolder] = {}
+    for attempt in folder.attempts():
+        for path in attempt.rollouts.glob("step_*.jsonl"):
+            latest[int(path.stem.removeprefix("step_"))] = attempt
     for step in sorted(latest):
-        yield from read_rollouts(latest[step], step)
+        yield from read_rollouts(latest[step].rollouts, step)
 
 
 class RolloutCounter:
     """How many conversations of a step have ended by now; reads only what is new."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, rollouts: Path) -> None:
+        self._rollouts = rollouts
         self._step = -1
         self._offset = 0
         self._count = 0
@@ -74,11 +68,90 @@ class RolloutCounter:
         """Ended conversations of `step`. Steps are asked for in rising order."""
         if step != self._step:
             self._step, self._offset, self._count = step, 0, 0
-        path = rollouts_file(self._folder, step)
+        path = rollouts_file(self._rollouts, step)
         if path.exists():
             with path.open("rb") as file:
                 file.seek(self._offset)
                 new = file.read()
-            self._offset += len(new)
+            self._offset += new.rfind(b"\n") + 1  # what follows may be taken back by its writer
             self._count += new.count(b"\n")
         return self._count
+
+
+# --- conversations of any kind --------------------------------------------------------------------
+
+
+class _Rollout(BaseModel):
+    """A rollout as far as its conversation is concerned: of any version, whatever else it holds."""
+
+    state: CUDAConversationState
+
+
+def read_conversations(
+    path: Path, skipped: Callable[[int], None] | None = None
+) -> Iterator[CUDAConversationState]:
+    """The conversations of a JSON-lines file, rollouts of RL among them. skipped: as in
+    `parsed_lines`."""
+    return parsed_lines(path, _conversation, skipped)
+
+
+def read_states(path: Path, wanted: Container[str]) -> dict[str, CUDAConversationState]:
+    """Finished conversations of an evaluation's file by id, those in `wanted`. One whose line
+    cannot be read is not there, and is run again."""
+    states = parsed_lines(path, CUDAConversationState.model_validate_json)
+    return {
+        s.conversation_id: s
+        for s in states
+        if s.conversation_id in wanted and s.end_reason is not None
+    }
+
+
+def episodes(run: Path) -> Iterator[CUDAConversationState]:
+    """The conversations of a run, in the order in which they were stored.
+
+    Args:
+        run: What a command of ours left: a folder of `solve`, of the quickstart or of RL, or one of
+            their files.
+
+    Raises:
+        UsageError: where there is no such run, or nothing of ours in it.
+    """
+    if not run.exists():
+        raise UsageError(f"there is no run {run}: give a folder that one of our commands wrote")
+    found = False
+    for state in _of_file(run) if run.is_file() else _of_folder(run):
+        found = True
+        yield state
+    if not found:
+        raise UsageError(
+            f"{run} holds no conversation of ours: give the --output-dir of solve, of the "
+            "quickstart or of a training run, or one of their .jsonl files"
+        )
+
+
+def _of_folder(folder: Path) -> Iterator[CUDAConversationState]:
+    run, transcript = RunFolder(folder), SolveFolder(folder).transcript
+    for path in (transcript, *sorted(run.evaluations.glob("*.jsonl"))):
+        if path.exists():
+            yield from _of_file(path)
+    for root in (folder, run.rl.root):
+        for rollout in run_rollouts(root):
+            yield rollout.state
+
+
+def _of_file(path: Path) -> Iterator[CUDAConversationState]:
+    if path.suffix != ".json":
+        yield from read_conversations(path)
+        return
+    try:
+        yield _conversation(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        first = str(e).splitlines()[0]
+        raise UsageError(f"{path} is no conversation of ours ({first})") from e
+
+
+def _conversation(text: str) -> CUDAConversationState:
+    try:
+        return _Rollout.model_validate_json(text).state
+    except ValidationError:
+        return CUDAConversationState.model_validate_json(text)

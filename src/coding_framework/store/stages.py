@@ -8,24 +8,20 @@ run mixes two.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from pydantic import Field, ValidationError
 
-from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.paths import cannot_write, write_atomic
+from coding_framework.errors import UsageError
+from coding_framework.paths import write_atomic
+from coding_framework.store.folder import RunFolder, locked
 from coding_framework.types import Record
-
-FILE_NAME = "stages.json"
 
 
 class MemoryWatch(AbstractContextManager[object], Protocol):
@@ -59,33 +55,29 @@ class _File(Record):
 
 
 class StageManifest:
-    """Stages of the run in `folder`, kept in its stages.json. A context manager: it holds the lock
-    of the folder."""
+    """The stages of the run in `folder`. A context manager: it holds the folder's lock."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         """Raises UsageError where the folder is in use or holds a run of another configuration."""
-        self.folder = folder
-        self._path = folder / FILE_NAME
+        self._folder = RunFolder(folder)
         self._config = json.loads(json.dumps(config))
-        self._lock: IO[str] | None = None
+        self._lock = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._lock = _locked(self.folder)
-        try:
+        with contextlib.ExitStack() as lock:
+            lock.enter_context(locked(self._folder.lock, self._in_use))
             self._file = self._read()
-        except BaseException:
-            self._lock.close()
-            raise
+            self._lock = lock.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._lock is not None:
-            self._lock.close()
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+    def _in_use(self, process: str) -> str:
+        return (
+            f"another run (process {process}) works in {self._folder.root}: wait for it, or choose "
+            "another --output-dir"
+        )
 
     @property
     def stages(self) -> Mapping[str, StageRecord]:
@@ -121,16 +113,16 @@ class StageManifest:
         self._store(stages={**self._file.stages, name: record})
 
     def _read(self) -> _File:
-        if not self._path.exists():
+        if not self._folder.stages.exists():
             file = _File(config=self._config)
-            write_atomic(self._path, file.model_dump_json(indent=2))
+            write_atomic(self._folder.stages, file.model_dump_json(indent=2))
             return file
         try:
-            file = _File.model_validate_json(self._path.read_text(encoding="utf-8"))
+            file = _File.model_validate_json(self._folder.stages.read_text(encoding="utf-8"))
         except (OSError, ValidationError, UnicodeDecodeError) as e:
             raise UsageError(
-                f"{self._path} is not a run's manifest: choose another --output-dir, or delete "
-                f"{self.folder}"
+                f"{self._folder.stages} is not a run's manifest: choose another --output-dir, "
+                f"or delete {self._folder.root}"
             ) from e
         different = [
             f"{key} was {file.config.get(key)!r} and is {self._config.get(key)!r} now"
@@ -139,36 +131,12 @@ class StageManifest:
         ]
         if different:
             raise UsageError(
-                f"{self.folder} holds a run with other settings ({'; '.join(different[:3])}): "
-                f"choose another --output-dir, or delete {self.folder}"
+                f"{self._folder.root} holds a run with other settings "
+                f"({'; '.join(different[:3])}): choose another --output-dir, or delete "
+                f"{self._folder.root}"
             )
         return file
 
     def _store(self, **changes: Any) -> None:
         self._file = self._file.model_copy(update=changes)
-        write_atomic(self._path, self._file.model_dump_json(indent=2))
-
-
-def _locked(folder: Path) -> IO[str]:
-    """The folder's lock file, locked. A POSIX lock: forked children do not inherit it, so what
-    outlives a killed run does not keep the folder."""
-    path = folder / ".lock"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = path.open("a+", encoding="utf-8")
-    except OSError as e:
-        raise InfrastructureError(cannot_write(path, e)) from e
-    try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as e:
-        lock.seek(0)
-        holder = lock.read().strip() or "unknown"
-        lock.close()
-        raise UsageError(
-            f"another run (process {holder}) works in {folder}: wait for it, or choose another "
-            "--output-dir"
-        ) from e
-    lock.truncate(0)
-    lock.write(f"{os.getpid()}\n")
-    lock.flush()
-    return lock
+        write_atomic(self._folder.stages, self._file.model_dump_json(indent=2))

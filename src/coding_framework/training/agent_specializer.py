@@ -7,7 +7,6 @@ reward, and a configuration that would train it is refused.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from coding_framework.agents.answers import RoleAgent
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget, PromptVersion
+from coding_framework.store.folder import base_of_adapter, is_adapter
 from coding_framework.store.records import RoleMetrics
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
@@ -99,10 +99,9 @@ def role_models(folder: Path) -> RoleModels:
     """What RL left in `folder`: one model for all roles, or an adapter for each (`final_model` of a
     run with a policy a role)."""
     adapters = {role: folder / role.value for role in SPEAKERS}
-    files = [adapter / "adapter_config.json" for adapter in adapters.values()]
-    if not all(file.exists() for file in files):
+    if not all(map(is_adapter, adapters.values())):
         return RoleModels(model=str(folder))
-    base = json.loads(files[0].read_text(encoding="utf-8"))["base_model_name_or_path"]
+    base = base_of_adapter(adapters[Role.GENERATOR])
     roles = {role: RoleSpec(adapter=str(adapter)) for role, adapter in adapters.items()}
     own = SpecializationConfig(shared_policy=False, roles=roles)
     return RoleModels(model=base, specialization=own)

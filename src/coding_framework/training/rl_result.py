@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.store.records import StepRecord
 from coding_framework.types import Record
@@ -12,6 +15,15 @@ class Progression(Record):
 
     tiers: tuple[str, ...]
     windows: tuple[WindowRecord, ...]
+
+
+def progression(state: Mapping[str, Any] | None) -> Progression | None:
+    """From the curriculum's state in the last checkpoint (`store.checkpoints.read_curriculum`)."""
+    if state is None:
+        return None
+    return Progression.model_validate(
+        {"tiers": state["tiers"], "windows": state["manager"]["windows"]}
+    )
 
 
 class RLResult(Record):

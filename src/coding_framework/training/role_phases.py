@@ -21,15 +21,14 @@ import structlog
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.paths import write_atomic
-from coding_framework.store.conversations import ROLES_FOLDER
-from coding_framework.store.records import StepRecord
+from coding_framework.store.folder import RLFolder, is_adapter, replaced
+from coding_framework.store.training_log import read_steps, write_steps
 from coding_framework.training.agent_specializer import SPEAKERS
 from coding_framework.training.rl_config import MultiTurnRLConfig, RolePhase
 from coding_framework.training.rl_result import RLResult
 from coding_framework.training.verl.episode_spec import JUDGE
-from coding_framework.types import Record, Role
+from coding_framework.types import Record
 
-STATE = "phases.json"
 ORDER = tuple(SPEAKERS)
 """Who learns first: the optimizer then starts from what a trained generator leaves it."""
 TrainFn = Callable[[MultiTurnRLConfig], Awaitable[RLResult]]
@@ -65,13 +64,12 @@ async def train_in_phases(config: MultiTurnRLConfig, train: TrainFn) -> RLResult
         TrainingError: where a phase fails, or an adapter that is to be served is gone.
     """
     started, peak = time.monotonic(), 0.0
-    output = Path(config.output_dir).resolve()
-    planned = schedule(config)
+    run, planned = _run(config), schedule(config)
     state = read_state(config, planned)
-    records = _stored_steps(output, _steps_in(planned[: len(state.done)]))
+    records = read_steps(run.steps)[: _steps_in(planned[: len(state.done)])]
     resumed = len(records)
     for number in range(len(state.done), len(planned)):
-        phase = with_partner(planned, number, output)
+        phase = with_partner(planned, number, run)
         log.info("rl_phase", number=number + 1, of=len(planned), role=phase.role, until=phase.until)
         result = await train(phase_config(config, planned, phase))
         before = phase.until - _length(planned, number)
@@ -82,29 +80,29 @@ async def train_in_phases(config: MultiTurnRLConfig, train: TrainFn) -> RLResult
             s.model_copy(update={"step": len(records) + i + 1}) for i, s in enumerate(fresh)
         ]
         peak = max(peak, result.peak_gib)
-        _store_steps(output, records)
+        write_steps(run.steps, records)
         done = state.model_copy(update={"done": planned[: number + 1]})
-        write_atomic(output / STATE, done.model_dump_json(indent=1))
+        write_atomic(run.phases, done.model_dump_json(indent=1))
     result = RLResult(
         steps=tuple(records),
-        final_model=str(_assemble(output, planned)),
+        final_model=str(_assemble(run, planned)),
         resumed_from=resumed,
         duration_s=time.monotonic() - started,
         peak_gib=peak,
     )
-    write_atomic(output / "result.json", result.model_dump_json(indent=1))
+    write_atomic(run.result, result.model_dump_json(indent=1))
     return result
 
 
 def read_state(config: MultiTurnRLConfig, planned: Sequence[RolePhase]) -> PhasesState:
     """What is done in the run's folder; nothing where it is new. Raises UsageError where other
     phases were made there."""
-    output = Path(config.output_dir).resolve()
+    run = _run(config)
     fresh = PhasesState(model=str(Path(config.model_path).resolve()), lora_rank=config.lora_rank)
-    path = output / STATE
+    path = run.phases
     if not path.exists():
-        if (output / "checkpoints").exists():
-            raise UsageError(f"{output} holds a run of one shared policy: choose another folder")
+        if run.checkpoints.exists():
+            raise UsageError(f"{run.root} holds a run of one shared policy: choose another folder")
         write_atomic(path, fresh.model_dump_json(indent=1))
         return fresh
     try:
@@ -120,21 +118,21 @@ def read_state(config: MultiTurnRLConfig, planned: Sequence[RolePhase]) -> Phase
     ):
         if was != now:
             raise UsageError(
-                f"{output} was begun with {what} {was}, not {now}: rerun with the settings that it "
-                "was begun with, or choose another folder"
+                f"{run.root} was begun with {what} {was}, not {now}: rerun with the settings "
+                "that it was begun with, or choose another folder"
             )
     return state
 
 
-def with_partner(planned: Sequence[RolePhase], number: int, output: Path) -> RolePhase:
+def with_partner(planned: Sequence[RolePhase], number: int, run: RLFolder) -> RolePhase:
     """A phase with the adapter of the role that is served in it. Raises TrainingError where that is
     gone."""
     phase = planned[number]
     earlier = [p for p in planned[:number] if p.role is not phase.role]
     if not earlier:
         return phase
-    adapter = adapter_folder(output, earlier[-1])
-    if not (adapter / "adapter_config.json").exists():
+    adapter = adapter_folder(run, earlier[-1])
+    if not is_adapter(adapter):
         raise TrainingError(f"{adapter}, which is to be served, is gone: put it back")
     return phase.model_copy(update={"frozen_adapter": str(adapter)})
 
@@ -144,13 +142,13 @@ def phase_config(
 ) -> MultiTurnRLConfig:
     """The configuration of a phase: the role's own run up to the phase's end. Roles draw different
     prompts, and share the verdicts."""
-    output = Path(config.output_dir).resolve()
-    shared = {"run_folder": str(output / "judge")} if config.judge == JUDGE else {}
+    run = _run(config)
+    shared = {"run_folder": str(run.judge)} if config.judge == JUDGE else {}
     return MultiTurnRLConfig.model_validate(
         {
             **config.model_dump(),
             "model_path": str(Path(config.model_path).resolve()),
-            "output_dir": str(_folder(output, phase.role)),
+            "output_dir": str(run.role(phase.role).root),
             "num_episodes": max(p.until for p in planned if p.role is phase.role),
             "seed": config.seed + ORDER.index(phase.role),
             "judge_args": {**shared, **config.judge_args},
@@ -159,13 +157,13 @@ def phase_config(
     )
 
 
-def adapter_folder(output: Path, phase: RolePhase) -> Path:
+def adapter_folder(run: RLFolder, phase: RolePhase) -> Path:
     """Where a phase leaves its role's adapter."""
-    return _folder(output, phase.role) / f"adapter_step_{phase.until}"
+    return run.role(phase.role).adapter(phase.until)
 
 
-def _folder(output: Path, role: Role) -> Path:
-    return output / ROLES_FOLDER / role.value
+def _run(config: MultiTurnRLConfig) -> RLFolder:
+    return RLFolder(Path(config.output_dir).resolve())
 
 
 def _length(planned: Sequence[RolePhase], number: int) -> int:
@@ -183,24 +181,9 @@ def _named(phases: Sequence[RolePhase]) -> str:
     return ", ".join(f"{p.role.value} to step {p.until}" for p in phases) or "none"
 
 
-def _stored_steps(output: Path, count: int) -> list[StepRecord]:
-    """The records of the steps of all phases that are done."""
-    path = output / "steps.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [StepRecord.model_validate_json(line) for line in lines[:count]]
-
-
-def _store_steps(output: Path, records: Sequence[StepRecord]) -> None:
-    write_atomic(output / "steps.jsonl", "".join(r.model_dump_json() + "\n" for r in records))
-
-
-def _assemble(output: Path, planned: Sequence[RolePhase]) -> Path:
+def _assemble(run: RLFolder, planned: Sequence[RolePhase]) -> Path:
     """The last adapter of each role, side by side, as a whole."""
-    final = output / "final_model"
-    fresh = output / ".final_model.new"
-    shutil.rmtree(fresh, ignore_errors=True)
-    for phase in planned[-len(ORDER) :]:
-        shutil.copytree(adapter_folder(output, phase), fresh / phase.role.value)
-    shutil.rmtree(final, ignore_errors=True)
-    fresh.rename(final)
-    return final
+    with replaced(run.final_model) as fresh:
+        for phase in planned[-len(ORDER) :]:
+            shutil.copytree(adapter_folder(run, phase), fresh / phase.role.value)
+    return run.final_model

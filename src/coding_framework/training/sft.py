@@ -16,10 +16,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -30,11 +28,14 @@ import structlog
 
 from coding_framework.agents.policies import fast_dtype
 from coding_framework.agents.prompts import PROMPT_VERSION
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import UsageError
 from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
-from coding_framework.paths import cannot_write, write_json_atomic
+from coding_framework.paths import write_json_atomic
+from coding_framework.store.checkpoints import last_sft_checkpoint
+from coding_framework.store.folder import SFTFolder, replaced
 from coding_framework.store.lines import JsonlSink
+from coding_framework.store.training_log import keep_sft_records
 from coding_framework.training.sft_config import (
     ROLES,
     SFTConfig,
@@ -47,7 +48,7 @@ from coding_framework.training.sft_config import (
 )
 from coding_framework.training.sft_epochs import EpochWatch
 from coding_framework.training.sft_loss import answer_loss, held_out_loss
-from coding_framework.training.sft_watch import Watch, keep_records
+from coding_framework.training.sft_watch import Watch
 from coding_framework.types import EvaluateFn, TrainingExample
 
 __all__ = ["SFTConfig", "SFTResult", "load_examples", "load_held_out", "train_sft"]
@@ -85,8 +86,8 @@ def train_sft(
     trainer = _Run(config, folder, base, evaluate)
     result = trainer.train(examples, extra, held_out)
     state = {**record, "base_folder": str(base), "result": result.model_dump()}
-    write_json_atomic(folder / "config.json", state)
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    write_json_atomic(SFTFolder(folder).config, state)
+    shutil.rmtree(SFTFolder(folder).checkpoints, ignore_errors=True)
     return result
 
 
@@ -114,7 +115,7 @@ def _digest(examples: Sequence[TrainingExample]) -> str:
 
 def _claim(folder: Path, config: SFTConfig, record: Mapping[str, Any]) -> SFTResult | None:
     """Start or continue the run of this folder; its result where it is finished already."""
-    path = folder / "config.json"
+    path = SFTFolder(folder).config
     if path.exists():
         try:
             stored = json.loads(path.read_text())
@@ -142,36 +143,6 @@ def _claim(folder: Path, config: SFTConfig, record: Mapping[str, Any]) -> SFTRes
     return None
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint. transformers writes `trainer_state.json` last, so one without it
-    was cut off by a kill; it is removed."""
-    found = []
-    for path in folder.glob("checkpoint-*"):
-        try:
-            step = int(json.loads((path / "trainer_state.json").read_text())["global_step"])
-        except (OSError, ValueError, KeyError):
-            shutil.rmtree(path, ignore_errors=True)
-            continue
-        found.append((step, path))
-    return max(found)[1] if found else None
-
-
-def _replace_folder(target: Path, fill: Callable[[Path], None]) -> None:
-    """`target` becomes what `fill` writes, as a whole."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        made.chmod(0o755)
-        try:
-            fill(made)
-            shutil.rmtree(target, ignore_errors=True)
-            os.rename(made, target)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
-    except OSError as e:
-        raise InfrastructureError(cannot_write(target, e)) from e
-
-
 # --- training -------------------------------------------------------------------------------------
 
 
@@ -183,7 +154,8 @@ class _Run:
     ) -> None:
         import torch
 
-        self.config, self.folder, self.base, self.evaluate = config, folder, base, evaluate
+        self.config, self.base, self.evaluate = config, base, evaluate
+        self.folder = SFTFolder(folder)
         cuda = torch.cuda.is_available()
         if config.device == "cuda" and not cuda:
             raise UsageError("device cuda was asked for and there is no GPU: use --device cpu")
@@ -251,8 +223,8 @@ class _Run:
         losses = watch.losses
         tenth = max(1, len(losses) // 10)
         return SFTResult(
-            model=str(self.folder / "model"),
-            adapters={role.value: str(self.folder / role.value) for role in ROLES},
+            model=str(self.folder.model),
+            adapters={role.value: str(self.folder.adapter(role)) for role in ROLES},
             examples={r.value: sum(t.role is r for t in kept) for r in ROLES},
             extra_examples=extra,
             left_out=left_out,
@@ -324,13 +296,13 @@ class _Run:
         from datasets import Dataset
 
         rows = [{"input_ids": list(e.input_ids), "labels": e.labels} for e in examples]
-        config, checkpoints = self.config, self.folder / "checkpoints"
+        config, checkpoints = self.config, self.folder.checkpoints
         per_step = config.batch_size * config.gradient_accumulation_steps
         steps = math.ceil(len(rows) / config.batch_size) / config.gradient_accumulation_steps
         total = math.ceil(math.ceil(steps) * config.epochs)
         total = min(total, config.max_steps or total)
-        start = last_checkpoint(checkpoints)
-        records = keep_records(self.folder / "metrics.jsonl", start)
+        start, done = last_sft_checkpoint(checkpoints)
+        records = keep_sft_records(self.folder.metrics, done)
         trainer = make_trainer(
             self._arguments(total),
             model,
@@ -341,10 +313,10 @@ class _Run:
         )
         mean_tokens = sum(len(e.input_ids) for e in examples) / len(examples)
         with (
-            JsonlSink(self.folder / "metrics.jsonl") as sink,
+            JsonlSink(self.folder.metrics) as sink,
             WandbSink(
                 WANDB_PROJECT,
-                self.folder,
+                self.folder.root,
                 config.model_dump(mode="json"),
                 wanted=wandb_wanted(config.wandb),
             ) as wandb,
@@ -372,7 +344,7 @@ class _Run:
 
         config, bf16 = self.config, str(self.dtype) == "torch.bfloat16"
         arguments = TRLConfig(
-            output_dir=str(self.folder / "checkpoints"),
+            output_dir=str(self.folder.checkpoints),
             max_steps=total,
             per_device_train_batch_size=config.batch_size,
             gradient_accumulation_steps=config.gradient_accumulation_steps,
@@ -409,22 +381,16 @@ class _Run:
         from transformers import AutoModelForCausalLM
 
         for role in ROLES:
-
-            def adapter(path: Path) -> None:
-                model.save_pretrained(path)
-                tokenizer.save_pretrained(path)
-
-            _replace_folder(self.folder / role.value, adapter)
+            with replaced(self.folder.adapter(role)) as fresh:
+                model.save_pretrained(fresh)
+                tokenizer.save_pretrained(fresh)
         # from a fresh base: NF4 weights must not be merged into, and float32 sums round once
         base = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32)
-        merged = PeftModel.from_pretrained(base, str(self.folder / ROLES[0].value))
+        merged = PeftModel.from_pretrained(base, str(self.folder.adapter(ROLES[0])))
         whole = merged.merge_and_unload().to(torch.bfloat16)
-
-        def full(path: Path) -> None:
-            whole.save_pretrained(path)
-            tokenizer.save_pretrained(path)
-
-        _replace_folder(self.folder / "model", full)
+        with replaced(self.folder.model) as fresh:
+            whole.save_pretrained(fresh)
+            tokenizer.save_pretrained(fresh)
 
 
 def keep_gradients_on_cpu(model: Any) -> None:

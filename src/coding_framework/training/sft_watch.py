@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from coding_framework.errors import TrainingError
 from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.wandb_sink import WandbSink
-from coding_framework.paths import write_atomic
-from coding_framework.store.lines import JsonlSink, read_lines
+from coding_framework.store.lines import JsonlSink
 from coding_framework.store.records import SFTEpoch
+from coding_framework.store.training_log import SFTRecords
 
 
 class Watch:
@@ -76,7 +74,7 @@ class Watch:
         finally:
             self._paused_s += time.monotonic() - started
 
-    def restore(self, kept: Records) -> None:
+    def restore(self, kept: SFTRecords) -> None:
         """Take over the records of earlier runs."""
         self.losses = [e["loss"] for e in kept.steps]
         self.gradient_norms = [e["gradient_norm"] for e in kept.steps]
@@ -168,33 +166,3 @@ def _said(epoch: SFTEpoch) -> list[str]:
     if epoch.score is not None:
         parts.append(f"{epoch.score.correct} of {epoch.score.judged} correct")
     return [f"after epoch {epoch.epoch:g}: {' and '.join(parts)}"] if parts else []
-
-
-class Records(NamedTuple):
-    """What a `metrics.jsonl` holds."""
-
-    steps: list[dict[str, Any]]
-    epochs: list[SFTEpoch]
-
-
-def read_records(metrics: Path) -> Records:
-    """The lines of the file, by their kind."""
-    return _by_kind([json.loads(line) for line in read_lines(metrics)])
-
-
-def _by_kind(entries: list[dict[str, Any]]) -> Records:
-    return Records(
-        steps=[entry for entry in entries if "epoch" not in entry],
-        epochs=[SFTEpoch.model_validate(entry) for entry in entries if "epoch" in entry],
-    )
-
-
-def keep_records(metrics: Path, checkpoint: Path | None) -> Records:
-    """The records up to the checkpoint; later ones, which will be made again, are taken out of the
-    file."""
-    steps = int(checkpoint.name.rsplit("-", 1)[1]) if checkpoint is not None else 0
-    entries = [json.loads(line) for line in read_lines(metrics)]
-    kept = [entry for entry in entries if entry["step"] <= steps]
-    if len(kept) != len(entries):
-        write_atomic(metrics, "".join(json.dumps(entry) + "\n" for entry in kept))
-    return _by_kind(kept)

@@ -12,14 +12,12 @@ to an uninterrupted one (sums of floats depend on how requests were batched).
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,10 +31,12 @@ from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
 from coding_framework.orchestration.turn import ConversationConfig, RewardFn
 from coding_framework.paths import write_atomic
 from coding_framework.store import checkpoints
-from coding_framework.store.conversations import RolloutCounter, rollouts_file
+from coding_framework.store.conversations import RolloutCounter
+from coding_framework.store.folder import AttemptFolder, RLFolder, copy_linked, is_model, locked
 from coding_framework.store.records import StepRecord
+from coding_framework.store.training_log import read_metrics
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.training.rl_result import Progression, RLResult
+from coding_framework.training.rl_result import RLResult, progression
 from coding_framework.training.role_phases import train_in_phases
 from coding_framework.training.verl.dataset import prompt_order, write_dataset
 from coding_framework.training.verl.episode_spec import episode_spec, specialization
@@ -47,13 +47,15 @@ from coding_framework.training.verl.process import (
     ray_temp_folder,
     trainer_environment,
 )
+from coding_framework.training.verl.run_steps import RunSteps
 from coding_framework.training.verl.spec import write_spec
-from coding_framework.training.verl.steps import (
-    WORSE_STEPS,
-    got_worse,
-    paid_for_compiling,
-    read_metrics,
-    step_record,
+from coding_framework.training.verl.steps import step_record
+from coding_framework.training.verl.trouble import (
+    Stall,
+    check_faults,
+    last_error,
+    slow_start,
+    warn_of_trouble,
 )
 from coding_framework.types import Role, Task
 
@@ -74,9 +76,6 @@ log = structlog.get_logger(__name__)
 POLL_S = 1.0
 MEMORY_INTERVAL_S = 10.0
 """Reading the shares of all pages of a dozen processes costs them a quarter of a second."""
-FAULT_DOUBT = 0.01
-"""A run ends where so many faults would come by chance, at the share that is allowed, less often
-than this: 3 of 20 turns or 5 of 100, where 1% is."""
 WANDB_PROJECT = "CUDA-MultiTurn-RL"
 
 
@@ -102,20 +101,6 @@ class _TrainerEndedError(TrainingError):
         """Whether another start may succeed: the work had begun, or the machine was overloaded."""
 
 
-class _Attempt:
-    """Folders of one start of the trainer; a rerun makes a new one."""
-
-    def __init__(self, output: Path) -> None:
-        root = output / "attempts"
-        number = len(list(root.glob("*"))) if root.exists() else 0
-        self.folder = root / f"{number:03d}"
-        self.folder.mkdir(parents=True)
-        self.metrics = self.folder / "metrics.jsonl"
-        self.rollouts = self.folder / "rollouts"
-        self.log = self.folder / "trainer.log"
-        self.spec = self.folder / "episode_spec.json"
-
-
 class MultiAgentVERLTrainer:
     """Trains one shared policy for all roles, or each role's in alternation, by verl.
 
@@ -139,11 +124,12 @@ class MultiAgentVERLTrainer:
         self._config = with_dtype(config)
         self._given = (conversation_manager, reward_function)
         self._tasks = tasks
-        if not (Path(config.model_path) / "config.json").exists():
+        if not is_model(config.model_path):
             raise UsageError(
                 f"model_path {config.model_path!r} is not a Hugging Face folder (no config.json)"
             )
-        self._output = Path(config.output_dir).resolve()
+        self._run = RLFolder(Path(config.output_dir).resolve())
+        self._steps = RunSteps(self._run, self._trained)
         self._conversation = (
             conversation_manager.config.model_copy(update={"max_turns": config.max_turns})
             if conversation_manager is not None
@@ -162,8 +148,7 @@ class MultiAgentVERLTrainer:
                 message names the reason and the log.
         """
         require_devices(self._config)
-        self._output.mkdir(parents=True, exist_ok=True)
-        with _run_lock(self._output):
+        with locked(self._run.lock, self._in_use, fcntl.flock):
             if self._config.policy == "per_role" and self._config.phase is None:
                 return await train_in_phases(self._config, self._train_phase)
             for restart in range(self._config.max_restarts + 1):
@@ -177,11 +162,16 @@ class MultiAgentVERLTrainer:
                     log.warning("rl_restarted", restart=restart + 1, reason=str(e))
         raise AssertionError("unreachable: the last start returns or raises")
 
+    def _in_use(self, _: str) -> str:
+        return (
+            f"another training run uses {self._run.root}: wait for it, or choose another output_dir"
+        )
+
     def _require_machine(self, ended: _TrainerEndedError) -> None:
         """Raises TrainingError where the machine is why verl ended; what verl said is logged."""
-        checkpoints.prune(self._output / "checkpoints")
+        checkpoints.prune(self._run.checkpoints)
         try:
-            require_room(self._output)
+            require_room(self._run.root)
             require_answers(self._config)
         except TrainingError:
             log.warning("rl_ended", reason=str(ended))
@@ -192,25 +182,25 @@ class MultiAgentVERLTrainer:
 
     async def _train(self, ray_temp: Path) -> RLResult:
         started = time.monotonic()
-        config, root = self._config, self._output / "checkpoints"
+        config, root = self._config, self._run.checkpoints
         resume = checkpoints.latest_checkpoint(root, config.num_gpus * config.num_nodes)
         checkpoints.prune(root)
         done = checkpoints.step_of(resume) if resume is not None else 0
-        self._complete_steps(done)
+        self._steps.complete(done)
         peak = 0.0
         if done < config.last_step:
             if resume is not None:
-                require_room(self._output)
-            attempt = _Attempt(self._output)
+                require_room(self._run.root)
+            attempt = self._run.new_attempt()
             paths = RunPaths(
-                dataset=self._output / "prompts.jsonl",
+                dataset=self._run.prompts,
                 checkpoints=root,
                 ray_temp=ray_temp,
                 resume_from=resume,
             )
             self._write_inputs(attempt, paths)
             environment = trainer_environment(
-                config, attempt.spec, attempt.metrics, self._output, os.environ
+                config, attempt.spec, attempt.metrics, self._run.root, os.environ
             )
             process = TrainerProcess(config, paths, environment, attempt.log)
             async with process:
@@ -219,7 +209,7 @@ class MultiAgentVERLTrainer:
                 peak = memory.peak_gib
         return self._finish(root, done, time.monotonic() - started, peak)
 
-    def _write_inputs(self, attempt: _Attempt, paths: RunPaths) -> None:
+    def _write_inputs(self, attempt: AttemptFolder, paths: RunPaths) -> None:
         config = self._config
         drawn = config.prompts_in_file if config.curriculum is None else len(self._tasks)
         write_dataset(prompt_order(self._tasks, drawn, config.seed), paths.dataset)
@@ -228,24 +218,24 @@ class MultiAgentVERLTrainer:
             self._conversation,
             self._reward,
             self._preset,
-            output=self._output,
+            output=self._run.root,
             rollouts=attempt.rollouts,
             resume=paths.resume_from,
         )
         write_spec(spec, attempt.spec)
-        write_atomic(self._output / "config.json", config.model_dump_json(indent=1))
+        write_atomic(self._run.config, config.model_dump_json(indent=1))
 
-    async def _watch(self, process: TrainerProcess, attempt: _Attempt, done: int) -> None:
+    async def _watch(self, process: TrainerProcess, attempt: AttemptFolder, done: int) -> None:
         """Follow the metrics until the trainer ends; keep the best policy's weights."""
         config = self._config
         seen: dict[int, StepRecord] = {}
         counter = RolloutCounter(attempt.rollouts)
-        stall = _Stall(config.stall_limit_s, attempt.log)
+        stall = Stall(config.stall_limit_s, attempt.log)
         with (
             Progress(self._title(), config.last_step, "steps", done=done) as progress,
             WandbSink(
                 WANDB_PROJECT,
-                self._output,
+                self._run.root,
                 config.model_dump(mode="json"),
                 wanted=wandb_wanted(config.wandb),
             ) as wandb,
@@ -258,10 +248,12 @@ class MultiAgentVERLTrainer:
                     if step in seen:
                         continue
                     seen[step] = step_record(step, metrics, attempt.rollouts, self._trained)
-                    self._note_step(seen[step])
-                    trouble = trouble or self._warn_of_trouble()
+                    self._steps.add(seen[step])
+                    trouble = trouble or warn_of_trouble(
+                        self._steps.stored(), curriculum=config.curriculum is not None
+                    )
                     wandb.log(step, seen[step].model_dump(mode="json"))
-                    _check_faults(list(seen.values()), config.max_fault_share, attempt.log)
+                    check_faults(list(seen.values()), config.max_fault_share, attempt.log)
                 last = max(seen, default=done)
                 ended = counter.count(last + 1)
                 stall.check((last, ended))
@@ -276,29 +268,6 @@ class MultiAgentVERLTrainer:
         if code != 0:
             log.warning("verl_ended_late", code=code, log=str(attempt.log))
 
-    def _warn_of_trouble(self) -> str:
-        """Say so where the policy solves less than at the start (not with a curriculum, whose tasks
-        become harder), or learns to compile and nothing else; the words for the progress line."""
-        steps = self._stored_steps()
-        if self._config.curriculum is None and got_worse(steps):
-            log.warning(
-                "policy_got_worse",
-                first_steps=[s.solved_rate for s in steps[:WORSE_STEPS]],
-                last_steps=[s.solved_rate for s in steps[-WORSE_STEPS:]],
-                advice="stop, and start again in another folder with a lower --learning-rate",
-            )
-            return "WORSE THAN AT THE START"
-        if paid_for_compiling(steps):
-            log.warning(
-                "policy_only_compiles",
-                compile_rates=[s.compile_rate for s in steps[-WORSE_STEPS:]],
-                solved_rates=[s.solved_rate for s in steps[-WORSE_STEPS:]],
-                advice="more and more compiles and nothing is correct: start from an SFT, or with "
-                "--reward-preset correct, which pays for correct kernels alone",
-            )
-            return "IT ONLY COMPILES"
-        return ""
-
     def _activity(self, last: int, ended: int, record: StepRecord | None) -> str:
         """What is going on, for the progress line."""
         said = [_note(record)] if record is not None else []
@@ -311,46 +280,6 @@ class MultiAgentVERLTrainer:
         elif record is None:
             said.append("starting Ray and the model")
         return ", ".join(said)
-
-    def _note_step(self, record: StepRecord) -> None:
-        """Store the step, and its policy where it was paid best so far."""
-        log.info("rl_step", **record.model_dump(exclude_none=True))
-        before = [r for r in self._stored_steps() if r.step < record.step]
-        self._store_steps([*before, record])
-        # Step k's rollouts were sampled from the policy after k - 1 steps.
-        policy_step = record.step - 1
-        rewards = [r.reward_mean for r in before if r.step > 1 and r.reward_mean is not None]
-        folder = self._output / "checkpoints" / f"global_step_{policy_step}"
-        if record.reward_mean is None or not checkpoints.is_whole(folder):
-            return
-        if not rewards or record.reward_mean > max(rewards):
-            checkpoints.keep_as(folder, self._output / "checkpoints" / "best")
-            write_atomic(self._output / "checkpoints" / "best_step", str(policy_step))
-
-    def _complete_steps(self, done: int) -> None:
-        """Records of the steps up to `done`: a kill may have come between a checkpoint and its
-        record, and records after the checkpoint are of steps that will be made again."""
-        stored = {r.step: r for r in self._stored_steps() if r.step <= done}
-        attempts = sorted((self._output / "attempts").glob("*"), reverse=True)
-        for step in range(1, done + 1):
-            for folder in attempts if step not in stored else ():
-                if rollouts_file(folder / "rollouts", step).exists():
-                    metrics = read_metrics(folder / "metrics.jsonl").get(step, {})
-                    stored[step] = step_record(step, metrics, folder / "rollouts", self._trained)
-                    break
-        if stored or (self._output / "steps.jsonl").exists():
-            self._store_steps([stored[step] for step in sorted(stored)])
-
-    def _store_steps(self, records: Sequence[StepRecord]) -> None:
-        lines = "".join(r.model_dump_json() + "\n" for r in records)
-        write_atomic(self._output / "steps.jsonl", lines)
-
-    def _stored_steps(self) -> list[StepRecord]:
-        path = self._output / "steps.jsonl"
-        if not path.exists():
-            return []
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [StepRecord.model_validate_json(line) for line in lines]
 
     @property
     def _trained(self) -> Role | None:
@@ -365,59 +294,39 @@ class MultiAgentVERLTrainer:
 
         last = checkpoints.whole_checkpoints(root)[-1]
         if self._trained is not None:
-            final = self._output / f"adapter_step_{self._config.last_step}"
+            final = self._run.adapter(self._config.last_step)
             export_adapter(last / "actor", final, self._config.model_path)
             best_model, best_step = None, None
         else:
-            final, best_model, best_step = self._export_whole(root, last)
+            final, best_model, best_step = self._export_whole(last)
         result = RLResult(
-            steps=tuple(self._stored_steps()),
+            steps=tuple(self._steps.stored()),
             final_model=str(final),
             best_model=best_model,
             best_step=best_step,
             resumed_from=resumed,
             duration_s=duration_s,
             peak_gib=peak_gib,
-            curriculum=_progression(last),
+            curriculum=progression(checkpoints.read_curriculum(last)),
         )
-        write_atomic(self._output / "result.json", result.model_dump_json(indent=1))
+        write_atomic(self._run.result, result.model_dump_json(indent=1))
         return result
 
-    def _export_whole(self, root: Path, last: Path) -> tuple[Path, str, int]:
+    def _export_whole(self, last: Path) -> tuple[Path, str, int]:
         """(final model, best model, its step)."""
         from coding_framework.training.verl.export import export_model
 
-        final = self._output / "final_model"
+        final = self._run.final_model
         export_model(last / "actor", final)
         best_step, best_actor = self._config.num_episodes, last / "actor"
-        if (root / "best").exists():
-            best_step, best_actor = int((root / "best_step").read_text()), root / "best"
-        best = self._output / f"best_model_episode_{best_step}"
+        if self._run.best.exists():
+            best_step, best_actor = int(self._run.best_step.read_text()), self._run.best
+        best = self._run.best_model(best_step)
         if best_step == self._config.last_step:
-            checkpoints.link_tree(final, best)  # of gigabytes, which would be made twice
+            copy_linked(final, best)  # of gigabytes, which would be made twice
         else:
             export_model(best_actor, best)
         return final, str(best), best_step
-
-
-class _Stall:
-    """Notices that nothing has changed for too long."""
-
-    def __init__(self, limit_s: float, log_file: Path) -> None:
-        self._limit_s = limit_s
-        self._log = log_file
-        self._state: object = None
-        self._since = time.monotonic()
-
-    def check(self, state: object) -> None:
-        """Raises TrainingError where `state` has been the same for the limit."""
-        if state != self._state:
-            self._state, self._since = state, time.monotonic()
-        elif time.monotonic() - self._since > self._limit_s:
-            raise TrainingError(
-                f"no conversation and no step ended for {self._limit_s:.0f} s: the run hangs, most "
-                f"likely for want of memory or of Ray resources (log: {self._log})"
-            )
 
 
 def with_dtype(config: MultiTurnRLConfig) -> MultiTurnRLConfig:
@@ -440,17 +349,6 @@ print(str(fast_dtype(sys.argv[1])).removeprefix("torch."))
 """
 
 
-def _progression(checkpoint: Path) -> Progression | None:
-    """How the curriculum of a run went, from its last checkpoint."""
-    path = checkpoint / checkpoints.CURRICULUM
-    if not path.exists():
-        return None
-    state = json.loads(path.read_text(encoding="utf-8"))
-    return Progression.model_validate(
-        {"tiers": state["tiers"], "windows": state["manager"]["windows"]}
-    )
-
-
 def _note(record: StepRecord) -> str:
     parts = [
         f"reward {record.reward_mean:.3f}" if record.reward_mean is not None else "no reward",
@@ -460,48 +358,3 @@ def _note(record: StepRecord) -> str:
     if record.masked_turns:
         parts.append(f"{record.masked_turns}/{record.turns} turns masked")
     return ", ".join(parts)
-
-
-def _check_faults(records: Sequence[StepRecord], limit: float, log_file: Path) -> None:
-    """Raises TrainingError where faults of ours are more frequent than `limit` beyond doubt."""
-    turns = sum(r.turns for r in records)
-    faults = sum(r.faults for r in records)
-    if faults <= limit * turns:
-        return
-    from scipy.stats import binom
-
-    if binom.sf(faults - 1, turns, limit) < FAULT_DOUBT:
-        raise TrainingError(
-            f"{faults} of {turns} turns were lost to faults of ours (limit {limit:.0%}): the judge "
-            f"or the rollout server is broken, see the rollouts beside {log_file}"
-        )
-
-
-def slow_start(log_file: Path) -> bool:
-    """Whether Ray gave up on its own start, for which it allows 30 s of wall time."""
-    return log_file.exists() and b"node timed out during startup" in log_file.read_bytes()
-
-
-def last_error(log_file: Path) -> str:
-    """The line of the trainer's log that most likely says why it ended."""
-    if not log_file.exists():
-        return "it wrote no log"
-    with log_file.open("rb") as file:
-        file.seek(max(0, log_file.stat().st_size - 200_000))
-        lines = file.read().decode("utf-8", "replace").splitlines()
-    marks = ("error: ", "Error: ", "Exception: ", "Killed", "No space left")
-    found = [line.strip() for line in lines if any(mark in line for mark in marks)]
-    return found[-1][:300] if found else "no error in its log"
-
-
-@contextlib.contextmanager
-def _run_lock(output: Path) -> Iterator[None]:
-    """One trainer a folder. The kernel drops the lock of a killed one."""
-    with (output / "run.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise UsageError(
-                f"another training run uses {output}: wait for it, or choose another output_dir"
-            ) from e
-        yield

@@ -21,16 +21,17 @@ from coding_framework.agents.prompts import messages_for_example, render_answer
 from coding_framework.data.data_pipeline import held_out_examples, training_examples
 from coding_framework.data.example_store import ExampleStore
 from coding_framework.errors import TrainingError, UsageError
+from coding_framework.store.checkpoints import last_sft_checkpoint
+from coding_framework.store.training_log import read_sft_records
 from coding_framework.training.sft import (
     SFTConfig,
     SFTResult,
     keep_gradients_on_cpu,
-    last_checkpoint,
     load_examples,
     train_sft,
 )
 from coding_framework.training.sft_config import tokenize_example
-from coding_framework.training.sft_watch import Watch, read_records
+from coding_framework.training.sft_watch import Watch
 from coding_framework.types import Role, TrainingExample
 from support.tiny_lm import make_tiny_lm
 
@@ -244,9 +245,9 @@ def test_a_checkpoint_cut_off_by_a_kill_is_not_used(tmp_path: Path) -> None:
         folder.mkdir()
     (whole / "trainer_state.json").write_text('{"global_step": 20}')
     (cut / "trainer_state.json").write_text('{"global_st')
-    assert last_checkpoint(tmp_path) == whole
+    assert last_sft_checkpoint(tmp_path)[0] == whole
     assert not cut.exists()
-    assert last_checkpoint(tmp_path / "nothing") is None
+    assert last_sft_checkpoint(tmp_path / "nothing") == (None, 0)
 
 
 def test_weights_without_gradient_stop_the_run() -> None:
@@ -331,7 +332,7 @@ def test_after_a_sigkill_the_same_command_goes_on_from_the_checkpoint(
     assert "sft_resumed" in (folder / "log.jsonl").read_text()
     result = json.loads(done.stdout)
     assert result["steps"] == 28
-    records = read_records(folder / "metrics.jsonl")
+    records = read_sft_records(folder / "metrics.jsonl")
     assert [entry["step"] for entry in records.steps] == list(range(1, 29))
     assert [(e.epoch, e.step, e.fault) for e in records.epochs] == [(0.0, 0, ""), (1.0, 28, "")]
     assert records.epochs[1].score is not None

@@ -17,6 +17,7 @@ from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.progress import Progress
 from coding_framework.store.lines import JsonlSink
 from coding_framework.store.records import SFTEpoch
+from coding_framework.store.training_log import read_sft_records
 from coding_framework.training.sft import (
     SFTConfig,
     SFTResult,
@@ -26,7 +27,7 @@ from coding_framework.training.sft import (
     train_sft,
 )
 from coding_framework.training.sft_config import check_apart, tokenize_example
-from coding_framework.training.sft_watch import Watch, read_records
+from coding_framework.training.sft_watch import Watch
 from coding_framework.types import HeldOutScore, Role, TrainingExample
 from support.tiny_lm import make_tiny_lm
 
@@ -116,7 +117,7 @@ def test_each_epoch_has_a_held_out_loss_and_a_score(
     losses = [e.held_out_loss for e in result.epochs]
     assert losses[0] > losses[1] > losses[2] > 0  # type: ignore[operator]
     assert [e.score.correct if e.score else None for e in result.epochs] == [None, 1, 2]
-    records = read_records(Path(config.output_dir) / "metrics.jsonl")
+    records = read_sft_records(Path(config.output_dir) / "metrics.jsonl")
     assert [s["step"] for s in records.steps] == list(range(1, 2 * STEPS + 1))
     assert tuple(records.epochs) == result.epochs
     stored = json.loads((Path(config.output_dir) / "config.json").read_text())["result"]
@@ -221,7 +222,7 @@ def test_steps_and_epochs_go_to_the_file_and_to_wandb_and_pauses_are_not_trainin
         watch.record(1, 2.0, 1.0, 1e-3)
         watch.record(2, 1.0, 1.0, 1e-3)
         watch.record_epoch(epoch)
-    records = read_records(tmp_path / "metrics.jsonl")
+    records = read_sft_records(tmp_path / "metrics.jsonl")
     assert [values for _, values in sent] == [*records.steps, epoch.model_dump(mode="json")]
     assert [step for step, _ in sent] == [1, 2, 2]
     assert records.steps[-1]["seconds"] < 0.25

@@ -20,10 +20,11 @@ import pytest
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.store.conversations import run_rollouts
+from coding_framework.store.folder import RLFolder
 from coding_framework.store.records import StepRecord
-from coding_framework.training.role_phases import STATE, PhasesState, adapter_folder, schedule
+from coding_framework.store.training_log import read_metrics
+from coding_framework.training.role_phases import PhasesState, adapter_folder, schedule
 from coding_framework.training.verl.process import MAIN, RUN_VARIABLE, run_processes
-from coding_framework.training.verl.steps import read_metrics
 from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
     MultiTurnRLConfig,
@@ -297,9 +298,9 @@ def first_phase(settings: MultiTurnRLConfig) -> Path:
     for name, weight in adapted.named_parameters():
         if "lora_B" in name:
             weight.data = torch.randn_like(weight)
-    adapter = adapter_folder(output, first)
+    adapter = adapter_folder(RLFolder(output), first)
     adapted.save_pretrained(str(adapter))
-    (output / STATE).write_text(state.model_dump_json())
+    (output / "phases.json").write_text(state.model_dump_json())
     record = StepRecord(step=1, trained=first.role)
     (output / "steps.jsonl").write_text(record.model_dump_json() + "\n")
     return adapter

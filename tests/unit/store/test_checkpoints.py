@@ -14,12 +14,12 @@ from coding_framework.store.checkpoints import (
     is_whole,
     keep_as,
     latest_checkpoint,
-    link_tree,
     prune,
     step_of,
     whole_checkpoints,
     write_manifest,
 )
+from coding_framework.store.folder import copy_linked
 
 pytestmark = pytest.mark.unit
 
@@ -153,7 +153,7 @@ def test_a_linked_folder_replaces_the_old_one_and_outlives_its_source(tmp_path: 
     (final / "deep" / "weights").write_text("new")
     best.mkdir()
     (best / "old").write_text("old")
-    link_tree(final, best)
+    copy_linked(final, best)
     assert (best / "deep" / "weights").samefile(final / "deep" / "weights")
     (final / "deep" / "weights").unlink()
     assert [p.read_text() for p in best.rglob("*") if p.is_file()] == ["new"]

@@ -13,7 +13,7 @@ from coding_framework.store.records import Rollout, StepRecord
 from coding_framework.training.agent_specializer import AgentSpecializer, role_models
 from coding_framework.training.rl_config import MultiTurnRLConfig, RolePhase
 from coding_framework.training.rl_result import RLResult
-from coding_framework.training.role_phases import STATE, phase_config, schedule, train_in_phases
+from coding_framework.training.role_phases import phase_config, schedule, train_in_phases
 from coding_framework.training.verl.episode_spec import specialization
 from coding_framework.types import CUDAConversationState, Role, Task, TensorSpec, TestCase
 
@@ -119,7 +119,7 @@ async def test_folder_of_other_phases_model_or_policy_is_refused(tmp_path: Path)
     (shared / "checkpoints").mkdir(parents=True)
     with pytest.raises(UsageError, match="one shared policy"):
         await train_in_phases(config(tmp_path, output_dir=str(shared)), Trainer())
-    (tmp_path / "run" / STATE).write_text("{")
+    (tmp_path / "run" / "phases.json").write_text("{")
     with pytest.raises(UsageError, match="cannot be used"):
         await train_in_phases(config(tmp_path), Trainer())
 

@@ -18,18 +18,24 @@ from coding_framework.errors import TrainingError
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.checkpoints import write_manifest
 from coding_framework.store.conversations import append_rollout, run_rollouts
+from coding_framework.store.folder import RLFolder
 from coding_framework.store.records import Rollout, StepRecord
+from coding_framework.store.training_log import write_steps
 from coding_framework.training import verl_integration
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl import machine
+from coding_framework.training.verl.run_steps import RunSteps
+from coding_framework.training.verl.trouble import (
+    Stall,
+    check_faults,
+    last_error,
+    slow_start,
+    warn_of_trouble,
+)
 from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
     RLResult,
-    _check_faults,
-    _Stall,
     _TrainerEndedError,
-    last_error,
-    slow_start,
 )
 from coding_framework.types import CUDAConversationState, Task, TensorSpec, TestCase
 
@@ -66,15 +72,17 @@ def attempt(run: Path, number: int, steps: dict[int, float | None]) -> None:
                 file.write(json.dumps({"step": step, "data": {"actor/grad_norm": norm}}) + "\n")
 
 
-def test_records_lost_in_a_kill_are_made_again_from_the_rollouts(
-    trainer: MultiAgentVERLTrainer, tmp_path: Path
-) -> None:
+def test_records_lost_in_a_kill_are_made_again_from_the_rollouts(tmp_path: Path) -> None:
     run = tmp_path / "run"
     attempt(run, 0, {1: 0.1, 2: 0.2})
     attempt(run, 1, {2: 0.25, 3: None})
-    trainer._store_steps([StepRecord(step=1, grad_norm=0.1), StepRecord(step=4, grad_norm=9.0)])
-    trainer._complete_steps(done=3)
-    records = trainer._stored_steps()
+    folder = RLFolder(run)
+    write_steps(
+        folder.steps, [StepRecord(step=1, grad_norm=0.1), StepRecord(step=4, grad_norm=9.0)]
+    )
+    steps = RunSteps(folder, None)
+    steps.complete(done=3)
+    records = steps.stored()
     assert [(r.step, r.grad_norm) for r in records] == [(1, 0.1), (2, 0.25), (3, None)]
 
 
@@ -126,14 +134,14 @@ def test_faults_end_the_run_where_chance_does_not_explain_them(
 ) -> None:
     records = [StepRecord(step=1, turns=turns, faults=faults), StepRecord(step=2)]
     if not ends:
-        _check_faults(records, 0.01, tmp_path / "log")
+        check_faults(records, 0.01, tmp_path / "log")
         return
     with pytest.raises(TrainingError, match=f"{faults} of {turns} turns were lost to faults of"):
-        _check_faults(records, 0.01, tmp_path / "log")
+        check_faults(records, 0.01, tmp_path / "log")
 
 
 def test_a_run_in_which_nothing_changes_is_ended(tmp_path: Path) -> None:
-    stall = _Stall(0.05, tmp_path / "log")
+    stall = Stall(0.05, tmp_path / "log")
     stall.check((0, 0))
     time.sleep(0.1)
     stall.check((0, 1))
@@ -179,32 +187,23 @@ def test_names_that_users_import_from_here_are_here(name):
     assert getattr(verl_integration, name).__name__ == name
 
 
-@pytest.mark.parametrize("curriculum", [None, "three_tier"])
-def test_policy_that_got_worse_is_told_of_unless_its_tasks_become_harder(
-    trainer: MultiAgentVERLTrainer, curriculum: str | None
-) -> None:
-    trainer._config = trainer._config.model_copy(update={"curriculum": curriculum})
-    trainer._output.mkdir(parents=True)
+@pytest.mark.parametrize("curriculum", [False, True])
+def test_policy_that_got_worse_is_told_of_unless_its_tasks_become_harder(curriculum: bool) -> None:
     rates = [0.7] * 4 + [0.2] * 4
-    trainer._store_steps(
-        [StepRecord(step=n, solved_rate=r, solved_error=0.05) for n, r in enumerate(rates, 1)]
-    )
+    steps = [StepRecord(step=n, solved_rate=r, solved_error=0.05) for n, r in enumerate(rates, 1)]
     with structlog.testing.capture_logs() as logged:
-        assert bool(trainer._warn_of_trouble()) is (curriculum is None)
-    assert [line["event"] for line in logged] == ["policy_got_worse"] * (curriculum is None)
+        assert bool(warn_of_trouble(steps, curriculum=curriculum)) is not curriculum
+    assert [line["event"] for line in logged] == ["policy_got_worse"] * (not curriculum)
 
 
-def test_policy_that_only_compiles_is_told_of(trainer: MultiAgentVERLTrainer) -> None:
-    trainer._output.mkdir(parents=True)
+def test_policy_that_only_compiles_is_told_of() -> None:
     rates = [0.19, 0.26, 0.2, 0.2, 0.56, 0.63, 0.78, 0.84]  # of a run on a GPU from a base model
-    trainer._store_steps(
-        [
-            StepRecord(step=n, compile_rate=rate, solved_rate=0.0, solved_error=0.0)
-            for n, rate in enumerate(rates, 1)
-        ]
-    )
+    steps = [
+        StepRecord(step=n, compile_rate=rate, solved_rate=0.0, solved_error=0.0)
+        for n, rate in enumerate(rates, 1)
+    ]
     with structlog.testing.capture_logs() as logged:
-        assert trainer._warn_of_trouble() == "IT ONLY COMPILES"
+        assert warn_of_trouble(steps, curriculum=False) == "IT ONLY COMPILES"
     assert [line["event"] for line in logged] == ["policy_only_compiles"]
 
 

@@ -17,7 +17,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from coding_framework.data.curriculum_manager import CurriculumManager
 from coding_framework.errors import TrainingError
-from coding_framework.store.checkpoints import CURRICULUM
+from coding_framework.store.checkpoints import write_curriculum
 from coding_framework.store.conversations import read_rollouts
 from coding_framework.training.verl.spec import (
     SPEC_VARIABLE,
@@ -57,7 +57,7 @@ class Curriculum:
             "tiers": self.manager.tiers,
             "manager": self.manager.state_dict(),
         }
-        (checkpoint / CURRICULUM).write_text(json.dumps(state), encoding="utf-8")
+        write_curriculum(checkpoint, state)
 
     def _load(self, path: Path) -> None:
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_framework.errors import UsageError
+from coding_framework.store.folder import RLFolder, is_model
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.overrides import RunPaths, hydra_overrides
 
@@ -26,12 +27,10 @@ def validated(config: MultiTurnRLConfig) -> Any:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
-    output = Path(config.output_dir).resolve()
-    paths = RunPaths(
-        dataset=output / "prompts.jsonl", checkpoints=output / "checkpoints", ray_temp=Path("/tmp")
-    )
+    run = RLFolder(Path(config.output_dir).resolve())
+    paths = RunPaths(dataset=run.prompts, checkpoints=run.checkpoints, ray_temp=Path("/tmp"))
     folder = Path(verl.__file__).parent / "trainer" / "config"
-    model_is_there = (Path(config.model_path) / "config.json").exists()
+    model_is_there = is_model(config.model_path)
     try:
         with hydra.initialize_config_dir(str(folder), version_base=None):
             composed = hydra.compose("ppo_trainer", overrides=hydra_overrides(config, paths))

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from coding_framework.errors import UsageError
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.checkpoints import CURRICULUM
+from coding_framework.store.folder import RLFolder
 from coding_framework.training.agent_specializer import (
     SPEAKERS,
     AgentSpecializer,
@@ -128,7 +129,7 @@ def judge_of(config: MultiTurnRLConfig, output: Path) -> tuple[str, dict[str, An
     """
     arguments = dict(config.judge_args)
     if config.judge == JUDGE:
-        arguments = {"run_folder": str(output / "judge"), **arguments}
+        arguments = {"run_folder": str(RLFolder(output).judge), **arguments}
     if config.judge_nodes:
         if config.judge == JUDGE:
             arguments.setdefault("workers", config.judge_jobs_per_node)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.store import checkpoints
+from coding_framework.store.folder import RLFolder
 from coding_framework.training.rl_config import MultiTurnRLConfig
 
 LEAST_FREE = 16 << 20
@@ -82,7 +83,7 @@ def _answering(count: int) -> tuple[list[str], str]:
 def require_room(output: Path) -> None:
     """Raises TrainingError where a disk of the run is full, or has no room for a checkpoint as the
     last one. verl's log may lie on it, and end before the reason."""
-    whole = checkpoints.whole_checkpoints(output / "checkpoints")
+    whole = checkpoints.whole_checkpoints(RLFolder(output).checkpoints)
     needed = checkpoints.nbytes(whole[-1]) if whole else 0
     for folder, least in ((output, needed), (Path(tempfile.gettempdir()), 0)):
         free = shutil.disk_usage(folder).free

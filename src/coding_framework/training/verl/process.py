@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 
 from coding_framework.monitoring.child import kill_all
+from coding_framework.store.folder import RLFolder
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.overrides import (
     PLUGIN,
@@ -70,7 +71,7 @@ def trainer_environment(
         "RAY_prestart_worker_first_driver": "0",  # verl's actors fit into none of them
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        "HF_DATASETS_CACHE": str(run / "cache"),
+        "HF_DATASETS_CACHE": str(RLFolder(run).cache),
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
     }

@@ -6,7 +6,6 @@ masked rows as 0.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections import defaultdict
@@ -14,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from coding_framework.store.conversations import read_rollouts
-from coding_framework.store.lines import read_lines
 from coding_framework.store.records import Rollout, StepRecord
 from coding_framework.training.agent_specializer import AgentSpecializer
 from coding_framework.training.verl.measures import measure, rows_with_advantage
@@ -39,15 +37,6 @@ WORSE_STEPS = 4
 WORSE_ERRORS = 3.0
 """A policy got worse where its last `WORSE_STEPS` steps solved less than its first ones by more
 than so many standard errors."""
-
-
-def read_metrics(path: Path) -> dict[int, dict[str, float]]:
-    """verl's metrics file: numbers by step."""
-    metrics: dict[int, dict[str, float]] = {}
-    for line in read_lines(path):
-        entry = json.loads(line)
-        metrics[int(entry["step"])] = entry["data"]
-    return metrics
 
 
 def _most(metrics: Mapping[str, float], name: str) -> float | None:

@@ -12,15 +12,15 @@ from coding_framework.store.conversations import (
     RolloutCounter,
     append_rollout,
     read_rollouts,
-    rollouts_file,
 )
+from coding_framework.store.folder import rollouts_file
 from coding_framework.store.records import Rollout, StepRecord
+from coding_framework.store.training_log import read_metrics
 from coding_framework.training.verl.dataset import prompt_order, write_dataset
 from coding_framework.training.verl.spec import build, read_spec
 from coding_framework.training.verl.steps import (
     got_worse,
     paid_for_compiling,
-    read_metrics,
     step_record,
 )
 from coding_framework.types import (

@@ -1,0 +1,245 @@
+"""Where everything of a run lies: the names of its files and folders stand here alone.
+
+    a whole run (`cuda-rl quickstart`)      stages.json, evaluations/LABEL.jsonl, summary.json, ...
+      sft_checkpoints/                      an SFT run: config.json, metrics.jsonl, model/, ...
+      rl_checkpoints/                       an RL run: config.json, steps.jsonl, result.json, ...
+        checkpoints/global_step_N/          what RL resumes from (`store.checkpoints`)
+        attempts/NNN/rollouts/step_N.jsonl  its conversations, of each start of the trainer
+        roles/ROLE/                         with a policy a role: an RL run of each
+
+Names never change: a run that an older version began is resumed, and its files are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.paths import cannot_write
+from coding_framework.types import Role
+
+
+@dataclass(frozen=True)
+class _Below:
+    """A fixed path below a folder's root."""
+
+    name: str
+
+    def __get__(self, folder: _Folder, owner: type | None = None) -> Path:
+        return folder.root / self.name
+
+
+@dataclass(frozen=True)
+class _Folder:
+    root: Path
+
+
+class SolveFolder(_Folder):
+    """What `cuda-rl solve` leaves."""
+
+    kernel = _Below("kernel.cu")
+    verdict = _Below("verdict.json")
+    transcript = _Below("transcript.json")
+    workflow = _Below("checkpoint.sqlite")
+    """LangGraph's own checkpoint, by which a stopped conversation goes on."""
+
+
+class SFTFolder(_Folder):
+    """A run of supervised fine-tuning."""
+
+    config = _Below("config.json")
+    """What the run was asked for and, once it is finished, its result."""
+    metrics = _Below("metrics.jsonl")
+    """A line a step and an epoch (`store.training_log`)."""
+    checkpoints = _Below("checkpoints")
+    """transformers' own; removed when the run is finished."""
+    model = _Below("model")
+    """The base model with the adapter merged."""
+    evaluations = _Below("evaluations")
+
+    def adapter(self, role: Role) -> Path:
+        return self.root / role.value
+
+
+class AttemptFolder(_Folder):
+    """One start of RL's trainer. A rerun makes another one, since it repeats the steps after the
+    last checkpoint."""
+
+    metrics = _Below("metrics.jsonl")
+    """verl's."""
+    rollouts = _Below("rollouts")
+    log = _Below("trainer.log")
+    spec = _Below("episode_spec.json")
+
+
+class RLFolder(_Folder):
+    """A run of RL; with a policy a role also the run of each role."""
+
+    config = _Below("config.json")
+    prompts = _Below("prompts.jsonl")
+    """The data set that verl reads."""
+    steps = _Below("steps.jsonl")
+    result = _Below("result.json")
+    lock = _Below("run.lock")
+    log = _Below("log.jsonl")
+    cache = _Below("cache")
+    judge = _Below("judge")
+    """What the judges of the run share."""
+    phases = _Below("phases.json")
+    """Which phases are done, of a run with a policy a role."""
+    checkpoints = _Below("checkpoints")
+    best = _Below("checkpoints/best")
+    """The weights that were paid best so far."""
+    best_step = _Below("checkpoints/best_step")
+    start_model = _Below("start_model")
+    """The whole model that RL started from, where it was given an adapter."""
+    final_model = _Below("final_model")
+
+    def checkpoint(self, step: int) -> Path:
+        return self.checkpoints / f"global_step_{step}"
+
+    def best_model(self, step: int) -> Path:
+        return self.root / f"best_model_episode_{step}"
+
+    def adapter(self, step: int) -> Path:
+        """Of a role's run, at the end of the phase that ends with this step."""
+        return self.root / f"adapter_step_{step}"
+
+    def role(self, role: Role) -> RLFolder:
+        return RLFolder(self.root / "roles" / role.value)
+
+    def roles(self) -> list[RLFolder]:
+        """The runs of roles that there are."""
+        return [RLFolder(path) for path in sorted(self.root.glob("roles/*"))]
+
+    def attempts(self) -> list[AttemptFolder]:
+        """All starts of the trainer, oldest first."""
+        return [AttemptFolder(path) for path in sorted(self.root.glob("attempts/*"))]
+
+    def new_attempt(self) -> AttemptFolder:
+        """The folder of another start; it is made."""
+        attempt = AttemptFolder(self.root / "attempts" / f"{len(self.attempts()):03d}")
+        attempt.root.mkdir(parents=True)
+        return attempt
+
+
+class RunFolder(_Folder):
+    """A whole run, from the base model to the report."""
+
+    stages = _Below("stages.json")
+    lock = _Below(".lock")
+    log = _Below("log.jsonl")
+    summary = _Below("summary.json")
+    report = _Below("report.html")
+    evaluations = _Below("evaluations")
+
+    def states(self, label: str) -> Path:
+        """The conversations of an evaluation."""
+        return states_file(self.evaluations, label)
+
+    @property
+    def sft(self) -> SFTFolder:
+        return SFTFolder(self.root / "sft_checkpoints")
+
+    @property
+    def rl(self) -> RLFolder:
+        return RLFolder(self.root / "rl_checkpoints")
+
+
+def states_file(evaluations: Path, label: str) -> Path:
+    """Where an evaluation of that label keeps its conversations."""
+    return evaluations / f"{label}.jsonl"
+
+
+def rollouts_file(rollouts: Path, step: int) -> Path:
+    """Where the conversations of a training step are."""
+    return rollouts / f"step_{step:06d}.jsonl"
+
+
+def is_model(folder: str | Path) -> bool:
+    """Whether the folder holds a whole model."""
+    return (Path(folder) / "config.json").is_file()
+
+
+def is_adapter(folder: str | Path) -> bool:
+    """Whether the folder holds a PEFT adapter."""
+    return (Path(folder) / "adapter_config.json").is_file()
+
+
+def base_of_adapter(adapter: str | Path) -> str:
+    """The model that a PEFT adapter belongs to, a folder or a name."""
+    config = json.loads((Path(adapter) / "adapter_config.json").read_text(encoding="utf-8"))
+    return str(config["base_model_name_or_path"])
+
+
+@contextlib.contextmanager
+def replaced(target: Path) -> Iterator[Path]:
+    """An empty folder to fill, which takes the place of `target` when the block ends well.
+
+    A kill leaves the old folder or the new one or, for the moment between two renames, none. Raises
+    InfrastructureError where it cannot be written.
+    """
+    fresh, old = (target.with_name(f".{target.name}.{end}") for end in ("new", "old"))
+    try:
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        yield fresh
+        shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            target.rename(old)
+        fresh.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as e:
+        raise InfrastructureError(cannot_write(target, e)) from e
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def copy_linked(folder: Path, target: Path, *, leave_out: str = "") -> None:
+    """`target` as a copy of a folder whose files nothing changes any more, by hard links: it takes
+    no time and no space. What was there is replaced. leave_out: a pattern of names."""
+    with replaced(target) as fresh:
+        ignore = shutil.ignore_patterns(leave_out)
+        shutil.copytree(folder, fresh, copy_function=_link, ignore=ignore, dirs_exist_ok=True)
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, target)
+    return target
+
+
+@contextlib.contextmanager
+def locked(
+    path: Path, refusal: Callable[[str], str], take: Callable[..., None] = fcntl.lockf
+) -> Iterator[None]:
+    """One process at a time in the block; the kernel drops the lock of a killed one.
+
+    refusal: what to say where another process holds the lock, of its id. take: `fcntl.lockf`, whose
+    lock forked children do not inherit, so that what outlives a killed run does not keep it; or
+    `fcntl.flock`, whose lock also keeps another thread of this process out. Raises UsageError.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("a+", encoding="utf-8")
+    except OSError as e:
+        raise InfrastructureError(cannot_write(path, e)) from e
+    with lock:
+        try:
+            take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as e:
+            lock.seek(0)
+            raise UsageError(refusal(lock.read().strip() or "unknown")) from e
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield

@@ -1,0 +1,97 @@
+"""When to stop a run of RL, or to warn of it: it hangs, our faults are many, the policy gets worse.
+
+Also why verl's trainer ended, as its log says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from coding_framework.errors import TrainingError
+from coding_framework.store.records import StepRecord
+from coding_framework.training.verl.steps import WORSE_STEPS, got_worse, paid_for_compiling
+
+log = structlog.get_logger(__name__)
+
+FAULT_DOUBT = 0.01
+"""A run ends where so many faults would come by chance, at the share that is allowed, less often
+than this: 3 of 20 turns or 5 of 100, where 1% is."""
+
+
+class Stall:
+    """Notices that nothing has changed for too long."""
+
+    def __init__(self, limit_s: float, log_file: Path) -> None:
+        self._limit_s = limit_s
+        self._log = log_file
+        self._state: object = None
+        self._since = time.monotonic()
+
+    def check(self, state: object) -> None:
+        """Raises TrainingError where `state` has been the same for the limit."""
+        if state != self._state:
+            self._state, self._since = state, time.monotonic()
+        elif time.monotonic() - self._since > self._limit_s:
+            raise TrainingError(
+                f"no conversation and no step ended for {self._limit_s:.0f} s: the run hangs, most "
+                f"likely for want of memory or of Ray resources (log: {self._log})"
+            )
+
+
+def warn_of_trouble(steps: Sequence[StepRecord], *, curriculum: bool) -> str:
+    """Say so where the policy solves less than at the start (not with a curriculum, whose tasks
+    become harder), or learns to compile and nothing else; the words for the progress line."""
+    if not curriculum and got_worse(steps):
+        log.warning(
+            "policy_got_worse",
+            first_steps=[s.solved_rate for s in steps[:WORSE_STEPS]],
+            last_steps=[s.solved_rate for s in steps[-WORSE_STEPS:]],
+            advice="stop, and start again in another folder with a lower --learning-rate",
+        )
+        return "WORSE THAN AT THE START"
+    if paid_for_compiling(steps):
+        log.warning(
+            "policy_only_compiles",
+            compile_rates=[s.compile_rate for s in steps[-WORSE_STEPS:]],
+            solved_rates=[s.solved_rate for s in steps[-WORSE_STEPS:]],
+            advice="more and more compiles and nothing is correct: start from an SFT, or with "
+            "--reward-preset correct, which pays for correct kernels alone",
+        )
+        return "IT ONLY COMPILES"
+    return ""
+
+
+def check_faults(records: Sequence[StepRecord], limit: float, log_file: Path) -> None:
+    """Raises TrainingError where faults of ours are more frequent than `limit` beyond doubt."""
+    turns = sum(r.turns for r in records)
+    faults = sum(r.faults for r in records)
+    if faults <= limit * turns:
+        return
+    from scipy.stats import binom
+
+    if binom.sf(faults - 1, turns, limit) < FAULT_DOUBT:
+        raise TrainingError(
+            f"{faults} of {turns} turns were lost to faults of ours (limit {limit:.0%}): the judge "
+            f"or the rollout server is broken, see the rollouts beside {log_file}"
+        )
+
+
+def slow_start(log_file: Path) -> bool:
+    """Whether Ray gave up on its own start, for which it allows 30 s of wall time."""
+    return log_file.exists() and b"node timed out during startup" in log_file.read_bytes()
+
+
+def last_error(log_file: Path) -> str:
+    """The line of the trainer's log that most likely says why it ended."""
+    if not log_file.exists():
+        return "it wrote no log"
+    with log_file.open("rb") as file:
+        file.seek(max(0, log_file.stat().st_size - 200_000))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    marks = ("error: ", "Error: ", "Exception: ", "Killed", "No space left")
+    found = [line.strip() for line in lines if any(mark in line for mark in marks)]
+    return found[-1][:300] if found else "no error in its log"
