@@ -6,7 +6,7 @@ WORKERS ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test lint format doctor
+.PHONY: help setup quickstart test lint format doctor docs
 
 help: ## show this text
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | \
@@ -33,3 +33,7 @@ format: setup ## rewrite the sources in the house format
 
 doctor: setup ## check every component on this machine
 	@$(BIN)/cuda-rl doctor $(ARGS)
+
+docs: setup ## build the site of the documents and the API reference in site/; warnings fail
+	@PATH="$$PATH:.tools/bin:$$HOME/.local/bin" uv sync --frozen --inexact --quiet --group docs
+	@$(BIN)/mkdocs build --quiet
