@@ -1,6 +1,6 @@
 """A kernel and the functions it may call, as bytecode for the interpreter.
 
-Control flow is here; what single instructions become is in lowering.py. One `Kernel` is made for
+Control flow is here; `lowering.py` says what single instructions become. One `Kernel` is made for
 each `.entry` when it is first launched, so that what is not supported in a kernel that is never
 launched does no harm.
 """
@@ -8,7 +8,7 @@ launched does no harm.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from coding_framework.cuda.emulator.control_flow import (
@@ -150,10 +150,18 @@ def parameter_layout(parameters: tuple[Variable, ...]) -> tuple[dict[Variable, i
 
 
 class Assembler:
-    """Assembles one kernel. `addresses`: where the module's global and const variables lie."""
+    """Assembles one kernel."""
 
-    def __init__(self, module: Module, addresses: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        module: Module,
+        addresses: Mapping[str, int],
+        lower: Callable[[Assembler, Instruction], None],
+    ) -> None:
+        """addresses: where the module's global and const variables lie. lower: emits the records of
+        one instruction (`lowering.lower`)."""
         self.module = module
+        self._lower = lower
         self.addresses = addresses
         self.records: list[Record | bytes] = []
         self.instructions: list[tuple[str, Instruction]] = []
@@ -230,7 +238,7 @@ class Assembler:
         """The kernel `name`. Raises CandidateFault(unsupported), naming opcode or feature."""
         entry = self.module.functions[name]
         self.kernel_params, param_bytes = parameter_layout(entry.parameters)
-        shared_bytes = self._place_shared(entry)
+        shared_bytes = self.place_shared(entry)
         self.want(name)
         for position in range(1 << 16):
             if position >= len(self.wanted):
@@ -256,8 +264,8 @@ class Assembler:
             register_bytes=(frame + calls + 127) // 128 * 128,
         )
 
-    def _place_shared(self, entry: Function) -> int:
-        """Static shared memory first, then everything declared `.extern` behind it."""
+    def place_shared(self, entry: Function) -> int:
+        """Bytes of static shared memory: that comes first, everything declared `.extern` behind."""
         functions = self._callable_from(entry)
         variables = [v for f in functions for v in f.variables if v.space == "shared"]
         variables += [v for v in self.module.variables.values() if v.space == "shared"]
@@ -381,13 +389,11 @@ class Assembler:
                 self.records[position + start // 32] = data[start : start + 32].ljust(32, b"\0")
 
     def _guarded(self, instruction: Instruction) -> None:
-        from coding_framework.cuda.emulator.lowering import lower
-
         if instruction.guard is None:
-            lower(self, instruction)
+            self._lower(self, instruction)
             return
         guard = self._guard(instruction)
-        lower(self, instruction)
+        self._lower(self, instruction)
         guard.imm = len(self.records)
         self.emit("unguard")
 

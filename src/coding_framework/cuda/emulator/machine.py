@@ -22,6 +22,7 @@ from coding_framework.cuda.emulator.assembler import (
 from coding_framework.cuda.emulator.counters import counters
 from coding_framework.cuda.emulator.faults import CHECK_KINDS, noted, raise_for
 from coding_framework.cuda.emulator.library import Check, Func, LaunchRecord, MemCount, load
+from coding_framework.cuda.emulator.lowering import lower
 from coding_framework.cuda.emulator.memory import ARENA_BYTES, DeviceMemory
 from coding_framework.cuda.emulator.parser import parse
 from coding_framework.cuda.emulator.program import Function, Module, Variable, unsupported
@@ -113,7 +114,7 @@ class Machine:
     def _info(self, function: Function) -> KernelInfo:
         assert self.module is not None
         offsets, _ = parameter_layout(function.parameters)
-        shared = Assembler(self.module, self.addresses)._place_shared(function)
+        shared = self._assembler(self.module).place_shared(function)
         return KernelInfo(
             name=function.name,
             param_offsets=tuple(offsets.values()),
@@ -122,6 +123,9 @@ class Machine:
             max_threads=function.max_threads,
             registers=self.registers.get(function.name, 0),
         )
+
+    def _assembler(self, module: Module) -> Assembler:
+        return Assembler(module, self.addresses, lower)
 
     def kernel(self, name: str) -> Kernel:
         """The assembled kernel. Raises CandidateFault(unsupported), naming what is missing."""
@@ -134,7 +138,7 @@ class Machine:
                 raise CandidateFault(
                     Status.LOAD_ERROR, f"the module has no kernel {readable(name)!r}"
                 )
-            made = self.kernels[name] = Assembler(self.module, self.addresses).assemble(name)
+            made = self.kernels[name] = self._assembler(self.module).assemble(name)
         return made
 
     # --- launching ------------------------------------------------------------------------------
