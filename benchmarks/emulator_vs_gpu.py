@@ -45,17 +45,17 @@ from emulator_vs_gpu_report import DURATION, METRICS, NAME, as_kept, keep_rows, 
 from gpu_bench import Deadline, Row, Rows, session_here, short_name, this_gpu
 from gpu_plans import PlannedKernel, build, clock_kernels, ladder, strides
 
-from coding_framework.cuda.benchmarker import modelled_time_ms, transfers
 from coding_framework.cuda.choose_backend import make_backend
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.emulator.device import EmulatorDevice
+from coding_framework.cuda.emulator.modelled_time import modelled_time_ms, transfers
 from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.expected.inputs import draw_large_inputs
 from coding_framework.cuda.expected.reference import Expectation, reference_model, task_digest
+from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tolerance import ExpectedOutput
 from coding_framework.cuda.gpu.device import CudaDevice
-from coding_framework.cuda.host.record_replay import Output
-from coding_framework.cuda.model_new.signature import ModelSignature
+from coding_framework.cuda.host.case_run import Output
 from coding_framework.cuda.plan.launch_plan import CandidateFault, LaunchPlan
 from coding_framework.cuda.timing.profiler import ReplayFiles, profile_plans
 from coding_framework.cuda.timing.statistics import TimingProtocol, summary
@@ -94,10 +94,10 @@ def case_of(task: Task) -> TestCase:
 
 
 def run_synthesised(folder: Path, task: Task, example: KernelExample) -> Row:
-    """One kernel on both devices, by the judge's own bench; its replay goes to `folder`."""
+    """One kernel on both devices, by the judge's own setup; its replay goes to `folder`."""
     from coding_framework.cuda.judge import JudgeConfig
     from coding_framework.cuda.timing.measurement import measure_plan
-    from coding_framework.cuda.trial.setup import open_bench
+    from coding_framework.cuda.trial.setup import TrialSetting, open_setup
 
     compiler, host_cpu_s = _compiler(), JudgeConfig().host_cpu_s
     compiled = compiler.compile_source(example.code)
@@ -107,17 +107,17 @@ def run_synthesised(folder: Path, task: Task, example: KernelExample) -> Row:
     draws = [_draw(task, case_of(task), seed) for seed in range(2)]
     first, protocol = draws[0], TimingProtocol()
     names = first.signature.parameter_names
-    with open_bench(found, first, sandbox, host_cpu_s, _emulator()) as bench:
-        _, on_emulator = bench.run.host_run(bench.host, first.tensors, first.scalars, names)
-    with open_bench(found, first, sandbox, host_cpu_s, _gpu()) as bench:
-        plan, on_gpu = bench.run.host_run(bench.host, first.tensors, first.scalars, names)
-        files = ReplayFiles(found, plan, bench.module, bench.run.contents(plan, first.tensors))
-        device = bench.equipment.device
+    with open_setup(TrialSetting(found, sandbox, host_cpu_s, _emulator()), first) as setup:
+        _, on_emulator = setup.run.host_run(setup.host, first.tensors, first.scalars, names)
+    with open_setup(TrialSetting(found, sandbox, host_cpu_s, _gpu()), first) as setup:
+        plan, on_gpu = setup.run.host_run(setup.host, first.tensors, first.scalars, names)
+        files = ReplayFiles(found, plan, setup.module, setup.run.contents(plan, first.tensors))
+        device = setup.equipment.device
         assert isinstance(device, CudaDevice)
         if plan.reads_back:
             return {"skipped": "its launches depend on values"}
         timing = measure_plan(
-            device, bench.run, plan, draws, lambda *_: None, protocol, fresh=True
+            device, setup.run, plan, draws, lambda *_: None, protocol, fresh=True
         ).timing
     _keep(folder, files)
     reports = zip(on_emulator.reports, plan.launches, strict=True)

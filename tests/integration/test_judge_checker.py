@@ -8,11 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from coding_framework.cuda.choose_backend import Equipment
 from coding_framework.cuda.emulator.backend import EmulatorBackend
 from coding_framework.cuda.expected.reference import Expectation
-from coding_framework.cuda.judge import NOT_CHECKED, Judge, JudgeConfig
+from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.plan.launch_plan import CandidateFault
+from coding_framework.cuda.timing.backend import Equipment
+from coding_framework.cuda.trial.verdict_draft import NOT_CHECKED
 from coding_framework.types import Candidate, Status, Task, TestCase, Verdict
 from corpus.collection import UNSEEN_ATTACKS
 from corpus.seen_attacks import SEEN_ATTACKS

@@ -25,7 +25,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -50,6 +49,8 @@ from coding_framework.cuda.build.source_features import (
     uses_device_lambda,
     uses_torch,
 )
+from coding_framework.cuda.model_new.build import compile_answer
+from coding_framework.cuda.model_new.extensions import ExtensionRequest
 from coding_framework.cuda.sandbox import Exit, Job, Limits, Mount, Sandbox, choose_sandbox
 from coding_framework.cuda.sandbox.base import limited
 from coding_framework.cuda.toolchain.architecture import detect_architecture
@@ -69,9 +70,6 @@ from coding_framework.types import (
     KernelResources,
     Status,
 )
-
-if TYPE_CHECKING:
-    from coding_framework.cuda.model_new.extensions import ExtensionRequest
 
 __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
 
@@ -168,8 +166,6 @@ class CUDACompiler:
         if (refused := _refuse(code)) is not None:
             return refused
         if Candidate(code=code).is_python:
-            from coding_framework.cuda.model_new.build import compile_answer
-
             return compile_answer(self, code, later)
         return self.compile_cuda(code)
 

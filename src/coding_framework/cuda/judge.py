@@ -14,7 +14,6 @@ and never becomes a verdict.
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import random
@@ -30,25 +29,25 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import structlog
 from pydantic import Field, SecretBytes
 
-from coding_framework.cuda.benchmarker import BaselineTimes, summed_counters
-from coding_framework.cuda.build.ptx_summary import may_repeat
-from coding_framework.cuda.choose_backend import Backend, BackendName, choose_backend, make_backend
+from coding_framework.cuda.choose_backend import choose_backend, make_backend
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
+from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.device.gpu_sharing import gpus_here
-from coding_framework.cuda.model_new.build import ExtensionWanted, answer_of
+from coding_framework.cuda.model_new.build import answer_of
 from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
 from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.cuda.protocol import PROTOCOL, TOLERANCE_FORMULA, judge_digest
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
 from coding_framework.cuda.sandbox import Sandbox
+from coding_framework.cuda.timing.baseline_times import BaselineTimes
+from coding_framework.cuda.timing.results import TimedCase, summed_counters
 from coding_framework.cuda.toolchain.toolkit import Toolkit
-from coding_framework.cuda.trial.verdict_draft import TrialLog, VerdictDraft
+from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.errors import DeviceFullError, UsageError
 from coding_framework.types import (
     BenchmarkResult,
     Candidate,
     CompilationResult,
-    Finding,
     Probe,
     ProbeResult,
     Receipt,
@@ -61,18 +60,15 @@ from coding_framework.types import (
 
 if TYPE_CHECKING:  # torch takes a second to import; the compiler works meanwhile
     from coding_framework.cuda.expected.reference import ReferenceCache
-    from coding_framework.cuda.trial.setup import Bench
-    from coding_framework.cuda.trial.trial import TimedCase
+    from coding_framework.cuda.timing.backend import Backend
+    from coding_framework.cuda.trial.candidate import CandidateTrials
+    from coding_framework.cuda.trial.setup import TrialSetting
 
 OptionalCheck = Literal["other_draws", "hidden_shapes"]
 """What an experiment may switch off. other_draws: all comparisons are on the first draw of a shape
 set. hidden_shapes: only the shape set that agents see is judged."""
 
 _BASELINE_SECRET = b"baseline"
-_BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
-"""Faults that may be the checker's limits and not the candidate's: a GPU runs more, and faster."""
-NOT_CHECKED = "not_checked"
-"""The rule of the note that says so."""
 _FULL_PAUSES_S = (2.0, 5.0, 10.0, 20.0)
 """Where the GPU is full of other judges' work: how long to wait before the candidate's next try."""
 
@@ -171,7 +167,8 @@ class Judge:
             build = self._compile(candidate, draft)
             draft.task = self._devices().prepared(task)
             self._reference_cache().require_informative(draft.task, self._seeds)
-            self._time(self._try_all(build, draft, self._tried_seeds()), draft)
+            trials = self._trials(build, draft, self._tried_seeds())
+            self._time(trials.try_all(self._cases(draft.task)), draft)
         except CandidateFault as fault:
             draft.log.output.append(fault.output)
             return draft.verdict(fault.status, fault.reason)
@@ -192,7 +189,7 @@ class Judge:
         """Time a build on the task's first shape set. Raises CandidateFault where it is wrong."""
         draft = self._draft(self._devices().prepared(task), Candidate(code=""))
         case = self._devices().timed_case(draft.task)
-        timed = self._try_case(case, build, draft, self._seeds)
+        timed = self._trials(build, draft, self._seeds).try_case(case)
         launched = sorted({launch.kernel for launch in timed.plan.launches})
         if kernel_name is not None and kernel_name not in launched:
             raise CandidateFault(
@@ -209,15 +206,14 @@ class Judge:
     ) -> tuple[ProbeResult, ...]:
         """What comes of a tester's probes; none where the candidate does not compile. Raises as
         `judge` does."""
-        from coding_framework.cuda.trial.probe import run_probes
-
         try:
             build = self._compile(candidate, self._draft(task, candidate))
         except CandidateFault:
             return ()
-        self._warm_up.join()
-        sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
-        return run_probes(task, build, probes, sandbox, host_cpu_s, self._secret, self._devices())
+        setting = self._setting(build)
+        from coding_framework.cuda.trial.probe import run_probes
+
+        return run_probes(setting, task, probes, self._secret)
 
     # --- the steps --------------------------------------------------------------------------------
 
@@ -246,151 +242,32 @@ class Judge:
             return self._seeds[:1] * len(self._seeds)
         return self._seeds
 
-    def _try_all(self, build: Path, draft: VerdictDraft, seeds: tuple[int, ...]) -> TimedCase:
-        """Every shape set; gives the one that is timed."""
-        dependent = False
-        found: dict[str, TimedCase] = {}
-        cases = self._devices().cases(draft.task)
+    def _cases(self, task: Task) -> tuple[TestCase, ...]:
+        """Shape sets to judge on; those that agents see alone, where an experiment says so."""
+        cases = self._devices().cases(task)
         if "hidden_shapes" in self._without:
-            cases = tuple(case for case in cases if case.shown) or cases[:1]
-        self._require_end(cases, build, draft, seeds[0])
-        for case in cases:
-            found[case.name] = self._try(case, build, draft, seeds, dependent)
-            dependent = dependent or found[case.name].own_seed is not None
-        return found[self._devices().timed_case(draft.task).name]
+            return tuple(case for case in cases if case.shown) or cases[:1]
+        return cases
 
-    def _require_end(
-        self, cases: Sequence[TestCase], build: Path, draft: VerdictDraft, seed: int
-    ) -> None:
-        """Raises CandidateFault (timeout) for a candidate that takes more instructions on the
-        smallest shape set than that allows: an endless kernel is found in a second or two, where
-        the first shape set would let it run for up to half a minute. Whatever else comes of this
-        call says nothing yet. Where the device counts instructions, and there is a loop."""
-        if self.backend != "emulator":
-            return
-        from coding_framework.cuda.emulator.backend import EmulatorBackend
-        from coding_framework.cuda.host.record_replay import first_budget, instruction_budget
-        from coding_framework.cuda.trial.setup import open_bench
-        from coding_framework.cuda.trial.trial import CaseTrial
-
-        backend = EmulatorBackend(budget=first_budget)
-        smallest = min(cases, key=_elements)
-        usual = instruction_budget(2 * _elements(cases[0]))
-        if usual < 2 * first_budget(2 * _elements(smallest)):
-            return
-        if not may_repeat((build / "device.ptx").read_text(errors="replace")):
-            return
-        references = self._reference_cache()
-        expectation = references.get(draft.task, smallest, seed)
-        sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
-        try:
-            with open_bench(build, expectation, sandbox, host_cpu_s, backend) as bench:
-                draft.device, draft.driver = bench.device_name, backend.driver
-                CaseTrial(draft.task, smallest, bench, references, (seed,), TrialLog()).call_once()
-        except ExtensionWanted:
-            return
-        except CandidateFault as fault:
-            if fault.status is Status.TIMEOUT:
-                raise
-
-    def _try(
-        self, case: TestCase, build: Path, draft: VerdictDraft, seeds: tuple[int, ...],
-        dependent: bool,
-    ) -> TimedCase:  # fmt: skip
-        """One shape set: by the backend's checker, if it has one, unless it is of real size; and by
-        the backend itself, if it is timed or the checker cannot run it."""
-        backend = self._devices()
-        checked = None
-        if backend.checker is not None and case not in draft.task.gpu_cases:
-            checked = self._check(backend.checker, case, build, draft, seeds)
-        if checked is not None and case != backend.timed_case(draft.task):
-            return checked
-        return self._try_case(case, build, draft, seeds, dependent=dependent)
-
-    def _check(
-        self, checker: Backend, case: TestCase, build: Path, draft: VerdictDraft,
-        seeds: tuple[int, ...],
-    ) -> TimedCase | None:  # fmt: skip
-        """The protocol on a checker; None where the candidate is more than that can run, which the
-        verdict says."""
-        tested, faults = len(draft.log.tests), len(draft.log.faults)
-        try:
-            return self._try_case(case, build, draft, seeds, on=checker)
-        except CandidateFault as fault:
-            if fault.status not in _BEYOND_A_CHECKER:
-                raise
-            del draft.log.tests[tested:], draft.log.faults[faults:]
-            if all(note.rule != NOT_CHECKED for note in draft.log.notes):
-                draft.log.notes.append(
-                    Finding(
-                        rule=NOT_CHECKED, severity="medium", line=None, basis="run",
-                        message=f"races, accesses outside of allocations and reads of unset memory "
-                        f"were not looked for on shape set {case.name!r}: {fault.reason}",
-                    )
-                )  # fmt: skip
-            return None
-
-    def _try_case(
+    def _trials(
         self,
-        case: TestCase,
         build: Path,
         draft: VerdictDraft,
         seeds: tuple[int, ...],
         secret: bytes | None = None,
-        dependent: bool = False,
-        on: Backend | None = None,
-    ) -> TimedCase:
-        """The correctness protocol on one shape set: a fresh device and a fresh host process.
-        dependent: on another shape set the launches depended on values. on: the backend's checker
-        instead of the backend; nothing is timed there."""
-        references = self._reference_cache(secret)
-        from coding_framework.cuda.trial.setup import open_bench
-        from coding_framework.cuda.trial.trial import CaseTrial
+    ) -> CandidateTrials:
+        """The trials of a build. secret: to draw with; None: the run's own."""
+        setting, references = self._setting(build), self._reference_cache(secret)
+        from coding_framework.cuda.trial.candidate import CandidateTrials
 
-        expectation = references.get(draft.task, case, seeds[0])
-        sandbox, host_cpu_s = self._compiler.sandbox, self.config.host_cpu_s
-        backend = on or self._devices()
-        is_timed = on is None and case == backend.timed_case(draft.task)
-        tested = len(draft.log.tests)
-        try:
-            with open_bench(
-                build, expectation, sandbox, host_cpu_s, backend, timed=is_timed
-            ) as bench:
-                draft.device, draft.driver = bench.device_name, backend.driver
-                own = int(draft.candidate.sha256[:8], 16)
-                trial = CaseTrial(draft.task, case, bench, references, seeds, draft.log, own)
-                real_size = case in draft.task.gpu_cases
-                timed = trial.record(dependent=dependent) if real_size else trial.judge()
-                timed = trial.measured(timed)
-                if is_timed and self.config.profile:
-                    self._profile(build, bench, timed, draft, references)
-                return timed
-        except ExtensionWanted as wanted:
-            del draft.log.tests[tested:]
-            larger = self._compile_also(build, wanted.request, draft)
-        return self._try_case(case, larger, draft, seeds, secret, dependent, on)
+        also, profile = self._compile_also, self.config.profile
+        return CandidateTrials(setting, draft, references, seeds, also, profile=profile)
 
-    def _profile(
-        self,
-        build: Path,
-        bench: Bench,
-        timed: TimedCase,
-        draft: VerdictDraft,
-        references: ReferenceCache,
-    ) -> None:
-        """Hardware counters of the timed plan, where the device has a profiler."""
-        seed = self._seeds[0] if timed.own_seed is None else timed.own_seed
-        draw = references.get(draft.task, self._devices().timed_case(draft.task), seed)
-        found = self._devices().profile(build, bench, timed, draw)
-        if found is None:
-            return
-        draft.counters = summed_counters(found.reports)
-        if found.note:
-            draft.log.notes.append(
-                Finding(
-                    rule="no_counters", severity="info", line=None, message=found.note, basis="run"
-                )
-            )
+    def _setting(self, build: Path) -> TrialSetting:
+        backend = self._devices()
+        from coding_framework.cuda.trial.setup import TrialSetting
+
+        return TrialSetting(build, self._compiler.sandbox, self.config.host_cpu_s, backend)
 
     def _time(self, timed: TimedCase, draft: VerdictDraft) -> None:
         draft.counters = draft.counters or summed_counters(timed.replays[-1])
@@ -399,12 +276,7 @@ class Judge:
         try:
             draft.timing = self._devices().result(task, timed, naive_ms, references, self._seeds[0])
         except CandidateFault as fault:
-            draft.log.cheats.append(
-                Finding(
-                    rule="impossible_time", severity="high", line=None, message=fault.reason,
-                    basis="run",
-                )
-            )  # fmt: skip
+            draft.log.cheat("impossible_time", fault.reason)
             raise
 
     def _naive_ms(self, timed: TimedCase, draft: VerdictDraft) -> float | None:
@@ -425,7 +297,8 @@ class Judge:
         case = self._devices().timed_case(task)
         try:
             build = self._compile(draft.candidate, draft)
-            timed = self._try_case(case, build, draft, tuple(range(5)), _BASELINE_SECRET)
+            trials = self._trials(build, draft, tuple(range(5)), _BASELINE_SECRET)
+            timed = trials.try_case(case)
         except CandidateFault as fault:
             log.error("naive_kernel_wrong", task=task.name, status=fault.status, why=fault.reason)
             return None
@@ -501,11 +374,6 @@ def new_draft(
 def seeds_of(config: JudgeConfig) -> tuple[int, ...]:
     """The draws of a judge of this configuration."""
     return tuple((config.seed or 0) + i for i in range(config.seeds))
-
-
-def _elements(case: TestCase) -> int:
-    """Of the inputs of a shape set."""
-    return sum(math.prod(spec.shape) for spec in case.inputs)
 
 
 def _built(result: CompilationResult, draft: VerdictDraft) -> Path:

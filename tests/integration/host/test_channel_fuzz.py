@@ -23,11 +23,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coding_framework.cuda.benchmarker import modelled_time_ms
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.emulator.device import EmulatorDevice
+from coding_framework.cuda.emulator.modelled_time import modelled_time_ms
 from coding_framework.cuda.emulator.settings import EmulatorSettings
-from coding_framework.cuda.host.record_replay import CaseRun, PlanRecorder, RunLimits
+from coding_framework.cuda.host.case_run import CaseRun
+from coding_framework.cuda.host.plan_recorder import PlanRecorder, RunLimits
 from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
 from coding_framework.cuda.host.wire import MAX_MESSAGE_BYTES, Kind
 from coding_framework.cuda.plan.difference import PlanReader, host_share

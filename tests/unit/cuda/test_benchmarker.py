@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
-from coding_framework.cuda.benchmarker import (
-    BaselineTimes,
-    modelled_result,
-    modelled_time_ms,
-    summed_counters,
-)
+from coding_framework.cuda.emulator.modelled_time import modelled_result, modelled_time_ms
 from coding_framework.cuda.emulator.timing_model import gpu
 from coding_framework.cuda.judge import Judge
 from coding_framework.cuda.plan.launch_plan import (
@@ -26,11 +21,10 @@ from coding_framework.cuda.plan.launch_plan import (
     ReadBack,
     Upload,
 )
+from coding_framework.cuda.timing.baseline_times import BaselineTimes
+from coding_framework.cuda.timing.results import TimedCase, summed_counters
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.types import Candidate, Receipt, Task, TensorSpec, TestCase
-
-if TYPE_CHECKING:
-    from coding_framework.cuda.trial.trial import TimedCase
 
 pytestmark = pytest.mark.unit
 
@@ -40,18 +34,15 @@ FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 FADD = "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
 
 
-class _Timed:
-    """What `modelled_result` reads of a TimedCase (whose module imports torch)."""
-
-    plan = PLAN
-    bytes_moved = 4_800_000
-    replays = (
+TIMED = TimedCase(
+    plan=PLAN,
+    bytes_moved=4_800_000,
+    replays=(
         (LaunchReport("k", {FFMA: 10.0, FADD: 5.0}, 0.003),),
         (LaunchReport("k", {FFMA: 10.0, FADD: 5.0}, 0.001),),
         (LaunchReport("k", {FFMA: 10.0, FADD: 5.0}, 0.002),),
-    )
-
-
+    ),
+)
 START_MS = gpu("h200").model["launch_us"] / 1e3
 
 
@@ -77,7 +68,7 @@ def test_a_launch_without_a_time_gives_no_time() -> None:
 
 def test_the_median_is_reported_and_the_interval_spans_the_replays() -> None:
     middle = 0.003 + START_MS
-    result = modelled_result(_Timed, "NVIDIA H200", 4 * middle)  # type: ignore[arg-type]
+    result = modelled_result(TIMED, "NVIDIA H200", 4 * middle)
     assert result is not None
     assert result.kernel_ms == pytest.approx(middle)
     assert result.kernel_ms_ci95 == (
@@ -145,7 +136,7 @@ def test_a_time_that_a_verdict_measured_is_taken_over_once(
 
     def naive_ms(code: str) -> float | None:
         draft = VerdictDraft(task, Candidate(code=code), "cuda", Receipt())
-        return judge._naive_ms(cast("TimedCase", None), draft)
+        return judge._naive_ms(cast(TimedCase, None), draft)
 
     assert naive_ms("naive code") == 0.25
     assert naive_ms("other code") == 0.25

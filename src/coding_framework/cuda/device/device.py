@@ -11,13 +11,15 @@ from typing import Literal, Protocol
 
 from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, ModuleInfo
 
+BackendName = Literal["cuda", "emulator"]
+
 
 class Device(Protocol):
-    """Raises CandidateFault (plan.py) for what the candidate did: illegal address, trap, endless
+    """Raises CandidateFault for what the candidate did: illegal address, trap, endless
     kernel, too much memory, an opcode that is not supported. Raises DeviceError for our own faults.
     """
 
-    backend: Literal["emulator", "cuda"]
+    backend: BackendName
     name: str
     """The GPU that times are measured on or modelled for, e.g. "NVIDIA H200"."""
 

@@ -4,39 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from coding_framework.cuda.benchmarker import modelled_result, modelled_time_ms
-from coding_framework.cuda.choose_backend import Backend, BackendName, Equipment
+from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.emulator.device import EmulatorDevice
+from coding_framework.cuda.emulator.modelled_time import modelled_result, modelled_time_ms
 from coding_framework.cuda.emulator.settings import DEFAULT_GPU, EmulatorSettings
+from coding_framework.cuda.expected.reference import Expectation, ReferenceCache, ReferencePlace
+from coding_framework.cuda.host.plan_recorder import RunLimits, first_budget, instruction_budget
 from coding_framework.cuda.host.properties import H200, DeviceProperties
+from coding_framework.cuda.timing.backend import Backend, Equipment
+from coding_framework.cuda.timing.profiler import Profile, ReplayFiles
+from coding_framework.cuda.timing.results import TimedCase
 from coding_framework.types import BenchmarkResult, Task, TestCase
-
-if TYPE_CHECKING:
-    from coding_framework.cuda.expected.reference import Expectation, ReferenceCache
-    from coding_framework.cuda.gpu.place import GpuPlace
-    from coding_framework.cuda.timing.profiler import Profile
-    from coding_framework.cuda.trial.setup import Bench
-    from coding_framework.cuda.trial.trial import TimedCase
 
 
 class EmulatorBackend:
-    """See `cuda/choose_backend.py`."""
+    """See `timing/backend.py`."""
 
     name: BackendName = "emulator"
     driver = ""
-    place: GpuPlace | None = None
+    place: ReferencePlace | None = None
     checker: Backend | None = None
 
     def __init__(
-        self, properties: DeviceProperties = H200, budget: Callable[[int], int] | None = None
+        self,
+        properties: DeviceProperties = H200,
+        budget: Callable[[int], int] = instruction_budget,
     ) -> None:
         """properties: of the GPU that host code is told of. budget: warp instructions of one call
-        for tensors of so many elements; None: `run.instruction_budget`."""
+        for tensors of so many elements."""
         self._properties = properties
         self._budget = budget
+
+    def for_first_call(self) -> EmulatorBackend:
+        return EmulatorBackend(self._properties, first_budget)
 
     def warm_up(self) -> None:
         EmulatorDevice().close()
@@ -52,10 +53,7 @@ class EmulatorBackend:
 
     @contextmanager
     def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
-        from coding_framework.cuda.host.record_replay import RunLimits, instruction_budget
-
-        budget = self._budget or instruction_budget
-        limits = RunLimits(instructions=budget(expectation.elements))
+        limits = RunLimits(instructions=self._budget(expectation.elements))
         settings = EmulatorSettings(
             instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
         )
@@ -76,9 +74,7 @@ class EmulatorBackend:
     ) -> BenchmarkResult | None:
         return modelled_result(timed, DEFAULT_GPU, naive_ms)
 
-    def profile(
-        self, build: Path, bench: Bench, timed: TimedCase, draw: Expectation
-    ) -> Profile | None:
+    def profile(self, files: ReplayFiles) -> Profile | None:
         return None
 
     def time_ms(self, timed: TimedCase) -> float | None:

@@ -17,10 +17,7 @@ import socket
 import sys
 
 from coding_framework.cuda.device.server import serve
-from coding_framework.cuda.emulator import (
-    lowering,  # noqa: F401 - for the assembler, which asks for it late: here once, not in each fork
-    timing_model,
-)
+from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.library import load
 from coding_framework.cuda.emulator.machine import Machine
 from coding_framework.cuda.emulator.settings import EmulatorSettings

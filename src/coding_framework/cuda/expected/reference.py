@@ -11,10 +11,10 @@ import copy
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -27,14 +27,10 @@ from coding_framework.cuda.expected.inputs import (
     picked_inputs,
 )
 from coding_framework.cuda.expected.parameter_order import recorded_definitions
-from coding_framework.cuda.expected.tolerance import ExpectedOutput, Spread
-from coding_framework.cuda.model_new.signature import ModelSignature
+from coding_framework.cuda.expected.signature import ModelSignature
+from coding_framework.cuda.expected.tolerance import ExpectedOutput, OutputSpread, Spread
 from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
 from coding_framework.types import InitArg, Task, TestCase
-
-if TYPE_CHECKING:
-    from coding_framework.cuda.gpu.place import GpuPlace
-    from coding_framework.cuda.gpu.tolerance_kernels import GpuSpread
 
 _PERTURBED_RUNS = 3
 _FIRST_RUNS_ON_GPU = 1
@@ -50,6 +46,27 @@ _GPU_CACHE_BYTES = 3 << 29
 """Where references of real size lie on the GPU: two draws of a large task. More workers than cores
 share a GPU, and what each keeps is rarely asked for again."""
 Scalar = bool | int | float
+NewSpread = Callable[[torch.Tensor, torch.Tensor], OutputSpread]
+
+
+class ReferencePlace(Protocol):
+    """Where references of real size are computed: PyTorch on a GPU (`gpu/place.py`)."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def new_spread(self) -> NewSpread:
+        """Begins the spread of an output that lies there, given native result and reference."""
+        ...
+
+    def working(self) -> AbstractContextManager[None]:
+        """Entered for computations there."""
+        ...
+
+    def empty(self) -> None:
+        """Give back memory that is held for later."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +125,7 @@ class ReferenceCache:
     """
 
     def __init__(
-        self, secret: bytes, max_bytes: int | None = None, place: GpuPlace | None = None
+        self, secret: bytes, max_bytes: int | None = None, place: ReferencePlace | None = None
     ) -> None:
         """max_bytes: None: room for the draws of one task. place: where shape sets of real size are
         computed; None: there are none."""
@@ -210,7 +227,7 @@ class ReferenceCache:
 
 def expect(
     task: Task, digest: str, case: TestCase, secret: bytes, seed: int,
-    inputs: tuple[torch.Tensor, ...] | None = None, place: GpuPlace | None = None,
+    inputs: tuple[torch.Tensor, ...] | None = None, place: ReferencePlace | None = None,
     runs: int = _PERTURBED_RUNS,
 ) -> Expectation:  # fmt: skip
     """Draw the inputs (where none are given) and the parameters of one seed, and compute what must
@@ -227,7 +244,8 @@ def expect(
             inputs = picked_inputs(pools, case, secret, digest, seed, place.device)
         with reference_model(task, digest, case, secret, seed, inputs) as (model, state):
             parameters = tuple(t.detach().clone().contiguous() for t in state.values())
-            outputs = _expected_outputs(model, inputs, case.reduction_length, runs)
+            new_spread = Spread if place is None else place.new_spread
+            outputs = _expected_outputs(model, inputs, case.reduction_length, runs, new_spread)
     init_args = case.init_args or task.init_args
     signature = ModelSignature(init_args, tuple(state), task.scalar_positions)
     return Expectation(seed, inputs, parameters, signature, outputs, runs)
@@ -272,11 +290,18 @@ def _is_constant(outputs: Sequence[ExpectedOutput]) -> bool:
 
 
 def _expected_outputs(
-    model: nn.Module, inputs: tuple[torch.Tensor, ...], reduction_length: int, runs: int
+    model: nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    reduction_length: int,
+    runs: int,
+    new_spread: NewSpread,
 ) -> tuple[ExpectedOutput, ...]:
     native = _call(model, inputs)
     reference = _call_in_float64(model, inputs)
-    spreads = [_new_spread(n, r) for n, r in zip(native, reference, strict=True)]
+    spreads = [
+        new_spread(n, r) if n.is_floating_point() else None  # None: it is exact
+        for n, r in zip(native, reference, strict=True)
+    ]
     for _ in range(runs):
         _add_run(spreads, model, inputs)
     return tuple(
@@ -285,20 +310,8 @@ def _expected_outputs(
     )
 
 
-def _new_spread(native: torch.Tensor, reference: torch.Tensor) -> Spread | GpuSpread | None:
-    """None: the output is exact."""
-    if not native.is_floating_point():
-        return None
-    if native.is_cuda:
-        from coding_framework.cuda.gpu.tolerance_kernels import GpuSpread, has_kernels
-
-        if has_kernels(native):
-            return GpuSpread(native, reference)
-    return Spread(native, reference)
-
-
 def _add_run(
-    spreads: Sequence[Spread | GpuSpread | None], model: nn.Module, inputs: tuple[torch.Tensor, ...]
+    spreads: Sequence[OutputSpread | None], model: nn.Module, inputs: tuple[torch.Tensor, ...]
 ) -> None:
     """A run on perturbed inputs, whose tensors are gone after it."""
     eps = _rounding_unit(inputs)

@@ -31,8 +31,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -88,12 +89,21 @@ def parts(count: int) -> Iterator[slice]:
         yield slice(start, min(start + _AT_ONCE, count))
 
 
-class Spread:
+class OutputSpread(Protocol):
     """How far PyTorch's own results of one floating output lie from the reference, and how much
-    that changes when all inputs do by a rounding: what its tolerance rests on.
+    that changes when all inputs do by a rounding: what its tolerance rests on."""
 
-    `gpu/tolerance_kernels.py` has the same for a GPU.
-    """
+    def add(self, native: torch.Tensor, reference: torch.Tensor, eps: float) -> None:
+        """The same of a run whose inputs differ by a relative `eps`."""
+        ...
+
+    def tolerance(self, dtype: torch.dtype, reduction_length: int) -> torch.Tensor:
+        """The bound of every element, of an output of this dtype, after one run or more."""
+        ...
+
+
+class Spread:
+    """`OutputSpread` by PyTorch's operations. `gpu/tolerance_kernels.py` has another for a GPU."""
 
     def __init__(self, native: torch.Tensor, reference: torch.Tensor) -> None:
         """native: in the task's dtype. reference: in float64."""
@@ -102,7 +112,6 @@ class Spread:
         self._changes: torch.Tensor | None = None
 
     def add(self, native: torch.Tensor, reference: torch.Tensor, eps: float) -> None:
-        """The same of a run whose inputs differ by a relative `eps`."""
         torch.maximum(self._errors, _gap(native, reference), out=self._errors)
         changes = _gap(reference, self._reference).div_(eps)
         if self._changes is None:
@@ -111,7 +120,6 @@ class Spread:
             torch.maximum(self._changes, changes, out=self._changes)
 
     def tolerance(self, dtype: torch.dtype, reduction_length: int) -> torch.Tensor:
-        """The bound of every element, of an output of this dtype, after one run or more."""
         assert self._changes is not None
         return element_tolerance(
             self._reference, self._errors, self._changes, dtype, reduction_length
@@ -196,9 +204,14 @@ def _largest_of_each(values: torch.Tensor, bucket: torch.Tensor) -> list[tuple[i
     return list(zip(found.tolist(), worst.tolist(), strict=True))
 
 
-def compare(out: torch.Tensor, strides: tuple[int, ...], expected: ExpectedOutput) -> Comparison:
+def compare(
+    out: torch.Tensor,
+    strides: tuple[int, ...],
+    expected: ExpectedOutput,
+    find_worst: FindWorst | None = None,
+) -> Comparison:
     """Judge one output. `out` has the logical shape that the candidate claims, `strides` its own
-    strides in elements."""
+    strides in elements. find_worst: compares the numbers where they lie; None: `worst_of`."""
     layout = _layout_difference(out, strides, expected.native)
     if layout:
         return Comparison(False, None, None, None, math.inf, layout)
@@ -206,7 +219,7 @@ def compare(out: torch.Tensor, strides: tuple[int, ...], expected: ExpectedOutpu
         return Comparison(True, 0.0, 0.0, 0.0)
     if expected.tolerance is None:
         return _compare_exact(out, expected)
-    return _compare_floating(out, expected)
+    return _compare_floating(out, expected, find_worst or worst_of)
 
 
 def _layout_difference(out: torch.Tensor, strides: tuple[int, ...], native: torch.Tensor) -> str:
@@ -262,6 +275,10 @@ class Worst:
         self.rel_error = max(self.rel_error, rel_error)
 
 
+FindWorst = Callable[[torch.Tensor, ExpectedOutput], Worst]
+"""How far a floating output that has elements is from what is expected of it."""
+
+
 def _largest_errors(
     error: torch.Tensor, reference: torch.Tensor, tolerance: torch.Tensor, tiny: float
 ) -> list[torch.Tensor]:
@@ -294,9 +311,11 @@ def _compare_exact(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
     return Comparison(False, found.abs_error, None, 0.0, math.inf, detail)
 
 
-def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison:
+def _compare_floating(
+    out: torch.Tensor, expected: ExpectedOutput, find_worst: FindWorst
+) -> Comparison:
     assert expected.tolerance is not None
-    found = _worst_where_it_lies(out, expected)
+    found = find_worst(out, expected)
     return Comparison(
         found.first_wrong is None,
         found.abs_error,
@@ -305,15 +324,6 @@ def _compare_floating(out: torch.Tensor, expected: ExpectedOutput) -> Comparison
         found.share,
         "" if found.first_wrong is None else _first_wrong(found, out, expected.reference),
     )
-
-
-def _worst_where_it_lies(out: torch.Tensor, expected: ExpectedOutput) -> Worst:
-    if out.is_cuda:
-        from coding_framework.cuda.gpu import tolerance_kernels
-
-        if tolerance_kernels.has_kernels(out):
-            return tolerance_kernels.worst_of(out, expected)
-    return worst_of(out, expected)
 
 
 def worst_of(out: torch.Tensor, expected: ExpectedOutput) -> Worst:

@@ -8,32 +8,38 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from coding_framework.cuda.benchmarker import Baselines, BaselineTimes, measured_result
-from coding_framework.cuda.choose_backend import Backend, BackendName, Equipment
+import torch
+
+from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.device.gpu_sharing import Gpu
-from coding_framework.cuda.emulator.backend import EmulatorBackend
+from coding_framework.cuda.expected.inputs import TORCH_DTYPES, draw_large_inputs
+from coding_framework.cuda.expected.reference import (
+    Expectation,
+    ReferenceCache,
+    reference_model,
+    task_digest,
+)
+from coding_framework.cuda.gpu.baselines import time_compiled, time_model
 from coding_framework.cuda.gpu.device import CudaDevice
 from coding_framework.cuda.gpu.place import GPU_CASE, GpuPlace, place_of
 from coding_framework.cuda.gpu.settings import LAUNCH_WALL_S, GpuSettings
-from coding_framework.cuda.gpu.tolerance_kernels import build_kernels
+from coding_framework.cuda.gpu.tolerance_kernels import build_kernels, worst_where_it_lies
+from coding_framework.cuda.host.case_run import CaseRun, Output
+from coding_framework.cuda.host.plan_recorder import RunLimits
 from coding_framework.cuda.host.properties import DeviceProperties
 from coding_framework.cuda.plan.launch_plan import CandidateFault
+from coding_framework.cuda.timing.backend import Backend, Equipment
+from coding_framework.cuda.timing.baseline_times import BaselineTimes
+from coding_framework.cuda.timing.measurement import Measurement, measure_plan
 from coding_framework.cuda.timing.physical_floor import Peaks, floor_ms, is_impossible, peaks_of
 from coding_framework.cuda.timing.profiler import Profile, ReplayFiles, profile_plan
+from coding_framework.cuda.timing.results import Baselines, TimedCase, measured_result
 from coding_framework.cuda.timing.statistics import Timing, TimingProtocol
 from coding_framework.errors import DeviceFullError
 from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.types import BenchmarkResult, Status, Task, TestCase
-
-if TYPE_CHECKING:
-    from coding_framework.cuda.expected.reference import Expectation, ReferenceCache
-    from coding_framework.cuda.host.record_replay import CaseRun, Output
-    from coding_framework.cuda.timing.measurement import Measurement
-    from coding_framework.cuda.trial.setup import Bench
-    from coding_framework.cuda.trial.trial import TimedCase
 
 _LEAST_MEMORY = 2 << 30
 _MEMORY_FACTOR = 8
@@ -42,7 +48,7 @@ _PUBLIC_SECRET = b"baseline"
 
 
 class CudaBackend:
-    """See `cuda/choose_backend.py`. Raises DeviceError where no GPU can be used."""
+    """See `timing/backend.py`. Raises DeviceError where no GPU can be used."""
 
     name: BackendName = "cuda"
 
@@ -51,8 +57,11 @@ class CudaBackend:
         baselines: Literal["none", "eager", "compiled"] = "eager",
         protocol: TimingProtocol | None = None,
         launch_wall_s: float = LAUNCH_WALL_S,
+        make_checker: Callable[[DeviceProperties], Backend] | None = None,
     ) -> None:
-        """baselines: "compiled" times both. protocol: how candidates and baselines are timed."""
+        """baselines: "compiled" times both. protocol: how candidates and baselines are timed.
+        make_checker: makes the backend that judges small shape sets first, for a GPU of these
+        properties."""
         self._wanted = baselines
         self._usual = GpuSettings(launch_wall_s=launch_wall_s)
         self.protocol = protocol or TimingProtocol()
@@ -61,7 +70,7 @@ class CudaBackend:
             self.driver = device.gpu.driver
             self._properties = DeviceProperties(**device.facts["properties"])
             self.peaks: Peaks = peaks_of(device.name, _bandwidth(device), self._properties.l2_bytes)
-        self.checker: Backend | None = EmulatorBackend(self._properties)
+        self.checker = make_checker(self._properties) if make_checker is not None else None
         self._times: dict[str, BaselineTimes] = {}
 
     @functools.cached_property
@@ -76,6 +85,9 @@ class CudaBackend:
             self.checker.warm_up()
 
     # --- what is judged ---------------------------------------------------------------------------
+
+    def for_first_call(self) -> None:
+        return None
 
     def prepared(self, task: Task) -> Task:
         renamed = tuple(
@@ -94,8 +106,6 @@ class CudaBackend:
 
     @contextmanager
     def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
-        from coding_framework.cuda.host.record_replay import RunLimits
-
         inputs = sum(t.numel() * t.element_size() for t in expectation.inputs)
         needed = sum(t.numel() * t.element_size() for t in expectation.parameters) + inputs
         needed += sum(o.native.numel() * o.native.element_size() for o in expectation.outputs)
@@ -106,8 +116,15 @@ class CudaBackend:
         # inputs twice: they have a second place, for a call that finds them moved
         with closing(CudaDevice(self._settings(limits.memory_bytes + needed + inputs))) as device:
             measure = functools.partial(self._measure, device) if timed else None
-            computing = self.place.computing
-            yield Equipment(device, limits, self._properties, None, measure, computing)
+            yield Equipment(
+                device,
+                limits,
+                self._properties,
+                open_other_schedule=None,
+                measure=measure,
+                computing=self.place.computing,
+                find_worst=worst_where_it_lies,
+            )
 
     def _settings(self, memory_bytes: int) -> GpuSettings:
         """Limits in a few steps, so that a process that waits can be taken for another task."""
@@ -123,8 +140,6 @@ class CudaBackend:
         draws: Sequence[Expectation],
         check: Callable[[Expectation, tuple[Output, ...]], None],
     ) -> Measurement:
-        from coding_framework.cuda.timing.measurement import measure_plan
-
         fresh = timed.own_seed is None
         return measure_plan(device, run, timed.plan, draws, check, self.protocol, fresh=fresh)
 
@@ -158,8 +173,6 @@ class CudaBackend:
     ) -> None:
         """Raises CandidateFault for a time below what memory allows. Arithmetic is no bound: a
         function may have a form with fewer operations than PyTorch's."""
-        from coding_framework.cuda.expected.inputs import TORCH_DTYPES
-
         assert timed.measurement is not None
         timing, outputs = timed.measurement.timing, timed.output_bytes
         case = self.timed_case(task)
@@ -175,11 +188,8 @@ class CudaBackend:
                 f"to move the {needed + outputs} bytes of the function",
             )
 
-    def profile(
-        self, build: Path, bench: Bench, timed: TimedCase, draw: Expectation
-    ) -> Profile | None:
-        regions = bench.run.contents(timed.plan, draw.tensors)
-        return profile_plan(ReplayFiles(build, timed.plan, bench.module, regions), self.gpu)
+    def profile(self, files: ReplayFiles) -> Profile | None:
+        return profile_plan(files, self.gpu)
 
     # --- baselines --------------------------------------------------------------------------------
 
@@ -191,8 +201,6 @@ class CudaBackend:
 
     def _times_of(self, mode: Literal["eager", "compiled"]) -> BaselineTimes:
         if mode not in self._times:
-            import torch
-
             salt = f"{mode} {self.gpu.name} {self.gpu.driver} {torch.__version__} {self.protocol}"
             measure = functools.partial(self._measure_baseline, mode)
             self._times[mode] = BaselineTimes(measure, salt)
@@ -205,12 +213,6 @@ class CudaBackend:
     def time_reference(self, task: Task, mode: Literal["eager", "compiled"]) -> Timing | None:
         """PyTorch's own time for a prepared task, on public draws; None where it cannot be
         compiled."""
-        import torch
-
-        from coding_framework.cuda.expected.inputs import draw_large_inputs
-        from coding_framework.cuda.expected.reference import reference_model, task_digest
-        from coding_framework.cuda.gpu.baselines import time_compiled, time_model
-
         case, digest = self.timed_case(task), task_digest(task)
         with self.place.working():
             draws = [

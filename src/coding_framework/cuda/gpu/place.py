@@ -13,6 +13,7 @@ import torch
 from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock
 from coding_framework.cuda.gpu.device import end_idle
 from coding_framework.cuda.gpu.exchange import torch_device
+from coding_framework.cuda.gpu.tolerance_kernels import spread_where_it_lies
 
 _AT_ONCE = 6
 """Judges that compute references on one GPU at the same time."""
@@ -26,11 +27,12 @@ GPU_CASE = "gpu "
 
 @dataclass(frozen=True, slots=True)
 class GpuPlace:
-    """One GPU, as the judge's own PyTorch uses it."""
+    """One GPU, as the judge's own PyTorch uses it: a `ReferencePlace`."""
 
     gpu: Gpu
     device: torch.device
     lock: GpuLock
+    new_spread = staticmethod(spread_where_it_lies)
 
     def empty(self) -> None:
         """Give back memory that waits for this process's next tensors or candidates."""

@@ -15,10 +15,13 @@ from typing import Any
 
 import torch
 
+from coding_framework.cuda.expected import tolerance
 from coding_framework.cuda.expected.tolerance import (
     SMALLEST,
     TORCH_ERROR_FACTOR,
     ExpectedOutput,
+    OutputSpread,
+    Spread,
     Worst,
     eps_factor,
 )
@@ -62,8 +65,20 @@ def has_kernels(native: torch.Tensor) -> bool:
     return native.is_cuda and native.dtype in _KINDS
 
 
+def spread_where_it_lies(native: torch.Tensor, reference: torch.Tensor) -> OutputSpread:
+    """By our kernels where there are some for this output, else by PyTorch's operations."""
+    kind = GpuSpread if has_kernels(native) else Spread
+    return kind(native, reference)
+
+
+def worst_where_it_lies(out: torch.Tensor, expected: ExpectedOutput) -> Worst:
+    """By our kernels where there are some for this output, else by PyTorch's operations."""
+    find_worst = worst_of if has_kernels(out) else tolerance.worst_of
+    return find_worst(out, expected)
+
+
 class GpuSpread:
-    """See `tolerance.Spread`."""
+    """`OutputSpread` by our kernels."""
 
     def __init__(self, native: torch.Tensor, reference: torch.Tensor) -> None:
         self._shape = reference.shape

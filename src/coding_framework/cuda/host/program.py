@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coding_framework.cuda.host.python_runtime import python_command, python_runtime
 from coding_framework.cuda.host.runner import build_host_library, build_runner
-from coding_framework.cuda.model_new.runtime import python_command, python_runtime
 from coding_framework.cuda.sandbox import Mount, Sandbox
 
 ANSWER_NAME = "answer.py"

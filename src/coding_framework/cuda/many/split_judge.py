@@ -15,8 +15,8 @@ from contextlib import ExitStack
 
 import structlog
 
-from coding_framework.cuda.choose_backend import BackendName
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
+from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.device.gpu_sharing import claim_gpu
 from coding_framework.cuda.judge import JudgeConfig, new_draft
 from coding_framework.cuda.many.pool import JudgePool

@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from coding_framework.cuda.build.cache import KernelCompilationCache
 from coding_framework.cuda.host.program import ANSWER_NAME
+from coding_framework.cuda.host.python_runtime import python_runtime
 from coding_framework.cuda.host.session import HostSession
 from coding_framework.cuda.host.wire import CudaCallError
 from coding_framework.cuda.model_new.extensions import (
@@ -21,16 +23,28 @@ from coding_framework.cuda.model_new.extensions import (
     cuda_source,
     decode_request,
 )
-from coding_framework.cuda.model_new.runtime import python_runtime
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, ModuleInfo
+from coding_framework.cuda.sandbox import Sandbox
 from coding_framework.types import CompilationResult, Diagnostic, Status
-
-if TYPE_CHECKING:
-    from coding_framework.cuda.compiler import CUDACompiler
 
 EXTENSIONS_NAME = "extensions.txt"
 """File of a build: one digest of a request a line, in the order of its modules."""
 _COMPILED = ("host.so", "device.ptx", "device.cubin")
+
+
+class SourceCompiler(Protocol):
+    """What the build of an answer takes of `CUDACompiler`."""
+
+    cache: KernelCompilationCache
+    sandbox: Sandbox
+
+    def compile_cuda(self, code: str) -> CompilationResult:
+        """The build of one CUDA source."""
+        ...
+
+    def address(self, code: str) -> str:
+        """Content address of a text: of it and of everything else that its build depends on."""
+        ...
 
 
 class _NoDevice:
@@ -62,7 +76,7 @@ class _NoDevice:
 
 
 def compile_answer(
-    compiler: CUDACompiler, answer: str, later: Sequence[ExtensionRequest] = ()
+    compiler: SourceCompiler, answer: str, later: Sequence[ExtensionRequest] = ()
 ) -> CompilationResult:
     """The build of an answer, from the compiler's cache where it is there. A fault of the answer is
     in the result, also one that shows when it is imported; ours is raised.
@@ -107,7 +121,7 @@ def want_extension(payload: memoryview) -> None:
     raise ExtensionWanted(decode_request(payload))
 
 
-def requests_of(compiler: CUDACompiler, answer: str) -> tuple[ExtensionRequest, ...]:
+def requests_of(compiler: SourceCompiler, answer: str) -> tuple[ExtensionRequest, ...]:
     """What the answer asks for when it is imported. Raises CandidateFault (load_error, rejected,
     unsupported, timeout, ...) where it cannot be."""
     requests: list[ExtensionRequest] = []
@@ -128,7 +142,7 @@ def requests_of(compiler: CUDACompiler, answer: str) -> tuple[ExtensionRequest, 
     return tuple({request.digest: request for request in requests}.values())
 
 
-def _address(compiler: CUDACompiler, answer: str, later: Sequence[ExtensionRequest]) -> str:
+def _address(compiler: SourceCompiler, answer: str, later: Sequence[ExtensionRequest]) -> str:
     parts = (compiler.address(answer), python_runtime().name, *(r.digest for r in later))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

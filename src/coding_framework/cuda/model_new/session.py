@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.host.session import HostSession
 from coding_framework.cuda.host.wire import HostArg
-from coding_framework.cuda.model_new.signature import ModelSignature
 from coding_framework.cuda.plan.launch_plan import CandidateFault, TensorRef
 from coding_framework.types import Status
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from coding_framework.cuda.expected.reference import Expectation
-from coding_framework.cuda.host.record_replay import CaseRun, Output
+from coding_framework.cuda.host.case_run import CaseRun, Output
 from coding_framework.cuda.plan.launch_plan import LaunchPlan
 from coding_framework.cuda.timing.statistics import Timing, TimingProtocol, summary
 

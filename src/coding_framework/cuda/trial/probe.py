@@ -7,46 +7,35 @@ device as before a judge; a probe that the task's own reference cannot take says
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from coding_framework.cuda.expected.inputs import draw_probe
+from coding_framework.cuda.expected.reference import Expectation, expect, task_digest
 from coding_framework.cuda.model_new.build import ExtensionWanted
 from coding_framework.cuda.plan.launch_plan import CandidateFault
+from coding_framework.cuda.trial.setup import TrialSetting, open_setup
+from coding_framework.cuda.trial.trial import CaseTrial
+from coding_framework.cuda.trial.verdict_draft import TrialLog
 from coding_framework.errors import UsageError
 from coding_framework.task_shapes import case_of_probe
 from coding_framework.types import Probe, ProbeResult, Task, TestCase
-
-if TYPE_CHECKING:
-    from coding_framework.cuda.choose_backend import Backend
-    from coding_framework.cuda.expected.reference import Expectation
-    from coding_framework.cuda.sandbox import Sandbox
 
 MAX_PROBES = 8
 """Of one request; more are refused."""
 
 
 def run_probes(
-    task: Task, build: Path, probes: Sequence[Probe], sandbox: Sandbox, host_cpu_s: int,
-    secret: bytes, backend: Backend,
-) -> tuple[ProbeResult, ...]:  # fmt: skip
+    setting: TrialSetting, task: Task, probes: Sequence[Probe], secret: bytes
+) -> tuple[ProbeResult, ...]:
     """Results in the order of the probes. Raises UsageError for too many of them, and for a task
     whose reference fails on a shape set of its own."""
     if len(probes) > MAX_PROBES:
         raise UsageError(f"{len(probes)} probes at once: {MAX_PROBES} are allowed")
     return tuple(
-        _run(task, build, probe, i, sandbox, host_cpu_s, secret, backend)
-        for i, probe in enumerate(probes)
+        _run(setting, task, probe, secret, seed=number) for number, probe in enumerate(probes)
     )
 
 
-def _run(
-    task: Task, build: Path, probe: Probe, seed: int, sandbox: Sandbox, host_cpu_s: int,
-    secret: bytes, backend: Backend,
-) -> ProbeResult:  # fmt: skip
-    from coding_framework.cuda.trial.setup import open_bench
-    from coding_framework.cuda.trial.trial import CaseTrial
-    from coding_framework.cuda.trial.verdict_draft import TrialLog
-
+def _run(setting: TrialSetting, task: Task, probe: Probe, secret: bytes, seed: int) -> ProbeResult:
     case = case_of_probe(task, probe)
     if case is None:
         return ProbeResult(probe=probe, passed=None, detail="outside the task's declared domain")
@@ -56,8 +45,8 @@ def _run(
         return ProbeResult(probe=probe, passed=None, detail=str(e))
     log = TrialLog()
     try:
-        with open_bench(build, expectation, sandbox, host_cpu_s, backend) as bench:
-            CaseTrial(task, case, bench, _Only(expectation), (seed,), log).call_once()
+        with open_setup(setting, expectation) as setup:
+            CaseTrial(task, case, setup, _Only(expectation), (seed,), log).call_once()
     except ExtensionWanted:
         return ProbeResult(
             probe=probe, passed=None, detail="for these inputs it asks for kernels not built yet"
@@ -81,9 +70,6 @@ class _Only:
 
 
 def _expect(task: Task, case: TestCase, probe: Probe, secret: bytes, seed: int) -> Expectation:
-    from coding_framework.cuda.expected.inputs import draw_probe
-    from coding_framework.cuda.expected.reference import expect, task_digest
-
     digest = task_digest(task)
     inputs = draw_probe(case, probe.values, secret, digest, seed)
     return expect(task, digest, case, secret, seed, inputs=inputs)

@@ -7,25 +7,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coding_framework.cuda.choose_backend import Backend, Equipment
 from coding_framework.cuda.device.device import Device
 from coding_framework.cuda.expected.reference import Expectation
+from coding_framework.cuda.host.case_run import CaseRun, HostProcess
+from coding_framework.cuda.host.plan_recorder import PlanRecorder
 from coding_framework.cuda.host.program import is_answer
-from coding_framework.cuda.host.record_replay import CaseRun, HostProcess, PlanRecorder
 from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
 from coding_framework.cuda.model_new.build import want_extension
 from coding_framework.cuda.model_new.session import AnswerSession
 from coding_framework.cuda.plan.difference import PlanReader, adds_atomically
 from coding_framework.cuda.plan.launch_plan import ModuleInfo
 from coding_framework.cuda.sandbox import Sandbox
+from coding_framework.cuda.timing.backend import Backend, Equipment
 
 _HOST_MEMORY_BYTES = 4 << 30
 """Address space of a host process: it holds handles, not tensors."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
-    """Everything that a trial of one shape set works with. Open until `open_bench` ends."""
+class TrialSetting:
+    """What a candidate is tried with, whatever the shape set."""
+
+    build: Path
+    sandbox: Sandbox
+    host_cpu_s: int
+    """CPU time of a host process, for one shape set."""
+    backend: Backend
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSetup:
+    """Everything that a trial of one shape set works with. Open until `open_setup` ends."""
 
     run: CaseRun
     host: HostProcess
@@ -43,27 +55,22 @@ class Bench:
         return self.equipment.device.name
 
     def plan_reader(self) -> PlanReader:
-        """Reads plans recorded on this bench; knows all memory allocated so far."""
+        """Reads plans recorded on this setup; knows all memory allocated so far."""
         return PlanReader(self.module, self.run.input_regions, self.recorder.blocks)
 
 
 @contextmanager
-def open_bench(
-    build: Path,
-    expectation: Expectation,
-    sandbox: Sandbox,
-    host_cpu_s: int,
-    backend: Backend,
-    *,
-    timed: bool = False,
-) -> Iterator[Bench]:
+def open_setup(
+    setting: TrialSetting, expectation: Expectation, *, timed: bool = False
+) -> Iterator[TrialSetup]:
     """Load a build and start its host code, with room for tensors like those of `expectation`.
     Raises CandidateFault where the candidate cannot be loaded, ExtensionWanted where an answer asks
     for more kernels than its build has.
 
     timed: whether the shape set is the one that the backend times.
     """
-    with backend.equip(expectation, timed) as equipment:
+    build = setting.build
+    with setting.backend.equip(expectation, timed) as equipment:
         device, other = equipment.device, equipment.open_other_schedule
 
         def open_other_schedule() -> Device:
@@ -75,20 +82,22 @@ def open_bench(
         module = device.load(build)
         recorder = PlanRecorder(device, equipment.limits)
         run = CaseRun(device, recorder, expectation.tensors, len(expectation.inputs))
-        host_limits = replace(HOST_LIMITS, cpu_s=host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES)
+        host_limits = replace(
+            HOST_LIMITS, cpu_s=setting.host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES
+        )
         answers = is_answer(build)
         with HostSession(
             build,
             module,
             recorder,
-            sandbox,
+            setting.sandbox,
             host_limits,
             properties=equipment.properties,
             on_extension=want_extension if answers else None,  # nobody else may ask for kernels
         ) as session:
             host = AnswerSession(session, expectation.signature) if answers else session
             ptx = (build / "device.ptx").read_text(errors="replace")
-            yield Bench(
+            yield TrialSetup(
                 run,
                 host,
                 recorder,

@@ -16,14 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import torch
 
 from coding_framework.cuda.expected.reference import Expectation
-from coding_framework.cuda.expected.tolerance import Comparison, compare
-from coding_framework.cuda.host.record_replay import Execution, Output
+from coding_framework.cuda.expected.tolerance import Comparison, ExpectedOutput, compare
+from coding_framework.cuda.host.case_run import Execution, Output
 from coding_framework.cuda.plan.difference import host_share, leaked_bytes, steering_excess
 from coding_framework.cuda.plan.launch_plan import (
     CandidateFault,
@@ -31,10 +31,11 @@ from coding_framework.cuda.plan.launch_plan import (
     LaunchReport,
     ReadBack,
 )
-from coding_framework.cuda.timing.measurement import CHECKED_DRAWS, Measurement
-from coding_framework.cuda.trial.setup import Bench
+from coding_framework.cuda.timing.measurement import CHECKED_DRAWS
+from coding_framework.cuda.timing.results import TimedCase
+from coding_framework.cuda.trial.setup import TrialSetup
 from coding_framework.cuda.trial.verdict_draft import TrialLog
-from coding_framework.types import Finding, Status, Task, TestCase, TestResult
+from coding_framework.types import Status, Task, TestCase, TestResult
 
 _RACES = frozenset({"shared_memory_race"})
 """Faults of a run that make a result a matter of luck. Between threads of one warp (`warp_race`)
@@ -49,23 +50,6 @@ _HARDWARE_RERUNS = (0x7B, 0xFB)
 schedule varies by itself."""
 _HARDWARE_CALLS = 16
 """Calls before each of them that nobody looks at: a kernel that counts its launches gets on."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimedCase:
-    """What timing needs of a case that passed: every report here belongs to a checked output."""
-
-    plan: LaunchPlan
-    replays: tuple[tuple[LaunchReport, ...], ...]
-    bytes_moved: int
-    """Inputs, parameters and outputs once."""
-    output_bytes: int = 0
-    dtype: str = "float32"
-    """Of the first input."""
-    own_seed: int | None = None
-    """The only draw that the plan is right for, where its launches depend on values; else None."""
-    measurement: Measurement | None = None
-    """Where the device has a clock."""
 
 
 class References(Protocol):
@@ -87,7 +71,7 @@ class CaseTrial:
         self,
         task: Task,
         case: TestCase,
-        bench: Bench,
+        setup: TrialSetup,
         references: References,
         seeds: Sequence[int],
         log: TrialLog,
@@ -98,7 +82,7 @@ class CaseTrial:
         what one leaves behind on a device answers for no other."""
         self._task = task
         self._case = case
-        self._bench = bench
+        self._setup = setup
         self._references = references
         self._seeds = tuple(seeds)
         self._log = log
@@ -110,14 +94,14 @@ class CaseTrial:
         try:
             plan, execution = self._call_host(first)
         finally:
-            self._log.output += [report.output for report in self._bench.recorder.reports]
+            self._log.output += [report.output for report in self._setup.recorder.reports]
         self._check(first, execution)
         self._require_device_work(plan)
         self._mark_read_back(plan)
         replays = []
         for i, seed in enumerate(fresh):
             fill = _POISONS[i % len(_POISONS)]
-            execution = self._bench.run.replay(plan, self._expect(seed).tensors, fill=fill)
+            execution = self._setup.run.replay(plan, self._expect(seed).tensors, fill=fill)
             if not self._right(seed, execution):
                 return self._judge_dependent(plan, seed, execution)
             replays.append(execution.reports)
@@ -146,15 +130,15 @@ class CaseTrial:
     def measured(self, timed: TimedCase) -> TimedCase:
         """With its time, where the device has a clock. Raises CandidateFault where a timed call was
         wrong."""
-        measure = self._bench.equipment.measure
+        measure = self._setup.equipment.measure
         if measure is None:
             return timed
         after = max(self._seeds) + 1 + self._timing_seed
         own = timed.own_seed
         seeds = [own] if own is not None else [after + i for i in range(CHECKED_DRAWS)]
         draws = [self._expect(seed) for seed in seeds]
-        found = measure(self._bench.run, timed, draws, self._check_timed)
-        guard = self._bench.equipment.device.check_guards()
+        found = measure(self._setup.run, timed, draws, self._check_timed)
+        guard = self._setup.equipment.device.check_guards()
         if guard is not None:
             raise CandidateFault(Status.RUNTIME_ERROR, guard)
         return replace(timed, measurement=found)
@@ -174,8 +158,8 @@ class CaseTrial:
 
     def _call_host(self, seed: int, *, moved: bool = False) -> tuple[LaunchPlan, Execution]:
         expectation = self._expect(seed)
-        return self._bench.run.host_run(
-            self._bench.host,
+        return self._setup.run.host_run(
+            self._setup.host,
             expectation.tensors,
             expectation.scalars,
             expectation.signature.parameter_names,
@@ -198,12 +182,14 @@ class CaseTrial:
     def _mark_read_back(self, plan: LaunchPlan) -> None:
         if plan.reads_back:
             nbytes = sum(op.nbytes for op in plan.ops if isinstance(op, ReadBack))
-            self._note("read_back", "low", f"the host reads {nbytes} bytes back from the device")
+            self._log.note(
+                "read_back", "low", f"the host reads {nbytes} bytes back from the device"
+            )
 
     def _rerun(self, plan: LaunchPlan, seed: int, before: Execution) -> None:
         """The same inputs again: the same bits; right again where atomics add in any order."""
         tensors = self._expect(seed).tensors
-        again = self._bench.run.replay(plan, tensors, checks=True)
+        again = self._setup.run.replay(plan, tensors, checks=True)
         self._require_same(seed, before, again)
         faults = [fault for report in again.reports for fault in report.faults]
         self._log.faults += faults
@@ -215,11 +201,11 @@ class CaseTrial:
                 )
         if not any(math.prod(launch.grid + launch.block) > _WARP for launch in plan.launches):
             return
-        if self._bench.open_other_schedule is None:
+        if self._setup.open_other_schedule is None:
             self._repeat(plan, seed, before, calls=_HARDWARE_CALLS)
             return
-        with closing(self._bench.open_other_schedule()) as device:
-            other = self._bench.run.twin(device, tensors).replay(plan, tensors)
+        with closing(self._setup.open_other_schedule()) as device:
+            other = self._setup.run.twin(device, tensors).replay(plan, tensors)
             self._require_same(seed, before, other)
 
     def _repeat(self, plan: LaunchPlan, seed: int, before: Execution, calls: int = 0) -> None:
@@ -227,14 +213,14 @@ class CaseTrial:
         by itself. calls: launches of the plan before each of them that nobody looks at."""
         tensors = self._expect(seed).tensors
         for fill in _HARDWARE_RERUNS:
-            self._bench.run.repeat(plan, calls)
-            self._require_same(seed, before, self._bench.run.replay(plan, tensors, fill=fill))
+            self._setup.run.repeat(plan, calls)
+            self._require_same(seed, before, self._setup.run.replay(plan, tensors, fill=fill))
 
     def _require_same(self, seed: int, before: Execution, again: Execution) -> None:
-        if self._task.atomic_order or self._bench.adds_atomically:
+        if self._task.atomic_order or self._setup.adds_atomically:
             self._check(seed, again)
             return
-        with self._bench.equipment.computing():
+        with self._setup.equipment.computing():
             same = _same_bits(before, again)
         if not same:
             raise CandidateFault(
@@ -246,7 +232,7 @@ class CaseTrial:
         """Another call in the same host process, and its plan: no answer or state kept from the
         first, nothing done for its addresses alone."""
         second, execution = self._call_host(seed, moved=moved)
-        difference = self._bench.plan_reader().difference(plan, second)
+        difference = self._setup.plan_reader().difference(plan, second)
         right = self._right(seed, execution)
         if difference is not None and not right and not plan.reads_back:
             self._cheating(
@@ -256,11 +242,11 @@ class CaseTrial:
             self._wrong(seed, f"wrong when called again: {self._log.tests[-1].detail}")
         leaked = leaked_bytes(second)
         if leaked:
-            self._note("memory_leak", "medium", f"a call leaves {leaked} bytes allocated")
+            self._log.note("memory_leak", "medium", f"a call leaves {leaked} bytes allocated")
         if difference is not None and difference.one_time_setup:
-            self._note("one_time_setup", "low", f"set up once: {difference.message}")
+            self._log.note("one_time_setup", "low", f"set up once: {difference.message}")
         elif difference is not None and not plan.reads_back:
-            self._note("plan_changed", "medium", f"right, but {difference.message}")
+            self._log.note("plan_changed", "medium", f"right, but {difference.message}")
         return second
 
     def _judge_dependent(self, plan: LaunchPlan, seed: int, replayed: Execution) -> TimedCase:
@@ -269,7 +255,7 @@ class CaseTrial:
         second, execution = self._call_host(seed)
         if not self._right(seed, execution):  # wrong when called honestly as well
             self._wrong(seed, self._log.tests[-1].detail)
-        difference = self._bench.plan_reader().difference(plan, second)
+        difference = self._setup.plan_reader().difference(plan, second)
         if plan.reads_back and difference is not None:
             if self._carries_its_answer(replayed):
                 self._cheating(
@@ -296,7 +282,7 @@ class CaseTrial:
 
     def _require_only_steered(self, first: LaunchPlan, other: LaunchPlan) -> None:
         """What the host read may choose between plans; it may not make the answer."""
-        difference = self._bench.plan_reader().difference(first, other)
+        difference = self._setup.plan_reader().difference(first, other)
         excess = host_share(other, self._input_bytes())
         if excess is None and difference is not None:
             excess = steering_excess(difference)
@@ -306,7 +292,7 @@ class CaseTrial:
     def _judge_by_host(self, seed: int, first: LaunchPlan, execution: Execution) -> TimedCase:
         """The rest of the protocol for a plan steered by a few values that the host reads back:
         the host runs for every draw, and once more with the inputs elsewhere."""
-        self._note(
+        self._log.note(
             "host_dependent",
             "medium",
             "launches depend on values read back: the host code ran for every draw",
@@ -377,8 +363,8 @@ class CaseTrial:
             return [], f"forward returned {len(got)} tensors, expected {len(wanted)}"
         comparisons: list[Comparison] = []
         for i, (output, expected) in enumerate(zip(got, wanted, strict=True)):
-            with self._bench.equipment.computing():
-                comparison = compare(output.tensor, output.strides, expected)
+            with self._setup.equipment.computing():
+                comparison = self._compare(output, expected)
             if output.defect and comparison.passed:
                 return comparisons, f"output {i}: {output.defect}"
             comparisons.append(comparison)
@@ -386,20 +372,24 @@ class CaseTrial:
                 return comparisons, f"output {i}: {comparison.detail}"
         return comparisons, ""
 
+    def _compare(self, output: Output, expected: ExpectedOutput) -> Comparison:
+        find_worst = self._setup.equipment.find_worst
+        return compare(output.tensor, output.strides, expected, find_worst)
+
     def _carries_its_answer(self, replayed: Execution) -> bool:
         """Whether a replay on other inputs gave the answer of the call that made the plan. Numbers
         alone count: a flag or an index may be equal by chance."""
         expected = self._expect(self._seeds[0]).outputs
         pairs = zip(replayed.outputs, expected, strict=False)
         return all(e.tolerance is not None for e in expected) and all(
-            compare(o.tensor, o.strides, e).passed for o, e in pairs
+            self._compare(o, e).passed for o, e in pairs
         )
 
     def _is_stale(self, replayed: Execution) -> bool:
         """Whether an output is the answer to other inputs than those it was given."""
         for seed in self._seeds:
             pairs = zip(replayed.outputs, self._expect(seed).outputs, strict=False)
-            if all(compare(o.tensor, o.strides, e).passed for o, e in pairs):
+            if all(self._compare(o, e).passed for o, e in pairs):
                 return True
         return False
 
@@ -410,25 +400,9 @@ class CaseTrial:
             Status.WRONG_OUTPUT, f"shape set {self._case.name!r}, seed {seed}: {detail}"
         )
 
-    def _cheating(self, rule: str, evidence: str) -> None:
-        self._log.cheats.append(
-            Finding(rule=rule, severity="high", line=None, message=evidence, basis="run")
-        )
-        raise CandidateFault(Status.CHEATING, f"shape set {self._case.name!r}: {evidence}")
-
-    def _note(self, rule: str, severity: str, message: str) -> None:
-        if all(note.rule != rule for note in self._log.notes):
-            self._log.notes.append(
-                Finding.model_validate(
-                    {
-                        "rule": rule,
-                        "severity": severity,
-                        "line": None,
-                        "message": message,
-                        "basis": "run",
-                    }
-                )
-            )
+    def _cheating(self, rule: str, message: str) -> None:
+        self._log.cheat(rule, message)
+        raise CandidateFault(Status.CHEATING, f"shape set {self._case.name!r}: {message}")
 
     def _timed(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from coding_framework.cuda.advice.pitfalls import CUDAPitfallDetector
+from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.model_new.extensions import ExtensionRequest
 from coding_framework.cuda.plan.launch_plan import Fault
 from coding_framework.types import (
@@ -27,6 +28,9 @@ from coding_framework.types import (
 
 _MAX_REASON_CHARS = 600
 _MAX_OUTPUT_CHARS = 8192
+NOT_CHECKED = "not_checked"
+"""The rule of the note that a shape set was more than the backend's checker can run."""
+Severity = Literal["info", "low", "medium", "high"]
 
 
 @dataclass(slots=True)
@@ -40,6 +44,19 @@ class TrialLog:
     output: list[str] = field(default_factory=list)
     """What the first call on each shape set printed, and a launch that failed."""
 
+    def cheat(self, rule: str, message: str) -> None:
+        """Log how the candidate cheats."""
+        self.cheats.append(
+            Finding(rule=rule, severity="high", line=None, message=message, basis="run")
+        )
+
+    def note(self, rule: str, severity: Severity, message: str) -> None:
+        """Log what a run showed beside that, once a rule."""
+        if all(note.rule != rule for note in self.notes):
+            self.notes.append(
+                Finding(rule=rule, severity=severity, line=None, message=message, basis="run")
+            )
+
 
 @dataclass(slots=True)
 class VerdictDraft:
@@ -47,7 +64,7 @@ class VerdictDraft:
 
     task: Task
     candidate: Candidate
-    backend: Literal["cuda", "emulator"]
+    backend: BackendName
     receipt: Receipt
     started: float = field(default_factory=time.monotonic)
     safety: SafetyReport = field(default_factory=SafetyReport)

@@ -18,10 +18,11 @@ from torch import nn
 
 from coding_framework.cuda.expected import reference
 from coding_framework.cuda.expected.reference import Expectation, ReferenceCache
-from coding_framework.cuda.expected.tolerance import ExpectedOutput, compare
-from coding_framework.cuda.host.record_replay import Output
+from coding_framework.cuda.expected.tolerance import ExpectedOutput, Spread, compare, worst_of
+from coding_framework.cuda.host.case_run import Output
 from coding_framework.cuda.plan.launch_plan import CandidateFault, LaunchPlan
-from coding_framework.cuda.trial.trial import CaseTrial, TimedCase
+from coding_framework.cuda.timing.results import TimedCase
+from coding_framework.cuda.trial.trial import CaseTrial
 from coding_framework.cuda.trial.verdict_draft import TrialLog
 from coding_framework.types import Status, Task, TensorSpec, TestCase
 
@@ -54,6 +55,7 @@ class OnTheCpu:
 
     device = torch.device("cpu")
     working = staticmethod(nullcontext)
+    new_spread = Spread
 
 
 @pytest.fixture
@@ -101,9 +103,11 @@ def fault_of_a_timed_call(out: torch.Tensor, cache: ReferenceCache) -> Candidate
         check(draws[0], (Output(out, out.stride(), out),))
 
     device = SimpleNamespace(check_guards=lambda: None)
-    equipment = SimpleNamespace(measure=measure, computing=nullcontext, device=device)
-    bench: Any = SimpleNamespace(equipment=equipment, run=None)
-    trial = CaseTrial(TASK, LARGE, bench, cache, (1, 2), TrialLog())
+    equipment = SimpleNamespace(
+        measure=measure, computing=nullcontext, device=device, find_worst=worst_of
+    )
+    setup: Any = SimpleNamespace(equipment=equipment, run=None)
+    trial = CaseTrial(TASK, LARGE, setup, cache, (1, 2), TrialLog())
     try:
         trial.measured(TimedCase(LaunchPlan((), (), ()), (), 0, own_seed=SEED))
     except CandidateFault as e:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from coding_framework.cuda.emulator.device import EmulatorDevice
-from coding_framework.cuda.host.record_replay import CaseRun, PlanRecorder, RunLimits
+from coding_framework.cuda.host.case_run import CaseRun
+from coding_framework.cuda.host.plan_recorder import PlanRecorder, RunLimits
 from coding_framework.cuda.host.wire import HostArg
 from coding_framework.cuda.plan.launch_plan import Alloc, Copy, TensorRef
 

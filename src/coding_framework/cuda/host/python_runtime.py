@@ -25,7 +25,7 @@ from coding_framework.paths import cache_dir, cannot_write
 
 _HEADER = importlib.util.MAGIC_NUMBER + (0b01).to_bytes(4, "little")
 """Of a .pyc that names the hash of its source, which is not looked at."""
-_TORCH = Path(__file__).parent / "handle_torch"
+_TORCH = Path(__file__).parents[1] / "model_new" / "handle_torch"
 _VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 _LEFT_OUT = frozenset(
     {

@@ -1,0 +1,182 @@
+"""Tries one candidate on the shape sets of its task, one after the other.
+
+The backend's checker comes first, where there is one; then the backend itself. An answer that asks
+for a kernel while it runs gets a larger build, and the shape set begins again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from coding_framework.cuda.build.ptx_summary import may_repeat
+from coding_framework.cuda.expected.reference import ReferenceCache
+from coding_framework.cuda.host.plan_recorder import first_budget, instruction_budget
+from coding_framework.cuda.model_new.build import ExtensionWanted
+from coding_framework.cuda.model_new.extensions import ExtensionRequest
+from coding_framework.cuda.plan.launch_plan import CandidateFault
+from coding_framework.cuda.timing.backend import Backend
+from coding_framework.cuda.timing.profiler import ReplayFiles
+from coding_framework.cuda.timing.results import TimedCase, summed_counters
+from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_setup
+from coding_framework.cuda.trial.trial import CaseTrial
+from coding_framework.cuda.trial.verdict_draft import NOT_CHECKED, TrialLog, VerdictDraft
+from coding_framework.types import Status, TestCase
+
+_BEYOND_A_CHECKER = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
+"""Faults that may be the checker's limits and not the candidate's: a GPU runs more, and faster."""
+
+CompileAlso = Callable[[Path, ExtensionRequest, VerdictDraft], Path]
+"""Makes a build with one extension more. Raises CandidateFault where that cannot be compiled."""
+
+
+class CandidateTrials:
+    """The trials of one candidate; what they find goes into its draft."""
+
+    def __init__(
+        self,
+        setting: TrialSetting,
+        draft: VerdictDraft,
+        references: ReferenceCache,
+        seeds: tuple[int, ...],
+        compile_also: CompileAlso,
+        *,
+        profile: bool = False,
+    ) -> None:
+        """seeds: the draws of each shape set. profile: whether to count the timed plan's hardware
+        events, where the device has a profiler."""
+        self._setting = setting
+        self._draft = draft
+        self._references = references
+        self._seeds = seeds
+        self._compile_also = compile_also
+        self._profile = profile
+        self._timing_seed = int(draft.candidate.sha256[:8], 16)
+        self._dependent = False
+        """Whether the launches on an earlier shape set depended on values."""
+
+    def try_all(self, cases: Sequence[TestCase]) -> TimedCase:
+        """Every shape set in order; gives the one that is timed. Raises CandidateFault."""
+        self._require_end(cases)
+        found: dict[str, TimedCase] = {}
+        for case in cases:
+            found[case.name] = self._try(case)
+            self._dependent = self._dependent or found[case.name].own_seed is not None
+        return found[self._setting.backend.timed_case(self._draft.task).name]
+
+    def _require_end(self, cases: Sequence[TestCase]) -> None:
+        """Raises CandidateFault (timeout) for a candidate that takes more instructions on the
+        smallest shape set than that allows: an endless kernel is found in a second or two, where
+        the first shape set would let it run for up to half a minute. Whatever else comes of this
+        call says nothing yet. Where the device counts instructions, and there is a loop."""
+        backend = self._setting.backend.for_first_call()
+        if backend is None:
+            return
+        smallest = min(cases, key=_elements)
+        usual = instruction_budget(2 * _elements(cases[0]))
+        if usual < 2 * first_budget(2 * _elements(smallest)):
+            return
+        if not may_repeat((self._setting.build / "device.ptx").read_text(errors="replace")):
+            return
+        setting, task, seeds = (
+            replace(self._setting, backend=backend),
+            self._draft.task,
+            self._seeds,
+        )
+        expectation = self._references.get(task, smallest, seeds[0])
+        try:
+            with open_setup(setting, expectation) as setup:
+                self._note_device(setting, setup)
+                trial = CaseTrial(task, smallest, setup, self._references, seeds[:1], TrialLog())
+                trial.call_once()
+        except ExtensionWanted:
+            return
+        except CandidateFault as fault:
+            if fault.status is Status.TIMEOUT:
+                raise
+
+    def _try(self, case: TestCase) -> TimedCase:
+        """One shape set: by the backend's checker, if it has one, unless it is of real size; and by
+        the backend itself, if it is timed or the checker cannot run it."""
+        backend, task = self._setting.backend, self._draft.task
+        checked = None
+        if backend.checker is not None and case not in task.gpu_cases:
+            checked = self._check(backend.checker, case)
+        if checked is not None and case != backend.timed_case(task):
+            return checked
+        return self.try_case(case)
+
+    def _check(self, checker: Backend, case: TestCase) -> TimedCase | None:
+        """The protocol on a checker; None where the candidate is more than that can run, which the
+        verdict says."""
+        log = self._draft.log
+        tested, faults = len(log.tests), len(log.faults)
+        try:
+            return self.try_case(case, on=checker)
+        except CandidateFault as fault:
+            if fault.status not in _BEYOND_A_CHECKER:
+                raise
+            del log.tests[tested:], log.faults[faults:]
+            log.note(
+                NOT_CHECKED,
+                "medium",
+                f"races, accesses outside of allocations and reads of unset memory were not looked "
+                f"for on shape set {case.name!r}: {fault.reason}",
+            )
+            return None
+
+    def try_case(self, case: TestCase, on: Backend | None = None) -> TimedCase:
+        """The correctness protocol on one shape set: a fresh device and a fresh host process. on:
+        the backend's checker instead of the backend; nothing is timed there. Raises
+        CandidateFault."""
+        setting = self._setting if on is None else replace(self._setting, backend=on)
+        timed = on is None and case == setting.backend.timed_case(self._draft.task)
+        tests = self._draft.log.tests
+        tested = len(tests)
+        while True:
+            try:
+                return self._try_build(setting, case, timed)
+            except ExtensionWanted as wanted:
+                del tests[tested:]
+                build = self._compile_also(setting.build, wanted.request, self._draft)
+                setting = replace(setting, build=build)
+
+    def _try_build(self, setting: TrialSetting, case: TestCase, is_timed: bool) -> TimedCase:
+        task, references = self._draft.task, self._references
+        expectation = references.get(task, case, self._seeds[0])
+        with open_setup(setting, expectation, timed=is_timed) as setup:
+            self._note_device(setting, setup)
+            trial = CaseTrial(
+                task, case, setup, references, self._seeds, self._draft.log, self._timing_seed
+            )
+            real_size = case in task.gpu_cases
+            passed = trial.record(dependent=self._dependent) if real_size else trial.judge()
+            passed = trial.measured(passed)
+            if is_timed and self._profile:
+                self._count_events(setting, setup, case, passed)
+            return passed
+
+    def _note_device(self, setting: TrialSetting, setup: TrialSetup) -> None:
+        self._draft.device, self._draft.driver = setup.device_name, setting.backend.driver
+
+    def _count_events(
+        self, setting: TrialSetting, setup: TrialSetup, case: TestCase, timed: TimedCase
+    ) -> None:
+        """Hardware counters of the timed plan, where the device has a profiler."""
+        seed = self._seeds[0] if timed.own_seed is None else timed.own_seed
+        tensors = self._references.get(self._draft.task, case, seed).tensors
+        regions = setup.run.contents(timed.plan, tensors)
+        files = ReplayFiles(setting.build, timed.plan, setup.module, regions)
+        found = setting.backend.profile(files)
+        if found is None:
+            return
+        self._draft.counters = summed_counters(found.reports)
+        if found.note:
+            self._draft.log.note("no_counters", "info", found.note)
+
+
+def _elements(case: TestCase) -> int:
+    """Of the inputs of a shape set."""
+    return sum(math.prod(spec.shape) for spec in case.inputs)
