@@ -36,7 +36,7 @@ def _workers() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):  # it ended while we looked
-            if any("pool_worker" in part for part in child.cmdline()):
+            if any("coding_framework.cuda.many.worker" in part for part in child.cmdline()):
                 found.append(child)
     return found
 

@@ -81,7 +81,7 @@ def of_sandbox(family: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def of_worker(family: list[psutil.Process]) -> list[psutil.Process]:
-    return [p for p in family if "pool_worker" in words_of(p)]
+    return [p for p in family if "cuda.many.worker" in words_of(p)]
 
 
 VICTIMS: dict[str, Callable[[list[psutil.Process]], list[psutil.Process]]] = {

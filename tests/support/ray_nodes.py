@@ -72,6 +72,6 @@ def judges(cluster: Cluster) -> list[psutil.Process]:
                 words = " ".join(process.cmdline())
             except psutil.Error:
                 continue
-            if "NodeJudge" in words or "pool_worker" in words:
+            if "NodeJudge" in words or "cuda.many.worker" in words:
                 found.append(process)
     return found
