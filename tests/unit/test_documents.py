@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,9 @@ pytestmark = pytest.mark.unit
 
 
 def documents() -> list[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return sorted(name for name in listed.stdout.splitlines() if (ROOT / name).exists())
+    folders = ("docs", "benchmarks", "experiments", "tests", ".github")
+    found = [*ROOT.glob("*.md"), *(path for f in folders for path in (ROOT / f).rglob("*.md"))]
+    return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
 def anchors(text: str) -> set[str]:
