@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
+from coding_framework.store.folder import RLFolder, base_of_adapter, is_adapter, is_model, replaced
+from coding_framework.store.model_card import card_of, write_card
 from coding_framework.training.recipes import RecipeFile, read_recipe, rl_config
 from coding_framework.training.reward_functions.presets import PRESETS
 from coding_framework.training.verl_integration import (
@@ -110,14 +111,14 @@ def start_model(given: dict[str, object], output: Path) -> Path:
             f"{checkpoint} and {other} differ: RL starts both roles from one model, so give it as "
             "--generator-checkpoint alone"
         )
-    if (checkpoint / "config.json").exists():
+    if is_model(checkpoint):
         return checkpoint
-    if not (checkpoint / "adapter_config.json").exists():
+    if not is_adapter(checkpoint):
         raise UsageError(
             f"{checkpoint} is neither a model nor an adapter: make one with run_sft_training.py"
         )
-    merged = output / "start_model"
-    if not (merged / "config.json").exists():
+    merged = RLFolder(output).start_model
+    if not is_model(merged):
         merge(checkpoint, merged)
     return merged
 
@@ -131,18 +132,17 @@ def same_weights(one: Path, other: Path) -> bool:
 
 def merge(adapter: Path, target: Path) -> None:
     """The adapter merged into its base model, written as a whole."""
-    import json
-
     from coding_framework.agents.models import resolve_model
     from coding_framework.agents.policies import load_model
 
-    base = json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"]
-    model, tokenizer = load_model(resolve_model(base), adapter=adapter, dtype="bfloat16")
-    fresh = target.with_name(f".{target.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    model.save_pretrained(fresh)
-    tokenizer.save_pretrained(fresh)
-    fresh.rename(target)
+    base = resolve_model(base_of_adapter(adapter))
+    model, tokenizer = load_model(base, adapter=adapter, dtype="bfloat16")
+    card = card_of(adapter)
+    with replaced(target) as fresh:
+        model.save_pretrained(fresh)
+        tokenizer.save_pretrained(fresh)
+        if card is not None:
+            write_card(fresh, card.merged())
 
 
 def make_config(given: dict[str, object], recipe: RecipeFile, model: Path) -> MultiTurnRLConfig:
@@ -215,7 +215,7 @@ def main(arguments: list[str] | None = None) -> int:
         output = Path(str(given.get("output_dir") or recipe.rl.get("output_dir", "rl_checkpoints")))
         quiet_libraries()
         config = make_config(given, recipe, start_model(given, output))
-        configure_logging(output / "log.jsonl")
+        configure_logging(RLFolder(output).log)
         print(config.model_dump_json(indent=2), file=sys.stderr)
         result = run(config, **pool)
     except UsageError as e:

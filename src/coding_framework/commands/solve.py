@@ -33,6 +33,7 @@ from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
 from coding_framework.paths import write_atomic
 from coding_framework.store.folder import SolveFolder
+from coding_framework.store.model_card import card_of
 from coding_framework.training.agent_specializer import (
     AgentSpecializer,
     RoleSpec,
@@ -149,13 +150,14 @@ def _specialization(options: SolveOptions) -> SpecializationConfig:
 
 
 def _prompts(options: SolveOptions) -> PromptVersion:
-    """v1, on which models are trained here, for a folder of such a run; else v2."""
+    """Those that the weights were trained on; for weights that nobody of us trained v2."""
     if options.prompts is not None:
         return options.prompts
-    run = Path(options.model).parent
-    ours = ((run / "config.json", '"prompt_version"'), (run / "result.json", '"best_model"'))
-    trained = any(file.is_file() and mark in file.read_text() for file, mark in ours)
-    return "v1" if options.adapter or (options.server is None and trained) else "v2"
+    weights = options.adapter or (options.model if options.server is None else None)
+    card = card_of(Path(weights)) if weights is not None else None
+    if card is None or card.prompts is None:
+        return "v1" if options.adapter else "v2"
+    return "v1" if card.prompts == "v1" else "v2"
 
 
 def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:

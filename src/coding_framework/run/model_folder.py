@@ -22,6 +22,7 @@ from coding_framework.evaluation.evaluate import Evaluation, EvaluationConfig, e
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.folder import SFTFolder, states_file
+from coding_framework.store.model_card import check_card
 from coding_framework.types import (
     CUDAConversationState,
     EvaluateFn,
@@ -88,6 +89,7 @@ async def evaluate_folder(
     model fails."""
     from coding_framework.agents.prompts import PromptBudget
 
+    check_card(adapter or model, suite.prompts)
     heat = 0.0 if suite.samples_per_task == 1 else 1.0
     sampling = SamplingParams(max_new_tokens=suite.generator_tokens, temperature=heat)
     longer = SamplingParams(max_new_tokens=suite.optimizer_tokens, temperature=heat)

@@ -83,7 +83,7 @@ def manifest_of(folder: Path) -> Manifest:
         with path.open("rb") as file:
             os.fsync(file.fileno())
         size = path.stat().st_size
-        entry = FileEntry(size_bytes=size, digest=_digest(path, size))
+        entry = FileEntry(size_bytes=size, digest=file_digest(path))
         files[path.relative_to(folder).as_posix()] = entry
     return Manifest(step=step_of(folder), world_size=_world_size(folder), files=files)
 
@@ -97,14 +97,16 @@ def _world_size(folder: Path) -> int:
     raise TrainingError(f"{folder} holds no policy: verl wrote no model_world_size_N_rank_R.pt")
 
 
-def _digest(path: Path, size: int) -> str:
+def file_digest(path: Path) -> str:
+    """SHA-256 of the SHA-256 digests of the file's blocks of 64 MiB."""
+
     def block(offset: int) -> bytes:
         with path.open("rb") as file:
             file.seek(offset)
             return hashlib.sha256(file.read(_BLOCK)).digest()
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
-        parts = threads.map(block, range(0, size, _BLOCK))
+        parts = threads.map(block, range(0, path.stat().st_size, _BLOCK))
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
@@ -149,7 +151,7 @@ def damage(folder: Path) -> str | None:
             return f"{name} is missing"
         if size != entry.size_bytes:
             return f"{name} has {size} bytes and had {entry.size_bytes}"
-        if _digest(path, size) != entry.digest:
+        if file_digest(path) != entry.digest:
             return f"the content of {name} has changed"
     return None
 

@@ -179,6 +179,12 @@ def base_of_adapter(adapter: str | Path) -> str:
     return str(config["base_model_name_or_path"])
 
 
+def run_of_checkpoint(actor: Path) -> RLFolder | None:
+    """The RL run that the weights in a checkpoint are of, or its best ones; None: of none."""
+    root = next((p for p in actor.absolute().parents if p.name == "checkpoints"), None)
+    return RLFolder(root.parent) if root is not None else None
+
+
 @contextlib.contextmanager
 def replaced(target: Path) -> Iterator[Path]:
     """An empty folder to fill, which takes the place of `target` when the block ends well.

@@ -35,6 +35,7 @@ from coding_framework.paths import write_json_atomic
 from coding_framework.store.checkpoints import last_sft_checkpoint
 from coding_framework.store.folder import SFTFolder, replaced
 from coding_framework.store.lines import JsonlSink
+from coding_framework.store.model_card import ModelCard, TrainedOn, card_of, write_card
 from coding_framework.store.training_log import keep_sft_records
 from coding_framework.training.sft_config import (
     ROLES,
@@ -105,7 +106,7 @@ def _run_record(config: SFTConfig, extra: Sequence[TrainingExample]) -> dict[str
     }
 
 
-def _digest(examples: Sequence[TrainingExample]) -> str:
+def _digest(examples: Sequence[TrainingExample | TokenizedExample]) -> str:
     """Address of what is learnt beside what the settings draw; "" where that is nothing."""
     if not examples:
         return ""
@@ -203,7 +204,7 @@ class _Run:
             nf4=self.nf4,
         )
         watch = self._fit(model, tokenizer, kept, unseen)
-        self._save(model, tokenizer)
+        self._save(model, tokenizer, kept)
         return self._result(watch, kept, len(beside), left_out, trainable)
 
     def _result(
@@ -374,7 +375,7 @@ class _Run:
             arguments._n_gpu = 1
         return arguments
 
-    def _save(self, model: Any, tokenizer: Any) -> None:
+    def _save(self, model: Any, tokenizer: Any, learnt: Sequence[TokenizedExample]) -> None:
         """The adapter under both roles' names, and the model with it merged."""
         import torch
         from peft import PeftModel
@@ -384,6 +385,7 @@ class _Run:
             with replaced(self.folder.adapter(role)) as fresh:
                 model.save_pretrained(fresh)
                 tokenizer.save_pretrained(fresh)
+                card = write_card(fresh, self._card(learnt))
         # from a fresh base: NF4 weights must not be merged into, and float32 sums round once
         base = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32)
         merged = PeftModel.from_pretrained(base, str(self.folder.adapter(ROLES[0])))
@@ -391,6 +393,21 @@ class _Run:
         with replaced(self.folder.model) as fresh:
             whole.save_pretrained(fresh)
             tokenizer.save_pretrained(fresh)
+            write_card(fresh, card.merged())
+
+    def _card(self, learnt: Sequence[TokenizedExample]) -> ModelCard:
+        parent = card_of(self.base)
+        return ModelCard(
+            stage="sft",
+            base_model=parent.base_model if parent is not None else self.config.base_model,
+            prompts=PROMPT_VERSION,
+            trained_on=TrainedOn(
+                digest=_digest(learnt),
+                counts={role.value: sum(e.role is role for e in learnt) for role in ROLES},
+            ),
+            seed=self.config.seed,
+            parent=parent.digest if parent is not None else None,
+        )
 
 
 def keep_gradients_on_cpu(model: Any) -> None:

@@ -33,6 +33,7 @@ from coding_framework.paths import write_atomic
 from coding_framework.store import checkpoints
 from coding_framework.store.conversations import RolloutCounter
 from coding_framework.store.folder import AttemptFolder, RLFolder, copy_linked, is_model, locked
+from coding_framework.store.model_card import check_card
 from coding_framework.store.records import StepRecord
 from coding_framework.store.training_log import read_metrics
 from coding_framework.training.rl_config import MultiTurnRLConfig
@@ -211,6 +212,7 @@ class MultiAgentVERLTrainer:
 
     def _write_inputs(self, attempt: AttemptFolder, paths: RunPaths) -> None:
         config = self._config
+        check_card(Path(config.model_path), config.prompts)
         drawn = config.prompts_in_file if config.curriculum is None else len(self._tasks)
         write_dataset(prompt_order(self._tasks, drawn, config.seed), paths.dataset)
         spec = episode_spec(

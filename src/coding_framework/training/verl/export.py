@@ -16,8 +16,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coding_framework.errors import TrainingError
+from coding_framework.errors import CodingFrameworkError, TrainingError
 from coding_framework.store.checkpoints import START_MODEL
+from coding_framework.store.folder import is_model, replaced
+from coding_framework.store.model_card import exported_card, write_card
 
 if TYPE_CHECKING:
     import torch
@@ -50,10 +52,10 @@ def export_model(actor: Path, target: Path, dtype: str = "float32") -> None:
             f"{actor} does not fit its model: missing {missing[:3]}, "
             f"unknown {result.unexpected_keys[:3]}"
         )
-    fresh = _fresh(target)
-    shutil.copytree(actor / "huggingface", fresh)
-    model.to(getattr(torch, dtype)).save_pretrained(fresh)
-    _replace(fresh, target)
+    with replaced(target) as fresh:
+        shutil.copytree(actor / "huggingface", fresh, dirs_exist_ok=True)
+        model.to(getattr(torch, dtype)).save_pretrained(fresh)
+        _write_card(actor, fresh)
 
 
 def export_adapter(actor: Path, target: Path, base: str) -> None:
@@ -75,30 +77,22 @@ def export_adapter(actor: Path, target: Path, base: str) -> None:
         for name, weight in lora.items()
     }
     layers = {name.split(_LORA_A)[0].rsplit(".", 1)[1] for name in lora if _LORA_A in name}
-    fresh = _fresh(target)
-    fresh.mkdir(parents=True)
-    LoraConfig(
-        r=int(meta["r"]),
-        lora_alpha=int(meta["lora_alpha"]),
-        target_modules=sorted(layers),
-        task_type="CAUSAL_LM",
-        base_model_name_or_path=base,
-    ).save_pretrained(fresh)
-    save_file(state, fresh / "adapter_model.safetensors", metadata={"format": "pt"})
-    _replace(fresh, target)
+    with replaced(target) as fresh:
+        LoraConfig(
+            r=int(meta["r"]),
+            lora_alpha=int(meta["lora_alpha"]),
+            target_modules=sorted(layers),
+            task_type="CAUSAL_LM",
+            base_model_name_or_path=base,
+        ).save_pretrained(fresh)
+        save_file(state, fresh / "adapter_model.safetensors", metadata={"format": "pt"})
+        _write_card(actor, fresh)
 
 
-def _fresh(target: Path) -> Path:
-    """Where `target` is made before it takes its name; nothing is there."""
-    fresh = target.with_name(f".{target.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    return fresh
-
-
-def _replace(fresh: Path, target: Path) -> None:
-    if target.exists():
-        shutil.rmtree(target)
-    fresh.rename(target)
+def _write_card(actor: Path, folder: Path) -> None:
+    card = exported_card(actor)
+    if card is not None:
+        write_card(folder, card)
 
 
 def _full_state(actor: Path) -> dict[str, torch.Tensor]:
@@ -143,7 +137,7 @@ def _merged_state(actor: Path) -> dict[str, torch.Tensor]:
     if lora is None:
         return state
     start = (actor / START_MODEL).read_text(encoding="utf-8")
-    if not (Path(start) / "config.json").exists():
+    if not is_model(start):
         raise TrainingError(f"{actor} holds the adapter of {start}, which is gone: put it back")
     weights = AutoModelForCausalLM.from_pretrained(start, dtype="float32").state_dict()
     scale = float(lora["lora_alpha"]) / float(lora["r"])
@@ -167,7 +161,7 @@ def main(arguments: list[str]) -> int:
             export_adapter(given.actor, given.target, given.adapter_of)
         else:
             export_model(given.actor, given.target)
-    except (TrainingError, OSError) as e:
+    except (CodingFrameworkError, OSError) as e:
         print(f"error: {e}", file=sys.stderr)
         return 3
     return 0

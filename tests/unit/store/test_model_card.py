@@ -1,0 +1,96 @@
+"""The card beside weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from coding_framework.commands.solve import SolveOptions, _prompts
+from coding_framework.store.folder import RLFolder
+from coding_framework.store.model_card import (
+    ModelCard,
+    TrainedOn,
+    card_of,
+    check_card,
+    exported_card,
+    write_card,
+)
+
+pytestmark = pytest.mark.unit
+
+CARD = ModelCard(
+    stage="sft", base_model="base", prompts="v2", seed=3,
+    trained_on=TrainedOn(digest="d", counts={"generator": 2}),
+)  # fmt: skip
+
+
+def weights(folder: Path, content: bytes = b"weights") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.safetensors").write_bytes(content)
+    return folder
+
+
+def test_a_card_comes_back_with_the_digests_of_its_weights(tmp_path: Path) -> None:
+    written = write_card(weights(tmp_path), CARD)
+    assert card_of(tmp_path) == written
+    assert list(written.weights) == ["model.safetensors"]
+    assert written.digest != CARD.digest
+
+
+def test_a_merged_model_names_the_card_that_it_was_made_from(tmp_path: Path) -> None:
+    adapter = write_card(weights(tmp_path), CARD)
+    merged = adapter.merged()
+    assert (merged.stage, merged.parent, merged.weights) == ("merged", adapter.digest, {})
+    assert (merged.prompts, merged.trained_on) == ("v2", CARD.trained_on)
+
+
+def test_weights_that_were_replaced_and_prompts_that_differ_are_told_of(tmp_path: Path) -> None:
+    write_card(weights(tmp_path), CARD)
+    with capture_logs() as logs:
+        check_card(tmp_path, "v2")
+    assert logs == []
+    weights(tmp_path, b"others")
+    with capture_logs() as logs:
+        check_card(tmp_path, "v1")
+    assert [entry["event"] for entry in logs] == ["model_card_of_other_weights", "other_prompts"]
+
+
+def test_a_card_that_is_none_is_told_of_and_left_aside(tmp_path: Path) -> None:
+    (tmp_path / "model_card.json").write_text('{"schema_version": 2}')
+    with capture_logs() as logs:
+        assert card_of(tmp_path) is None
+    assert [entry["event"] for entry in logs] == ["model_card_unreadable"]
+
+
+def test_an_export_says_which_run_trained_it_on_what(tmp_path: Path) -> None:
+    start = weights(tmp_path / "start")
+    parent = write_card(start, CARD)
+    run = RLFolder(tmp_path / "run")
+    run.best.mkdir(parents=True)
+    run.best_step.write_text("3")
+    settings = {"model_path": str(start), "prompts": "v1", "seed": 7}
+    run.config.write_text(json.dumps(settings))
+    rows = [{"reward_model": {"ground_truth": name}} for name in ("relu", "gelu", "relu")]
+    run.prompts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    card = exported_card(run.checkpoint(5) / "actor")
+    assert (card.stage, card.base_model, card.prompts, card.seed) == ("rl", "base", "v1", 7)
+    assert card.parent == parent.digest
+    assert card.trained_on.counts == {"tasks": 2, "prompts": 3, "steps": 5}
+    assert exported_card(run.best).trained_on.counts["steps"] == 3
+    assert exported_card(tmp_path / "actor") is None
+
+
+def test_solve_prompts_as_the_weights_were_trained(tmp_path: Path) -> None:
+    write_card(weights(tmp_path / "mine"), CARD)
+    mine, other = str(tmp_path / "mine"), str(weights(tmp_path / "other"))
+    assert _prompts(SolveOptions(task="t", model=mine)) == "v2"
+    assert _prompts(SolveOptions(task="t", model=other)) == "v2"
+    assert _prompts(SolveOptions(task="t", model=other, adapter=other)) == "v1"
+    assert _prompts(SolveOptions(task="t", model=other, adapter=mine)) == "v2"
+    assert _prompts(SolveOptions(task="t", model=mine, server="http://localhost")) == "v2"
+    write_card(tmp_path / "mine", CARD.model_copy(update={"prompts": "v1"}))
+    assert _prompts(SolveOptions(task="t", model=mine)) == "v1"
+    assert _prompts(SolveOptions(task="t", model=mine, prompts="v2")) == "v2"
