@@ -1,15 +1,15 @@
 # The two commands of a newcomer are `make quickstart` and `make test`; each does all the set-up it
 # needs. ARGS goes to the program: make quickstart ARGS="--smoke", make test ARGS="-m unit".
 ARGS ?=
-# Files of tests run side by side, the long ones (integration, system) before the many short ones.
-WORKERS ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Workers of pytest; one that has nothing left takes over half of what another still has to do.
+WORKERS ?= -n logical --maxprocesses 4 --dist worksteal
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test lint format doctor docs
+.PHONY: help setup quickstart test test-all lint format doctor docs
 
 help: ## show this text
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | \
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | \
 		while IFS='|' read -r target text; do printf '%-18s%s\n' "$$target" "$$text"; done
 
 setup: ## install what is missing: uv, the locked packages, g++, bubblewrap
@@ -18,8 +18,11 @@ setup: ## install what is missing: uv, the locked packages, g++, bubblewrap
 quickstart: setup ## the main job: evaluate, SFT, multi-turn RL, evaluate; writes report.html
 	@$(BIN)/cuda-rl quickstart $(ARGS)
 
-test: setup ## all tests, with coverage
-	@$(BIN)/python -m pytest --cov=coding_framework $(WORKERS) $(ARGS)
+test: setup ## the tests that a person runs all day; whole runs are left out
+	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+test-all: setup ## every test: whole runs, every attack, README's commands
+	@$(BIN)/python -m pytest $(WORKERS) -m "" --every-attack $(ARGS)
 
 lint: setup ## format, style, types and layers
 	@$(BIN)/ruff format --check .

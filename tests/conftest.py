@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["support.docker_engine"]
+pytest_plugins = ["pytester", "support.docker_engine", "support.judging", "support.time_bar"]
 
 # A loaded machine is slow, not wrong: no deadline on an example.
 settings.register_profile(

@@ -4,11 +4,9 @@ and the receipts that ship say what the judge says."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
-from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.catalog import kernels_of
@@ -18,12 +16,6 @@ from coding_framework.data.synthesis.styles import varied_style
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[JudgePool]:
-    with JudgePool(JudgeConfig(backend="emulator"), workers=2) as pool:
-        yield pool
 
 
 FORMS = {
@@ -44,28 +36,28 @@ FAULTS = {
 }
 
 
-async def test_each_form_is_right_in_a_style_of_its_own(judge: JudgePool) -> None:
+async def test_each_form_is_right_in_a_style_of_its_own(emulator_pool: JudgePool) -> None:
     async def check(name: str, level: str) -> None:
         (kernel,) = [k for k in kernels_of(name, varied_style(len(name))) if k.level == level]
-        verdict = await judge.judge(find_task(name), kernel.code)
+        verdict = await emulator_pool.judge(find_task(name), kernel.code)
         assert verdict.correct, f"{verdict.reason}\n{kernel.code}"
 
     await asyncio.gather(*(check(name, level) for name, level in FORMS.items()))
 
 
-async def test_faults_are_found(judge: JudgePool) -> None:
+async def test_faults_are_found(emulator_pool: JudgePool) -> None:
     naive = kernels_of("mul2_add_relu")[0]
 
     async def check(fault: str, status: Status) -> None:
         broken = break_kernel(naive.code, 0, fault=fault)
         assert broken is not None
-        verdict = await judge.judge(find_task("mul2_add_relu"), broken.code)
+        verdict = await emulator_pool.judge(find_task("mul2_add_relu"), broken.code)
         assert verdict.status is status, verdict.reason
 
     await asyncio.gather(*(check(fault, status) for fault, status in FAULTS.items()))
 
 
-async def test_receipts_that_ship_say_what_the_judge_says(judge: JudgePool) -> None:
+async def test_receipts_that_ship_say_what_the_judge_says(emulator_pool: JudgePool) -> None:
     receipts = [r for r in packaged_receipts().values() if not r.level.startswith("broken")]
     assert receipts, "no receipt ships: run scripts/build_receipts.py"
 
@@ -73,7 +65,7 @@ async def test_receipts_that_ship_say_what_the_judge_says(judge: JudgePool) -> N
         task = find_task(receipt.task)
         (code,) = [k.code for k in kernels_of(receipt.task) if k.level == receipt.level]
         assert Job(task, receipt.level, code).key == receipt.key
-        verdict = await judge.judge(task, code)
+        verdict = await emulator_pool.judge(task, code)
         assert verdict.status is receipt.verdict.status
 
     sample = sorted(receipts, key=lambda r: r.kernel_sha256)[:4]

@@ -42,11 +42,6 @@ from support.judge_tasks import (
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def judge() -> Judge:
-    return Judge(JudgeConfig(seed=7))
-
-
 def _judge(judge: Judge, code: str, task: Task = DOUBLE_TASK) -> Verdict:
     return judge.judge(task, Candidate(code=code))
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 
 import pytest
 
-from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
-from coding_framework.types import Status, Verdict
+from coding_framework.types import Status
 from corpus.collection import Case, attacks, honest_kernels
 from corpus.records import AFFINE, AFFINE_SOURCE
+from support.judging import StillHonest
 
 pytestmark = pytest.mark.integration
 
@@ -29,33 +28,16 @@ HOSTILE = [*_spread(QUICK, 10), *_spread(NEW, 4)]
 HONEST = _spread([case for case in honest_kernels(0) if case.origin == "unseen"], 12)
 
 
-@pytest.fixture(scope="module")
-def verdicts() -> Iterator[dict[str, Future[tuple[Verdict, Verdict | None]]]]:
-    with (
-        JudgePool(JudgeConfig(seed=23, host_cpu_s=2)) as pool,
-        ThreadPoolExecutor(pool.capacity) as threads,
-    ):
-
-        def judge(case: Case) -> tuple[Verdict, Verdict | None]:
-            verdict = pool.judge_blocking(case.task, case.code)
-            return verdict, None if case.honest else pool.judge_blocking(AFFINE, AFFINE_SOURCE)
-
-        yield {case.name: threads.submit(judge, case) for case in (*HOSTILE, *HONEST)}
-
-
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.name)
-def test_an_attack_of_the_corpus_fails_and_the_next_honest_kernel_passes(
-    case: Case, verdicts: dict[str, Future[tuple[Verdict, Verdict | None]]]
+def test_an_attack_of_the_corpus_fails_and_honest_kernels_still_pass(
+    case: Case, pool: JudgePool, still_honest: StillHonest
 ) -> None:
-    hostile, honest = verdicts[case.name].result()
+    hostile = pool.judge_blocking(case.task, case.code)
     assert hostile.status in case.statuses, hostile.reason
-    assert honest is not None
-    assert honest.correct, honest.reason
+    still_honest(AFFINE, AFFINE_SOURCE)
 
 
 @pytest.mark.parametrize("case", HONEST, ids=lambda case: case.name)
-def test_an_honest_kernel_of_the_corpus_is_correct(
-    case: Case, verdicts: dict[str, Future[tuple[Verdict, Verdict | None]]]
-) -> None:
-    verdict, _ = verdicts[case.name].result()
+def test_an_honest_kernel_of_the_corpus_is_correct(case: Case, pool: JudgePool) -> None:
+    verdict = pool.judge_blocking(case.task, case.code)
     assert verdict.correct, verdict.reason

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.policies import ScriptedPolicy
 from coding_framework.agents.tester import TesterAgent
-from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.registry import find_task
 from coding_framework.orchestration.turn import ConversationConfig, run_conversation
@@ -39,12 +36,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
 RIGHT = RELU.replace("BLOCKS", "(n + 255) / 256")
 NO_REMAINDER = RELU.replace("BLOCKS", "n / 256")
 TASK = find_task("relu")
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[JudgePool]:
-    with JudgePool(JudgeConfig(seed=1), workers=1) as pool:
-        yield pool
 
 
 def smallest() -> tuple[tuple[int, ...], ...]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from coding_framework.cli import main
 from coding_framework.commands.data import TaskSelection, build_sft
-from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.example_store import ExampleStore
 from coding_framework.data.registry import find_task
@@ -34,24 +32,18 @@ FORMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def judge() -> Iterator[JudgePool]:
-    with JudgePool(JudgeConfig(backend="emulator"), workers=2) as pool:
-        yield pool
-
-
-async def test_each_way_of_writing_a_workload_is_right(judge: JudgePool) -> None:
+async def test_each_way_of_writing_a_workload_is_right(emulator_pool: JudgePool) -> None:
     async def check(name: str, level: str) -> None:
         (kernel,) = [k for k in kernels_of(name, varied_style(len(name))) if k.level == level]
-        verdict = await judge.judge(find_task(name), kernel.code)
+        verdict = await emulator_pool.judge(find_task(name), kernel.code)
         assert verdict.correct, f"{verdict.reason}\n{kernel.code}"
 
     await asyncio.gather(*(check(name, level) for name, level in FORMS.items()))
 
 
-async def test_a_task_is_judged_at_held_out_shapes(judge: JudgePool) -> None:
+async def test_a_task_is_judged_at_held_out_shapes(emulator_pool: JudgePool) -> None:
     task = find_task("mul2_relu@shapes")
-    verdict = await judge.judge(task, kernels_of("mul2_relu")[0].code)
+    verdict = await emulator_pool.judge(task, kernels_of("mul2_relu")[0].code)
     assert verdict.correct, verdict.reason
     assert {t.shapes[0] for t in verdict.tests} == {c.inputs[0].shape for c in task.cases}
 

@@ -1,7 +1,6 @@
 """The whole run with tiny counts, for real: killed in the middle of RL, and gone on from there.
 
-By `launch_complete_cuda_training.py --quick-test`; .ci/run makes the same run through the
-quickstart.
+.ci/run makes the run of the README's command; `make test-all` also that of TRAINING_GUIDE.md.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,21 +20,24 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
 STAGES = ["model", "eval_base", "sft", "eval_sft", "rl", "eval_rl"]
 
 
-def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    """The command of TRAINING_GUIDE.md, in a session of its own."""
-    command = [sys.executable, str(ROOT / "launch_complete_cuda_training.py"), "--quick-test"]
+QUICKSTART = [str(Path(sys.executable).with_name("cuda-rl")), "quickstart", "--smoke"]
+LAUNCH = [sys.executable, str(ROOT / "launch_complete_cuda_training.py"), "--quick-test"]
+
+
+def start(command: list[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """The command, with this output folder, in a session of its own."""
+    given = [*command, "--output-dir", str(folder)]
+    if command[0] == "make":  # its arguments for the program are one argument of make
+        given = [*command[:-1], f"ARGS={shlex.join([command[-1], *given[-2:]])}"]
     with log.open("ab") as file:
         return subprocess.Popen(
-            [*command, "--output-dir", str(folder)],
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            given, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
 
 
@@ -79,9 +82,19 @@ def runs() -> Iterator[list[subprocess.Popen[bytes]]]:
             run.wait()
 
 
-def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path, runs):
+AGAIN = ["make", "quickstart", "--smoke"]
+
+
+@pytest.mark.parametrize(
+    ("command", "again"),
+    [
+        pytest.param(QUICKSTART, AGAIN, id="quickstart", marks=pytest.mark.ci),
+        pytest.param(LAUNCH, LAUNCH, id="launch", marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path, runs, command, again):
     folder, log = tmp_path / "out", tmp_path / "log"
-    runs.append(first := start(folder, log))
+    runs.append(first := start(command, folder, log))
     wait_until(lambda: "rl" in started(folder), first, log, 900)
     time.sleep(8)  # Ray and verl are starting
     descendants = psutil.Process(first.pid).children(recursive=True)
@@ -92,7 +105,7 @@ def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path, runs):
     _, alive = psutil.wait_procs(descendants, timeout=30)
     assert not alive, "children must end with a killed parent"
 
-    runs.append(second := start(folder, log))
+    runs.append(second := start(again, folder, log))
     ever = descendants_until_end(second, limit_s=1200)
     assert second.returncode == 0, log.read_text()
     _, alive = psutil.wait_procs(ever, timeout=10)
@@ -102,7 +115,7 @@ def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path, runs):
     assert "Traceback" not in text
     check_output(folder)
 
-    runs.append(third := start(folder, log))
+    runs.append(third := start(command, folder, log))
     assert third.wait(timeout=60) == 0, log.read_text()
 
 

@@ -48,10 +48,14 @@ def environment() -> dict[str, str]:
 def test_ci_runs_the_two_commands_of_the_readme() -> None:
     steps = (ROOT / ".ci/run").read_text().replace(" --no-print-directory", "")
     assert set(commands_of("README.md")) >= RUN_BY_CI
-    for command in RUN_BY_CI:
-        assert re.search(rf"^step \w+ {command}\b", steps, re.M), command
+    assert re.search(r"^step \w+ make test\b", steps, re.M)
+    assert re.search(r"^step \w+ make test .*-m ci\b", steps, re.M), "the smoke run is marked ci"
+    smoke = (ROOT / "tests/system/test_quickstart.py").read_text()
+    assert 'AGAIN = ["make", "quickstart", "--smoke"]' in smoke
+    assert 'AGAIN, id="quickstart", marks=pytest.mark.ci' in smoke
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("command", cheap("README.md"))
 def test_readme_command_works(command: str) -> None:
     done = subprocess.run(
@@ -70,7 +74,7 @@ def test_readme_command_works(command: str) -> None:
 
 
 def test_every_make_target_of_the_documents_is_there() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     named = {
         shlex.split(c)[1]
         for d in ("README.md", "CONTRIBUTING.md")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.kernelbench.problems import load_problem_file
-from coding_framework.types import Status, Verdict
+from coding_framework.types import Status
 from corpus.model_cheats import CHEATS, HONEST, LEANS_ON_TORCH, WRONG_ANSWERS, Cheat
 from corpus.model_forms import FORMS
 from support.judge_tasks import DOUBLE_TASK
+from support.judging import StillHonest
 
 pytestmark = pytest.mark.integration
 
@@ -45,30 +44,18 @@ def test_every_form_of_an_honest_answer_is_correct(form: Cheat, pool: JudgePool)
     assert verdict.status is Status.CORRECT, verdict.reason
 
 
-@pytest.fixture(scope="module")
-def verdicts(pool: JudgePool) -> Iterator[dict[str, Future[tuple[Verdict, Verdict]]]]:
-    """Each case, and after an attack the honest answer."""
-    honest = pool.judge_blocking(DOUBLE_TASK, HONEST)
-
-    def both(cheat: Cheat) -> tuple[Verdict, Verdict]:
-        hostile = pool.judge_blocking(DOUBLE_TASK, cheat.code)
-        return hostile, pool.judge_blocking(DOUBLE_TASK, HONEST) if cheat in CHEATS else honest
-
-    with ThreadPoolExecutor(pool.capacity) as threads:
-        yield {cheat.name: threads.submit(both, cheat) for cheat in CASES}
-
-
 def test_each_case_has_a_name_of_its_own() -> None:
     assert len({cheat.name for cheat in CASES}) == len(CASES)
 
 
 @pytest.mark.parametrize("cheat", CASES, ids=lambda cheat: cheat.name)
-def test_another_answer_ends_as_it_should_and_the_next_honest_one_passes(
-    cheat: Cheat, verdicts: dict[str, Future[tuple[Verdict, Verdict]]]
+def test_another_answer_ends_as_it_should_and_honest_ones_still_pass(
+    cheat: Cheat, pool: JudgePool, still_honest: StillHonest
 ) -> None:
-    hostile, honest = verdicts[cheat.name].result()
+    hostile = pool.judge_blocking(DOUBLE_TASK, cheat.code)
     assert hostile.status in cheat.statuses, hostile.reason
     assert cheat.says in hostile.reason
     assert hostile.timing is None
     assert "\n" not in hostile.reason
-    assert honest.status is Status.CORRECT, honest.reason
+    if cheat in CHEATS:
+        still_honest(DOUBLE_TASK, HONEST)

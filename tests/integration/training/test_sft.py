@@ -312,6 +312,8 @@ def has_whole_checkpoint(folder: Path) -> bool:
 
 
 @pytest.mark.system
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_after_a_sigkill_the_same_command_goes_on_from_the_checkpoint(
     base: Path, tmp_path: Path
 ) -> None:

@@ -156,6 +156,7 @@ def test_looking_changes_nothing_of_the_training(
     assert weights(blind) == weights(looked_at[0])
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_evaluates_looks_at_each_epoch_once(
     looked_at: tuple[SFTConfig, SFTResult],
     base: Path,
