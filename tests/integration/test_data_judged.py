@@ -36,13 +36,13 @@ FAULTS = {
 }
 
 
-async def test_each_form_is_right_in_a_style_of_its_own(emulator_pool: JudgePool) -> None:
-    async def check(name: str, level: str) -> None:
-        (kernel,) = [k for k in kernels_of(name, varied_style(len(name))) if k.level == level]
-        verdict = await emulator_pool.judge(find_task(name), kernel.code)
-        assert verdict.correct, f"{verdict.reason}\n{kernel.code}"
-
-    await asyncio.gather(*(check(name, level) for name, level in FORMS.items()))
+@pytest.mark.parametrize(("name", "form"), FORMS.items(), ids=FORMS)
+async def test_each_form_is_right_in_a_style_of_its_own(
+    emulator_pool: JudgePool, name: str, form: str
+) -> None:
+    (kernel,) = [k for k in kernels_of(name, varied_style(len(name))) if k.level == form]
+    verdict = await emulator_pool.judge(find_task(name), kernel.code)
+    assert verdict.correct, f"{verdict.reason}\n{kernel.code}"
 
 
 async def test_faults_are_found(emulator_pool: JudgePool) -> None:

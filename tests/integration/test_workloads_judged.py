@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -32,13 +31,13 @@ FORMS = {
 }
 
 
-async def test_each_way_of_writing_a_workload_is_right(emulator_pool: JudgePool) -> None:
-    async def check(name: str, level: str) -> None:
-        (kernel,) = [k for k in kernels_of(name, varied_style(len(name))) if k.level == level]
-        verdict = await emulator_pool.judge(find_task(name), kernel.code)
-        assert verdict.correct, f"{verdict.reason}\n{kernel.code}"
-
-    await asyncio.gather(*(check(name, level) for name, level in FORMS.items()))
+@pytest.mark.parametrize(("name", "form"), FORMS.items(), ids=FORMS)
+async def test_each_way_of_writing_a_workload_is_right(
+    emulator_pool: JudgePool, name: str, form: str
+) -> None:
+    (kernel,) = [k for k in kernels_of(name, varied_style(len(name))) if k.level == form]
+    verdict = await emulator_pool.judge(find_task(name), kernel.code)
+    assert verdict.correct, f"{verdict.reason}\n{kernel.code}"
 
 
 async def test_a_task_is_judged_at_held_out_shapes(emulator_pool: JudgePool) -> None:
