@@ -2,8 +2,9 @@
 
 An unmarked test that passes but takes longer than 20 s times the machine's factor fails the run:
 it has to become quicker, or to be marked `slow` or `ci`. The factor says how much slower this
-machine is than the one of the bars; a fixed small loop measures it at the start, and once more
-after each test over the limit, so that a machine that others load is not taken for a slow test.
+machine is than the one of the bars: a fixed small loop measures it at the start. After a test over
+the limit it is measured once more, and multiplied by the programs that wanted each core, so that a
+machine that others load is not taken for a slow test.
 
 With --times FILE every test's seconds (setup, call, teardown, and the CPU seconds of the call with
 those of the processes that it waited for) are written there as JSON, the longest first.
@@ -14,10 +15,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean
 
 import pytest
 
@@ -29,10 +29,14 @@ _LOOP_S = 0.06
 """Of the loop, on the machine for which the bars are written."""
 
 
-def machine_factor(of: Callable[[list[float]], float] = min) -> float:
-    """How many times longer than there the loop takes here; at least 1. The shortest of ten loops
-    tells the machine's speed, their mean also how busy it is."""
-    return max(1.0, of([_loop_s() for _ in range(10)]) / _LOOP_S)
+def machine_factor() -> float:
+    """How many times longer than there the loop takes here; at least 1."""
+    return max(1.0, min(_loop_s() for _ in range(5)) / _LOOP_S)
+
+
+def crowding() -> float:
+    """How many programs of the last minute wanted each core; at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _loop_s() -> float:
@@ -75,7 +79,7 @@ class TimeBar:
             took = time.perf_counter() - start
             factor = self.factor
             if took > LIMIT_S * factor:
-                factor = max(factor, machine_factor(mean))
+                factor = max(factor, machine_factor()) * crowding()
             item.user_properties.append(("cpu_s", round(sum(os.times()[:4]) - cpu, 2)))
             item.user_properties.append(("factor", round(factor, 2)))
 

@@ -35,7 +35,8 @@ def run(pytester: pytest.Pytester, *flags: str, mark: str = "", body: str = "pas
 @pytest.fixture(autouse=True)
 def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_bar, "LIMIT_S", 0.1)
-    monkeypatch.setattr(time_bar, "machine_factor", lambda of=min: 1.0)
+    monkeypatch.setattr(time_bar, "crowding", lambda: 1.0)
+    monkeypatch.setattr(time_bar, "machine_factor", lambda: 1.0)
 
 
 def test_an_unmarked_test_over_the_limit_fails_the_run_and_is_named(
@@ -56,7 +57,7 @@ def test_a_marked_test_may_take_longer(pytester: pytest.Pytester, mark: str) -> 
 def test_the_limit_grows_with_the_machines_factor(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_bar, "machine_factor", lambda of=min: 4.0)
+    monkeypatch.setattr(time_bar, "machine_factor", lambda: 4.0)
     assert run(pytester) == pytest.ExitCode.OK
 
 
@@ -64,7 +65,14 @@ def test_a_machine_that_became_slow_meanwhile_is_not_the_tests_fault(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     factors = iter([1.0, 4.0])
-    monkeypatch.setattr(time_bar, "machine_factor", lambda of=min: next(factors, 4.0))
+    monkeypatch.setattr(time_bar, "machine_factor", lambda: next(factors, 4.0))
+    assert run(pytester) == pytest.ExitCode.OK
+
+
+def test_a_crowded_machine_is_not_the_tests_fault(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_bar, "crowding", lambda: 4.0)
     assert run(pytester) == pytest.ExitCode.OK
 
 
