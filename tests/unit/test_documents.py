@@ -64,6 +64,16 @@ def test_files_that_a_document_names_are_there(name: str) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("name", documents())
+def test_modules_that_a_document_names_are_there(name: str) -> None:
+    """`cuda/judge.py` and `data/synthesis` are meant from the package on."""
+    package = ROOT / "src/coding_framework"
+    rooms = "|".join(sorted(path.name for path in package.iterdir() if path.is_dir()))
+    named = set(re.findall(rf"`((?:{rooms})/[\w/.]*\w)[`:]", (ROOT / name).read_text()))
+    missing = [path for path in named if not (package / path).exists()]
+    assert missing == []
+
+
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One name: it's *here*\n")
