@@ -24,11 +24,40 @@ DType = Literal[
 ]
 InitArg = bool | int | float | str | None | tuple[int, ...]
 
+# Vocabularies: the words that flags, recipe files and records share stand here, once.
+Backend = Literal["cuda", "emulator"]
+"""What runs a kernel: a GPU, or the PTX emulator on the CPU."""
+BackendChoice = Literal["auto", "cuda", "emulator"]
+"""auto: a GPU where there is one."""
+SandboxName = Literal["auto", "no-docker", "bubblewrap", "docker", "native"]
+"""auto: the first that works here; no-docker: the first that works and is not Docker."""
+BaselinesName = Literal["none", "eager", "compiled"]
+"""Which times of PyTorch a verdict from a GPU holds; compiled: both."""
+HeadersName = Literal["small", "torch"]
+"""The torch headers of a compilation: our small ones, or the real ones."""
+TaskScope = Literal["starter", "all"]
+"""Which tasks are drawn from. starter: compositions whose receipts ship with the package, which are
+the same set however the catalogue grows; all: every family, with what this machine has judged."""
+GeneratorTarget = Literal["naive", "best"]
+"""Which kernel the generator learns. best: the fastest at real sizes; the naive one where none is
+faster."""
+PromptVersion = Literal["v1", "v2"]
+DeviceChoice = Literal["auto", "cpu", "cuda"]
+"""Where a model runs. auto: on a GPU where there is one."""
+CurriculumName = Literal["three_tier", "four_tier"]
+
 
 class Record(BaseModel):
     """Base of all records: frozen, unknown keys forbidden, JSON in and out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Config(Record):
+    """Base of what a person sets. The first paragraph of a field's docstring is the help text of
+    its flag (`commands.flags`)."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class Role(StrEnum):

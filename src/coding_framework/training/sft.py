@@ -37,17 +37,16 @@ from coding_framework.store.folder import SFTFolder, replaced
 from coding_framework.store.lines import JsonlSink
 from coding_framework.store.model_card import ModelCard, TrainedOn, card_of, write_card
 from coding_framework.store.training_log import keep_sft_records
-from coding_framework.training.sft_config import (
+from coding_framework.training.sft_config import SFTConfig, SFTResult
+from coding_framework.training.sft_epochs import EpochWatch
+from coding_framework.training.sft_examples import (
     ROLES,
-    SFTConfig,
-    SFTResult,
     TokenizedExample,
     check_apart,
     load_examples,
     load_held_out,
     tokenize_example,
 )
-from coding_framework.training.sft_epochs import EpochWatch
 from coding_framework.training.sft_loss import answer_loss, held_out_loss
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import EvaluateFn, TrainingExample

@@ -1,72 +1,84 @@
-"""What SFT is told and what it leaves: configuration, result, and examples as token ids."""
+"""What SFT is told and what it leaves: its configuration and its result."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
-import structlog
 from pydantic import Field
 
-from coding_framework.agents.policies import prompt_ids
-from coding_framework.agents.prompts import messages_for_example, render_answer
-from coding_framework.errors import UsageError
 from coding_framework.store.records import SFTEpoch
-from coding_framework.types import Record, Role, Split, TrainingExample
-
-log = structlog.get_logger(__name__)
-
-ROLES = (Role.GENERATOR, Role.OPTIMIZER)
+from coding_framework.types import Config, DeviceChoice, GeneratorTarget, Record
 
 
-class SFTConfig(Record):
+class SFTConfig(Config):
     """How SFT runs. Defaults are the documents' recipe for a GPU; `cpu()` gives what a 135M model
     learns from in minutes on 2 cores."""
 
     base_model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
-    """A local Hugging Face folder, a hub's name, or a packaged model (`agents.models`)."""
+    """Model to start from: a local Hugging Face folder, a name on the hub, or a packaged model
+    (`agents.models`)."""
     output_dir: str = "sft_checkpoints"
+    """Folder of adapters, merged model, checkpoints and metrics."""
     num_examples: int = Field(default=500, ge=1)
-    """Examples of the generator."""
+    """Examples for the generator."""
     optimizer_examples: int | None = Field(default=None, ge=0)
-    """Examples of the optimizer; None: as many as of the generator."""
-    generator_target: Literal["naive", "best"] = "naive"
-    """Which kernel of a task the generator learns, and is asked for in the held-out loss: the naive
-    one, or the fastest at real sizes, a longer answer."""
+    """Examples for the optimizer. Default on a GPU: as many as for the generator."""
+    generator_target: GeneratorTarget = "naive"
+    """Which kernel of a task the generator learns: the naive one, or the fastest at real sizes,
+    which is a longer answer.
+
+    The held-out loss is taken on the same kind."""
     extra_examples: str | None = None
-    """File of examples that are learnt beside those drawn, all of them, whatever `max_task_ops`
-    says: repairs of a model's own mistakes (`cuda-rl data mistakes`), or another built set."""
+    """File of examples that are learnt beside those drawn, all of them: repairs of a model's own
+    mistakes (`cuda-rl data mistakes`), or another built set.
+
+    They are taken whatever `max_task_ops` says."""
     max_task_ops: int | None = Field(default=None, ge=1)
-    """Longest composition among the tasks; None: any."""
+    """Most operations of a task's composition. Default on a GPU: any."""
     epochs: float = Field(default=3.0, gt=0.0)
+    """Passes over the examples."""
     max_steps: int | None = Field(default=None, ge=1)
-    """Optimizer steps at most; None: as many as the epochs have."""
+    """Most optimizer steps. Default: as many as the epochs have."""
     batch_size: int = Field(default=4, ge=1)
+    """Examples of one forward and backward pass."""
     gradient_accumulation_steps: int = Field(default=1, ge=1)
+    """Batches of one optimizer step."""
     learning_rate: float = Field(default=2e-4, gt=0.0)
+    """Highest learning rate; it grows at the beginning and falls to the end."""
     warmup_ratio: float = Field(default=0.05, ge=0.0, lt=1.0)
+    """Share of the steps over which the learning rate grows from 0."""
     max_length: int = Field(default=2048, ge=64)
-    """Tokens of prompt and answer; longer examples are left out and counted."""
+    """Most tokens of prompt and answer together; longer examples are left out and counted."""
     packing: bool = True
-    """The examples of a batch in one row, masked from each other, and not each in one of its own,
-    padded to the longest. The batches, and so the gradients, are the same."""
+    """Put the examples of a batch into one row, masked from each other, instead of padding each to
+    the longest.
+
+    The batches, and so the gradients, are the same."""
     lora_r: int = Field(default=16, ge=1)
+    """Rank of the LoRA adapter."""
     lora_alpha: int = Field(default=32, ge=1)
+    """Scale of the LoRA adapter, as in PEFT."""
     lora_dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    """Dropout of the LoRA adapter."""
     quantization: Literal["auto", "nf4", "none"] = "auto"
-    """nf4: QLoRA by bitsandbytes; auto: nf4 on a GPU, none on a CPU."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Quantization of the frozen base model. nf4 is QLoRA by bitsandbytes; auto takes nf4 on a GPU
+    and none on a CPU."""
+    device: DeviceChoice = "auto"
+    """Where the model trains; auto takes a GPU where there is one."""
     save_every: int = Field(default=50, ge=1)
-    """Steps between checkpoints; there is one at the end of each epoch, too."""
+    """Steps from one checkpoint to the next; the end of each epoch has one too."""
     held_out_examples: int = Field(default=64, ge=0)
-    """Examples of held-out tasks, about: their loss is taken before training and after each epoch;
-    0: none. A forward pass each."""
+    """About so many examples of held-out tasks, whose loss is taken before training and after each
+    epoch; 0: none.
+
+    Each costs a forward pass."""
     held_out_tasks: int = Field(default=32, ge=0)
     """Held-out tasks whose answers are judged after each epoch; 0: none."""
     wandb: bool | None = None
-    """Also report to the wandb project CUDA-SFT-Training; None: where WANDB_API_KEY is set."""
+    """Report to the wandb project CUDA-SFT-Training too. Default: where WANDB_API_KEY is set."""
     seed: int = 0
+    """Seed of the examples, their order and the adapter's first weights."""
 
     @classmethod
     def cpu(cls, **changes: Any) -> SFTConfig:
@@ -122,80 +134,3 @@ class SFTResult(Record):
     dtype: str
     gpu_memory_gib: float | None = None
     """Most that torch held on the GPU, evaluations included, of the last run; None on a CPU."""
-
-
-class TokenizedExample(Record):
-    """An example as the trainer takes it."""
-
-    role: Role
-    input_ids: tuple[int, ...]
-    prompt_length: int
-
-    @property
-    def labels(self) -> list[int]:
-        """-100 on the prompt: only the answer is learnt."""
-        return [-100] * self.prompt_length + list(self.input_ids[self.prompt_length :])
-
-
-def tokenize_example(tokenizer: Any, example: TrainingExample) -> TokenizedExample:
-    """Prompt and answer as sampling sees them; the answer ends with the token that stops it."""
-    prompt = prompt_ids(tokenizer, messages_for_example(example))
-    answer = tokenizer(render_answer(example), add_special_tokens=False)["input_ids"]
-    ids = (*prompt, *answer, tokenizer.eos_token_id)
-    return TokenizedExample(role=example.role, input_ids=ids, prompt_length=len(prompt))
-
-
-def load_examples(
-    config: SFTConfig, make: Callable[..., Sequence[TrainingExample]]
-) -> list[TrainingExample]:
-    """The examples of both roles from `make` (data_pipeline.training_examples).
-
-    Raises UsageError where fewer are there than were asked for.
-    """
-    examples: list[TrainingExample] = []
-    for role, count in _by_role(config).items():
-        found = list(make(role, count, config.seed, max_steps=config.max_task_ops)) if count else []
-        if len(found) < count:
-            log.warning("fewer_examples", role=role, wanted=count, found=len(found))
-        examples += found
-    if not examples:
-        raise UsageError("there is no example to train on: ask for more, or for longer tasks")
-    return examples
-
-
-def load_held_out(
-    config: SFTConfig, make: Callable[..., Sequence[TrainingExample]]
-) -> list[TrainingExample]:
-    """Examples of held-out tasks from `make` (data_pipeline.held_out_examples), the same for one
-    seed; the roles in their proportion in training, so that the losses compare."""
-    by_role = _by_role(config)
-    share = config.held_out_examples / sum(by_role.values())
-    examples: list[TrainingExample] = []
-    for role, count in by_role.items():
-        wanted = math.ceil(share * count)
-        found = make(role, wanted, config.seed, max_steps=config.max_task_ops) if wanted else ()
-        if len(found) < wanted:
-            log.warning("fewer_held_out_examples", role=role, wanted=wanted, found=len(found))
-        examples += found
-    return examples
-
-
-def check_apart(examples: Sequence[TrainingExample], held_out: Sequence[TrainingExample]) -> None:
-    """Raises UsageError where a training example is of a held-out task, or a held-out one is not.
-    The split itself is by function: see docs/data.md."""
-    leaks = [e.id for e in examples if e.task.split is Split.HELD_OUT]
-    wrong = [e.id for e in held_out if e.task.split is not Split.HELD_OUT]
-    if leaks or wrong:
-        raise UsageError(
-            f"{len(leaks)} training examples are of held-out tasks and {len(wrong)} held-out ones "
-            f"are not (first: {(leaks + wrong)[0]}): draw them with training_examples and "
-            "held_out_examples"
-        )
-
-
-def _by_role(config: SFTConfig) -> dict[Role, int]:
-    others = config.optimizer_examples
-    return {
-        Role.GENERATOR: config.num_examples,
-        Role.OPTIMIZER: config.num_examples if others is None else others,
-    }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from coding_framework.training.sft_config import TokenizedExample
+from coding_framework.training.sft_examples import TokenizedExample
 
 
 class HeldOutLoss(NamedTuple):

@@ -30,7 +30,7 @@ from coding_framework.training.sft import (
     load_examples,
     train_sft,
 )
-from coding_framework.training.sft_config import tokenize_example
+from coding_framework.training.sft_examples import tokenize_example
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import Role, TrainingExample
 from support.tiny_lm import make_tiny_lm

@@ -26,7 +26,7 @@ from coding_framework.training.sft import (
     make_trainer,
     train_sft,
 )
-from coding_framework.training.sft_config import check_apart, tokenize_example
+from coding_framework.training.sft_examples import check_apart, tokenize_example
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import HeldOutScore, Role, TrainingExample
 from support.tiny_lm import make_tiny_lm

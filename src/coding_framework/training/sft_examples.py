@@ -1,0 +1,96 @@
+"""The examples of SFT: drawn by role, kept apart from held-out tasks, turned into token ids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from coding_framework.agents.policies import prompt_ids
+from coding_framework.agents.prompts import messages_for_example, render_answer
+from coding_framework.errors import UsageError
+from coding_framework.training.sft_config import SFTConfig
+from coding_framework.types import Record, Role, Split, TrainingExample
+
+log = structlog.get_logger(__name__)
+
+ROLES = (Role.GENERATOR, Role.OPTIMIZER)
+
+
+class TokenizedExample(Record):
+    """An example as the trainer takes it."""
+
+    role: Role
+    input_ids: tuple[int, ...]
+    prompt_length: int
+
+    @property
+    def labels(self) -> list[int]:
+        """-100 on the prompt: only the answer is learnt."""
+        return [-100] * self.prompt_length + list(self.input_ids[self.prompt_length :])
+
+
+def tokenize_example(tokenizer: Any, example: TrainingExample) -> TokenizedExample:
+    """Prompt and answer as sampling sees them; the answer ends with the token that stops it."""
+    prompt = prompt_ids(tokenizer, messages_for_example(example))
+    answer = tokenizer(render_answer(example), add_special_tokens=False)["input_ids"]
+    ids = (*prompt, *answer, tokenizer.eos_token_id)
+    return TokenizedExample(role=example.role, input_ids=ids, prompt_length=len(prompt))
+
+
+def load_examples(
+    config: SFTConfig, make: Callable[..., Sequence[TrainingExample]]
+) -> list[TrainingExample]:
+    """The examples of both roles from `make` (data_pipeline.training_examples).
+
+    Raises UsageError where fewer are there than were asked for.
+    """
+    examples: list[TrainingExample] = []
+    for role, count in _by_role(config).items():
+        found = list(make(role, count, config.seed, max_steps=config.max_task_ops)) if count else []
+        if len(found) < count:
+            log.warning("fewer_examples", role=role, wanted=count, found=len(found))
+        examples += found
+    if not examples:
+        raise UsageError("there is no example to train on: ask for more, or for longer tasks")
+    return examples
+
+
+def load_held_out(
+    config: SFTConfig, make: Callable[..., Sequence[TrainingExample]]
+) -> list[TrainingExample]:
+    """Examples of held-out tasks from `make` (data_pipeline.held_out_examples), the same for one
+    seed; the roles in their proportion in training, so that the losses compare."""
+    by_role = _by_role(config)
+    share = config.held_out_examples / sum(by_role.values())
+    examples: list[TrainingExample] = []
+    for role, count in by_role.items():
+        wanted = math.ceil(share * count)
+        found = make(role, wanted, config.seed, max_steps=config.max_task_ops) if wanted else ()
+        if len(found) < wanted:
+            log.warning("fewer_held_out_examples", role=role, wanted=wanted, found=len(found))
+        examples += found
+    return examples
+
+
+def check_apart(examples: Sequence[TrainingExample], held_out: Sequence[TrainingExample]) -> None:
+    """Raises UsageError where a training example is of a held-out task, or a held-out one is not.
+    The split itself is by function: see docs/data.md."""
+    leaks = [e.id for e in examples if e.task.split is Split.HELD_OUT]
+    wrong = [e.id for e in held_out if e.task.split is not Split.HELD_OUT]
+    if leaks or wrong:
+        raise UsageError(
+            f"{len(leaks)} training examples are of held-out tasks and {len(wrong)} held-out ones "
+            f"are not (first: {(leaks + wrong)[0]}): draw them with training_examples and "
+            "held_out_examples"
+        )
+
+
+def _by_role(config: SFTConfig) -> dict[Role, int]:
+    others = config.optimizer_examples
+    return {
+        Role.GENERATOR: config.num_examples,
+        Role.OPTIMIZER: config.num_examples if others is None else others,
+    }
