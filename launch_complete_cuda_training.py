@@ -19,11 +19,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.errors import CodingFrameworkError, UsageError, first_complaint
 from coding_framework.run import quickstart
 from coding_framework.run.recipe import Plan, Recipe
 from coding_framework.run.stages import run_plan
-from coding_framework.training.recipes import RecipeFile, first_complaint, on_cpu, read_recipe
+from coding_framework.training.recipes import RecipeFile, on_cpu, read_recipe
 from coding_framework.training.sft_config import SFTConfig
 
 SFT_FLAGS = ("num_examples", "batch_size", "gradient_accumulation_steps")

@@ -19,14 +19,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.errors import CodingFrameworkError, UsageError, first_complaint
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run import quickstart
 from coding_framework.run.model_folder import Suite, fine_tune
 from coding_framework.run.recipe import Recipe
 from coding_framework.training.recipes import (
     RecipeFile,
-    first_complaint,
     on_cpu,
     read_recipe,
     sft_config,

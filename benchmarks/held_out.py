@@ -58,11 +58,16 @@ from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
 from coding_framework.evaluation.metrics import Z95, proportion, stage_metrics
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
-from coding_framework.run.model_folder import Scope
 from coding_framework.store.conversations import read_states
 from coding_framework.store.lines import JsonlSink, read_lines
-from coding_framework.types import CUDAConversationState, SamplingParams, Task
-from coding_framework.wiring import BaselinesName, cores, make_agents, make_judge, make_reward
+from coding_framework.types import (
+    BaselinesName,
+    CUDAConversationState,
+    SamplingParams,
+    Task,
+    TaskScope,
+)
+from coding_framework.wiring import cores, make_agents, make_judge, make_reward
 
 MAX_PROMPT, MAX_ANSWER = 2048, 1536
 GAIN, HIGH = 0.15, 0.90
@@ -346,7 +351,7 @@ def stored(
     return list(read_states(args.work / f"{label}.jsonl", wanted).values())
 
 
-def single_op_tasks(count: int, scope: Scope) -> list[Task]:
+def single_op_tasks(count: int, scope: TaskScope) -> list[Task]:
     """The first `count` training tasks for which eager launches one elementwise kernel, balanced
     over the families. Raises UsageError where there are fewer."""
     if not count:
@@ -438,7 +443,7 @@ def main() -> int:
     cli.add_argument("--model", help="its name at the server; default: the label")
     cli.add_argument("--optimizer-model", help="of the later turns; default: the same")
     cli.add_argument("--tokenizer", type=Path)
-    cli.add_argument("--scope", choices=get_args(Scope), default="starter")
+    cli.add_argument("--scope", choices=get_args(TaskScope), default="starter")
     cli.add_argument("--tasks", type=int, default=110)
     cli.add_argument(
         "--single-ops", type=int, default=0, metavar="N",

@@ -24,9 +24,8 @@ from typing import get_args
 
 from coding_framework.cuda.judge import OptionalCheck
 from coding_framework.data.data_pipeline import training_tasks
-from coding_framework.data.examples import Scope
 from coding_framework.paths import write_atomic
-from coding_framework.types import Task, Verdict
+from coding_framework.types import Task, TaskScope, Verdict
 from coding_framework.wiring import cores, make_judge
 
 CHECKS: tuple[OptionalCheck, ...] = ("other_draws", "hidden_shapes")
@@ -99,7 +98,7 @@ def _keep(path: Path, task: Task, code: str, without: Verdict, first: Verdict) -
 def main() -> int:
     cli = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     cli.add_argument("--tasks", type=int, default=300)
-    cli.add_argument("--scope", choices=get_args(Scope), default="starter")
+    cli.add_argument("--scope", choices=get_args(TaskScope), default="starter")
     cli.add_argument("--work", type=Path, required=True)
     cli.add_argument("--workers", type=int, default=cores())
     args = cli.parse_args()

@@ -51,7 +51,6 @@ from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
 from coding_framework.evaluation.metrics import proportion
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
-from coding_framework.run.model_folder import Scope
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )
@@ -62,6 +61,7 @@ from coding_framework.types import (
     Role,
     SamplingParams,
     Task,
+    TaskScope,
 )
 
 BOOTSTRAPS = 2000
@@ -250,7 +250,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", default="Qwen/Qwen2.5-Coder-1.5B-Instruct")
     parser.add_argument("--server", help="an OpenAI-compatible server that has the model")
     parser.add_argument("--tokenizer", type=Path, help="a folder; with --server")
-    parser.add_argument("--scope", choices=get_args(Scope), default="starter")
+    parser.add_argument("--scope", choices=get_args(TaskScope), default="starter")
     parser.add_argument("--tasks", type=int, default=100)
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--turns", type=int, default=3)

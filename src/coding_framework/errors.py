@@ -6,7 +6,10 @@ Every message is one sentence that says what happened and what to do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class CodingFrameworkError(Exception):
@@ -66,3 +69,18 @@ def raise_reported(answer: Mapping[str, Any]) -> None:
         kind = globals().get(answer["error"], InfrastructureError)
         known = isinstance(kind, type) and issubclass(kind, CodingFrameworkError)
         raise (kind if known else InfrastructureError)(answer["message"])
+
+
+def first_complaint(error: ValidationError, prefix: str = "--") -> str:
+    """The first complaint about a config in one sentence. It names the flag that sets the field;
+    with prefix "" the field itself."""
+    first = error.errors()[0]
+    said = first["msg"].removeprefix("Value error, ")
+    said = f"{said[:1].lower()}{said[1:]}"
+    if not first["loc"]:
+        return said
+    name = str(first["loc"][0])
+    name = prefix + (name.replace("_", "-") if prefix else name)
+    if first["type"] == "extra_forbidden":
+        return f"there is no setting {name}: remove it"
+    return f"{name} cannot be {first['input']}: {said}"

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, SecretBytes
 
@@ -23,11 +23,24 @@ from coding_framework.errors import InfrastructureError
 from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cannot_write
 from coding_framework.store.lines import JsonlSink, read_lines
-from coding_framework.types import Candidate, Policy, Record, Role, SamplingParams, Task, Verdict
+from coding_framework.types import (
+    Backend,
+    BackendChoice,
+    BaselinesName,
+    Candidate,
+    Config,
+    Policy,
+    PromptVersion,
+    Role,
+    SamplingParams,
+    SandboxName,
+    Task,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from coding_framework.agents.policies import TransformersPolicy
-    from coding_framework.agents.prompts import PromptBudget, PromptVersion
+    from coding_framework.agents.prompts import PromptBudget
     from coding_framework.cuda.judge import JudgeConfig, OptionalCheck
     from coding_framework.cuda.many.pool import JudgePool
     from coding_framework.cuda.many.split_judge import CompilingHalf, JudgingHalf
@@ -37,28 +50,30 @@ if TYPE_CHECKING:
     )
     from coding_framework.training.verl.ray_judge import RayJudgePool, SplitRayJudgePool
 
-Backend = Literal["auto", "cuda", "emulator"]
-BaselinesName = Literal["none", "eager", "compiled"]
-SandboxName = Literal["auto", "no-docker", "bubblewrap", "docker", "native"]
 
-
-class JudgeSettings(Record):
+class JudgeSettings(Config):
     """How to judge, as the command line and configurations say it."""
 
-    backend: Backend = "auto"
+    backend: BackendChoice = "auto"
+    """What runs the candidates: a GPU (cuda) or the emulator; auto takes a GPU where there is
+    one."""
     sandbox: SandboxName = "auto"
-    seed: int | None = None
-    """Repeats the inputs; None: secret ones."""
+    """Sandbox of the candidates' host code: auto takes the first that works here, no-docker the
+    first that works and is not Docker; one that you name must work."""
+    seed: int | None = Field(default=None, ge=0)
+    """Seed of the inputs, which makes them the same again. Default: secret inputs."""
     workers: int | None = Field(default=None, ge=1)
-    """Judging processes; None: one a core."""
+    """Processes that judge. Default: one a core, of each node with --ray; one for each GPU of a
+    node that offers bench_gpu."""
     baselines: BaselinesName = "eager"
-    """On a GPU: which times of PyTorch a verdict has; "compiled": both."""
+    """Which times of PyTorch are taken beside the kernel's, on a GPU: none, those of eager PyTorch,
+    or with compiled those of torch.compile too."""
     profile: bool = False
-    """On a GPU: hardware counters by Nsight Compute."""
+    """Take hardware counters by Nsight Compute, on a GPU."""
 
 
 def make_judge(
-    backend: Backend = "auto",
+    backend: BackendChoice = "auto",
     sandbox: SandboxName = "auto",
     seed: int | None = None,
     workers: int | None = None,
@@ -148,7 +163,7 @@ def make_ray_judge(settings: JudgeSettings, address: str) -> RayJudgePool | Spli
 
 
 def make_split_judge(
-    settings: JudgeSettings, backend: Literal["cuda", "emulator"], *, leave: bool = False
+    settings: JudgeSettings, backend: Backend, *, leave: bool = False
 ) -> SplitRayJudgePool:
     """A judge in two halves on the Ray cluster that this process is in. backend: what the nodes
     with `bench_gpu` judge on. leave: the cluster, with the pool."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -10,15 +9,8 @@ import sys
 import pytest
 
 from coding_framework import cli
-from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.types import (
-    CompileSummary,
-    Diagnostic,
-    Finding,
-    Status,
-    TestResult,
-    Verdict,
-)
+from coding_framework.commands import tasks
+from coding_framework.errors import InfrastructureError
 
 pytestmark = pytest.mark.unit
 
@@ -44,7 +36,7 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         (["judge", "--task", "relu", "--kernel", "k", "--sed", "1"], "did you mean --seed?"),
         (
             ["judge", "--task", "relu", "--kernel", "k", "--seed", "x"],
-            "'x' is not a whole number of at least 0",
+            "--seed cannot be x: give a whole number of at least 0",
         ),
         (
             ["judge", "--task", "relu", "--kernel", "/nowhere/k.cu"],
@@ -55,7 +47,7 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         (["judge", "--task", "nofile.json", "--kernel", "k"], "cannot read the task file"),
         (["tasks"], "choose one of list, show, build, stats"),
         (["tasks", "list", "--family", "nosuch"], "no family is called 'nosuch'; there are:"),
-        (["tasks", "list", "--tier", "9"], "choose one of 0, 1, 2, 3"),
+        (["tasks", "list", "--tier", "9"], "--tier cannot be 9: give a whole number from 0 to 3"),
         (["tasks", "show"], "required: TASK"),
         (["tasks", "show", "relu", "more"], "takes no further argument 'more'"),
         (["tasks", "build", "--family", "nosuch"], "no family is called 'nosuch'"),
@@ -66,6 +58,12 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         (["data", "audit", "--outside", "/nowhere"], "give problem files"),
         (["judge-many", "--tasks-and-kernels", "/nowhere.jsonl"], "cannot be read"),
         (["judge-many", "--tasks-and-kernels", "p", "--workers", "0"], "at least 1"),
+        (
+            ["judge-many", "--tasks-and-kernels", "p", "--no-docker", "--sandbox", "docker"],
+            "--no-docker and --sandbox docker exclude each other: choose one",
+        ),
+        (["solve", "--task", "relu", "--turns", "17"], "give a whole number from 1 to 16"),
+        (["solve", "--task", "relu", "--temperature", "-1"], "give a number of at least 0"),
         (["quickstart", "--smok"], "did you mean --smoke?"),
     ],
 )
@@ -82,7 +80,7 @@ def test_our_fault_is_one_sentence_and_exit_3(capsys, monkeypatch):
     def broken(*_, **__):
         raise InfrastructureError("nvcc is not installed: run `make setup`")
 
-    monkeypatch.setattr(cli, "run_tasks_list", broken)
+    monkeypatch.setattr(tasks, "run_list", broken)
     status, _, err = run(capsys, "tasks", "list")
     assert (status, err) == (3, "cuda-rl: nvcc is not installed: run `make setup`\n")
 
@@ -91,7 +89,7 @@ def test_a_bug_of_ours_shows_no_traceback_unless_asked_for(capsys, monkeypatch):
     def broken(*_, **__):
         raise ExceptionGroup("tasks", [RuntimeError("two\nlines")])
 
-    monkeypatch.setattr(cli, "run_tasks_list", broken)
+    monkeypatch.setattr(tasks, "run_list", broken)
     status, _, err = run(capsys, "tasks", "list")
     assert status == 3
     assert err.count("\n") == 1
@@ -104,7 +102,7 @@ def test_ctrl_c_is_one_sentence_and_exit_130(capsys, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "run_tasks_list", interrupted)
+    monkeypatch.setattr(tasks, "run_list", interrupted)
     status, _, err = run(capsys, "tasks", "list")
     assert (status, err.count("\n")) == (130, 1)
 
@@ -121,10 +119,10 @@ def test_help_and_errors_load_nothing_heavy():
 
 def test_tasks_are_listed_as_json_lines(capsys):
     status, out, _ = run(capsys, "tasks", "list", "--split", "held_out", "--tier", "0", "--json")
-    tasks = [json.loads(line) for line in out.splitlines()]
+    listed = [json.loads(line) for line in out.splitlines()]
     assert status == 0
-    assert tasks
-    assert {task["split"] for task in tasks} == {"held_out"}
+    assert listed
+    assert {task["split"] for task in listed} == {"held_out"}
 
 
 def test_a_task_is_shown_as_json(capsys):
@@ -151,90 +149,3 @@ def test_a_closed_pipe_is_quiet():
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert "Broken" not in done.stderr
-
-
-# --- kernels and pairs ----------------------------------------------------------------------------
-
-
-def test_a_kernel_that_is_not_utf8_is_read(tmp_path):
-    path = tmp_path / "k.cu"
-    path.write_bytes(b"// \xff\x00\nint a;")
-    assert cli.read_kernel(str(path)) == "// \ufffd\x00\nint a;"
-
-
-def test_a_kernel_is_read_from_stdin(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"int a;")))
-    assert cli.read_kernel("-") == "int a;"
-
-
-def test_an_endless_file_is_refused():
-    with pytest.raises(UsageError, match="over 16 MiB"):
-        cli.read_kernel("/dev/zero")
-
-
-def test_pairs_are_read_relative_to_their_file(tmp_path):
-    (tmp_path / "k.cu").write_text("int k;")
-    pairs = tmp_path / "pairs.jsonl"
-    lines = [
-        {"id": 1, "task": "relu", "kernel": "k.cu"},
-        {"id": "b", "task": "t.json", "code": "int b;"},
-    ]
-    pairs.write_text("\n".join(json.dumps(line) for line in lines) + "\n\n")
-    assert cli.read_pairs(pairs) == [
-        {"id": "1", "task": "relu", "code": "int k;"},
-        {"id": "b", "task": str(tmp_path / "t.json"), "code": "int b;"},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("{", "line 1: not JSON"),
-        ("[]", 'line 1: give an object with "id", "task"'),
-        ('{"id": 1, "task": "relu"}', 'either "kernel" or "code"'),
-        ('{"id": 1, "task": "relu", "code": "", "kernel": "k"}', 'either "kernel" or "code"'),
-        ('{"id": 1, "task": "r", "code": ""}\n' * 2, "the id '1' is there twice"),
-        ('{"id": 1, "task": "r", "kernel": "nosuch.cu"}', "cannot be read"),
-    ],
-)
-def test_wrong_pairs_are_named_by_line(tmp_path, text, told):
-    path = tmp_path / "pairs.jsonl"
-    path.write_text(text)
-    with pytest.raises(UsageError) as error:
-        cli.read_pairs(path)
-    assert told in str(error.value)
-
-
-# --- the verdict for people -----------------------------------------------------------------------
-
-
-def test_a_verdict_for_people_cannot_act_on_the_terminal():
-    hostile = "\x1b[2J\x1b]0;owned\x07 line\nbreak \u202e"
-    verdict = Verdict(
-        status=Status.WRONG_OUTPUT,
-        reason=hostile,
-        task="relu",
-        candidate_sha256="0" * 64,
-        backend="emulator",
-        compile=CompileSummary(
-            errors=(Diagnostic(severity="error", line=1, message=hostile),), warnings=(hostile,)
-        ),
-        tests=(
-            TestResult(
-                case="main",
-                seed=1,
-                shapes=((4,),),
-                dtype="float32",
-                max_abs_error=1.0,
-                max_rel_error=1.0,
-                tolerance=1e-6,
-                passed=False,
-                detail=hostile,
-            ),
-        ),
-        pitfalls=(Finding(rule="r", severity="low", line=None, message=hostile, basis="source"),),
-    )
-    text = cli.verdict_text(verdict)
-    assert text.startswith("wrong_output: <U+001B>[2J")
-    assert not set(text) & {"\x1b", "\x07", "\u202e"}
-    assert "0 of 1 passed" in text

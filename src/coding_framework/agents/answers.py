@@ -9,7 +9,6 @@ from coding_framework.agents.extraction import extract_kernel
 from coding_framework.agents.prompts import (
     PROMPT_VERSION,
     PromptBudget,
-    PromptVersion,
     build_messages,
     shown_turn,
 )
@@ -17,6 +16,7 @@ from coding_framework.types import (
     AgentAnswer,
     CUDAConversationState,
     Policy,
+    PromptVersion,
     Role,
     SamplingParams,
 )

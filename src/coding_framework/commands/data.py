@@ -1,319 +1,148 @@
-"""What `cuda-rl tasks build|stats` and `cuda-rl data ...` do: judging wired to the data.
-
-All of it is in $CUDA_RL_CACHE/datasets: one file of receipts, to which every command adds what it
-judged, and the sets of examples built from it. A command that was killed goes on where it was.
-"""
+"""`cuda-rl data`: build, audit and describe data. `build_data.py` does it."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
-import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from argparse import Namespace
 from pathlib import Path
+from typing import Any, Literal
 
-from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
-from coding_framework.data.example_store import ExampleStore
-from coding_framework.data.examples import Scope, training_examples
-from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
-from coding_framework.data.mistakes import (
-    MistakeReport,
-    repairs_of_mistakes,
-    stored_conversations,
+from pydantic import Field
+
+from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
+from coding_framework.commands.flags import (
+    add_actions,
+    add_command,
+    add_flags,
+    add_json,
+    config_from,
 )
-from coding_framework.data.pairs import (
-    PairReport,
-    balanced,
-    kernel_jobs,
-    pair_jobs,
-    sft_pairs,
-)
-from coding_framework.data.provenance import dataset_card
-from coding_framework.data.registry import select_functions
-from coding_framework.data.sakana_loader import SakanaDataLoader
-from coding_framework.data.statistics import TaskStatistics, task_statistics
-from coding_framework.data.synthesis.catalog import Function
-from coding_framework.data.synthesis.receipts import (
-    Job,
-    KernelReceipt,
-    all_receipts,
-    build_receipts,
-    built_receipts_path,
-    load_receipts,
-    packaged_receipts,
-)
+from coding_framework.commands.tasks import TaskSelection, add_selection
 from coding_framework.errors import UsageError
-from coding_framework.monitoring.progress import Progress
-from coding_framework.paths import cache_dir, write_atomic, write_json_atomic
-from coding_framework.store.lines import JsonlSink
-from coding_framework.types import Record, Role, Split, Task
-from coding_framework.wiring import cores, make_judge
-
-EXAMPLES_NAME = "examples.jsonl"
+from coding_framework.types import Config, TaskScope
 
 
-class TaskSelection(Record):
-    """Which tasks of the catalogue a command is about."""
+class SftSetOptions(Config):
+    """What a set of supervised examples is built from."""
 
-    split: Split | None = None
-    family: str | None = None
-    tier: int | None = None
-    count: int | None = None
-    """At most so many, balanced over the families; None: all."""
-
-    def functions(self) -> list[Function]:
-        chosen = select_functions(split=self.split, family=self.family, tier=self.tier)
-        return balanced(chosen, self.count)
-
-
-def datasets_dir() -> Path:
-    """Where built data is kept."""
-    return cache_dir() / "datasets"
-
-
-# --- tasks build, tasks stats --------------------------------------------------------------------
+    source: Literal["synthesis", "archive"] = "synthesis"
+    """synthesis: our own tasks and kernels; archive: kernels of the AI CUDA Engineer Archive that
+    our judge finds correct."""
+    archive: str | None = None
+    """With --source archive: its file, its folder or its name on the hub. Default: the hub."""
+    allow_synthetic: bool = False
+    """With --source archive: where it cannot be read, take synthesised examples. The manifest says
+    so."""
+    only_judged: bool = False
+    """Judge nothing now: take only kernels that have been judged before."""
+    workers: int | None = Field(default=None, ge=0)
+    """Processes that judge. Default, and 0: one a core."""
+    output: Path | None = None
+    """Folder of the set. Default: datasets/ in the cache of this machine."""
 
 
-def build_tasks(
-    selection: TaskSelection, *, workers: int | None = None, output: Path | None = None
-) -> int:
-    """Judge every kernel of the selected tasks that has no receipt; returns how many are open for
-    a fault of ours. Prints what was found."""
-    started = time.monotonic()
-    functions = selection.functions()
-    path = output or built_receipts_path()
-    jobs = list(kernel_jobs(functions))
-    failed, judged = judge_jobs(jobs, path, workers)
-    receipts = all_receipts(path)
-    statuses = Counter(
-        receipts[job.key].verdict.status.value if job.key in receipts else "open" for job in jobs
+class MistakesOptions(Config):
+    """Which mistakes become examples."""
+
+    per_task: int = Field(default=8, ge=1)
+    """Most mistakes that are taken of one task"""
+    task_scope: TaskScope = "starter"
+    """starter: tasks whose kernels ship with the package; all: also tasks whose kernels were judged
+    on this machine (`cuda-rl tasks build`)"""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the draw"""
+
+
+def add_to(commands: Any) -> None:
+    actions = add_actions(commands, "data", "Build, audit and describe data.")
+    p = add_command(actions, "build-sft", run_build_sft, "Build supervised examples, judged.")
+    add_flags(p, SftSetOptions, SftSetOptions.model_fields)
+    add_selection(p, ["tier"])
+    add_flags(p, TaskSelection, ["count"], spelled={"count": ("--tasks",)})
+    text = "Look for held-out tasks in the training data. The exit status is 1 where one is found."
+    p = add_command(actions, "audit", run_audit, text)
+    p.add_argument(
+        "--outside",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="problems from outside (.py, .jsonl, a folder); may be given again",
     )
-    said = ", ".join(f"{n} {status}" for status, n in statuses.most_common())
-    print(f"{len(functions)} tasks, {len(jobs)} kernels: {said}")
-    print(
-        f"{judged} judged now in {time.monotonic() - started:.0f} s, receipts in {path}",
-        file=sys.stderr,
+    add_json(p, "print the report as one JSON object")
+    p = add_command(actions, "card", run_card, "Write the card of a set of examples.")
+    p.add_argument(
+        "--examples",
+        type=Path,
+        default=None,
+        metavar="PATH",
+        help="file or folder of the set. Default: the set that `data build-sft` built last",
     )
-    return failed
-
-
-def judge_jobs(jobs: Iterable[Job], path: Path, workers: int | None) -> tuple[int, int]:
-    """Judge what has no receipt, appending to `path`; (open for a fault of ours, judged now)."""
-    known = all_receipts(path)
-    wanted = list({job.key: job for job in jobs}.values())
-    pending = [job for job in wanted if job.key not in known]
-    if not pending:
-        return 0, 0
-    count = workers or cores()
-
-    async def judge() -> int:
-        with (
-            JsonlSink(path) as sink,
-            Progress(
-                "judging", len(wanted), "kernels", done=len(wanted) - len(pending)
-            ) as progress,
-            make_judge("emulator", workers=count) as pool,
-        ):
-            return await build_receipts(
-                pool.judge,
-                pending,
-                sink.write_line,
-                known=known,
-                concurrency=2 * count,
-                progress=progress,
-            )
-
-    failed = asyncio.run(judge())
-    return failed, len(pending) - failed
-
-
-def statistics(selection: TaskSelection) -> TaskStatistics:
-    """Counts of the selected tasks, and how much of them is judged."""
-    return task_statistics(selection.functions(), all_receipts())
-
-
-# --- data build-sft ------------------------------------------------------------------------------
-
-
-class SftManifest(Record):
-    """What a built set holds. Maker: `build_sft`. Consumers: people, `cuda-rl data card`."""
-
-    source: str
-    """Where the examples come from; says so where synthesis stands in for the archive."""
-    examples: int
-    kept: dict[str, int]
-    left_out: dict[str, int]
-    file: str
-
-
-def build_sft(
-    selection: TaskSelection,
-    output: Path | None = None,
-    *,
-    judge: bool = True,
-    workers: int | None = None,
-) -> SftManifest:
-    """Pairs of the selected tasks into a folder: examples with their index, manifest, card.
-
-    judge: first judge the kernels and faults that have no receipt; else they are left out.
-    """
-    functions = [*selection.model_copy(update={"split": Split.TRAIN}).functions()]
-    path = built_receipts_path()
-    if judge:
-        judge_jobs((*kernel_jobs(functions), *pair_jobs(functions)), path, workers)
-    report = PairReport()
-    folder = output or datasets_dir() / "sft"
-    store = ExampleStore.write(
-        folder / EXAMPLES_NAME, sft_pairs(functions, all_receipts(path), report)
+    text = "Build repairs of the wrong kernels in stored conversations about training tasks."
+    p = add_command(actions, "mistakes", run_mistakes, text)
+    p.add_argument(
+        "--conversations",
+        required=True,
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="JSON lines that RL (attempts/) or an evaluation stored",
     )
-    return _finish_set(store, "synthesis", report)
+    p.add_argument(
+        "--output", required=True, type=Path, metavar="FILE", help="JSON lines of examples"
+    )
+    add_flags(p, MistakesOptions, MistakesOptions.model_fields)
 
 
-def build_archive_sft(
-    source: str | Path,
-    output: Path | None = None,
-    *,
-    allow_synthetic: bool = False,
-    limit: int | None = None,
-    workers: int | None = None,
-) -> SftManifest:
-    """Examples of the archive's kernels that our judge finds correct; what it finds otherwise is
-    listed with its evidence in `disagreements.jsonl`."""
-    folder = output or datasets_dir() / "archive"
-    receipts_file = folder / "receipts.jsonl"
-    loader = SakanaDataLoader(source, allow_synthetic=allow_synthetic)
-    count = sys.maxsize if limit is None else limit
-    if loader.is_readable():
-        jobs = loader.jobs()
-        judge_jobs(
-            (job for _, job in zip(range(count), jobs, strict=False)), receipts_file, workers
+def run_build_sft(args: Namespace) -> int:
+    options = config_from(SftSetOptions, args)
+    selection = config_from(TaskSelection, args)
+    if options.source == "synthesis" and (options.archive or options.allow_synthetic):
+        raise UsageError("--archive and --allow-synthetic are for --source archive")
+    from coding_framework.commands.build_data import build_archive_sft, build_sft
+    from coding_framework.data.archive_rows import HUB_NAME
+
+    workers = options.workers or None
+    if options.source == "archive":
+        manifest = build_archive_sft(
+            options.archive or HUB_NAME,
+            options.output,
+            allow_synthetic=options.allow_synthetic,
+            limit=selection.count,
+            workers=workers,
         )
-        print(loader.report.summary(), file=sys.stderr)
-    receipts = load_receipts(receipts_file)
-    examples = loader.examples(min(count, 1 << 20), receipts)
-    report = PairReport()
-    for example in examples:
-        report.kept[f"tier {example.task.tier} {example.kind}"] += 1
-    report.left_out.update(loader.report.skipped)
-    store = ExampleStore.write(folder / EXAMPLES_NAME, examples)
-    if loader.is_readable():
-        lines = [_disagreement(row.op_name, row.kernel_name, r) for row, r in
-                 loader.disagreements(receipts)]  # fmt: skip
-        write_atomic(folder / "disagreements.jsonl", "".join(f"{line}\n" for line in lines))
-    return _finish_set(store, loader.report.source, report)
-
-
-def _disagreement(op_name: str, kernel_name: str, receipt: KernelReceipt) -> str:
-    verdict = receipt.verdict
-    return json.dumps(
-        {
-            "op": op_name,
-            "kernel": kernel_name,
-            "status": verdict.status.value,
-            "reason": verdict.reason,
-            "evidence": [f"{c.rule}: {c.message}" for c in verdict.cheats],
-        }
-    )
-
-
-def _finish_set(store: ExampleStore, source: str, report: PairReport) -> SftManifest:
-    manifest = SftManifest(
-        source=source,
-        examples=len(store),
-        kept=dict(sorted(report.kept.items())),
-        left_out=dict(sorted(report.left_out.items())),
-        file=str(store.path),
-    )
-    folder = store.path.parent
-    write_json_atomic(folder / "manifest.json", manifest.model_dump())
-    write_atomic(folder / "card.md", dataset_card(store[i] for i in range(len(store))))
-    return manifest
-
-
-# --- data mistakes -------------------------------------------------------------------------------
-
-
-class MistakesManifest(Record):
-    """What a set of repaired mistakes holds. Maker: `build_mistakes`. Consumer: people."""
-
-    conversations: int
-    examples: int
-    tasks: int
-    kept: dict[str, int]
-    left_out: dict[str, int]
-    file: str
-
-
-def build_mistakes(
-    conversations: Sequence[Path], output: Path, *, per_task: int, seed: int, scope: Scope
-) -> MistakesManifest:
-    """Repairs of the wrong kernels of stored conversations, into a file. Raises UsageError where
-    none can be made."""
-    report = MistakeReport()
-    examples = repairs_of_mistakes(
-        stored_conversations(conversations, report),
-        packaged_receipts() if scope == "starter" else all_receipts(),
-        report,
-        per_task=per_task,
-        seed=seed,
-        scope=scope,
-    )
-    if not examples:
-        why = ", ".join(f"{n} {reason}" for reason, n in report.left_out.most_common())
-        raise UsageError(
-            f"no wrong kernel of a training task in {report.conversations} conversations can be "
-            f"learnt from ({why or 'all are correct'}): see --task-scope and `cuda-rl tasks build`"
-        )
-    store = ExampleStore.write(output, examples)
-    return MistakesManifest(
-        conversations=report.conversations,
-        examples=len(store),
-        tasks=len({entry.task for entry in store.entries}),
-        kept=dict(sorted(report.kept.items())),
-        left_out=dict(sorted(report.left_out.items())),
-        file=str(output),
-    )
-
-
-# --- data card, data audit -----------------------------------------------------------------------
-
-
-def card(examples: Path | None = None) -> str:
-    """The card of a built set; without one, of the starter examples that ship."""
-    path = examples or datasets_dir() / "sft" / EXAMPLES_NAME
-    if examples is None and not path.exists():
-        shipped = [
-            example
-            for role in (Role.GENERATOR, Role.OPTIMIZER)
-            for example in training_examples(role, 1 << 30)
-        ]
-        return dataset_card(shipped, "Starter examples")
-    if path.is_dir():
-        path = path / EXAMPLES_NAME
-    with ExampleStore(path) as store:
-        return dataset_card(store[i] for i in range(len(store)))
-
-
-def audit(outside: Sequence[Path] = ()) -> AuditReport:
-    """The split of the whole catalogue, and outside problems against its training side."""
-    tasks = [task for path in outside for task in _outside_tasks(path)]
-    report = audit_split(receipts=all_receipts())
-    return outside_overlap(report, tasks) if tasks else report
-
-
-def _outside_tasks(path: Path) -> list[Task]:
-    """Problems of a .py file, a .jsonl file or a folder of .py files."""
-    if path.is_dir():
-        files = sorted(path.rglob("*.py"))
-    elif path.exists():
-        files = [path]
     else:
-        raise UsageError(f"there is no {path}: give problem files (.py, .jsonl) or their folder")
-    tasks: list[Task] = []
-    for file in files:
-        tasks += (
-            [load_problem_file(file)] if file.suffix == ".py" else list(load_problem_rows(file))
+        manifest = build_sft(
+            selection, options.output, judge=not options.only_judged, workers=workers
         )
-    return tasks
+    print(manifest.model_dump_json(indent=2))
+    return EXIT_OK
+
+
+def run_audit(args: Namespace) -> int:
+    from coding_framework.commands.build_data import audit
+
+    report = audit(args.outside)
+    print(report.model_dump_json() if args.json else report.table())
+    return EXIT_HIT if report.hits else EXIT_OK
+
+
+def run_card(args: Namespace) -> int:
+    from coding_framework.commands.build_data import card
+
+    print(card(args.examples))
+    return EXIT_OK
+
+
+def run_mistakes(args: Namespace) -> int:
+    options = config_from(MistakesOptions, args)
+    from coding_framework.commands.build_data import build_mistakes
+
+    manifest = build_mistakes(
+        args.conversations,
+        args.output,
+        per_task=options.per_task,
+        seed=options.seed,
+        scope=options.task_scope,
+    )
+    print(manifest.model_dump_json(indent=2))
+    return EXIT_OK

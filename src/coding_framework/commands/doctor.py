@@ -8,16 +8,29 @@ machine is ready when every check that the main job cannot do without works.
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from coding_framework.commands.doctor_checks import CHECKS, Check, Finding, State
+from coding_framework.commands.failures import EXIT_OK, EXIT_OURS
+from coding_framework.commands.flags import add_command, add_json
 from coding_framework.errors import CodingFrameworkError, MissingToolError
 from coding_framework.types import Record
+
+
+def add_to(commands: Any) -> None:
+    p = add_command(commands, "doctor", run, "Check every component on this machine.")
+    add_json(p, "print the result as one JSON object")
+
+
+def run(args: Namespace) -> int:
+    return doctor(as_json=args.json)
 
 
 class CheckResult(Record):
@@ -123,7 +136,4 @@ def doctor(*, as_json: bool = False, checks: tuple[Check, ...] = CHECKS) -> int:
         print(Report(ready=is_ready(results), checks=results).model_dump_json(indent=2))
     else:
         show(results, Console())
-    return 0 if is_ready(results) else 3
-
-
-__all__ = ["CHECKS", "Check", "CheckResult", "State", "doctor", "is_ready", "run_checks"]
+    return EXIT_OK if is_ready(results) else EXIT_OURS

@@ -1,82 +1,57 @@
-"""`cuda-rl solve`: one task, worked on by the agents, live in the terminal.
-
-    task -> generator -> judge -> optimizer -> judge ... -> best kernel, its verdict, the transcript
-
-Guaranteed: the same command goes on where it was stopped, without judging a kernel twice; what
-it leaves is written whole or not at all. The kernel it leaves is the best correct one; where none
-is correct, the last one, and the end says so.
-"""
+"""`cuda-rl solve`: the agents work on one task, live in the terminal."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import difflib
 import hashlib
-import time
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
-from rich.console import Console, Group
-from rich.live import Live
-from rich.syntax import Syntax
-from rich.table import Table
-from rich.text import Text
 
-from coding_framework.agents.prompts import PromptBudget, PromptVersion
-from coding_framework.agents.tester import TesterAgent
-from coding_framework.data.registry import find_task
-from coding_framework.monitoring.progress import duration
-from coding_framework.monitoring.text import one_line, visible
-from coding_framework.orchestration.turn import ConversationConfig
-from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
-from coding_framework.paths import write_atomic
-from coding_framework.store.folder import SolveFolder
-from coding_framework.store.model_card import card_of
-from coding_framework.training.agent_specializer import (
-    AgentSpecializer,
-    RoleSpec,
-    SpecializationConfig,
-)
-from coding_framework.types import (
-    ConversationTurn,
-    CUDAConversationState,
-    Policy,
-    Record,
-    Role,
-    SamplingParams,
-    Task,
-)
-from coding_framework.wiring import JudgeSettings, make_judge
+from coding_framework.commands.failures import EXIT_OK
+from coding_framework.commands.flags import add_command, add_flags, config_from
+from coding_framework.commands.judge import JUDGING
+from coding_framework.types import Config, PromptVersion
+from coding_framework.wiring import JudgeSettings
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
-PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096}
-"""Most tokens of a prompt; a longer one is trimmed by rule."""
 
 
-class SolveOptions(Record):
+class SolveOptions(Config):
     """What the command line says."""
 
     task: str
+    """Name of a task, or a task file."""
     model: str = DEFAULT_MODEL
-    """A hub name or folder; with `server`, the name that the server knows."""
+    """Model that writes: a name on the Hugging Face hub or a local folder; with --server the name
+    that the server knows."""
     adapter: str | None = None
+    """Folder of a PEFT adapter that is put on the model."""
     optimizer_adapter: str | None = None
-    """An adapter of the optimizer's own; None: the generator's."""
+    """Folder of another adapter for the optimizer. Default: the one of --adapter."""
     server: str | None = None
-    """Base URL of an OpenAI-compatible server."""
+    """Base URL of an OpenAI-compatible server that has --model."""
     turns: int = Field(default=5, ge=1, le=16)
+    """Most turns of the conversation."""
     candidates: int = Field(default=1, ge=1, le=64)
+    """Answers that are judged in each turn; the best of them goes on."""
     reward: str = "weighted"
+    """Preset of the reward: weighted, gated, kevin or correct."""
     stop_reward: float | None = None
+    """Reward at which a correct kernel ends the conversation. Default: none does."""
     temperature: float = Field(default=0.7, ge=0.0)
+    """Temperature of sampling; 0 takes the likeliest token each time."""
     max_new_tokens: int = Field(default=1024, ge=1)
+    """Most tokens of an answer."""
     prompts: PromptVersion | None = None
-    """None: v1 for a model that was trained here, else v2."""
+    """Version of the prompts. v1 is short, for models that were trained here; v2 explains the form
+    of an answer, for all others. Default: the one that fits the model."""
     tester: Literal["off", "rules", "model"] = "rules"
-    seed: int = 0
+    """Who looks for inputs that break a kernel: nobody, fixed rules, or the model."""
+    seed: int = Field(default=0, ge=0)
     output_dir: Path | None = None
+    """Folder of the kernel, its verdict and the transcript. Default: outputs/solve/TASK."""
     judge: JudgeSettings = JudgeSettings()
 
     @property
@@ -86,255 +61,20 @@ class SolveOptions(Record):
         return hashlib.sha256(said.encode()).hexdigest()[:12]
 
 
-def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversationState:
-    """Run the conversation, show it, and leave kernel, verdict and transcript in the folder.
-
-    Raises UsageError for a task, model or preset that does not exist, PolicyError where the model
-    fails.
-    """
-    task = find_task(options.task)
-    folder = options.output_dir or Path("outputs") / "solve" / one_line(task.name)
-    console = console or Console()
-    with Screen(task, options, console) as screen:
-        state = asyncio.run(_converse(task, options, folder, screen))
-    _leave(state, folder)
-    _print_end(state, folder, console)
-    return state
+FLAGS = [name for name in SolveOptions.model_fields if name not in ("seed", "judge")]
+"""`--seed` is added with the judge's flags and sets both."""
 
 
-async def _converse(
-    task: Task, options: SolveOptions, folder: Path, screen: Screen
-) -> CUDAConversationState:
-    specializer = AgentSpecializer(_specialization(options))
-    config = ConversationConfig(
-        max_turns=options.turns, stop_reward=options.stop_reward, stop_without_gain=3
-    )
-    settings = options.judge
-    with contextlib.ExitStack() as stack:
-        screen.tell("starting the judge and loading the model")
-        judge = make_judge(**settings.model_dump())
-        stack.callback(judge.close)
-        policies = await asyncio.to_thread(specializer.policies, _loader(options, stack))
-        agents = specializer.agents(policies, _budget(policies[Role.GENERATOR], options))
-        tester = None
-        if options.tester != "off":
-            model = policies[Role.OPTIMIZER] if options.tester == "model" else None
-            tester = TesterAgent(judge.probe, model)
-        workflow = CUDAKernelWorkflow(
-            agents, judge, specializer.reward, config, tester=tester,
-            candidates=options.candidates, checkpoint=SolveFolder(folder).workflow,
-        )  # fmt: skip
-        state = None
-        async with workflow:
-            async for event in workflow.stream(task, conversation_id=options.conversation_id):
-                screen.show(event)
-                state = event.state or state
-        assert state is not None, "a stream ends with the conversation"
-        return state
+def add_to(commands: Any) -> None:
+    text = "Let the agents work on one task, live in the terminal."
+    p = add_command(commands, "solve", run, text)
+    add_flags(p, SolveOptions, FLAGS)
+    add_flags(p, JudgeSettings, JUDGING)
 
 
-def _specialization(options: SolveOptions) -> SpecializationConfig:
-    sampling = SamplingParams(
-        max_new_tokens=options.max_new_tokens,
-        temperature=options.temperature,
-        seed=options.seed,
-    )
-    own = options.optimizer_adapter or options.adapter
-    adapters = {Role.GENERATOR: options.adapter, Role.OPTIMIZER: own}
-    return SpecializationConfig(
-        shared_policy=own == options.adapter,
-        reward_preset=options.reward,
-        prompts=_prompts(options),
-        roles={role: RoleSpec(sampling=sampling, adapter=a) for role, a in adapters.items()},
-    )
+def run(args: Namespace) -> int:
+    options = config_from(SolveOptions, args, judge=config_from(JudgeSettings, args))
+    from coding_framework.commands.solve_conversation import solve
 
-
-def _prompts(options: SolveOptions) -> PromptVersion:
-    """Those that the weights were trained on; for weights that nobody of us trained v2."""
-    if options.prompts is not None:
-        return options.prompts
-    weights = options.adapter or (options.model if options.server is None else None)
-    card = card_of(Path(weights)) if weights is not None else None
-    if card is None or card.prompts is None:
-        return "v1" if options.adapter else "v2"
-    return "v1" if card.prompts == "v1" else "v2"
-
-
-def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:
-    """adapter -> policy; what it loads is closed with `stack`."""
-    from coding_framework.agents.policies import OpenAIPolicy, TransformersPolicy
-
-    def load(adapter: str | None) -> Policy:
-        if options.server is not None:
-            return OpenAIPolicy(options.server, options.model)
-        from coding_framework.agents.models import resolve_model
-
-        context = PROMPT_TOKENS[_prompts(options)] + options.max_new_tokens
-        policy = TransformersPolicy(
-            resolve_model(options.model), adapter=adapter, max_context=context,
-            max_batch=options.candidates,
-        )  # fmt: skip
-        stack.callback(policy.close)
-        return policy
-
-    return load
-
-
-def _budget(policy: Policy, options: SolveOptions) -> PromptBudget:
-    """By the policy's own tokens; where it counts none (a server), four characters are one."""
-    count = getattr(policy, "count", None) or (
-        lambda messages: sum(len(m.content) for m in messages) // 4
-    )
-    return PromptBudget(PROMPT_TOKENS[_prompts(options)], count)
-
-
-# --- the terminal ---------------------------------------------------------------------------------
-
-
-class Screen:
-    """The conversation while it runs: a table that grows on a terminal, else a line an event."""
-
-    def __init__(self, task: Task, options: SolveOptions, console: Console) -> None:
-        self._console = console
-        self._title = f"{one_line(task.name)}: {one_line(options.model)}"
-        self._turns: list[ConversationTurn] = []
-        self._candidates = options.candidates
-        self._most = options.turns
-        self._doing = ""
-        self._judged = 0
-        self._since = self._start = time.monotonic()
-        self._live = Live(
-            console=console, get_renderable=self._drawn, refresh_per_second=4, transient=True
-        )
-
-    def __enter__(self) -> Screen:
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
-            self._console.print(self._table())
-
-    def tell(self, doing: str) -> None:
-        """What happens now."""
-        self._doing, self._since = doing, time.monotonic()
-        if not self._console.is_terminal:
-            self._console.print(doing, highlight=False)
-
-    def show(self, event: WorkflowEvent) -> None:
-        """One event of the workflow."""
-        turn = f"turn {event.index + 1}"
-        match event.kind:
-            case "asking" if event.sample == 0:
-                self._judged = 0
-                self.tell(f"{turn}: the {event.role.value} writes")
-            case "answered" if event.sample == self._candidates - 1:
-                self.tell(f"{turn}: judging")
-            case "judged" if self._candidates > 1:
-                self._judged += 1
-                self.tell(f"{turn}: {self._judged} of {self._candidates} candidates judged")
-            case "turn" if event.turn is not None:
-                self._turns.append(event.turn)
-                self.tell(f"{turn}: {_short(event.turn)}")
-
-    def _drawn(self) -> Group:
-        now = time.monotonic()
-        taken = now - self._start
-        left = ""
-        if self._turns:
-            most = taken / len(self._turns) * (self._most - len(self._turns))
-            left = f", at most about {duration(most)} left"
-        status = f"{self._doing} ({duration(now - self._since)}; {duration(taken)} in all{left})"
-        return Group(self._table(), Text(status))
-
-    def _table(self) -> Table:
-        table = Table(title=self._title, title_justify="left")
-        for name in ("turn", "by", "verdict", "speedup", "reward", "note"):
-            table.add_column(name, justify="right" if name in ("speedup", "reward") else "left")
-        for turn in self._turns:
-            verdict, reward = turn.verdict, turn.reward
-            speedup = verdict.speedup if verdict is not None else None
-            table.add_row(
-                str(turn.index + 1),
-                turn.role.value,
-                verdict.status.value if verdict is not None else "masked",
-                "-" if speedup is None else f"{speedup:.2f}x",
-                "-" if reward is None else f"{reward.total:.3f}",
-                Text(one_line(_note(turn), 90)),
-            )
-        return table
-
-
-def _short(turn: ConversationTurn) -> str:
-    verdict = turn.verdict
-    if verdict is None:
-        return f"masked ({one_line(turn.masked or '')})"
-    speedup = f", {verdict.speedup:.2f}x" if verdict.speedup is not None else ""
-    return f"{verdict.status.value}{speedup}: {one_line(_note(turn), 160)}"
-
-
-def _note(turn: ConversationTurn) -> str:
-    broken = [p for p in turn.probes if p.passed is False]
-    told = [*turn.notes] + ([f"{len(broken)} probes failed"] if broken else [])
-    verdict = turn.verdict
-    if verdict is not None and not verdict.correct:
-        told.insert(0, verdict.reason)
-    return "; ".join(told) or turn.extraction.note
-
-
-# --- the end --------------------------------------------------------------------------------------
-
-
-def _leave(state: CUDAConversationState, folder: Path) -> None:
-    """Write the transcript, and the kernel with its verdict where there is one."""
-    chosen, left = _chosen(state), SolveFolder(folder)
-    write_atomic(left.transcript, state.model_dump_json(indent=1) + "\n")
-    for file in (left.kernel, left.verdict):
-        file.unlink(missing_ok=True)  # of an earlier conversation in this folder
-    if chosen is not None:
-        write_atomic(left.kernel, chosen.code or "")
-        if chosen.verdict is not None:
-            write_atomic(left.verdict, chosen.verdict.model_dump_json(indent=1) + "\n")
-
-
-def _chosen(state: CUDAConversationState) -> ConversationTurn | None:
-    """The best correct turn, else the last with code."""
-    return state.best_turn or next((t for t in reversed(state.turns) if t.code is not None), None)
-
-
-def _print_end(state: CUDAConversationState, folder: Path, console: Console) -> None:
-    chosen = _chosen(state)
-    first = next((t for t in state.turns if t.code is not None), None)
-    if chosen is not None and first is not None and chosen is not first:
-        diff = difflib.unified_diff(
-            visible(first.code or "").splitlines(),
-            visible(chosen.code or "").splitlines(),
-            f"turn {first.index + 1}", f"turn {chosen.index + 1}", lineterm="",
-        )  # fmt: skip
-        console.print(Syntax("\n".join(diff), "diff", background_color="default"))
-    elif chosen is not None:
-        console.print(Syntax(visible(chosen.code or ""), "cuda", background_color="default"))
-    console.print(Text(_verdict_line(state, chosen)))
-    left = SolveFolder(folder)
-    files = [left.transcript] if chosen is None else [left.kernel, left.verdict, left.transcript]
-    names = ", ".join(file.name for file in files)
-    console.print(Text(f"{names} in {folder}"), soft_wrap=True)
-
-
-def _verdict_line(state: CUDAConversationState, chosen: ConversationTurn | None) -> str:
-    ended = f"ended by {state.end_reason} after {len(state.turns)} turns"
-    if chosen is None:
-        return f"no kernel was written; {ended}"
-    verdict = chosen.verdict
-    if verdict is None or not verdict.correct:
-        return f"no kernel is correct; the last one is kept; {ended}"
-    timing = verdict.timing
-    if verdict.speedup is None or timing is None:
-        return f"correct in turn {chosen.index + 1}; {ended}"
-    over = "PyTorch eager" if timing.speedup is not None else "the naive kernel"
-    how = "modelled" if timing.modelled else "measured"
-    return (
-        f"correct, {verdict.speedup:.2f}x over {over} ({how}) in turn {chosen.index + 1}; {ended}"
-    )
+    solve(options)
+    return EXIT_OK

@@ -22,9 +22,7 @@ from coding_framework.data.curriculum_manager import CurriculumManager
 from coding_framework.data.example_store import ExampleStore, IndexEntry
 from coding_framework.data.examples import (
     UNVERIFIED,
-    GeneratorTarget,
     Receipts,
-    Scope,
     held_out_examples,
     held_out_tasks,
     jobs_for,
@@ -39,9 +37,11 @@ from coding_framework.errors import UsageError
 from coding_framework.paths import cache_dir
 from coding_framework.types import (
     CUDAConversationState,
+    GeneratorTarget,
     Record,
     Role,
     Task,
+    TaskScope,
     TestCase,
     TrainingExample,
 )
@@ -71,7 +71,7 @@ class DataPipelineConfig(Record):
     """Longest composition of a task; None: any."""
     styles: int = Field(default=1, ge=1)
     """Ways of writing each kernel; more than 1 needs receipts of one's own."""
-    scope: Scope = "starter"
+    scope: TaskScope = "starter"
     """Which tasks; as in `training_examples`."""
     generator_target: GeneratorTarget = "naive"
     """Which kernel the generator is shown, where `examples` is None; as in `training_examples`."""

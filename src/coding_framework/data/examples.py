@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from coding_framework.data.synthesis.catalog import (
     Function,
@@ -36,18 +36,19 @@ from coding_framework.data.synthesis.receipts import (
 )
 from coding_framework.data.synthesis.styles import COMPACT, Style, varied_style
 from coding_framework.errors import UsageError
-from coding_framework.types import Candidate, KernelExample, Role, Split, Task, TrainingExample
+from coding_framework.types import (
+    Candidate,
+    GeneratorTarget,
+    KernelExample,
+    Role,
+    Split,
+    Task,
+    TaskScope,
+    TrainingExample,
+)
 
 T = TypeVar("T")
 Receipts = Mapping[Key, KernelReceipt]
-
-Scope = Literal["starter", "all"]
-"""Which tasks are drawn from. starter: programs, of which those with a receipt in the package are
-used: what a 135M model learns, the same set however the catalogue grows. all: every family."""
-
-GeneratorTarget = Literal["naive", "best"]
-"""Which kernel the generator is shown. best: the fastest at real sizes (`_Material.fastest`), which
-is the naive one where none is faster."""
 
 UNVERIFIED: Receipts = {}
 """Passed as `receipts`: kernels as synthesised, for work without a judge."""
@@ -69,7 +70,7 @@ def training_examples(
     max_steps: int | None = None,
     receipts: Receipts | None = None,
     styles: int = 1,
-    scope: Scope = "starter",
+    scope: TaskScope = "starter",
     target: GeneratorTarget = "naive",
 ) -> list[TrainingExample]:
     """Up to `n` supervised examples for a role, balanced over families, deterministic by `seed`.
@@ -97,7 +98,7 @@ def held_out_examples(
     *,
     max_steps: int | None = None,
     receipts: Receipts | None = None,
-    scope: Scope = "starter",
+    scope: TaskScope = "starter",
     target: GeneratorTarget = "naive",
 ) -> list[TrainingExample]:
     """Up to `n` examples of held-out tasks, never to be learnt from: how well a model foresees
@@ -112,7 +113,7 @@ def training_tasks(
     min_steps: int = 0,
     max_steps: int | None = None,
     receipts: Receipts | None = None,
-    scope: Scope = "starter",
+    scope: TaskScope = "starter",
 ) -> list[Task]:
     """`n` training tasks, e.g. for RL, of compositions at least `min_steps` long; else as
     `held_out_tasks`."""
@@ -125,7 +126,7 @@ def held_out_tasks(
     *,
     max_steps: int | None = None,
     receipts: Receipts | None = None,
-    scope: Scope = "starter",
+    scope: TaskScope = "starter",
 ) -> list[Task]:
     """`n` held-out tasks, as evenly over the families as there are tasks; the same for one seed,
     and a prefix of the list for a larger n; None: all. Raises UsageError where there are fewer."""
@@ -140,7 +141,7 @@ def jobs_for(
     max_tier: int | None = None,
     naive_only: bool = False,
     style: Style = COMPACT,
-    scope: Scope = "starter",
+    scope: TaskScope = "starter",
 ) -> list[Job]:
     """What is to be judged for the first `n` tasks of a split, in the order of `training_tasks`
     with seed 0: all kernels, and of one training task in three a broken one. naive_only: what
@@ -165,7 +166,7 @@ def _examples(
     max_steps: int | None,
     receipts: Receipts | None,
     styles: int,
-    scope: Scope,
+    scope: TaskScope,
     target: GeneratorTarget,
 ) -> list[TrainingExample]:
     if role is Role.TESTER:
@@ -189,7 +190,7 @@ def _tasks(
     seed: int,
     max_steps: int | None,
     receipts: Receipts | None,
-    scope: Scope,
+    scope: TaskScope,
     min_steps: int = 0,
 ) -> list[Task]:
     known = _receipts_for(scope) if receipts is None else receipts
@@ -208,7 +209,7 @@ def _tasks(
     return tasks
 
 
-def _receipts_for(scope: Scope) -> Receipts:
+def _receipts_for(scope: TaskScope) -> Receipts:
     """The starter set rests on the package alone, so that no machine's own judging changes it."""
     return packaged_receipts() if scope == "starter" else all_receipts()
 
@@ -400,7 +401,7 @@ def _families(
     seed: int,
     max_steps: int | None,
     max_tier: int | None = None,
-    scope: Scope = "starter",
+    scope: TaskScope = "starter",
 ) -> list[list[Function]]:
     """The split's functions by family, each family shuffled by seed."""
     families: dict[str, list[Function]] = {}

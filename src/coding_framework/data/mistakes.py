@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coding_framework.data.examples import Receipts, Scope, round_robin
+from coding_framework.data.examples import Receipts, round_robin
 from coding_framework.data.synthesis.catalog import (
     Function,
     all_functions,
@@ -38,6 +38,7 @@ from coding_framework.types import (
     Split,
     Status,
     Task,
+    TaskScope,
     TestResult,
     TrainingExample,
     Verdict,
@@ -104,7 +105,7 @@ def repairs_of_mistakes(
     *,
     per_task: int = PER_TASK,
     seed: int = 0,
-    scope: Scope = "starter",
+    scope: TaskScope = "starter",
 ) -> list[TrainingExample]:
     """Repairs of the wrong kernels of training tasks, each (task, code) once, at most `per_task` a
     task: drawn by seed, of every status as evenly as there are. Any prefix is balanced over tasks.

@@ -12,30 +12,32 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import structlog
 from pydantic import Field
 
-from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
+from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.evaluation.evaluate import Evaluation, EvaluationConfig, evaluate
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.folder import SFTFolder, states_file
 from coding_framework.store.model_card import check_card
 from coding_framework.types import (
+    BaselinesName,
     CUDAConversationState,
     EvaluateFn,
     HeldOutScore,
+    PromptVersion,
     Record,
     Role,
     SamplingParams,
+    SandboxName,
     Task,
+    TaskScope,
     TrainingExample,
 )
 from coding_framework.wiring import (
-    BaselinesName,
-    SandboxName,
     make_agents,
     make_judge,
     make_policies,
@@ -46,9 +48,6 @@ if TYPE_CHECKING:
     from coding_framework.training.sft_config import SFTConfig, SFTResult
 
 log = structlog.get_logger(__name__)
-
-Scope = Literal["starter", "all"]
-"""Which tasks: as in `data.examples`."""
 
 
 class Suite(Record):
@@ -151,7 +150,7 @@ def make_evaluate(tasks: Sequence[Task], suite: Suite, folder: Path) -> Evaluate
 
 
 def fine_tune(
-    config: SFTConfig, scope: Scope, suite: Suite, *, resolve: Callable[[str], Path]
+    config: SFTConfig, scope: TaskScope, suite: Suite, *, resolve: Callable[[str], Path]
 ) -> SFTResult:
     """SFT on the examples of this machine, looked at on held-out tasks after each epoch. `resolve`
     and the errors are those of `train_sft`."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coding_framework.run.recipe import Plan, Recipe
 from coding_framework.run.stages import run_plan
-from coding_framework.types import Record
+from coding_framework.types import SandboxName
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 MAX_PROMPT_TOKENS = 640
@@ -47,24 +47,22 @@ SMOKE = Recipe(
 )
 
 
-class QuickstartOptions(Record):
-    """What the command line says."""
-
-    smoke: bool = False
-    output_dir: Path | None = None
-    base_model: str | None = None
-    seed: int = 0
-
-
-def run(options: QuickstartOptions) -> int:
+def run(
+    *,
+    smoke: bool = False,
+    folder: Path | None = None,
+    base_model: str | None = None,
+    sandbox: SandboxName = "auto",
+    seed: int = 0,
+) -> int:
     """All stages, from the first that is not finished; returns the exit status."""
-    name = "quickstart-smoke" if options.smoke else "quickstart"
+    name = "quickstart-smoke" if smoke else "quickstart"
     return run_plan(
         Plan(
             title="Quickstart",
-            recipe=SMOKE if options.smoke else FULL,
-            folder=options.output_dir or Path("outputs") / name,
-            base_model=options.base_model or DEFAULT_MODEL,
-            seed=options.seed,
+            recipe=(SMOKE if smoke else FULL).model_copy(update={"sandbox": sandbox}),
+            folder=folder or Path("outputs") / name,
+            base_model=base_model or DEFAULT_MODEL,
+            seed=seed,
         )
     )

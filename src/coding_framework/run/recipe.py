@@ -9,15 +9,14 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
+from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
-from coding_framework.run.model_folder import Scope, Suite
+from coding_framework.run.model_folder import Suite
 from coding_framework.store.folder import RunFolder
 from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
-from coding_framework.types import Record, Task
-from coding_framework.wiring import SandboxName
+from coding_framework.types import PromptVersion, Record, SandboxName, Task, TaskScope
 
 Skipped = Literal["sft", "rl"]
 
@@ -57,7 +56,7 @@ class Recipe(Record):
     """Likewise of the optimizer; RL's limit for both."""
     task_max_ops: int | None = Field(default=3, ge=1)
     """Longest composition in training and evaluation; None: any."""
-    task_scope: Scope = "starter"
+    task_scope: TaskScope = "starter"
     """"all": also the families and longer compositions whose kernels this machine has judged
     (`cuda-rl tasks build`); tiers 2 and 3 are there alone."""
     sandbox: SandboxName = "auto"

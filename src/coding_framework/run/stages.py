@@ -27,7 +27,7 @@ import psutil
 import structlog
 from rich.console import Console
 
-from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
+from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.evaluation.curriculum_curve import curriculum_curve
 from coding_framework.evaluation.metrics import StageMetrics
@@ -58,7 +58,7 @@ from coding_framework.store.records import SFTEpoch
 from coding_framework.store.stages import StageManifest, StageRecord
 from coding_framework.store.training_log import read_sft_records
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.types import CUDAConversationState, Receipt
+from coding_framework.types import CUDAConversationState, PromptVersion, Receipt
 from coding_framework.wiring import cores
 
 log = structlog.get_logger(__name__)

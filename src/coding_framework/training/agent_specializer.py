@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from coding_framework.agents.answers import RoleAgent
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
-from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget, PromptVersion
+from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget
 from coding_framework.store.folder import base_of_adapter, is_adapter
 from coding_framework.store.records import RoleMetrics
 from coding_framework.training.reward_functions.cuda_performance_reward import (
@@ -28,6 +28,7 @@ from coding_framework.training.reward_functions.presets import RewardPreset, pre
 from coding_framework.types import (
     CUDAConversationState,
     Policy,
+    PromptVersion,
     Record,
     RewardComponents,
     Role,

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, ValidationError
 
-from coding_framework.errors import UsageError
+from coding_framework.errors import UsageError, first_complaint
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
-from coding_framework.types import Record
-
-Device = Literal["auto", "cpu", "cuda"]
+from coding_framework.types import DeviceChoice, Record
 
 
 class RecipeFile(Record):
     """The sections of a file. Maker: a person. Consumers: the root scripts."""
 
-    device: Device = "auto"
+    device: DeviceChoice = "auto"
     """Whose defaults the sections change: `SFTConfig.cpu()` and `MultiTurnRLConfig.cpu()`, or the
     plain ones. auto: cuda where there is a GPU."""
     base_model: str | None = None
@@ -59,7 +57,7 @@ def read_recipe(path: Path | str | None) -> RecipeFile:
         raise UsageError(f"the recipe {path}: {first_complaint(e, '')}") from e
 
 
-def on_cpu(device: Device) -> bool:
+def on_cpu(device: DeviceChoice) -> bool:
     """Whether the CPU's defaults hold. Imports torch where that is not said."""
     if device != "auto":
         return device == "cpu"
@@ -91,14 +89,3 @@ def rl_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> MultiTurnRLConfig
         return MultiTurnRLConfig.model_validate(values)
     except ValidationError as e:
         raise UsageError(first_complaint(e)) from e
-
-
-def first_complaint(error: ValidationError, prefix: str = "--") -> str:
-    """The first complaint in one sentence, with the flag that would set the field."""
-    first = error.errors()[0]
-    said = first["msg"].removeprefix("Value error, ")
-    if not first["loc"]:
-        return said
-    name = str(first["loc"][0])
-    flag = prefix + (name.replace("_", "-") if prefix else name)
-    return f"{flag} {first['input']}: {said[:1].lower()}{said[1:]}"

@@ -7,10 +7,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from coding_framework.agents.prompts import PROMPT_VERSION, PromptVersion
+from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.training.credit import DEFAULT_DISCOUNT
 from coding_framework.training.reward_functions.overlong import MOST_OVERLONG_PENALTY
-from coding_framework.types import Record, Role
+from coding_framework.types import Config, CurriculumName, PromptVersion, Record, Role
 
 Algorithm = Literal["grpo", "dapo", "ppo"]
 PolicyKind = Literal["shared", "per_role"]
@@ -30,7 +30,7 @@ class RolePhase(Record):
     """PEFT folder of the other role; None: the model that RL started from."""
 
 
-class MultiTurnRLConfig(Record):
+class MultiTurnRLConfig(Config):
     """How RL runs. Defaults are the documents' recipe for a GPU; `cpu()` gives sizes for 2 cores.
 
     Words: a *step* is one update of the policy (`num_episodes` counts these, as the documents do);
@@ -40,112 +40,147 @@ class MultiTurnRLConfig(Record):
     model_path: str
     """Local Hugging Face folder of the policy to start from (the merged SFT model)."""
     output_dir: str = "rl_checkpoints"
-    """Everything of the run: checkpoints, rollouts, metrics, logs, exported models."""
+    """Folder of the run: checkpoints, conversations, metrics, logs and exported models."""
     algorithm: Algorithm = "grpo"
-    """grpo: groups of one prompt are each other's baseline. dapo (arXiv:2503.14476): the same with
-    clip-higher, dynamic sampling and overlong shaping. ppo: a critic and GAE over the tokens of a
-    turn, whose last one is paid the turn's return. The loss is a mean over tokens in all three."""
+    """grpo compares the answers to one prompt with each other; dapo (arXiv:2503.14476) is grpo with
+    clip-higher, dynamic sampling and a penalty on overlong answers; ppo trains a critic.
+
+    ppo estimates advantages by GAE over the tokens of a turn, whose last token is paid the turn's
+    return. The loss is a mean over tokens in all three."""
     num_episodes: int = Field(default=200, ge=1)
-    """Training steps."""
+    """Training steps: updates of the policy."""
     policy: PolicyKind = "shared"
-    """shared: one policy speaks in all roles and learns from every turn. per_role: each role has an
-    adapter of its own; they are trained in alternation, the other frozen and served meanwhile. A
-    step costs the same in both, so equal `num_episodes` are an equal budget."""
+    """shared: one policy speaks in all roles and learns from every turn; per_role: each role has an
+    adapter of its own, and they are trained in alternation.
+
+    With per_role the other adapter is frozen and served meanwhile. A step costs the same in both,
+    so equal `num_episodes` are an equal budget."""
     phase_steps: int = Field(default=10, ge=1)
-    """per_role: steps until the roles swap. Each swap starts Ray and the models anew."""
+    """With --policy per_role: steps until the roles swap. Each swap starts Ray and the models
+    anew."""
     phase: RolePhase | None = None
     """per_role: the phase that a run is; None: all of them, one after the other."""
     prompts: PromptVersion = PROMPT_VERSION
-    """v1 is short, for a policy that SFT taught the form of an answer; v2 tells the form, with an
-    example, for one that comes without SFT."""
+    """Version of the prompts. v1 is short, for a policy that SFT taught the form of an answer; v2
+    explains the form with an example, for one without SFT."""
     max_turns: int = Field(default=5, ge=1, le=16)
-    """Turns of a conversation at most."""
+    """Most turns of a conversation."""
     prompts_per_step: int = Field(default=32, ge=1)
+    """Prompts of a step."""
     samples_per_prompt: int = Field(default=4, ge=1)
-    """Conversations of one prompt: the group of the baseline. PPO needs no group."""
+    """Conversations about each prompt; grpo and dapo compare them and need at least 2."""
     learning_rate: float = Field(default=1e-5, gt=0.0)
-    """The documents' number. Over all weights 5e-6 was already too much for a policy fresh from SFT
-    (docs/RESULTS.md): watch `solved_rate` and begin lower."""
+    """Learning rate of the policy; begin lower where all weights are trained, and watch
+    `solved_rate`.
+
+    The default is the documents' number. Over all weights 5e-6 was already too much for a policy
+    fresh from SFT (docs/RESULTS.md)."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Updates over which the policy's rate grows from 0 in equal parts; it is constant after them.
-    The first of them moves no weight and fills the optimizer's averages."""
+    """Updates over which the policy's learning rate grows from 0 to its full value.
+
+    It grows in equal parts and is constant afterwards. The first of these updates moves no weight
+    and fills the optimizer's averages."""
     weight_decay: float = Field(default=0.01, ge=0.0)
+    """Weight decay of the policy's optimizer (AdamW)."""
     discount: float = Field(default=DEFAULT_DISCOUNT, ge=0.0, le=1.0)
-    """Of later turns' rewards; Kevin's 0.4 is `credit.KEVIN_DISCOUNT`."""
+    """Factor by which a turn's return counts the reward of the next turn.
+
+    Kevin's 0.4 is `credit.KEVIN_DISCOUNT`."""
     scale_advantages: bool = True
     """Divide by the group's standard deviation (GRPO); False: Dr. GRPO."""
     clip_ratio_low: float = Field(default=0.2, gt=0.0, lt=1.0)
+    """How far an update may lower the probability ratio of a token: to 1 minus this."""
     clip_ratio_high: float | None = Field(default=None, gt=0.0)
-    """None: 0.28 with dapo (clip-higher), else 0.2."""
+    """How far an update may raise the probability ratio of a token: to 1 plus this. Default: 0.28
+    with dapo (clip-higher), else 0.2."""
     kl_coefficient: float = Field(default=0.0, ge=0.0)
-    """Weight of the KL to the start model in the loss; above 0 a frozen reference is kept. The
-    documents use 0.02 to 0.08."""
+    """Weight in the loss of the KL divergence from the start model; 0 leaves it out. The documents
+    use 0.02 to 0.08.
+
+    Above 0 a frozen reference model is kept."""
     sampling_rounds: int = Field(default=10, ge=1)
-    """dapo: groups without advantage are replaced until this many times `prompts_per_step` groups
-    were used for a step; further ones are taken as they are. A policy that always or never solves
-    its tasks must not draw for ever."""
+    """With dapo: most rounds in which groups without advantage are replaced by new ones. A round
+    draws as many groups as a step has prompts.
+
+    Further groups are taken as they are: a policy that always or never solves its tasks must not
+    draw for ever."""
     overlong_buffer_tokens: int | None = Field(default=None, ge=0)
-    """Length over which an answer's penalty grows to the whole, before `max_response_tokens`; 0: no
-    penalty. None: a fifth of the answer with dapo (its authors' 4096 of 20480), else 0."""
+    """Tokens before the longest possible answer over which a penalty on length grows; 0: no
+    penalty. Default: a fifth of the longest answer with dapo, else 0.
+
+    dapo's authors use 4096 of 20480."""
     overlong_penalty: float = Field(default=MOST_OVERLONG_PENALTY, gt=0.0, le=MOST_OVERLONG_PENALTY)
     """What an answer that fills `max_response_tokens` loses of its reward."""
     gae_lambda: float = Field(default=0.95, ge=0.0, le=1.0)
-    """ppo: over the tokens of a turn; so is the next."""
+    """With ppo: lambda of generalised advantage estimation over the tokens of a turn."""
     gae_gamma: float = Field(default=1.0, gt=0.0, le=1.0)
+    """With ppo: discount from token to token within a turn."""
     critic_learning_rate: float = Field(default=1e-5, gt=0.0)
+    """With ppo: learning rate of the critic."""
     temperature: float = Field(default=1.0, gt=0.0)
+    """Temperature at which the policy samples its answers."""
     greedy: bool = False
     """The likeliest token each time: the samples of a prompt are then equal, which teaches groups
     nothing. For tests of repeating a run; the temperature still scales the update's log-probs."""
     max_prompt_tokens: int = Field(default=2048, ge=32)
-    """Of the last turn, feedback included. A longer prompt ends its conversation, masked."""
+    """Most tokens of a prompt, feedback of earlier turns included. A longer prompt ends its
+    conversation, and that turn is not learnt from."""
     max_response_tokens: int = Field(default=1024, ge=1)
-    curriculum: str | None = None
-    """Preset that chooses the prompts by what was solved so far ("three_tier", "four_tier"); None:
-    passes over all tasks, each in a new random order."""
+    """Most tokens of an answer."""
+    curriculum: CurriculumName | None = None
+    """Curriculum that chooses the prompts by what the policy has solved so far. Default: none; all
+    tasks are passed over again and again, each time in a new random order."""
     reward_preset: str = "weighted"
+    """Preset of the reward: how a verdict becomes a number."""
     role_rewards: Mapping[Role, Mapping[str, float]] = Field(default_factory=dict)
     """Changes to the preset's numbers for a role's turns: {"optimizer": {"performance": 0.5}}."""
     stop_reward: float | None = 0.8
-    """Reward at which a correct turn ends its conversation; None: always all turns."""
+    """Reward at which a correct turn ends its conversation.
+
+    None: conversations always have all turns."""
     lora_rank: int = Field(default=0, ge=0)
-    """0: all weights are trained."""
+    """Rank of the LoRA adapter that is trained; 0 trains all weights."""
     lora_alpha: int = Field(default=32, ge=1)
+    """Scale of the LoRA adapter, as in PEFT."""
     seed: int = 0
+    """Seed of the tasks' order and of sampling."""
 
     judge: str = "coding_framework.wiring:make_judge"
-    """Import path of the factory of the judge. The usual one is made once a machine, one of your
-    own in each rollout worker, and either of them once on each of `judge_nodes`."""
+    """Import path of the judge's factory. The usual judge is made once a machine. One of your own
+    is made in each rollout worker. Either of them is made once on each of `judge_nodes`."""
     judge_args: Mapping[str, Any] = Field(default_factory=dict)
-    """Of that factory. Unless it says another `backend`, the emulator judges where GPUs train: no
-    kernel can be timed on them meanwhile."""
+    """Arguments of that factory. Unless they name another `backend`, the emulator judges where GPUs
+    train: no kernel can be timed on a GPU that trains."""
     judge_gpus: int = Field(default=0, ge=0)
-    """GPUs of this machine that judge and do nothing else, those after `num_gpus`: verdicts have
-    measured times."""
+    """GPUs of this machine, beside those of --num-gpus, that judge and do nothing else. Verdicts
+    then hold measured times."""
     judge_nodes: int = Field(default=0, ge=0)
-    """Nodes of the Ray cluster that judge and do nothing else (they offer the resource `judge`, a
-    unit for each candidate at a time, and no processors); 0: candidates are judged where the
-    rollout workers run, on the cores that feed no GPU."""
+    """Nodes of the Ray cluster that judge and do nothing else. They offer the resource `judge`, one
+    unit for each candidate at a time, and no processors. 0: candidates are judged where the rollout
+    workers run, on the cores that feed no GPU."""
     judge_jobs_per_node: int | None = Field(default=None, ge=1)
-    """Candidates at once on such a node: as many as the machine has cores."""
+    """Candidates at once on such a node: as many as it has cores."""
     judge_timeout_s: float = Field(default=900.0, gt=0.0)
-    """Wall limit on one verdict with queueing; passing it masks the turn."""
+    """Wall-clock limit of one verdict, queueing included. A turn that passes it is masked."""
     policy_timeout_s: float = Field(default=1800.0, gt=0.0)
-    """Wall limit on one answer of the rollout server; passing it ends the conversation, masked."""
+    """Wall-clock limit of one answer of the rollout server. Passing it ends the conversation, and
+    that turn is masked."""
     stall_limit_s: float = Field(default=1800.0, gt=0.0)
-    """Without a finished conversation or step for so long the run ends: Ray waits silently for
-    ever where resources are missing."""
+    """The run ends after so long without a finished conversation or step: where resources are
+    missing Ray waits silently for ever."""
     reward: str | None = None
-    """Import path of a reward's factory, without arguments, instead of the preset."""
+    """Import path of a reward's factory, which takes no arguments; it replaces the preset."""
     agents: str = "coding_framework.wiring:make_agents"
     """Import path of the factory (policy, sampling, budget=...) -> agents by role."""
 
     device: Literal["cpu", "cuda"] = "cuda"
     num_gpus: int = Field(default=1, ge=1)
-    """GPUs a node; on the CPU: training processes."""
+    """GPUs of each node that train and write answers.
+
+    On the CPU: training processes."""
     num_nodes: int = Field(default=1, ge=1)
     gpu_memory_utilization: float = Field(default=0.4, gt=0.0, lt=1.0)
-    """Share of the GPU's memory for vLLM, which shares it with the trainer."""
+    """Share of each GPU's memory for vLLM, which shares the GPU with the trainer."""
     micro_batch_tokens: int | None = Field(default=None, ge=1)
     """Tokens per forward and backward at most. None: one longest row on the CPU, where a larger
     batch is no faster (measured), 16384 on a GPU."""
@@ -167,7 +202,7 @@ class MultiTurnRLConfig(Record):
     store and where it spills are then said to `ray start` on each node."""
 
     save_every: int = Field(default=1, ge=1)
-    """Steps between checkpoints."""
+    """Steps from one checkpoint to the next."""
     max_restarts: int = Field(default=2, ge=0)
     """How often a trainer that ended after it had begun its work (a worker killed, memory short)
     is started again from its last checkpoint. One that fails before its first conversation is
@@ -175,9 +210,9 @@ class MultiTurnRLConfig(Record):
     max_fault_share: float = Field(default=0.01, ge=0.0, le=1.0)
     """More turns masked by faults of ours than such a share would explain end the run."""
     wandb: bool | None = None
-    """Also report to the wandb project CUDA-MultiTurn-RL; None: where WANDB_API_KEY is set."""
+    """Report to the wandb project CUDA-MultiTurn-RL too. Default: where WANDB_API_KEY is set."""
     overrides: tuple[str, ...] = ()
-    """Hydra overrides for verl, after all of ours."""
+    """A Hydra override for verl, applied after all of ours and the recipe's. May be given again."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -90,7 +90,9 @@ def test_what_the_generator_learns_is_the_recipes_or_the_flags_and_the_naive_ker
     assert target("--config", str(path)) == "best"
     assert target("--config", str(path), "--generator-target", "naive") == "naive"
     path.write_text("sft: {generator_target: fastest}\n")
-    with pytest.raises(UsageError, match="generator-target fastest: input should be 'naive'"):
+    with pytest.raises(
+        UsageError, match="generator-target cannot be fastest: input should be 'naive'"
+    ):
         sft_config(read_recipe(path), {})
 
 
@@ -98,8 +100,8 @@ def test_what_the_generator_learns_is_the_recipes_or_the_flags_and_the_naive_ker
     ("text", "message"),
     [
         ("rl: [", "is not YAML"),
-        ("gpus: 3", ": gpus 3: extra inputs are not permitted"),
-        ("device: tpu", ": device tpu"),
+        ("gpus: 3", ": there is no setting gpus: remove it"),
+        ("device: tpu", ": device cannot be tpu"),
     ],
 )
 def test_a_wrong_recipe_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Literal, get_args
+from typing import get_args
 
 import jinja2
 
@@ -38,12 +38,12 @@ from coding_framework.types import (
     CUDAConversationState,
     Message,
     ProbeValues,
+    PromptVersion,
     Role,
     Task,
     TrainingExample,
 )
 
-PromptVersion = Literal["v1", "v2"]
 PROMPT_VERSION: PromptVersion = "v1"
 """Version of the template files that SFT and RL use; recorded with a trained adapter."""
 PROMPT_VERSIONS: tuple[PromptVersion, ...] = get_args(PromptVersion)

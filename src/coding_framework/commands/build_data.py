@@ -1,0 +1,312 @@
+"""What `cuda-rl tasks build|stats` and `cuda-rl data ...` do: judging wired to the data.
+
+All of it is in $CUDA_RL_CACHE/datasets: one file of receipts, to which every command adds what it
+judged, and the sets of examples built from it. A command that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from coding_framework.commands.tasks import TaskSelection
+from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
+from coding_framework.data.example_store import ExampleStore
+from coding_framework.data.examples import training_examples
+from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
+from coding_framework.data.mistakes import (
+    MistakeReport,
+    repairs_of_mistakes,
+    stored_conversations,
+)
+from coding_framework.data.pairs import (
+    PairReport,
+    balanced,
+    kernel_jobs,
+    pair_jobs,
+    sft_pairs,
+)
+from coding_framework.data.provenance import dataset_card
+from coding_framework.data.registry import select_functions
+from coding_framework.data.sakana_loader import SakanaDataLoader
+from coding_framework.data.statistics import TaskStatistics, task_statistics
+from coding_framework.data.synthesis.catalog import Function
+from coding_framework.data.synthesis.receipts import (
+    Job,
+    KernelReceipt,
+    all_receipts,
+    build_receipts,
+    built_receipts_path,
+    load_receipts,
+    packaged_receipts,
+)
+from coding_framework.errors import UsageError
+from coding_framework.monitoring.progress import Progress
+from coding_framework.paths import cache_dir, write_atomic, write_json_atomic
+from coding_framework.store.lines import JsonlSink
+from coding_framework.types import Record, Role, Split, Task, TaskScope
+from coding_framework.wiring import cores, make_judge
+
+EXAMPLES_NAME = "examples.jsonl"
+
+
+def selected_functions(selection: TaskSelection) -> list[Function]:
+    """The catalogue's functions that were asked for."""
+    chosen = select_functions(split=selection.split, family=selection.family, tier=selection.tier)
+    return balanced(chosen, selection.count)
+
+
+def datasets_dir() -> Path:
+    """Where built data is kept."""
+    return cache_dir() / "datasets"
+
+
+# --- tasks build, tasks stats --------------------------------------------------------------------
+
+
+def build_tasks(
+    selection: TaskSelection, *, workers: int | None = None, output: Path | None = None
+) -> int:
+    """Judge every kernel of the selected tasks that has no receipt; returns how many are open for
+    a fault of ours. Prints what was found."""
+    started = time.monotonic()
+    functions = selected_functions(selection)
+    path = output or built_receipts_path()
+    jobs = list(kernel_jobs(functions))
+    failed, judged = judge_jobs(jobs, path, workers)
+    receipts = all_receipts(path)
+    statuses = Counter(
+        receipts[job.key].verdict.status.value if job.key in receipts else "open" for job in jobs
+    )
+    said = ", ".join(f"{n} {status}" for status, n in statuses.most_common())
+    print(f"{len(functions)} tasks, {len(jobs)} kernels: {said}")
+    print(
+        f"{judged} judged now in {time.monotonic() - started:.0f} s, receipts in {path}",
+        file=sys.stderr,
+    )
+    return failed
+
+
+def judge_jobs(jobs: Iterable[Job], path: Path, workers: int | None) -> tuple[int, int]:
+    """Judge what has no receipt, appending to `path`; (open for a fault of ours, judged now)."""
+    known = all_receipts(path)
+    wanted = list({job.key: job for job in jobs}.values())
+    pending = [job for job in wanted if job.key not in known]
+    if not pending:
+        return 0, 0
+    count = workers or cores()
+
+    async def judge() -> int:
+        with (
+            JsonlSink(path) as sink,
+            Progress(
+                "judging", len(wanted), "kernels", done=len(wanted) - len(pending)
+            ) as progress,
+            make_judge("emulator", workers=count) as pool,
+        ):
+            return await build_receipts(
+                pool.judge,
+                pending,
+                sink.write_line,
+                known=known,
+                concurrency=2 * count,
+                progress=progress,
+            )
+
+    failed = asyncio.run(judge())
+    return failed, len(pending) - failed
+
+
+def statistics(selection: TaskSelection) -> TaskStatistics:
+    """Counts of the selected tasks, and how much of them is judged."""
+    return task_statistics(selected_functions(selection), all_receipts())
+
+
+# --- data build-sft ------------------------------------------------------------------------------
+
+
+class SftManifest(Record):
+    """What a built set holds. Maker: `build_sft`. Consumers: people, `cuda-rl data card`."""
+
+    source: str
+    """Where the examples come from; says so where synthesis stands in for the archive."""
+    examples: int
+    kept: dict[str, int]
+    left_out: dict[str, int]
+    file: str
+
+
+def build_sft(
+    selection: TaskSelection,
+    output: Path | None = None,
+    *,
+    judge: bool = True,
+    workers: int | None = None,
+) -> SftManifest:
+    """Pairs of the selected tasks into a folder: examples with their index, manifest, card.
+
+    judge: first judge the kernels and faults that have no receipt; else they are left out.
+    """
+    functions = selected_functions(selection.model_copy(update={"split": Split.TRAIN}))
+    path = built_receipts_path()
+    if judge:
+        judge_jobs((*kernel_jobs(functions), *pair_jobs(functions)), path, workers)
+    report = PairReport()
+    folder = output or datasets_dir() / "sft"
+    store = ExampleStore.write(
+        folder / EXAMPLES_NAME, sft_pairs(functions, all_receipts(path), report)
+    )
+    return _finish_set(store, "synthesis", report)
+
+
+def build_archive_sft(
+    source: str | Path,
+    output: Path | None = None,
+    *,
+    allow_synthetic: bool = False,
+    limit: int | None = None,
+    workers: int | None = None,
+) -> SftManifest:
+    """Examples of the archive's kernels that our judge finds correct; what it finds otherwise is
+    listed with its evidence in `disagreements.jsonl`."""
+    folder = output or datasets_dir() / "archive"
+    receipts_file = folder / "receipts.jsonl"
+    loader = SakanaDataLoader(source, allow_synthetic=allow_synthetic)
+    count = sys.maxsize if limit is None else limit
+    if loader.is_readable():
+        jobs = loader.jobs()
+        judge_jobs(
+            (job for _, job in zip(range(count), jobs, strict=False)), receipts_file, workers
+        )
+        print(loader.report.summary(), file=sys.stderr)
+    receipts = load_receipts(receipts_file)
+    examples = loader.examples(min(count, 1 << 20), receipts)
+    report = PairReport()
+    for example in examples:
+        report.kept[f"tier {example.task.tier} {example.kind}"] += 1
+    report.left_out.update(loader.report.skipped)
+    store = ExampleStore.write(folder / EXAMPLES_NAME, examples)
+    if loader.is_readable():
+        lines = [_disagreement(row.op_name, row.kernel_name, r) for row, r in
+                 loader.disagreements(receipts)]  # fmt: skip
+        write_atomic(folder / "disagreements.jsonl", "".join(f"{line}\n" for line in lines))
+    return _finish_set(store, loader.report.source, report)
+
+
+def _disagreement(op_name: str, kernel_name: str, receipt: KernelReceipt) -> str:
+    verdict = receipt.verdict
+    return json.dumps(
+        {
+            "op": op_name,
+            "kernel": kernel_name,
+            "status": verdict.status.value,
+            "reason": verdict.reason,
+            "evidence": [f"{c.rule}: {c.message}" for c in verdict.cheats],
+        }
+    )
+
+
+def _finish_set(store: ExampleStore, source: str, report: PairReport) -> SftManifest:
+    manifest = SftManifest(
+        source=source,
+        examples=len(store),
+        kept=dict(sorted(report.kept.items())),
+        left_out=dict(sorted(report.left_out.items())),
+        file=str(store.path),
+    )
+    folder = store.path.parent
+    write_json_atomic(folder / "manifest.json", manifest.model_dump())
+    write_atomic(folder / "card.md", dataset_card(store[i] for i in range(len(store))))
+    return manifest
+
+
+# --- data mistakes -------------------------------------------------------------------------------
+
+
+class MistakesManifest(Record):
+    """What a set of repaired mistakes holds. Maker: `build_mistakes`. Consumer: people."""
+
+    conversations: int
+    examples: int
+    tasks: int
+    kept: dict[str, int]
+    left_out: dict[str, int]
+    file: str
+
+
+def build_mistakes(
+    conversations: Sequence[Path], output: Path, *, per_task: int, seed: int, scope: TaskScope
+) -> MistakesManifest:
+    """Repairs of the wrong kernels of stored conversations, into a file. Raises UsageError where
+    none can be made."""
+    report = MistakeReport()
+    examples = repairs_of_mistakes(
+        stored_conversations(conversations, report),
+        packaged_receipts() if scope == "starter" else all_receipts(),
+        report,
+        per_task=per_task,
+        seed=seed,
+        scope=scope,
+    )
+    if not examples:
+        why = ", ".join(f"{n} {reason}" for reason, n in report.left_out.most_common())
+        raise UsageError(
+            f"no wrong kernel of a training task in {report.conversations} conversations can be "
+            f"learnt from ({why or 'all are correct'}): see --task-scope and `cuda-rl tasks build`"
+        )
+    store = ExampleStore.write(output, examples)
+    return MistakesManifest(
+        conversations=report.conversations,
+        examples=len(store),
+        tasks=len({entry.task for entry in store.entries}),
+        kept=dict(sorted(report.kept.items())),
+        left_out=dict(sorted(report.left_out.items())),
+        file=str(output),
+    )
+
+
+# --- data card, data audit -----------------------------------------------------------------------
+
+
+def card(examples: Path | None = None) -> str:
+    """The card of a built set; without one, of the starter examples that ship."""
+    path = examples or datasets_dir() / "sft" / EXAMPLES_NAME
+    if examples is None and not path.exists():
+        shipped = [
+            example
+            for role in (Role.GENERATOR, Role.OPTIMIZER)
+            for example in training_examples(role, 1 << 30)
+        ]
+        return dataset_card(shipped, "Starter examples")
+    if path.is_dir():
+        path = path / EXAMPLES_NAME
+    with ExampleStore(path) as store:
+        return dataset_card(store[i] for i in range(len(store)))
+
+
+def audit(outside: Sequence[Path] = ()) -> AuditReport:
+    """The split of the whole catalogue, and outside problems against its training side."""
+    tasks = [task for path in outside for task in _outside_tasks(path)]
+    report = audit_split(receipts=all_receipts())
+    return outside_overlap(report, tasks) if tasks else report
+
+
+def _outside_tasks(path: Path) -> list[Task]:
+    """Problems of a .py file, a .jsonl file or a folder of .py files."""
+    if path.is_dir():
+        files = sorted(path.rglob("*.py"))
+    elif path.exists():
+        files = [path]
+    else:
+        raise UsageError(f"there is no {path}: give problem files (.py, .jsonl) or their folder")
+    tasks: list[Task] = []
+    for file in files:
+        tasks += (
+            [load_problem_file(file)] if file.suffix == ".py" else list(load_problem_rows(file))
+        )
+    return tasks

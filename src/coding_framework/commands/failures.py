@@ -1,0 +1,39 @@
+"""How a command ends: its exit status, and one sentence on stderr where it failed.
+
+0 done (`judge`: judged, whatever the verdict), 1 a leak (`data audit`), 2 wrong use, 3 our fault,
+130 stopped by Ctrl-C. CUDA_RL_DEBUG=1 adds the traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+from coding_framework.errors import CodingFrameworkError, UsageError
+
+EXIT_OK, EXIT_HIT, EXIT_USAGE, EXIT_OURS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+RESUMES = ": the same command goes on from where it was"
+
+
+def run_script(work: Callable[[], int]) -> int:
+    """The exit status of a root script. A bug of ours keeps its traceback: a training is long."""
+    try:
+        return work()
+    except CodingFrameworkError as e:
+        return fail("error", str(e), status_of(e))
+    except KeyboardInterrupt:
+        return fail("error", f"stopped{RESUMES}", EXIT_INTERRUPTED)
+
+
+def status_of(error: CodingFrameworkError) -> int:
+    return EXIT_USAGE if isinstance(error, UsageError) else EXIT_OURS
+
+
+def fail(program: str, sentence: str, status: int) -> int:
+    """Print why `program` failed; returns the status."""
+    if os.environ.get("CUDA_RL_DEBUG"):
+        traceback.print_exc()
+    print(f"{program}: {sentence}", file=sys.stderr, flush=True)
+    return status

@@ -1,0 +1,226 @@
+"""Flags made from the fields of a config: one knob has one spelling.
+
+`add_flags(parser, SFTConfig, ["epochs", "batch_size"])` adds `--epochs` and `--batch-size`. Type,
+limits, choices, default and help come from the field: the help is the first paragraph of the
+docstring beneath it. A flag that the user does not give is absent from the namespace, so that the
+default stands in the config alone. `cuda-rl` and the root scripts build all their parsers here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from enum import Enum
+from types import UnionType
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from coding_framework.errors import UsageError, first_complaint
+
+NO_DOCKER = ("--no-docker", "--no-docker-sandbox")
+C = TypeVar("C", bound=BaseModel)
+
+
+class FlagParser(argparse.ArgumentParser):
+    """A parser whose complaint is one sentence, raised as UsageError. It takes no abbreviations."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            raise UsageError(_unknown_argument(getattr(found, "parser", self), unknown[0]))
+        return found
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        if getattr(found, "no_docker", False):
+            del found.no_docker
+            if getattr(found, "sandbox", "auto") == "docker":
+                raise UsageError("--no-docker and --sandbox docker exclude each other: choose one")
+            if getattr(found, "sandbox", "auto") == "auto":
+                found.sandbox = "no-docker"
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(_sentence(self, message))
+
+
+def script_parser(description: str | None) -> FlagParser:
+    """The parser of a root script, whose docstring is shown as it is written."""
+    return FlagParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def add_command(commands: Any, name: str, run: Callable[[Any], int], text: str) -> FlagParser:
+    """A command or an action of `cuda-rl`; `run` gets the namespace and returns the exit status."""
+    parser: FlagParser = commands.add_parser(name, help=text, description=text)
+    parser.set_defaults(run=run, parser=parser)
+    return parser
+
+
+def add_actions(commands: Any, name: str, text: str) -> Any:
+    """A command that only has actions, such as `cuda-rl tasks`."""
+    parser = commands.add_parser(name, help=text, description=text)
+    parser.set_defaults(parser=parser)
+    return parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+
+def add_flags(
+    parser: argparse.ArgumentParser,
+    config: type[BaseModel],
+    fields: Iterable[str],
+    *,
+    spelled: Mapping[str, Sequence[str]] = {},
+    choices: Mapping[str, Sequence[str]] = {},
+    cpu: BaseModel | None = None,
+) -> None:
+    """A flag for each of the fields, in their order.
+
+    spelled: flags of a field that is not spelled like it. choices: of a field whose values are data
+    and not a Literal. cpu: the config of a machine without a GPU, where it has other defaults.
+    """
+    for name in fields:
+        field = config.model_fields[name]
+        flags = spelled.get(name, (f"--{name.replace('_', '-')}",))
+        kind = {"choices": choices[name]} if name in choices else _kind(name, field)
+        text = _help(name, field, cpu).replace("%", "%%")
+        parser.add_argument(*flags, dest=name, help=text, default=argparse.SUPPRESS, **kind)
+        if name == "sandbox":
+            parser.add_argument(
+                *NO_DOCKER,
+                dest="no_docker",
+                action="store_true",
+                default=argparse.SUPPRESS,
+                help="the same as --sandbox no-docker",
+            )
+
+
+def config_from(config: type[C], args: argparse.Namespace, **others: Any) -> C:
+    """The config with what the user gave and `others`. Raises UsageError."""
+    given = {name: value for name, value in vars(args).items() if name in config.model_fields}
+    try:
+        return config(**given, **others)
+    except ValidationError as e:
+        raise UsageError(first_complaint(e)) from e
+
+
+def add_json(parser: argparse.ArgumentParser, text: str) -> None:
+    """`--json`: the output is for programs."""
+    parser.add_argument("--json", action="store_true", default=False, help=text)
+
+
+# --- from a field to a flag -----------------------------------------------------------------------
+
+
+def value_of(annotation: Any, *limits: Any) -> Callable[[str], Any]:
+    """A parser of one value, for argparse: `value_of(int, Ge(1))`."""
+    adapter = TypeAdapter(Annotated[(annotation, *limits)] if limits else annotation)
+
+    def parse(text: str) -> Any:
+        try:
+            return adapter.validate_python(text)
+        except ValidationError as e:
+            shown = text if re.fullmatch(r"[\w.+-]+", text, re.ASCII) else repr(text)
+            wanted = _wanted(annotation, limits)
+            raise argparse.ArgumentTypeError(f"cannot be {shown}: give {wanted}") from e
+
+    return parse
+
+
+def _kind(name: str, field: FieldInfo) -> dict[str, Any]:
+    """The arguments of `add_argument` that say which values the flag takes."""
+    kind = _without_none(field.annotation)
+    if kind is bool:
+        switch = field.default is False
+        return {"action": "store_true" if switch else argparse.BooleanOptionalAction}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind)}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"choices": [member.value for member in kind]}
+    if get_origin(kind) is tuple:
+        return {"action": "append", "metavar": "KEY=VALUE"}
+    metavar = {int: "N", float: "X"}.get(kind, name.rsplit("_", 1)[-1].upper())
+    made = {"type": value_of(kind, *field.metadata), "metavar": metavar}
+    return made | ({"required": True} if field.is_required() else {})
+
+
+def _without_none(annotation: Any) -> Any:
+    """X of `X | None`."""
+    if get_origin(annotation) in (Union, UnionType):
+        (kind,) = [a for a in get_args(annotation) if a is not type(None)]
+        return kind
+    return annotation
+
+
+def _help(name: str, field: FieldInfo, cpu: BaseModel | None) -> str:
+    text = " ".join((field.description or "").split("\n\n")[0].split())
+    default, on_cpu = _shown(field.default), None
+    if cpu is not None and getattr(cpu, name) != field.default:
+        on_cpu = _shown(getattr(cpu, name))
+    told = [d for d in (default, f"on a CPU: {on_cpu}" if on_cpu else None) if d is not None]
+    if not told or not text:
+        return text
+    return f"{text.rstrip('.')} (default: {'; '.join(told)})"
+
+
+def _shown(value: Any) -> str | None:
+    """A default as help shows it; None where the docstring has to tell what happens."""
+    if value is True:
+        return "on"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if value not in (None, False, ()) and isinstance(value, str | int) else None
+
+
+def _wanted(annotation: Any, limits: Sequence[Any]) -> str:
+    """Which numbers a field takes, in words: "a whole number from 1 to 16"."""
+    if annotation not in (int, float):
+        return "another value"
+    words = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
+    said = {key: getattr(x, key) for x in limits for key in words if hasattr(x, key)}
+    kind = "a whole number" if annotation is int else "a number"
+    if {"ge", "le"} <= set(said):
+        return f"{kind} from {said['ge']:g} to {said['le']:g}"
+    return " and ".join([kind, *(f"{words[k]} {v:g}" for k, v in said.items())]).replace(
+        f"{kind} and", kind, 1
+    )
+
+
+# --- complaints -----------------------------------------------------------------------------------
+
+
+def _sentence(parser: argparse.ArgumentParser, message: str) -> str:
+    """argparse's complaint as one sentence with the choices."""
+    value = re.match(r"argument (?P<flag>\S+): (?P<what>cannot be .*)$", message, re.DOTALL)
+    if value:
+        return f"{value['flag'].split('/')[0]} {value['what']}"
+    choice = re.match(
+        r"argument (?P<what>\S+): invalid choice: (?P<got>.*?) \(choose from (?P<of>.*)\)$",
+        message,
+        re.DOTALL,
+    )
+    if choice:
+        what = choice["what"]
+        name = "value" if what in ("COMMAND", "ACTION") else what
+        choices = choice["of"].replace("'", "")
+        return f"{name} cannot be {choice['got']}: choose one of {choices}"
+    if message.endswith(("COMMAND", "ACTION")) and "required" in message:
+        actions = next(a for a in parser._actions if a.choices and a.dest in ("command", "action"))
+        choices = ", ".join(str(c) for c in actions.choices or ())
+        return f"a command is missing after `{parser.prog}`: choose one of {choices}"
+    return f"{message} (see `{parser.prog} --help`)"
+
+
+def _unknown_argument(parser: argparse.ArgumentParser, got: str) -> str:
+    flags = [s for a in parser._actions for s in a.option_strings if s.startswith("--")]
+    name = got.split("=")[0]
+    if not name.startswith("-"):
+        return f"`{parser.prog}` takes no further argument {got!r}: remove it"
+    close = get_close_matches(name, flags, n=1)
+    hint = f"did you mean {close[0]}? there are" if close else "there are"
+    return f"`{parser.prog}` has no flag {name!r}: {hint} {', '.join(flags)}"

@@ -1,0 +1,83 @@
+"""`cuda-rl judge`: one kernel, one task, one verdict."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import Any, get_args
+
+from coding_framework.commands.failures import EXIT_OK
+from coding_framework.commands.flags import add_command, add_flags, add_json, config_from
+from coding_framework.errors import UsageError
+from coding_framework.types import HeadersName
+from coding_framework.wiring import JudgeSettings
+
+JUDGING = ("backend", "sandbox", "seed", "baselines", "profile")
+"""Fields of `JudgeSettings` that are flags of every command that judges."""
+MAX_KERNEL_BYTES = 16 * 2**20
+"""A larger file is a wrong path, not a kernel; what is smaller the judge decides on."""
+
+
+def add_to(commands: Any) -> None:
+    p = add_command(commands, "judge", run, "Judge one kernel for one task.")
+    p.add_argument("--task", required=True, metavar="TASK", help="a name or a task file")
+    p.add_argument(
+        "--kernel",
+        required=True,
+        metavar="FILE",
+        help="a .cu file, or a KernelBench answer (.py with ModelNew); - reads stdin",
+    )
+    add_flags(p, JudgeSettings, JUDGING)
+    p.add_argument(
+        "--headers",
+        choices=get_args(HeadersName),
+        default="small",
+        help="torch: compile also against the real torch headers, which takes 45 s and 3 GB, and "
+        "compare (default: small)",
+    )
+    add_json(p, "print the verdict as one JSON object")
+
+
+def run(args: Namespace) -> int:
+    settings = config_from(JudgeSettings, args)
+    from coding_framework.commands.verdict_text import verdict_text
+    from coding_framework.data.registry import find_task
+    from coding_framework.wiring import judge_one
+
+    task = find_task(args.task)
+    code = read_kernel(args.kernel)
+    verdict = judge_one(task, code, settings)
+    print(verdict.model_dump_json() if args.json else verdict_text(verdict), flush=True)
+    if args.headers == "torch":
+        _print_header_comparison(code, settings.sandbox)
+    return EXIT_OK
+
+
+def _print_header_comparison(code: str, sandbox: str) -> None:
+    from coding_framework.commands.header_comparison import compare_headers
+    from coding_framework.monitoring.text import one_line
+
+    print("compiling against the real torch headers, about 45 s ...", file=sys.stderr, flush=True)
+    print(f"headers: {one_line(str(compare_headers(code, sandbox)), 1000)}", file=sys.stderr)
+
+
+def read_kernel(name: str) -> str:
+    """The kernel's source from a file, or from stdin for "-".
+
+    Bytes that are not UTF-8 become U+FFFD: what is odd about a source is the verdict's to say.
+    Raises UsageError where there is no such file.
+    """
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(MAX_KERNEL_BYTES + 1)
+        else:
+            with open(name, "rb") as file:
+                data = file.read(MAX_KERNEL_BYTES + 1)
+    except (OSError, ValueError) as e:
+        what = e.strerror if isinstance(e, OSError) else e
+        raise UsageError(f"the kernel file {name!r} cannot be read ({what}): check --kernel") from e
+    if len(data) > MAX_KERNEL_BYTES:
+        raise UsageError(
+            f"the kernel {name!r} has over {MAX_KERNEL_BYTES >> 20} MiB: give a CUDA source file"
+        )
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,111 @@
+"""`cuda-rl tasks`: list and show the tasks, judge their kernels, count them."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from coding_framework.commands.failures import EXIT_OK, EXIT_OURS
+from coding_framework.commands.flags import (
+    add_actions,
+    add_command,
+    add_flags,
+    add_json,
+    config_from,
+)
+from coding_framework.types import Config, Split
+
+LISTED = {"name", "tier", "family", "ops", "split", "description", "source"}
+
+
+class TaskSelection(Config):
+    """Which tasks of the catalogue a command is about."""
+
+    split: Split | None = None
+    """Only tasks of this side of the split: training, held out, or from outside."""
+    family: str | None = None
+    """Only tasks of this family, for example reduction."""
+    tier: int | None = Field(default=None, ge=0, le=3)
+    """Only tasks of this tier, from 0 (one operation) to 3 (whole layers)."""
+    count: int | None = Field(default=None, ge=0)
+    """At most so many tasks, balanced over the families. Default: all."""
+
+
+class BuildOptions(Config):
+    """Where and how fast kernels are judged."""
+
+    workers: int | None = Field(default=None, ge=0)
+    """Processes that judge. Default, and 0: one a core."""
+    output: Path | None = None
+    """File to which the receipts are added. Default: the receipts of this machine, in its cache."""
+
+
+def add_to(commands: Any) -> None:
+    actions = add_actions(commands, "tasks", "List and show tasks.")
+    p = add_command(actions, "list", run_list, "List the tasks by name.")
+    add_selection(p)
+    add_json(p, "print one JSON object a line")
+    p = add_command(actions, "show", run_show, "Show a task and its kernels.")
+    p.add_argument("task", metavar="TASK", help="a name or a task file")
+    add_json(p, "print the task as one JSON object")
+    text = "Judge the tasks' kernels. The same command goes on where it was stopped."
+    p = add_command(actions, "build", run_build, text)
+    add_selection(p)
+    add_flags(p, TaskSelection, ["count"], spelled={"count": ("--tasks",)})
+    add_flags(p, BuildOptions, BuildOptions.model_fields)
+    p = add_command(actions, "stats", run_stats, "Count tasks, families and judged kernels.")
+    add_selection(p)
+    add_json(p, "print the counts as one JSON object")
+
+
+def add_selection(
+    parser: ArgumentParser, fields: Iterable[str] = ("split", "family", "tier")
+) -> None:
+    add_flags(parser, TaskSelection, fields)
+
+
+def run_list(args: Namespace) -> int:
+    from coding_framework.data.registry import list_tasks
+
+    chosen = config_from(TaskSelection, args)
+    tasks = list_tasks(split=chosen.split, family=chosen.family, tier=chosen.tier)
+    if args.json:
+        for task in tasks:
+            print(task.model_dump_json(include=LISTED))
+        return EXIT_OK
+    width = max((len(task.name) for task in tasks), default=0)
+    for task in tasks:
+        print(f"{task.name:<{width}}  {task.tier}  {task.split:<8}  {task.family:<12}  ", end="")
+        print(task.description)
+    print(f"{len(tasks)} tasks: name, tier, split, family, description", file=sys.stderr)
+    return EXIT_OK
+
+
+def run_show(args: Namespace) -> int:
+    from coding_framework.data.registry import describe_task, find_task
+
+    task = find_task(args.task)
+    print(task.model_dump_json(indent=2) if args.json else describe_task(args.task))
+    return EXIT_OK
+
+
+def run_build(args: Namespace) -> int:
+    from coding_framework.commands.build_data import build_tasks
+
+    options = config_from(BuildOptions, args)
+    selection = config_from(TaskSelection, args)
+    undecided = build_tasks(selection, workers=options.workers or None, output=options.output)
+    return EXIT_OURS if undecided else EXIT_OK
+
+
+def run_stats(args: Namespace) -> int:
+    from coding_framework.commands.build_data import statistics
+
+    found = statistics(config_from(TaskSelection, args))
+    print(found.model_dump_json() if args.json else found.table())
+    return EXIT_OK

@@ -1,0 +1,68 @@
+"""A verdict for people. Everything that a candidate may have written is made harmless."""
+
+from __future__ import annotations
+
+from coding_framework.monitoring.text import one_line
+from coding_framework.types import PRINTED, Verdict
+
+SHOWN_COUNTERS = (
+    "smsp__inst_executed.sum",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
+    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    "smsp__sass_branch_targets_threads_divergent.sum",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "sm__maximum_warps_per_active_cycle_pct",
+)
+"""What people look at first, where it is not zero; --json has all of them."""
+SHOWN_LINES = 20
+"""Of what kernels print; --json has all that was kept."""
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """Several lines: the status and the reason, then a row for each thing that is known."""
+    rows = [("task", verdict.task), ("backend", verdict.backend)]
+    if verdict.compile is not None:
+        c = verdict.compile
+        rows.append(
+            (
+                "compile",
+                f"{c.latency_s:.2f} s{' (cached)' if c.cache_hit else ''}, {c.registers} registers,"
+                f" {c.spill_bytes} B spilled, {c.shared_bytes} B static shared memory",
+            )
+        )
+        rows += [("", f"line {e.line or '?'}: {e.message}") for e in c.errors[:5]]
+        rows += [("warning", text) for text in c.warnings[:3]]
+    if verdict.tests:
+        passed = sum(t.passed for t in verdict.tests)
+        rows.append(("tests", f"{passed} of {len(verdict.tests)} passed"))
+        rows += [("", f"{t.case}: {t.detail}") for t in verdict.tests if not t.passed][:3]
+    if verdict.timing is not None:
+        rows.append(("time", _timing_text(verdict)))
+    rows += [("counter", f"{k} = {v:g}") for k in SHOWN_COUNTERS if (v := verdict.counters.get(k))]
+    printed = [
+        line for f in verdict.pitfalls if f.rule == PRINTED for line in f.message.split("\n")
+    ]
+    rows += [(PRINTED, line) for line in printed[:SHOWN_LINES]]
+    observed = [f for f in verdict.pitfalls if f.rule != PRINTED]
+    findings = (*verdict.cheats, *observed, *verdict.safety.findings)
+    rows += [(f.severity, f"{f.rule}: {f.message}") for f in findings[:10]]
+    rows.append(("sandbox", verdict.receipt.sandbox or "none"))
+    body = "\n".join(f"  {name:<8}  {one_line(text)}" for name, text in rows)
+    return f"{verdict.status.value}: {one_line(verdict.reason, 1000)}\n{body}"
+
+
+def _timing_text(verdict: Verdict) -> str:
+    timing = verdict.timing
+    assert timing is not None
+    how = "modelled" if timing.modelled else "measured"
+    low, high = timing.kernel_ms_ci95
+    text = f"{timing.kernel_ms:.4g} ms {how} (95%: {low:.4g} to {high:.4g})"
+    if timing.speedup is not None:
+        text += f", {timing.speedup:.2f}x over PyTorch eager"
+    if timing.speedup_vs_naive is not None:
+        text += f", {timing.speedup_vs_naive:.2f}x over the naive kernel ({how})"
+    return text
