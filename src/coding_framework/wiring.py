@@ -7,10 +7,7 @@ parts of peer layers joined; nothing here decides anything.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -20,22 +17,17 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, SecretBytes
 
 from coding_framework.errors import InfrastructureError
-from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cannot_write
-from coding_framework.store.lines import JsonlSink, read_lines
 from coding_framework.types import (
     Backend,
     BackendChoice,
     BaselinesName,
-    Candidate,
     Config,
     Policy,
     PromptVersion,
     Role,
     SamplingParams,
     SandboxName,
-    Task,
-    Verdict,
 )
 
 if TYPE_CHECKING:
@@ -267,83 +259,3 @@ def make_agents(
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def judge_one(task: Task, code: str, settings: JudgeSettings) -> Verdict:
-    """One verdict, in this process. PyTorch compares on one thread, as in the pool's workers: on a
-    busy machine the barriers of several cost 20 times what they save (measured: 48 s to 3 s)."""
-    import torch
-
-    from coding_framework.cuda.judge import Judge, JudgeConfig
-
-    torch.set_num_threads(1)
-    config = JudgeConfig(**settings.model_dump(exclude={"workers"}))
-    return Judge(config).judge(task, Candidate(code=code))
-
-
-async def judge_pairs(
-    pairs: Sequence[Mapping[str, str]],
-    settings: JudgeSettings,
-    *,
-    output: Path | None = None,
-    ray: str | None = None,
-) -> int:
-    """Judge pairs {"id", "task", "code"}: a JSON line each on stdout, and appended to `output`,
-    as they end. Returns how many our own faults kept from a verdict. Pairs whose verdict is in
-    `output` already are left out; one that ended with our fault is judged again. ray: address of a
-    cluster to judge on instead of this machine.
-    """
-    from coding_framework.data.registry import find_task
-
-    done = _ids_with_verdict(output) if output is not None else frozenset()
-    left = [pair for pair in pairs if pair["id"] not in done]
-    tasks = {name: find_task(name) for name in dict.fromkeys(pair["task"] for pair in left)}
-    faults = 0
-    with ExitStack() as stack:
-        sink = stack.enter_context(JsonlSink(output)) if output is not None else None
-        total = len(pairs)
-        progress = stack.enter_context(
-            Progress("judging", total, "kernels", done=total - len(left))
-        )
-        judge: JudgePool | RayJudgePool | SplitRayJudgePool
-        if ray is None:
-            judge = make_judge(**settings.model_dump())
-        else:
-            judge = make_ray_judge(settings, ray)
-        stack.callback(judge.close)
-        limit = asyncio.Semaphore(2 * judge.capacity)
-
-        async def one(pair: Mapping[str, str]) -> None:
-            nonlocal faults
-            async with limit:
-                try:
-                    verdict = await judge(tasks[pair["task"]], pair["code"])
-                except InfrastructureError as e:
-                    faults += 1
-                    line = json.dumps({"id": pair["id"], "error": str(e)})
-                else:
-                    fields = json.loads(verdict.model_dump_json())
-                    line = json.dumps({"id": pair["id"], **fields})
-            if sink is not None:
-                sink.write_line(line)
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
-            progress.advance()
-
-        async with asyncio.TaskGroup() as group:
-            for pair in left:
-                group.create_task(one(pair))
-    return faults
-
-
-def _ids_with_verdict(path: Path) -> frozenset[str]:
-    """Ids in an output file that have a verdict."""
-    ids = set()
-    for line in read_lines(path):
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(entry, dict) and "status" in entry:
-            ids.add(str(entry.get("id")))
-    return frozenset(ids)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from coding_framework.commands.tasks import TaskSelection
+from coding_framework.commands.options import TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
 from coding_framework.data.example_store import ExampleStore
 from coding_framework.data.examples import training_examples

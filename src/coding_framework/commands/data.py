@@ -16,7 +16,8 @@ from coding_framework.commands.flags import (
     add_json,
     config_from,
 )
-from coding_framework.commands.tasks import TaskSelection, add_selection
+from coding_framework.commands.options import TaskSelection
+from coding_framework.commands.tasks import add_selection
 from coding_framework.errors import UsageError
 from coding_framework.types import Config, TaskScope
 

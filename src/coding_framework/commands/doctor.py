@@ -11,17 +11,16 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from coding_framework.commands.doctor_checks import CHECKS, Check, Finding, State
 from coding_framework.commands.failures import EXIT_OK, EXIT_OURS
 from coding_framework.commands.flags import add_command, add_json
 from coding_framework.errors import CodingFrameworkError, MissingToolError
 from coding_framework.types import Record
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def add_to(commands: Any) -> None:
@@ -97,6 +96,9 @@ STYLES = {State.WORKS: "green", State.WEAK: "yellow", State.MISSING: "red", Stat
 
 
 def show(results: tuple[CheckResult, ...], console: Console) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(title="cuda-rl doctor", title_justify="left")
     for column in ("component", "state", "what was found, and how to get what is not there"):
         table.add_column(column, overflow="fold")
@@ -122,6 +124,8 @@ class Report(Record):
 def doctor(*, as_json: bool = False, checks: tuple[Check, ...] = CHECKS) -> int:
     """Checks everything, prints the table (or one JSON object) and returns the exit status:
     0 where the main job can run, 3 where not. Progress goes to stderr."""
+    from rich.console import Console
+
     console = Console(stderr=True)
 
     def tell(result: CheckResult) -> None:

@@ -119,15 +119,16 @@ def add_json(parser: argparse.ArgumentParser, text: str) -> None:
 
 def value_of(annotation: Any, *limits: Any) -> Callable[[str], Any]:
     """A parser of one value, for argparse: `value_of(int, Ge(1))`."""
-    adapter = TypeAdapter(Annotated[(annotation, *limits)] if limits else annotation)
 
     def parse(text: str) -> Any:
+        wanted: Any = Annotated[(annotation, *limits)] if limits else annotation
         try:
-            return adapter.validate_python(text)
+            return TypeAdapter(wanted).validate_python(text)
         except ValidationError as e:
             shown = text if re.fullmatch(r"[\w.+-]+", text, re.ASCII) else repr(text)
-            wanted = _wanted(annotation, limits)
-            raise argparse.ArgumentTypeError(f"cannot be {shown}: give {wanted}") from e
+            raise argparse.ArgumentTypeError(
+                f"cannot be {shown}: give {_wanted(annotation, limits)}"
+            ) from e
 
     return parse
 

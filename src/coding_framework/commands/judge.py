@@ -9,7 +9,7 @@ from typing import Any, get_args
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, add_json, config_from
 from coding_framework.errors import UsageError
-from coding_framework.types import HeadersName
+from coding_framework.types import Candidate, HeadersName, Task, Verdict
 from coding_framework.wiring import JudgeSettings
 
 JUDGING = ("backend", "sandbox", "seed", "baselines", "profile")
@@ -42,7 +42,6 @@ def run(args: Namespace) -> int:
     settings = config_from(JudgeSettings, args)
     from coding_framework.commands.verdict_text import verdict_text
     from coding_framework.data.registry import find_task
-    from coding_framework.wiring import judge_one
 
     task = find_task(args.task)
     code = read_kernel(args.kernel)
@@ -51,6 +50,18 @@ def run(args: Namespace) -> int:
     if args.headers == "torch":
         _print_header_comparison(code, settings.sandbox)
     return EXIT_OK
+
+
+def judge_one(task: Task, code: str, settings: JudgeSettings) -> Verdict:
+    """One verdict, in this process. PyTorch compares on one thread, as in the pool's workers: on a
+    busy machine the barriers of several cost 20 times what they save (measured: 48 s to 3 s)."""
+    import torch
+
+    from coding_framework.cuda.judge import Judge, JudgeConfig
+
+    torch.set_num_threads(1)
+    config = JudgeConfig(**settings.model_dump(exclude={"workers"}))
+    return Judge(config).judge(task, Candidate(code=code))
 
 
 def _print_header_comparison(code: str, sandbox: str) -> None:

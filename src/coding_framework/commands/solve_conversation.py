@@ -24,7 +24,7 @@ from rich.text import Text
 
 from coding_framework.agents.prompts import PromptBudget
 from coding_framework.agents.tester import TesterAgent
-from coding_framework.commands.solve import SolveOptions
+from coding_framework.commands.options import SolveOptions
 from coding_framework.data.registry import find_task
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible

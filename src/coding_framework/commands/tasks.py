@@ -18,22 +18,10 @@ from coding_framework.commands.flags import (
     add_json,
     config_from,
 )
-from coding_framework.types import Config, Split
+from coding_framework.commands.options import TaskSelection
+from coding_framework.types import Config
 
 LISTED = {"name", "tier", "family", "ops", "split", "description", "source"}
-
-
-class TaskSelection(Config):
-    """Which tasks of the catalogue a command is about."""
-
-    split: Split | None = None
-    """Only tasks of this side of the split: training, held out, or from outside."""
-    family: str | None = None
-    """Only tasks of this family, for example reduction."""
-    tier: int | None = Field(default=None, ge=0, le=3)
-    """Only tasks of this tier, from 0 (one operation) to 3 (whole layers)."""
-    count: int | None = Field(default=None, ge=0)
-    """At most so many tasks, balanced over the families. Default: all."""
 
 
 class BuildOptions(Config):

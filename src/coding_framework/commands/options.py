@@ -1,0 +1,70 @@
+"""What the commands that do much work are told."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from coding_framework.types import Config, PromptVersion, Split
+from coding_framework.wiring import JudgeSettings
+
+DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+
+
+class TaskSelection(Config):
+    """Which tasks of the catalogue a command is about."""
+
+    split: Split | None = None
+    """Only tasks of this side of the split: training, held out, or from outside."""
+    family: str | None = None
+    """Only tasks of this family, for example reduction."""
+    tier: int | None = Field(default=None, ge=0, le=3)
+    """Only tasks of this tier, from 0 (one operation) to 3 (whole layers)."""
+    count: int | None = Field(default=None, ge=0)
+    """At most so many tasks, balanced over the families. Default: all."""
+
+
+class SolveOptions(Config):
+    """What the command line says."""
+
+    task: str
+    """Name of a task, or a task file."""
+    model: str = DEFAULT_MODEL
+    """Model that writes: a name on the Hugging Face hub or a local folder; with --server the name
+    that the server knows."""
+    adapter: str | None = None
+    """Folder of a PEFT adapter that is put on the model."""
+    optimizer_adapter: str | None = None
+    """Folder of another adapter for the optimizer. Default: the one of --adapter."""
+    server: str | None = None
+    """Base URL of an OpenAI-compatible server that has --model."""
+    turns: int = Field(default=5, ge=1, le=16)
+    """Most turns of the conversation."""
+    candidates: int = Field(default=1, ge=1, le=64)
+    """Answers that are judged in each turn; the best of them goes on."""
+    reward: str = "weighted"
+    """Preset of the reward: weighted, gated, kevin or correct."""
+    stop_reward: float | None = None
+    """Reward at which a correct kernel ends the conversation. Default: none does."""
+    temperature: float = Field(default=0.7, ge=0.0)
+    """Temperature of sampling; 0 takes the likeliest token each time."""
+    max_new_tokens: int = Field(default=1024, ge=1)
+    """Most tokens of an answer."""
+    prompts: PromptVersion | None = None
+    """Version of the prompts. v1 is short, for models that were trained here; v2 explains the form
+    of an answer, for all others. Default: the one that fits the model."""
+    tester: Literal["off", "rules", "model"] = "rules"
+    """Who looks for inputs that break a kernel: nobody, fixed rules, or the model."""
+    seed: int = Field(default=0, ge=0)
+    output_dir: Path | None = None
+    """Folder of the kernel, its verdict and the transcript. Default: outputs/solve/TASK."""
+    judge: JudgeSettings = JudgeSettings()
+
+    @property
+    def conversation_id(self) -> str:
+        """The same options are the same conversation; the judge's settings and the folder aside."""
+        said = self.model_dump_json(exclude={"output_dir", "judge"})
+        return hashlib.sha256(said.encode()).hexdigest()[:12]
