@@ -131,12 +131,13 @@ def same_weights(one: Path, other: Path) -> bool:
 
 
 def merge(adapter: Path, target: Path) -> None:
-    """The adapter merged into its base model, written as a whole."""
+    """Write the adapter's base model with the adapter merged, in float32 as RL trains it: bfloat16
+    would round small updates away."""
     from coding_framework.agents.models import resolve_model
     from coding_framework.agents.policies import load_model
 
     base = resolve_model(base_of_adapter(adapter))
-    model, tokenizer = load_model(base, adapter=adapter, dtype="bfloat16")
+    model, tokenizer = load_model(base, adapter=adapter, dtype="float32")
     card = card_of(adapter)
     with replaced(target) as fresh:
         model.save_pretrained(fresh)

@@ -26,7 +26,7 @@ from typing import Any
 
 import structlog
 
-from coding_framework.agents.policies import fast_dtype
+from coding_framework.agents.policies import fast_dtype, load_model
 from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.progress import Progress
@@ -375,20 +375,21 @@ class _Run:
         return arguments
 
     def _save(self, model: Any, tokenizer: Any, learnt: Sequence[TokenizedExample]) -> None:
-        """The adapter under both roles' names, and the model with it merged."""
-        import torch
-        from peft import PeftModel
-        from transformers import AutoModelForCausalLM
+        """Save the adapter under both roles' names, and the whole model with the adapter merged.
 
+        The whole model is float32. A base that came in bfloat16 swallows small updates when their
+        sum is rounded to bfloat16 again: after 20 steps of SmolLM2-135M 23% of the trained weights
+        were the old ones, and what was rounded away had 21% of the update's norm. Whoever computes
+        in bfloat16 rounds while loading.
+        """
         for role in ROLES:
             with replaced(self.folder.adapter(role)) as fresh:
                 model.save_pretrained(fresh)
                 tokenizer.save_pretrained(fresh)
                 card = write_card(fresh, self._card(learnt))
-        # from a fresh base: NF4 weights must not be merged into, and float32 sums round once
-        base = AutoModelForCausalLM.from_pretrained(self.base, dtype=torch.float32)
-        merged = PeftModel.from_pretrained(base, str(self.folder.adapter(ROLES[0])))
-        whole = merged.merge_and_unload().to(torch.bfloat16)
+        # From a fresh base: NF4 weights must not be merged into.
+        adapted = self.folder.adapter(ROLES[0])
+        whole, _ = load_model(self.base, adapter=adapted, dtype="float32", device="cpu")
         with replaced(self.folder.model) as fresh:
             whole.save_pretrained(fresh)
             tokenizer.save_pretrained(fresh)
