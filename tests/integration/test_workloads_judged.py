@@ -8,7 +8,6 @@ import pytest
 
 from coding_framework.cli import main
 from coding_framework.commands.build_data import build_sft
-from coding_framework.commands.build_data import build_sft
 from coding_framework.commands.options import TaskSelection
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.example_store import ExampleStore
