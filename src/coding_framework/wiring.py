@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from coding_framework.agents.prompts import PromptBudget
     from coding_framework.cuda.judge import JudgeConfig, OptionalCheck
     from coding_framework.cuda.many.pool import JudgePool
-    from coding_framework.cuda.many.split_judge import CompilingHalf, JudgingHalf
+    from coding_framework.cuda.many.split_judge import RemoteBuildJudge, RemoteCompiler
     from coding_framework.orchestration.turn import Agent
     from coding_framework.training.reward_functions.cuda_performance_reward import (
         CUDAPerformanceReward,
@@ -179,19 +179,19 @@ def _secret_for_all(settings: JudgeSettings) -> str | None:
     return os.urandom(32).hex() if settings.seed is None else None
 
 
-def make_compiling_half(*, conditions: Mapping[str, str], **arguments: Any) -> CompilingHalf:
+def make_compiling_half(*, conditions: Mapping[str, str], **arguments: Any) -> RemoteCompiler:
     """What compiles on a node for `make_judging_half` of the same arguments. conditions: under
     which that one's builds have to be made."""
-    from coding_framework.cuda.many.split_judge import CompilingHalf
+    from coding_framework.cuda.many.split_judge import RemoteCompiler
 
-    return CompilingHalf(_judge_config(**arguments), conditions)
+    return RemoteCompiler(_judge_config(**arguments), conditions)
 
 
-def make_judging_half(*, workers: int, **arguments: Any) -> JudgingHalf:
+def make_judging_half(*, workers: int, **arguments: Any) -> RemoteBuildJudge:
     """What judges builds that `make_compiling_half` made, on one GPU of the node that it is on."""
-    from coding_framework.cuda.many.split_judge import JudgingHalf
+    from coding_framework.cuda.many.split_judge import RemoteBuildJudge
 
-    return JudgingHalf(_judge_config(**arguments), workers)
+    return RemoteBuildJudge(_judge_config(**arguments), workers)
 
 
 def make_cluster_judge(

@@ -102,7 +102,7 @@ class JudgeConfig(Record):
 
 
 class BuildSource(Protocol):
-    """Where a judge gets builds: `CUDACompiler`, or `DeliveredBuilds` made elsewhere."""
+    """Where a judge gets builds: `CUDACompiler`, or `RemoteBuilds` made elsewhere."""
 
     toolkit: Toolkit
     sandbox: Sandbox

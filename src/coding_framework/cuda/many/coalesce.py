@@ -1,7 +1,7 @@
-"""Equal jobs that are asked for at the same time, done once.
+"""Does equal jobs that are asked for at the same time once.
 
-A cache answers what was done before; a group of samples of one prompt is judged at once, and a
-policy that has learnt something writes the same kernel several times in it.
+A cache answers what was done before. It does not help with a group of samples of one prompt: they
+are judged at once, and a policy that has learnt something writes the same kernel several times.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class InFlight(Generic[T]):
+class Coalescer(Generic[T]):
     """Use from any thread. An answer that is not `shareable`, an exception or a cancellation is its
     own asker's alone: all others then do the job themselves."""
 

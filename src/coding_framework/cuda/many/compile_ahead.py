@@ -1,7 +1,7 @@
-"""Candidates that wait for a judge, and which of them are compiled meanwhile: the next few.
+"""Chooses which of the candidates that wait for a judge are compiled meanwhile: the next few.
 
-A judge on a GPU waits for it much of the time, and nvcc takes a third of a verdict's: any worker of
-a pool may do that part early, as builds are kept on disk.
+A judge on a GPU waits for that GPU much of the time, and nvcc takes a third of a verdict's time.
+Builds are kept on disk, so any worker of a pool may compile for another one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Line"]
 
-
-class Line:
-    """For so many workers. Use from any thread."""
+class CompileAhead:
+    """The queue of a pool of so many workers. Use from any thread."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers

@@ -29,8 +29,8 @@ import structlog
 from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.device.gpu_sharing import gpus, gpus_here
 from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
-from coding_framework.cuda.many.coalesce import InFlight
-from coding_framework.cuda.many.compile_ahead import Line
+from coding_framework.cuda.many.coalesce import Coalescer
+from coding_framework.cuda.many.compile_ahead import CompileAhead
 from coding_framework.cuda.many.frames import read_frame, write_frame
 from coding_framework.cuda.many.verdict_cache import VerdictCache
 from coding_framework.cuda.sandbox import choose_sandbox
@@ -72,22 +72,22 @@ class JudgePool:
         workers: int | None = None,
         job_wall_s: float = 900.0,
         cache_folder: Path | None = None,
-        delivered: bool = False,
+        remote_builds: bool = False,
     ) -> None:
         """workers: default one a core. job_wall_s: backstop on one job, our fault when reached.
         cache_folder: where verdicts are kept, for judges of the same configuration and secret,
         and equal candidates that are here at the same time are judged once; None: nowhere, and each
-        is judged anew. delivered: compile nothing, for `judge_delivered` alone."""
+        is judged anew. remote_builds: compile nothing; for `judge_builds` alone."""
         self.config = with_secret(config or JudgeConfig())
         self._backend = choose_backend(self.config.backend)
         self._job_wall_s = job_wall_s
         self._cache_folder = cache_folder
-        self._setup = {**_setup_frame(self.config), "delivered": delivered}
+        self._setup = {**_setup_frame(self.config), "remote_builds": remote_builds}
         self.capacity = self._fitting(workers or available_cores())
         """Candidates at a time."""
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
-        self._in_flight = InFlight[Verdict](_comes_again)
-        self._line = Line(self.capacity)
+        self._equal_jobs = Coalescer[Verdict](_comes_again)
+        self._waiting = CompileAhead(self.capacity)
         self._own = threading.local()
         self._started: set[_Worker] = set()
         self._lock = threading.Lock()
@@ -121,12 +121,12 @@ class JudgePool:
         answer = await asyncio.wrap_future(self._work(self._ask_retrying, job))
         return tuple(ProbeResult.model_validate(found) for found in answer["probed"])
 
-    async def judge_delivered(
+    async def judge_builds(
         self, task: Task, code: str, builds: Mapping[str, CompilationResult]
     ) -> Verdict | dict[str, Any]:
-        """The verdict by builds made elsewhere (`builds.py`), by the digests of their requests; or
-        the request for one that is missing, as data. Raises InfrastructureError on a fault of
-        ours."""
+        """The verdict by builds that another machine made (`remote_builds.py`), or the request for
+        a build that is missing, as data. builds: by the digests of their requests. Raises
+        InfrastructureError on a fault of ours."""
         found = {digest: result.model_dump(mode="json") for digest, result in builds.items()}
         job = {**_job(task, code), "builds": found}
         answer = await asyncio.wrap_future(self._work(self._ask_retrying, job))
@@ -135,23 +135,23 @@ class JudgePool:
         return Verdict.model_validate(answer["verdict"])
 
     def _submit(self, task: Task, code: str) -> Future[Verdict]:
-        start = partial(self._line_up, task, code)
+        start = partial(self._enqueue, task, code)
         if self._cache_folder is None:
             return start()
-        return self._in_flight.submit((task.model_dump_json(), code), start)
+        return self._equal_jobs.submit((task.model_dump_json(), code), start)
 
-    def _line_up(self, task: Task, code: str) -> Future[Verdict]:
-        number = self._line.join(code)
+    def _enqueue(self, task: Task, code: str) -> Future[Verdict]:
+        number = self._waiting.join(code)
         try:
             job = self._work(self._judge_next, number, task, code)
         except InfrastructureError:
-            self._line.leave(number)
+            self._waiting.leave(number)
             raise
-        job.add_done_callback(lambda _: self._line.leave(number))  # it may be cancelled
+        job.add_done_callback(lambda _: self._waiting.leave(number))  # it may be cancelled
         return job
 
     def _judge_next(self, number: int, task: Task, code: str) -> Verdict:
-        with self._line.judging(number):
+        with self._waiting.judging(number):
             return self._judge_here(task, code)
 
     def _work(self, job: Callable[..., T], *arguments: Any) -> Future[T]:
@@ -169,7 +169,7 @@ class JudgePool:
                 return found
         job = _job(task, code)
         if self._backend == "cuda":  # where a judge waits for its GPU much of the time
-            job["ahead"] = self._line.coming()
+            job["ahead"] = self._waiting.coming()
         verdict = Verdict.model_validate(self._ask_retrying(job)["verdict"])
         if self._cache is not None and _comes_again(verdict):
             self._cache.put(task, candidate, verdict)

@@ -31,7 +31,7 @@ _FILES = frozenset({"host.so", "device.ptx", "device.cubin", ANSWER_NAME, EXTENS
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What is to be compiled. Maker: the half that judges. Consumer: the half that compiles."""
+    """What is to be compiled. Maker: `RemoteBuildJudge`. Consumer: `RemoteCompiler`."""
 
     code: str
     later: tuple[ExtensionRequest, ...] = ()
@@ -78,7 +78,7 @@ class BuildWantedError(Exception):
         self.request = request
 
 
-class DeliveredBuilds:
+class RemoteBuilds:
     """`judge.BuildSource` of a judge whose builds are made elsewhere: it has those of the job."""
 
     def __init__(self, compiler: CUDACompiler) -> None:

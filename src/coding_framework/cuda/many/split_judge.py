@@ -1,8 +1,8 @@
-"""The judge in two halves, on two machines: one compiles, the other runs and times.
+"""The judge split over two machines: `RemoteCompiler` compiles, `RemoteBuildJudge` runs and times.
 
 A GPU's machine should not spend its processors on compilations, and a machine that compiles needs
-no GPU. The half that judges never compiles: a build that it lacks, or that arrived damaged, it asks
-for. One that was made under other conditions than its own is a fault of ours. Neither is ever a
+no GPU. The judge never compiles: it asks for a build that it lacks, or that arrived damaged.
+A build that was made under other conditions than its own is a fault of ours. Neither is ever a
 verdict.
 """
 
@@ -36,7 +36,7 @@ from coding_framework.types import Candidate, CompilationResult, Status, Task, V
 log = structlog.get_logger(__name__)
 
 
-class CompilingHalf:
+class RemoteCompiler:
     """Inspects and compiles for judges on other machines. It needs no GPU, and asks for none."""
 
     def __init__(self, config: JudgeConfig, conditions: Mapping[str, str]) -> None:
@@ -74,14 +74,14 @@ class CompilingHalf:
         return pack(self._compiler, self._conditions, request)
 
 
-class JudgingHalf:
-    """Judges builds that come from `CompilingHalf`, on one GPU of its own."""
+class RemoteBuildJudge:
+    """Judges builds that `RemoteCompiler` made, on one GPU of its own."""
 
     def __init__(self, config: JudgeConfig, workers: int) -> None:
         """workers: candidates at a time. Raises UsageError or DeviceError where no GPU is left to
         be its own and the backend is not the emulator."""
         backend = _named(config)
-        self._pool = JudgePool(config, workers=workers, delivered=True)  # says what is missing
+        self._pool = JudgePool(config, workers=workers, remote_builds=True)  # says what is missing
         if backend == "cuda":
             os.environ["CUDA_VISIBLE_DEVICES"] = claim_gpu().uuid  # of the workers, yet to start
         self._compiler = CUDACompiler(CompilerConfig(sandbox=config.sandbox))
@@ -96,7 +96,7 @@ class JudgingHalf:
         InfrastructureError on a fault of ours."""
         with ExitStack() as stack:
             opened = await asyncio.to_thread(self._open_all, builds, stack)
-            answer = await self._pool.judge_delivered(task, code, opened)
+            answer = await self._pool.judge_builds(task, code, opened)
         return answer if isinstance(answer, Verdict) else BuildRequest.of_data(answer)
 
     def close(self) -> None:
@@ -118,5 +118,5 @@ class JudgingHalf:
 
 def _named(config: JudgeConfig) -> BackendName:
     if config.backend == "auto":
-        raise UsageError("the two halves of a judge are on two machines: name its backend")
+        raise UsageError("a split judge is on two machines: name its backend, cuda or emulator")
     return config.backend

@@ -16,7 +16,7 @@ from typing import Any
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.many.frames import read_frame, write_frame
-from coding_framework.cuda.many.remote_builds import BuildWantedError, DeliveredBuilds
+from coding_framework.cuda.many.remote_builds import BuildWantedError, RemoteBuilds
 from coding_framework.errors import error_as_data
 from coding_framework.types import Candidate, CompilationResult, Probe, Task
 
@@ -42,15 +42,15 @@ def _receive(jobs: queue.Queue[dict[str, Any]]) -> None:
     os._exit(0)
 
 
-def _make_judge(setup: dict[str, Any], answers: Any) -> tuple[Judge, DeliveredBuilds | None] | None:
+def _make_judge(setup: dict[str, Any], answers: Any) -> tuple[Judge, RemoteBuilds | None] | None:
     """The judge, and where it gets its builds if it makes none itself."""
     try:
         config = JudgeConfig.model_validate(
             {**setup["config"], "secret": bytes.fromhex(setup["secret"])}
         )
         builds = None
-        if setup["delivered"]:
-            builds = DeliveredBuilds(CUDACompiler(CompilerConfig(sandbox=config.sandbox)))
+        if setup["remote_builds"]:
+            builds = RemoteBuilds(CUDACompiler(CompilerConfig(sandbox=config.sandbox)))
         judge = Judge(config, compiler=builds)
         import torch
 
@@ -62,7 +62,7 @@ def _make_judge(setup: dict[str, Any], answers: Any) -> tuple[Judge, DeliveredBu
     return judge, builds
 
 
-def _answer(judge: Judge, builds: DeliveredBuilds | None, job: dict[str, Any]) -> dict[str, Any]:
+def _answer(judge: Judge, builds: RemoteBuilds | None, job: dict[str, Any]) -> dict[str, Any]:
     try:
         task = Task.model_validate(job["task"])
         candidate = Candidate.model_construct(code=job["code"])

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from coding_framework.cuda.many.coalesce import InFlight
+from coding_framework.cuda.many.coalesce import Coalescer
 
 
 class Jobs:
@@ -21,8 +21,8 @@ class Jobs:
         return job
 
 
-def asked(times: int, shareable: bool = True) -> tuple[Jobs, InFlight[int], list[Future[int]]]:
-    jobs, flights = Jobs(), InFlight[int](lambda _: shareable)
+def asked(times: int, shareable: bool = True) -> tuple[Jobs, Coalescer[int], list[Future[int]]]:
+    jobs, flights = Jobs(), Coalescer[int](lambda _: shareable)
     return jobs, flights, [flights.submit("key", jobs) for _ in range(times)]
 
 

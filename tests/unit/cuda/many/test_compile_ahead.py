@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.cuda.many.compile_ahead import Line
+from coding_framework.cuda.many.compile_ahead import CompileAhead
 
 pytestmark = pytest.mark.unit
 
 
 def test_nothing_is_compiled_ahead_while_a_worker_is_free() -> None:
-    line = Line(2)
+    line = CompileAhead(2)
     numbers = [line.join(code) for code in "abc"]
     with line.judging(numbers[0]):
         assert line.coming() == []
 
 
 def test_the_next_few_are_told_once_and_in_their_order() -> None:
-    line = Line(2)
+    line = CompileAhead(2)
     numbers = [line.join(code) for code in "abcdefg"]
     with line.judging(numbers[0]), line.judging(numbers[1]):
         assert line.coming() == ["c", "d"]
@@ -29,7 +29,7 @@ def test_the_next_few_are_told_once_and_in_their_order() -> None:
 
 
 def test_who_left_is_forgotten() -> None:
-    line = Line(1)
+    line = CompileAhead(1)
     numbers = [line.join(code) for code in "ab"]
     for number in numbers:
         line.leave(number)

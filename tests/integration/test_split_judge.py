@@ -1,4 +1,4 @@
-"""The judge in two halves: what one compiles the other judges, and what it refuses."""
+"""The judge split over two machines: what one compiles the other judges, and what it refuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.many.remote_builds import Build, BuildRequest, conditions_of
-from coding_framework.cuda.many.split_judge import CompilingHalf, JudgingHalf
+from coding_framework.cuda.many.split_judge import RemoteBuildJudge, RemoteCompiler
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import Candidate, Status, Task, Verdict
 from support.judge_tasks import DOUBLE, DOUBLE_TASK
@@ -34,12 +34,12 @@ def conditions(compiler: CUDACompiler) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def compiling(conditions: dict[str, str]) -> CompilingHalf:
-    return CompilingHalf(CONFIG, conditions)
+def compiling(conditions: dict[str, str]) -> RemoteCompiler:
+    return RemoteCompiler(CONFIG, conditions)
 
 
 @pytest.fixture(scope="module")
-def bench(compiling: CompilingHalf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def bench(compiling: RemoteCompiler, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The cache folder of the machine that judges: that of all that is started from here on."""
     cache = other_cache(tmp_path_factory.mktemp("machine") / "bench")
     with pytest.MonkeyPatch.context() as patch:
@@ -48,14 +48,14 @@ def bench(compiling: CompilingHalf, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module")
-def judging(bench: Path) -> Iterator[JudgingHalf]:
-    half = JudgingHalf(CONFIG, 1)
+def judging(bench: Path) -> Iterator[RemoteBuildJudge]:
+    half = RemoteBuildJudge(CONFIG, 1)
     yield half
     half.close()
 
 
 async def judged(
-    task: Task, code: str, compiling: CompilingHalf, judging: JudgingHalf
+    task: Task, code: str, compiling: RemoteCompiler, judging: RemoteBuildJudge
 ) -> tuple[Verdict, int]:
     """The verdict of both halves, and how many builds it took."""
     wanted: BuildRequest | None = None
@@ -76,8 +76,8 @@ async def judged(
 async def test_both_halves_give_the_verdict_of_the_whole_and_one_alone_compiles(
     case: str,
     compiler: CUDACompiler,
-    compiling: CompilingHalf,
-    judging: JudgingHalf,
+    compiling: RemoteCompiler,
+    judging: RemoteBuildJudge,
     bench: Path,
 ) -> None:
     task, code = CASES[case]
@@ -89,14 +89,14 @@ async def test_both_halves_give_the_verdict_of_the_whole_and_one_alone_compiles(
     assert list(bench.glob(BUILDS)) == []
 
 
-async def build_of(code: str, compiling: CompilingHalf) -> Build:
+async def build_of(code: str, compiling: RemoteCompiler) -> Build:
     built = await compiling.compile(DOUBLE_TASK, code, BuildRequest(code))
     assert isinstance(built, Build)
     return built
 
 
 async def test_a_damaged_build_is_asked_for_again_and_never_used(
-    compiling: CompilingHalf, judging: JudgingHalf
+    compiling: RemoteCompiler, judging: RemoteBuildJudge
 ) -> None:
     build = await build_of(DOUBLE, compiling)
     ptx = build.files["device.ptx"]
@@ -117,17 +117,17 @@ async def test_a_damaged_build_is_asked_for_again_and_never_used(
 
 
 async def test_builds_of_other_conditions_are_our_fault(
-    compiling: CompilingHalf, judging: JudgingHalf, conditions: dict[str, str]
+    compiling: RemoteCompiler, judging: RemoteBuildJudge, conditions: dict[str, str]
 ) -> None:
     assert await judging.conditions() == conditions
     for name in conditions:
         other = "sm_80" if name == "architecture" else "another"
         if name != "architecture":  # that one a machine can change
             with pytest.raises(InfrastructureError, match=f"differ in: {name}"):
-                CompilingHalf(CONFIG, {**conditions, name: other})
-    ampere = CompilingHalf(CONFIG, {**conditions, "architecture": "sm_80"})
+                RemoteCompiler(CONFIG, {**conditions, name: other})
+    ampere = RemoteCompiler(CONFIG, {**conditions, "architecture": "sm_80"})
     with pytest.raises(InfrastructureError, match=r"differ in: architecture \('sm_80' and"):
         await judging.judge(DOUBLE_TASK, DOUBLE, await build_of(DOUBLE, ampere))
     with pytest.raises(UsageError, match="name its backend"):
-        CompilingHalf(JudgeConfig(), conditions)
+        RemoteCompiler(JudgeConfig(), conditions)
     assert CUDACompiler(CompilerConfig(architecture=80)).conditions()["architecture"] == "sm_80"
