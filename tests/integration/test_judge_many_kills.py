@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coding_framework.paths import cache_dir
 from corpus.judge_attacks import ATTACKS
 from support.judge_tasks import ADD, ADD_TASK, DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
+from support.split_cases import other_cache
 
 pytestmark = pytest.mark.integration
 
@@ -81,11 +81,8 @@ def test_killed_and_run_again_every_pair_has_one_verdict_and_nothing_is_left(
     jobs = [(DOUBLE_TASK, DOUBLE), (ROW_SUM_TASK, ROW_SUM), (ADD_TASK, ADD)]
     jobs += [(a.task, a.code) for a in ATTACKS if {s.value for s in a.statuses} <= set(QUICK)][:5]
     cache, temporary = tmp_path / "cache", tmp_path / "tmp"
-    cache.mkdir()
+    other_cache(cache)
     temporary.mkdir()
-    native = cache_dir() / "native"  # ours, built once a machine
-    native.mkdir(exist_ok=True)
-    (cache / "native").symlink_to(native)
     pairs, output = tmp_path / "pairs.jsonl", tmp_path / "verdicts.jsonl"
     with pairs.open("w") as file:
         for i, (task, code) in enumerate(jobs):

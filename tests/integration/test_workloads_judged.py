@@ -15,6 +15,7 @@ from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.catalog import kernels_of
 from coding_framework.data.synthesis.receipts import built_receipts_path
 from coding_framework.data.synthesis.styles import varied_style
+from support.split_cases import other_cache
 
 pytestmark = pytest.mark.integration
 
@@ -51,7 +52,7 @@ async def test_a_task_is_judged_at_held_out_shapes(emulator_pool: JudgePool) -> 
 def test_built_tasks_become_pairs_and_are_not_judged_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    monkeypatch.setenv("CUDA_RL_CACHE", str(other_cache(tmp_path / "cache")))
     build = ["tasks", "build", "--family", "upsample", "--tasks", "1", "--workers", "2"]
     assert main(build) == 0
     assert "1 tasks, 2 kernels: 2 correct" in capsys.readouterr().out

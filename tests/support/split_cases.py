@@ -73,7 +73,8 @@ def essence(verdict: Verdict) -> dict[str, object]:
 
 
 def other_cache(folder: Path) -> Path:
-    """A cache folder as another machine has it: with our own programs, without a build."""
+    """A cache folder as another machine has it: without a build, but with our own programs, the
+    interpreter and the host runner, which take long to build and are the same there."""
     (cache_dir() / "native").mkdir(exist_ok=True)
     folder.mkdir()
     (folder / "native").symlink_to(cache_dir() / "native")
