@@ -63,7 +63,7 @@ class Times:
         return self.passed and not self.marked and self.call > LIMIT_S * self.factor
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # pytest puts plugins in sets
 class TimeBar:
     """Collects times where the tests are run, and judges them where the run ends."""
 

@@ -69,6 +69,13 @@ def test_a_machine_that_became_slow_meanwhile_is_not_the_tests_fault(
     assert run(pytester) == pytest.ExitCode.OK
 
 
+def test_it_works_beside_a_conftest_of_one_folder_alone(pytester: pytest.Pytester) -> None:
+    for folder in ("one", "two"):
+        pytester.mkdir(folder).joinpath(f"test_{folder}.py").write_text("def test_it(): pass\n")
+    pytester.path.joinpath("one", "conftest.py").touch()
+    assert run(pytester, mark="@pytest.mark.slow") == pytest.ExitCode.OK
+
+
 def test_a_crowded_machine_is_not_the_tests_fault(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
