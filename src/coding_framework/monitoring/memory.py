@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -36,12 +35,7 @@ class PeakMemory:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(timeout=10 * self._interval_s)
         self._sample()

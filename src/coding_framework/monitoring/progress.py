@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self, TextIO
 
 TERMINAL_INTERVAL_S = 0.2
@@ -51,12 +50,7 @@ class Progress:
         self._show(force=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._show(force=True)
         if self._terminal:
             self._stream.write("\n")

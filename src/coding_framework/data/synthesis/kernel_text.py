@@ -147,6 +147,20 @@ def example(subject: Subject, level: str, code: str, why: str = "") -> KernelExa
     return KernelExample(task=subject.name, level=level, code=code, why_faster=why)
 
 
+def one_kernel(
+    subject: Subject,
+    style: Style,
+    level: str,
+    comment: str,
+    launch: Launch,
+    body: Lines,
+    why: str = "",
+) -> KernelExample:
+    """The example whose source is one `__global__` function around `body`."""
+    device = kernel(subject, style, launch.arguments, body)
+    return example(subject, level, source(subject, style, comment, launch, device), why)
+
+
 def fill(template: str, **values: str | int | Lines) -> Lines:
     """A template's lines, `$name` filled in; a line that is only `$name` becomes the lines of that
     list, at its indentation, or nothing where the list is empty."""

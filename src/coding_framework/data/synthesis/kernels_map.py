@@ -12,6 +12,7 @@ from coding_framework.data.synthesis.kernel_text import (
     flat_reads,
     guarded,
     kernel,
+    one_kernel,
     source,
     statements,
 )
@@ -52,9 +53,7 @@ def _naive(program: Program, style: Style) -> KernelExample:
         grid=f"(n + {style.block - 1}) / {style.block}, {style.block}",
         arguments=sizes,
     )
-    device = kernel(program, style, sizes, lines)
-    code = source(program, style, "one thread per element", launch, device)
-    return example(program, "naive", code)
+    return one_kernel(program, style, "naive", "one thread per element", launch, lines)
 
 
 def _lanes(program: Program) -> str:

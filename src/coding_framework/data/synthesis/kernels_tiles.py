@@ -10,11 +10,9 @@ from coding_framework.data.synthesis.kernel_text import (
     Lines,
     Reads,
     block,
-    example,
     flat_reads,
     guarded,
-    kernel,
-    source,
+    one_kernel,
     statements,
 )
 from coding_framework.data.synthesis.program import Program
@@ -71,9 +69,7 @@ def _naive_transpose(program: Program, style: Style) -> KernelExample:
         grid=f"(m * w + {style.block - 1}) / {style.block}, {style.block}",
         arguments=["m", "w"],
     )
-    device = kernel(program, style, ["m", "w"], lines)
-    code = source(program, style, "one thread per element", launch, device)
-    return example(program, "naive", code)
+    return one_kernel(program, style, "naive", "one thread per element", launch, lines)
 
 
 def _tiled_transpose(program: Program, style: Style) -> KernelExample:
@@ -104,14 +100,12 @@ def _tiled_transpose(program: Program, style: Style) -> KernelExample:
         grid="dim3((w + 31) / 32, (m + 31) / 32), dim3(32, 8)",
         arguments=["m", "w"],
     )
-    device = kernel(program, style, ["m", "w"], body)
     comment = "32x32 tile in shared memory, padded against bank conflicts"
-    code = source(program, style, comment, launch, device)
     why = (
         "a padded 32x32 shared-memory tile makes both the reads and the writes coalesced and free "
         "of bank conflicts"
     )
-    return example(program, "shared", code, why)
+    return one_kernel(program, style, "shared", comment, launch, body, why)
 
 
 # --- column reductions --------------------------------------------------------------------------
@@ -154,10 +148,7 @@ def _naive_columns(program: Program, style: Style) -> KernelExample:
         *guarded(style, "j < w", "j >= w", body),
     ]
     launch = _column_launch(f"(w + {style.block - 1}) / {style.block}, {style.block}")
-    device = kernel(program, style, ["m", "w"], lines)
-    return example(
-        program, "naive", source(program, style, "one thread per column", launch, device)
-    )
+    return one_kernel(program, style, "naive", "one thread per column", launch, lines)
 
 
 def _tiled_columns(program: Program, style: Style) -> KernelExample:
@@ -175,15 +166,13 @@ def _tiled_columns(program: Program, style: Style) -> KernelExample:
         "__syncthreads();",
         *block("if (q == 0 && j < w)", gather),
     ]
-    device = kernel(program, style, ["m", "w"], body)
     launch = _column_launch("(w + 31) / 32, dim3(32, 16)")
     comment = "16 threads share a column, their parts meet in shared memory"
-    code = source(program, style, comment, launch, device)
     why = (
         "16 threads share each column, so 16 times as many loads are in flight, still coalesced "
         "along the row"
     )
-    return example(program, "shared", code, why)
+    return one_kernel(program, style, "shared", comment, launch, body, why)
 
 
 # --- the mean of everything ---------------------------------------------------------------------
@@ -220,8 +209,7 @@ def _one_block_mean(program: Program, style: Style) -> KernelExample:
         f"if (q == 0) {style.out}[0] = t[0] / n;",
     ]
     launch = _mean_launch(program, "torch::empty({}, x.options())", "1, 256")
-    device = kernel(program, style, launch.arguments, body)
-    return example(program, "naive", source(program, style, "a single block", launch, device))
+    return one_kernel(program, style, "naive", "a single block", launch, body)
 
 
 def _grid_mean(program: Program, style: Style) -> KernelExample:
@@ -238,13 +226,12 @@ def _grid_mean(program: Program, style: Style) -> KernelExample:
     launch = _mean_launch(
         program, "torch::zeros({}, x.options())", "min((n + 255) / 256, 1024), 256"
     )
-    device = kernel(program, style, launch.arguments, body)
     comment = "grid-stride loop, a shuffle per warp, one atomic per warp"
     why = (
         "the whole GPU reads instead of one block, and each warp adds its 32 parts by shuffles "
         "before a single atomic"
     )
-    return example(program, "shuffle", source(program, style, comment, launch, device), why)
+    return one_kernel(program, style, "shuffle", comment, launch, body, why)
 
 
 # --- matrix products ----------------------------------------------------------------------------
@@ -282,9 +269,7 @@ def _naive_product(program: Program, style: Style) -> KernelExample:
         grid=f"(m * n + {style.block - 1}) / {style.block}, {style.block}",
         arguments=["m", "w", "n"],
     )
-    device = kernel(program, style, ["m", "w", "n"], lines)
-    code = source(program, style, "one thread per output element", launch, device)
-    return example(program, "naive", code)
+    return one_kernel(program, style, "naive", "one thread per output element", launch, lines)
 
 
 def _tiled_product(program: Program, style: Style) -> KernelExample:
@@ -316,13 +301,13 @@ def _tiled_product(program: Program, style: Style) -> KernelExample:
         grid="dim3((n + 15) / 16, (m + 15) / 16), dim3(16, 16)",
         arguments=["m", "w", "n"],
     )
-    device = kernel(program, style, ["m", "w", "n"], body)
-    code = source(program, style, "16x16 tiles of both matrices in shared memory", launch, device)
     why = (
         "each element of a 16x16 shared-memory tile is read from global memory once and used by 16 "
         "threads"
     )
-    return example(program, "shared", code, why)
+    return one_kernel(
+        program, style, "shared", "16x16 tiles of both matrices in shared memory", launch, body, why
+    )
 
 
 def _register_product(program: Program, style: Style) -> KernelExample:
@@ -340,6 +325,4 @@ def _register_product(program: Program, style: Style) -> KernelExample:
         grid=tile_grid("m", "n"),
         arguments=["m", "w", "n"],
     )
-    device = kernel(program, style, ["m", "w", "n"], body)
-    code = source(program, style, REGISTERS_COMMENT, launch, device)
-    return example(program, "registers", code, REGISTERS_WHY)
+    return one_kernel(program, style, "registers", REGISTERS_COMMENT, launch, body, REGISTERS_WHY)

@@ -17,6 +17,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Size,
     Workload,
     WorkloadOp,
+    Writer,
     within,
 )
 from coding_framework.types import KernelExample
@@ -72,7 +73,8 @@ def _score_kernels(causal: bool, workload: Workload, style: Style) -> tuple[Kern
 
 
 def _naive_scores(causal: bool, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 int r = blockIdx.x * blockDim.x + threadIdx.x, b = blockIdx.y;
 if (r >= m) return;
@@ -90,7 +92,6 @@ for (int q = 0; q < n; q++) {
   $o[(b * m + r) * n + q] = u;
 }
 """,
-        o=style.out,
         limit=_limit(causal),
         dot=_dot(workload, style, "u", "q"),
         post=workload.post("u"),
@@ -101,14 +102,12 @@ for (int q = 0; q < n; q++) {
         f"dim3((m + {style.block - 1}) / {style.block}, c), {style.block}",
         ["m", "w", "n"],
     )
-    device = kernel(workload, style, ["m", "w", "n"], body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per query", launch, device)
-    )
+    return write.example("naive", "one thread per query", launch, body)
 
 
 def _warp_scores(causal: bool, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 int r = blockIdx.x * 4 + threadIdx.x / 32, q = threadIdx.x % 32, b = blockIdx.y;
 if (r >= m) return;
@@ -128,19 +127,16 @@ for (int s = q; s < n; s += 32) {
   $o[(b * m + r) * n + s] = u;
 }
 """,
-        o=style.out,
         limit=_limit(causal),
         dot=_dot(workload, style, "u", "s"),
         post=workload.post("u"),
     )
     launch = Launch(_SCORE_SIZES, _SCORE_OUT, "dim3((m + 3) / 4, c), 128", ["m", "w", "n"])
-    device = kernel(workload, style, ["m", "w", "n"], body)
-    code = source(workload, style, "one warp per query, a key per lane", launch, device)
     why = (
         "a warp per query gives every lane its own key, so 32 times as many threads work, writes "
         "are coalesced, and maximum and sum take 5 shuffles each"
     )
-    return example(workload, "shuffle", code, why)
+    return write.example("shuffle", "one warp per query, a key per lane", launch, body, why)
 
 
 def _tiled_scores(causal: bool, workload: Workload, style: Style) -> KernelExample:
@@ -206,7 +202,8 @@ def _kernels(causal: bool, workload: Workload, style: Style) -> tuple[KernelExam
 
 
 def _naive(causal: bool, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x, b = blockIdx.y;
 if ($i >= m * h) return;
@@ -226,22 +223,18 @@ s = s / e;
 $post
 $o[(b * m + r) * h + p] = s;
 """,
-        i=style.index,
-        o=style.out,
         limit=_limit(causal),
         dot=_dot(workload, style, "u", "q"),
         post=workload.post("s"),
     )
     grid = f"dim3((m * h + {style.block - 1}) / {style.block}, c), {style.block}"
     launch = Launch(_SIZES_LINE, _OUT, grid, _ARGUMENTS)
-    device = kernel(workload, style, _ARGUMENTS, body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _fused(causal: bool, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 int r = blockIdx.x * 4 + threadIdx.x / 32, q = threadIdx.x % 32, b = blockIdx.y;
 if (r >= m) return;
@@ -275,24 +268,22 @@ for (int d = 0; d < 4; d++) {
   if (g < h) $o[(b * m + r) * h + g] = s;
 }
 """,
-        o=style.out,
         limit=_limit(causal),
         dot=_dot(workload, style, "u", "(k0 + q)"),
         post=workload.post("s"),
     )
     launch = Launch(_SIZES_LINE, _OUT, "dim3((m + 3) / 4, c, (h + 127) / 128), 128", _ARGUMENTS)
-    device = kernel(workload, style, _ARGUMENTS, body)
-    code = source(workload, style, "a warp per query, online softmax", launch, device)
     why = (
         "an online softmax fuses scores, softmax and the product with the values, and each score "
         "is computed once for all columns instead of twice for every column"
     )
-    return example(workload, "fused", code, why)
+    return write.example("fused", "a warp per query, online softmax", launch, body, why)
 
 
 def _registers(causal: bool, workload: Workload, style: Style) -> KernelExample:
     """64 queries a block, their sums for 64 columns of the values in registers."""
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 __shared__ float s[16][68], t[16][68], p[64][65], g[64][64];
 int tx = threadIdx.x % 16, ty = threadIdx.x / 16, b = blockIdx.y, l = $limit;
@@ -352,21 +343,16 @@ for (int e = 0; e < 16; e++) {
   if (r < m && i < h) $o[(b * m + r) * h + i] = u;
 }
 """,
-        o=style.out,
-        v=style.value,
         limit="min(n, (int)blockIdx.x * 64 + 64)" if causal else "n",
         seen="q < n && q <= blockIdx.x * 64 + ty * 4 + e" if causal else "q < n",
-        pre=workload.pre(style.value),
         post=workload.post("u"),
     )
     launch = Launch(_SIZES_LINE, _OUT, "dim3((m + 63) / 64, c, (h + 63) / 64), 256", _ARGUMENTS)
-    device = kernel(workload, style, _ARGUMENTS, body)
-    code = source(workload, style, "64 queries a block, online softmax", launch, device)
     why = (
         "64 queries share every tile of keys and values, scores and sums stay in registers, 4x4 a "
         "thread, and the online softmax stores no score in global memory"
     )
-    return example(workload, "registers", code, why)
+    return write.example("registers", "64 queries a block, online softmax", launch, body, why)
 
 
 # --- the operations ------------------------------------------------------------------------------

@@ -16,7 +16,13 @@ from itertools import pairwise
 from typing import Any
 
 from coding_framework.data.synthesis.interval import Interval
-from coding_framework.data.synthesis.kernel_text import Lines, statements
+from coding_framework.data.synthesis.kernel_text import (
+    Launch,
+    Lines,
+    fill,
+    one_kernel,
+    statements,
+)
 from coding_framework.data.synthesis.ops import Step
 from coding_framework.data.synthesis.program import INPUT_RANGES, Operation, is_redundant
 from coding_framework.data.synthesis.styles import Style
@@ -228,3 +234,30 @@ def within(
 ) -> Callable[[Interval], Interval]:
     """The same whatever x is."""
     return lambda v: Interval(low, high, typical_low, typical_high)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes the kernels of one workload in one style."""
+
+    workload: Workload
+    style: Style
+
+    def body(self, template: str, **values: str | int | Lines) -> Lines:
+        """A filled template (`fill`). Unless given otherwise, `$o` is the output, `$i` the index,
+        `$v` the value, `$pre` the steps before on it, and `$post` those after on `a`."""
+        v = str(values.get("v", self.style.value))
+        usual: dict[str, str | int | Lines] = {
+            "o": self.style.out,
+            "i": self.style.index,
+            "v": v,
+            "pre": self.workload.pre(v),
+            "post": self.workload.post("a"),
+        }
+        return fill(template, **(usual | values))
+
+    def example(
+        self, level: str, comment: str, launch: Launch, body: Lines, why: str = ""
+    ) -> KernelExample:
+        """The whole source around the body of its kernel."""
+        return one_kernel(self.workload, self.style, level, comment, launch, body, why)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coding_framework.data.synthesis.kernel_text import Launch, Lines, example, fill, kernel, source
+from coding_framework.data.synthesis.kernel_text import Launch, Lines
 from coding_framework.data.synthesis.register_tiles import register_tile, staged, tile_grid
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.data.synthesis.workloads.base import (
@@ -16,6 +16,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Size,
     Workload,
     WorkloadOp,
+    Writer,
     sums,
     weight,
 )
@@ -43,8 +44,9 @@ _ARGUMENTS_1D = ["m", "c", "w", "n"]
 
 
 def _naive_conv_1d(workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     (window,) = workload.params
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= m * n * w) return;
@@ -63,26 +65,19 @@ for (int e = 0; e < c; e++) {
 $post
 $o[$i] = a;
 """,
-        i=style.index,
-        o=style.out,
-        v=style.value,
         k=window,
         pad=window // 2,
-        pre=workload.pre(style.value),
-        post=workload.post("a"),
     )
     grid = f"(m * n * w + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_SIZES_CONV_1D, _OUT_CONV_1D, grid, _ARGUMENTS_1D)
-    device = kernel(workload, style, _ARGUMENTS_1D, body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _shared_conv_1d(workload: Workload, style: Style) -> KernelExample:
     """128 places of 8 channels out per block; the input's stretch in shared memory."""
+    write = Writer(workload, style)
     (window,) = workload.params
-    body = fill(
+    body = write.body(
         """
 __shared__ float t[$staged], s[8][$k];
 int r = blockIdx.z, p = blockIdx.y * 8, q = blockIdx.x * 128 + threadIdx.x;
@@ -113,23 +108,17 @@ for (int f = 0; f < 8; f++) {
   if (q < w && p + f < n) $o[(r * n + p + f) * w + q] = a;
 }
 """,
-        o=style.out,
-        v=style.value,
         k=window,
         staged=128 + window - 1,
         pad=window // 2,
-        pre=workload.pre(style.value),
-        post=workload.post("a"),
     )
     grid = "dim3((w + 127) / 128, (n + 7) / 8, m), 128"
     launch = Launch(_SIZES_CONV_1D, _OUT_CONV_1D, grid, _ARGUMENTS_1D)
-    device = kernel(workload, style, _ARGUMENTS_1D, body)
-    code = source(workload, style, "input and weights in shared memory", launch, device)
     why = (
         "a stretch of the input in shared memory serves all taps and 8 channels out, whose sums "
         "stay in registers"
     )
-    return example(workload, "shared", code, why)
+    return write.example("shared", "input and weights in shared memory", launch, body, why)
 
 
 _PRODUCT_COMMENT = "a matrix product of weights and windows, 4x4 outputs per thread"
@@ -168,9 +157,9 @@ def _as_product(
         [*weights, *windows], store, rows=("p", "n"), columns=("q", places), inner=inner
     )
     body = [f"int {batch} = blockIdx.z;", *tile]
-    device = kernel(workload, style, launch.arguments, body)
-    code = source(workload, style, _PRODUCT_COMMENT, launch, device)
-    return example(workload, "registers", code, _PRODUCT_WHY)
+    return Writer(workload, style).example(
+        "registers", _PRODUCT_COMMENT, launch, body, _PRODUCT_WHY
+    )
 
 
 def _product_conv_1d(workload: Workload, style: Style) -> KernelExample:
@@ -243,8 +232,9 @@ def _conv_2d(workload: Workload, style: Style) -> tuple[KernelExample, ...]:
 
 
 def _naive_conv_2d(workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     (window,) = workload.params
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= m * n * h * w) return;
@@ -266,28 +256,21 @@ $extra
 $post
 $o[$i] = a;
 """,
-        i=style.index,
-        o=style.out,
-        v=style.value,
         k=window,
         pad=window // 2,
-        pre=workload.pre(style.value),
         extra=_extra(workload, style, "p", style.index),
-        post=workload.post("a"),
     )
     grid = f"(m * n * h * w + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_SIZES_2D, _OUT_2D, grid, _ARGUMENTS_2D)
-    device = kernel(workload, style, _ARGUMENTS_2D, body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _shared_conv_2d(workload: Workload, style: Style) -> KernelExample:
     """16 x 16 places of 4 channels out per block; the input's tile in shared memory."""
+    write = Writer(workload, style)
     (window,) = workload.params
     place = "((r * n + p + f) * h + y) * w + q"
-    body = fill(
+    body = write.body(
         """
 __shared__ float t[$side][$side], s[4][$taps];
 int tx = threadIdx.x, ty = threadIdx.y, g = (n + 3) / 4;
@@ -323,26 +306,20 @@ for (int f = 0; f < 4; f++) {
   $o[$place] = a;
 }
 """,
-        o=style.out,
-        v=style.value,
         k=window,
         taps=window * window,
         side=16 + window - 1,
         pad=window // 2,
         place=place,
-        pre=workload.pre(style.value),
         extra=_extra(workload, style, "p + f", place),
-        post=workload.post("a"),
     )
     grid = "dim3((w + 15) / 16, (h + 15) / 16, m * ((n + 3) / 4)), dim3(16, 16)"
     launch = Launch(_SIZES_2D, _OUT_2D, grid, _ARGUMENTS_2D)
-    device = kernel(workload, style, _ARGUMENTS_2D, body)
-    code = source(workload, style, "input tile and weights in shared memory", launch, device)
     why = (
         "an input tile with its border in shared memory serves every tap of 256 places and 4 "
         "channels out, whose sums stay in registers"
     )
-    return example(workload, "shared", code, why)
+    return write.example("shared", "input tile and weights in shared memory", launch, body, why)
 
 
 def _product_conv_2d(workload: Workload, style: Style) -> KernelExample:
@@ -408,8 +385,9 @@ def _depthwise(workload: Workload, style: Style) -> tuple[KernelExample, ...]:
 
 
 def _naive_depthwise(workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     (window,) = workload.params
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= m * h * w) return;
@@ -429,27 +407,20 @@ $extra
 $post
 $o[$i] = a;
 """,
-        i=style.index,
-        o=style.out,
-        v=style.value,
         k=window,
         pad=window // 2,
-        pre=workload.pre(style.value),
         extra=_extra(workload, style, "r % c", style.index),
-        post=workload.post("a"),
     )
     grid = f"(m * h * w + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_SIZES_DEPTH, "torch::empty_like(x)", grid, _ARGUMENTS_DEPTH)
-    device = kernel(workload, style, _ARGUMENTS_DEPTH, body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _shared_depthwise(workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     (window,) = workload.params
     place = "(r * h + y) * w + q"
-    body = fill(
+    body = write.body(
         """
 __shared__ float t[$tall][$wide], s[$taps];
 int tx = threadIdx.x, ty = threadIdx.y, r = blockIdx.z;
@@ -472,27 +443,21 @@ $extra
 $post
 $o[$place] = a;
 """,
-        o=style.out,
-        v=style.value,
         k=window,
         taps=window * window,
         tall=8 + window - 1,
         wide=32 + window - 1,
         pad=window // 2,
         place=place,
-        pre=workload.pre(style.value),
         extra=_extra(workload, style, "r % c", place),
-        post=workload.post("a"),
     )
     grid = "dim3((w + 31) / 32, (h + 7) / 8, m), dim3(32, 8)"
     launch = Launch(_SIZES_DEPTH, "torch::empty_like(x)", grid, _ARGUMENTS_DEPTH)
-    device = kernel(workload, style, _ARGUMENTS_DEPTH, body)
-    code = source(workload, style, "a tile and its filter in shared memory", launch, device)
     why = (
         "a tile with its border in shared memory is read and put through the steps once for all "
         "taps, and a 3D grid needs no division"
     )
-    return example(workload, "shared", code, why)
+    return write.example("shared", "a tile and its filter in shared memory", launch, body, why)
 
 
 def _depth_op(name: str, torch: str, spoken: str) -> WorkloadOp:

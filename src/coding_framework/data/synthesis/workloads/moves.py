@@ -26,6 +26,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Size,
     Workload,
     WorkloadOp,
+    Writer,
     same,
     weight,
 )
@@ -68,7 +69,8 @@ def _turn_kernels(turn: Turn, workload: Workload, style: Style) -> tuple[KernelE
 
 
 def _naive_turn(turn: Turn, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= c * m * w) return;
@@ -77,22 +79,16 @@ float $v = x[$i];
 $pre
 $o[(b * w + j) * m + r] = $v;
 """,
-        i=style.index,
-        v=style.value,
-        o=style.out,
-        pre=workload.pre(style.value),
     )
     grid = f"(c * m * w + {style.block - 1}) / {style.block}, {style.block}"
     allocate = f"torch::empty({{{turn.shape}}}, x.options())"
     launch = Launch(turn.sizes, allocate, grid, ["c", "m", "w"])
-    device = kernel(workload, style, ["c", "m", "w"], body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per element", launch, device)
-    )
+    return write.example("naive", "one thread per element", launch, body)
 
 
 def _tiled_turn(turn: Turn, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 __shared__ float t[32][33];
 int b = blockIdx.z, j = blockIdx.x * 32 + threadIdx.x;
@@ -111,21 +107,16 @@ for (int q = threadIdx.y; q < 32; q += 8) {
   if (r < m && j < w) $o[(b * w + j) * m + r] = t[threadIdx.x][q];
 }
 """,
-        v=style.value,
-        o=style.out,
-        pre=workload.pre(style.value),
     )
     allocate = f"torch::empty({{{turn.shape}}}, x.options())"
     grid = "dim3((w + 31) / 32, (m + 31) / 32, c), dim3(32, 8)"
     launch = Launch(turn.sizes, allocate, grid, ["m", "w"])
-    device = kernel(workload, style, ["m", "w"], body)
     comment = "32x32 tile in shared memory, padded against bank conflicts"
-    code = source(workload, style, comment, launch, device)
     why = (
         "a padded 32x32 shared-memory tile makes both the reads and the writes coalesced and free "
         "of bank conflicts"
     )
-    return example(workload, "shared", code, why)
+    return write.example("shared", comment, launch, body, why)
 
 
 PERMUTE = tuple(
@@ -167,8 +158,9 @@ def _middle_kernels(
 
 
 def _naive_middle(reduction: Reduction, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     v = style.value
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= b * w) return;
@@ -182,26 +174,20 @@ $result
 $post
 $o[$i] = a;
 """,
-        i=style.index,
         v=v,
-        o=style.out,
         identity=reduction.combine.identity,
-        pre=workload.pre(v),
         join=reduction.combine.assign("a", reduction.term.format(v=v)),
         result=[f"a = {reduction.result};"] if reduction.result != "a" else [],
-        post=workload.post("a"),
     )
     grid = f"(b * w + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_MIDDLE_SIZES, _MIDDLE_OUT, grid, ["b", "m", "w"])
-    device = kernel(workload, style, ["b", "m", "w"], body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _split_middle(reduction: Reduction, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     v = style.value
-    body = fill(
+    body = write.body(
         """
 __shared__ float t[16][32];
 int j = blockIdx.x * 32 + threadIdx.x, q = threadIdx.y, e = blockIdx.y;
@@ -222,24 +208,19 @@ $post
 $o[e * w + j] = a;
 """,
         v=v,
-        o=style.out,
         identity=reduction.combine.identity,
-        pre=workload.pre(v),
         join=reduction.combine.assign("a", reduction.term.format(v=v)),
         gather=reduction.combine.assign("a", "t[d][threadIdx.x]"),
         result=[f"a = {reduction.result};"] if reduction.result != "a" else [],
-        post=workload.post("a"),
     )
     grid = "dim3((w + 31) / 32, b), dim3(32, 16)"
     launch = Launch(_MIDDLE_SIZES, _MIDDLE_OUT, grid, ["m", "w"])
-    device = kernel(workload, style, ["m", "w"], body)
     comment = "16 threads share an output, their parts meet in shared memory"
-    code = source(workload, style, comment, launch, device)
     why = (
         "16 threads share each output, so 16 times as many loads are in flight, still coalesced "
         "along the last axis"
     )
-    return example(workload, "shared", code, why)
+    return write.example("shared", comment, launch, body, why)
 
 
 def _middle_op(
@@ -306,7 +287,8 @@ def _gather_kernels(extra: str, workload: Workload, style: Style) -> tuple[Kerne
 
 
 def _naive_gather(extra: str, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= n * w) return;
@@ -316,10 +298,6 @@ $extra
 $post
 $o[$i] = $v;
 """,
-        i=style.index,
-        v=style.value,
-        o=style.out,
-        pre=workload.pre(style.value),
         extra=[extra.format(v=style.value, r=f"{style.index} / w", j=f"{style.index} % w")]
         if extra
         else [],
@@ -327,14 +305,12 @@ $o[$i] = $v;
     )
     grid = f"(n * w + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_TABLE_SIZES, _TABLE_OUT, grid, ["n", "w"])
-    device = kernel(workload, style, ["n", "w"], body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per element", launch, device)
-    )
+    return write.example("naive", "one thread per element", launch, body)
 
 
 def _block_gather(extra: str, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 int r = blockIdx.x;
 const $element* t = x + y[r] * w;
@@ -346,21 +322,16 @@ for (int j = threadIdx.x; j < w; j += 128) {
   $o[r * w + j] = $v;
 }
 """,
-        v=style.value,
-        o=style.out,
         element=workload.element,
-        pre=workload.pre(style.value),
         extra=[extra.format(v=style.value, r="r", j="j")] if extra else [],
         post=workload.post(style.value),
     )
     launch = Launch(_TABLE_SIZES, _TABLE_OUT, "n, 128", ["w"])
-    device = kernel(workload, style, ["w"], body)
-    code = source(workload, style, "one block per row asked for", launch, device)
     why = (
         "a block per row reads its index once instead of once an element, and walks the row "
         "coalesced without divisions"
     )
-    return example(workload, "coalesced", code, why)
+    return write.example("coalesced", "one block per row asked for", launch, body, why)
 
 
 def _gather_op(name: str, extra: str, torch: str, spoken: str, other: str = "") -> WorkloadOp:
@@ -406,15 +377,15 @@ def _histogram_kernels(index: str, workload: Workload, style: Style) -> tuple[Ke
 
 
 def _global_histogram(index: str, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     (bins,) = workload.params
     i = style.index
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i < n) atomicAdd((unsigned long long*)$o + $bin, 1ULL);
 """,
         i=i,
-        o=style.out,
         bin=index.format(x=f"x[{i}]", c=bins),
     )
     launch = Launch(
@@ -423,16 +394,14 @@ if ($i < n) atomicAdd((unsigned long long*)$o + $bin, 1ULL);
         f"(n + {style.block - 1}) / {style.block}, {style.block}",
         ["n"],
     )
-    device = kernel(workload, style, ["n"], body)
-    return example(
-        workload, "naive", source(workload, style, "an atomic per element", launch, device)
-    )
+    return write.example("naive", "an atomic per element", launch, body)
 
 
 def _shared_histogram(index: str, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     (bins,) = workload.params
     i = style.index
-    body = fill(
+    body = write.body(
         """
 __shared__ unsigned t[$bins];
 for (int q = threadIdx.x; q < $bins; q += 256) t[q] = 0;
@@ -446,7 +415,6 @@ for (int q = threadIdx.x; q < $bins; q += 256) {
 }
 """,
         i=i,
-        o=style.out,
         bins=bins,
         bin=index.format(x=f"x[{i}]", c=bins),
     )
@@ -456,13 +424,11 @@ for (int q = threadIdx.x; q < $bins; q += 256) {
         "min((n + 4095) / 4096, 1024), 256",
         ["n"],
     )
-    device = kernel(workload, style, ["n"], body)
-    code = source(workload, style, "counts of a block in shared memory", launch, device)
     why = (
         "each block counts in shared memory, whose atomics are cheap, and adds its counts to "
         "global memory once per bin instead of once per element"
     )
-    return example(workload, "shared", code, why)
+    return write.example("shared", "counts of a block in shared memory", launch, body, why)
 
 
 def _histogram_op(name: str, index: str, torch: str, spoken: str) -> WorkloadOp:
@@ -517,8 +483,9 @@ def _glu_kernels(gate: str, workload: Workload, style: Style) -> tuple[KernelExa
 
 
 def _naive_glu(gate: str, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     v = style.value
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= m * w) return;
@@ -527,23 +494,18 @@ $v = $v * ($gate);
 $post
 $o[$i] = $v;
 """,
-        i=style.index,
         v=v,
-        o=style.out,
         gate=gate.format(v="g"),
         post=workload.post(v),
     )
     grid = f"(m * w + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_HALVES_SIZES, _HALVES_OUT, grid, ["m", "w"])
-    device = kernel(workload, style, ["m", "w"], body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _rows_glu(gate: str, workload: Workload, style: Style) -> KernelExample:
     v = style.value
-    body = fill(
+    body = Writer(workload, style).body(
         """
 int r = blockIdx.y, j = (blockIdx.x * 128 + threadIdx.x) * 4;
 const float* p = x + r * 2 * w;
@@ -555,7 +517,6 @@ if (w % 4 == 0 && j < w) {
   for (int e = min(j + 4, w); j < e; j++) $o[r * w + j] = f(p[j], p[w + j]);
 }
 """,
-        o=style.out,
     )
     function = fill(
         """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from coding_framework.data.synthesis.interval import Interval
-from coding_framework.data.synthesis.kernel_text import Launch, Lines, example, fill, kernel, source
+from coding_framework.data.synthesis.kernel_text import Launch, Lines
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.data.synthesis.workloads.base import (
     Given,
@@ -14,6 +14,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Size,
     Workload,
     WorkloadOp,
+    Writer,
     weight,
 )
 from coding_framework.types import KernelExample
@@ -45,8 +46,9 @@ def _affine(formula: ChannelFormula, style: Style, scale: str, shift: str) -> Li
 
 
 def _naive_channels(formula: ChannelFormula, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     i, v = style.index, style.value
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= m * w) return;
@@ -59,8 +61,6 @@ $o[$i] = $v;
 """,
         i=i,
         v=v,
-        o=style.out,
-        pre=workload.pre(v),
         affine=_affine(
             formula, style, f"({formula.scale.format(c='e')})", f"({formula.shift.format(c='e')})"
         ),
@@ -68,16 +68,14 @@ $o[$i] = $v;
     )
     grid = f"(m * w + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_SIZES, "torch::empty_like(x)", grid, ["m", "c", "w"])
-    device = kernel(workload, style, ["m", "c", "w"], body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per element", launch, device)
-    )
+    return write.example("naive", "one thread per element", launch, body)
 
 
 def _plane_channels(formula: ChannelFormula, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     v = style.value
     shift = formula.shift.format(c="e")
-    body = fill(
+    body = write.body(
         """
 int r = blockIdx.y, e = r % c;
 float f = $scale;
@@ -91,21 +89,17 @@ for (int j = blockIdx.x * 128 + threadIdx.x; j < w; j += 128 * gridDim.x) {
 }
 """,
         v=v,
-        o=style.out,
         scale=formula.scale.format(c="e"),
         shift=[f"float d = {shift};"] if shift else [],
-        pre=workload.pre(v),
         affine=_affine(formula, style, "f", "d"),
         post=workload.post(v),
     )
     launch = Launch(_SIZES, "torch::empty_like(x)", "dim3((w + 511) / 512, m), 128", ["c", "w"])
-    device = kernel(workload, style, ["c", "w"], body)
-    code = source(workload, style, "a grid row per plane", launch, device)
     why = (
         "the channel's factors are computed once for a thread's four places, and a grid row per "
         "plane needs no division"
     )
-    return example(workload, "coalesced", code, why)
+    return write.example("coalesced", "a grid row per plane", launch, body, why)
 
 
 def _channel_op(
@@ -183,8 +177,9 @@ def _up_out(factor: int) -> str:
 
 
 def _naive_up(workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     (factor,) = workload.params
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= m * h * w * $area) return;
@@ -193,25 +188,19 @@ float $v = x[y / $f * w + q / $f];
 $pre
 $o[$i] = $v;
 """,
-        i=style.index,
-        v=style.value,
-        o=style.out,
         f=factor,
         area=factor * factor,
-        pre=workload.pre(style.value),
     )
     area = factor * factor
     grid = f"(m * h * w * {area} + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_UP_SIZES, _up_out(factor), grid, ["m", "h", "w"])
-    device = kernel(workload, style, ["m", "h", "w"], body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _scatter_up(workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     (factor,) = workload.params
-    body = fill(
+    body = write.body(
         """
 int q = blockIdx.y * 128 + threadIdx.x, y = blockIdx.x;
 if (q >= w * $f) return;
@@ -219,21 +208,16 @@ float $v = x[y * w + q / $f];
 $pre
 for (int d = 0; d < $f; d++) $o[(y * $f + d) * w * $f + q] = $v;
 """,
-        v=style.value,
-        o=style.out,
         f=factor,
-        pre=workload.pre(style.value),
     )
     launch = Launch(
         _UP_SIZES, _up_out(factor), f"dim3(m * h, (w * {factor} + 127) / 128), 128", ["w"]
     )  # rows first: a grid has 65,535 blocks at most in its other directions
-    device = kernel(workload, style, ["w"], body)
-    code = source(workload, style, "an input row per grid column", launch, device)
     why = (
         "each value is read and put through the steps once for the rows it fills, writes stay "
         "coalesced, and a 2D grid needs no division for the row"
     )
-    return example(workload, "coalesced", code, why)
+    return write.example("coalesced", "an input row per grid column", launch, body, why)
 
 
 UPSAMPLE = (
@@ -265,13 +249,14 @@ def _rotary_kernels(
 
 
 def _naive_rotary(neighbours: bool, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     i, v = style.index, style.value
     angle, mate, first = (
         ("j / 2", f"{i} + 1 - j % 2 * 2", "j % 2 == 0")
         if neighbours
         else ("j % (w / 2)", f"{i} + (j < w / 2 ? w / 2 : -w / 2)", "j < w / 2")
     )
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= b * m * w) return;
@@ -287,25 +272,20 @@ $o[$i] = a;
 """,
         i=i,
         v=v,
-        o=style.out,
         angle=angle,
         mate=mate,
         first=first,
-        pre=workload.pre(v),
-        post=workload.post("a"),
     )
     grid = f"(b * m * w + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_ROTARY_SIZES, "torch::empty_like(x)", grid, ["b", "m", "w"])
-    device = kernel(workload, style, ["b", "m", "w"], body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _pair_rotary(neighbours: bool, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     v, i = style.value, style.index
     near, far = (f"{i} * 2", f"{i} * 2 + 1") if neighbours else ("q * w + j", "q * w + j + w / 2")
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= b * m * (w / 2)) return;
@@ -324,21 +304,16 @@ $o[$far] = a;
 """,
         i=i,
         v=v,
-        o=style.out,
         near=near,
         far=far,
-        pre=workload.pre(v),
-        post=workload.post("a"),
     )
     grid = f"(b * m * (w / 2) + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_ROTARY_SIZES, "torch::empty_like(x)", grid, ["b", "m", "w"])
-    device = kernel(workload, style, ["b", "m", "w"], body)
-    code = source(workload, style, "one thread per pair", launch, device)
     why = (
         "a thread turns a whole pair, so every value, cosine and sine is read once instead of "
         "twice and half as many threads compute indices"
     )
-    return example(workload, "fused", code, why)
+    return write.example("fused", "one thread per pair", launch, body, why)
 
 
 def _rotary_op(name: str, neighbours: bool, torch: tuple[str, ...], spoken: str) -> WorkloadOp:

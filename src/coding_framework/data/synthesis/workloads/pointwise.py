@@ -15,7 +15,6 @@ from coding_framework.data.synthesis.kernel_text import (
     Lines,
     block,
     example,
-    fill,
     guarded,
     kernel,
     source,
@@ -27,6 +26,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Size,
     Workload,
     WorkloadOp,
+    Writer,
     same,
     within,
 )
@@ -103,7 +103,7 @@ def _packed(formula: Formula, workload: Workload, style: Style) -> KernelExample
     body = _result(formula, workload, style, {n: n for n in names[1:]})
     parameters = ", ".join(f"{kind} {n}" for n in (v, *names[1:]))
     function = block(f"__device__ {kind} f({parameters})", [*body, f"return {v};"])
-    walk = fill(
+    walk = Writer(workload, style).body(
         """
 int $i = (blockIdx.x * blockDim.x + threadIdx.x) * $lanes;
 if ($i + $last < n) {
@@ -115,8 +115,6 @@ if ($i + $last < n) {
   for (; $i < n; $i++) $o[$i] = f($single);
 }
 """,
-        i=style.index,
-        o=style.out,
         lanes=lanes,
         last=lanes - 1,
         loads=[f"Pack {n}4 = *(const Pack*)({n} + {style.index});" for n in names],

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from coding_framework.data.synthesis.interval import Interval
-from coding_framework.data.synthesis.kernel_text import Launch, Lines, example, fill, kernel, source
+from coding_framework.data.synthesis.kernel_text import (
+    Launch,
+    Lines,
+    one_kernel,
+)
 from coding_framework.data.synthesis.register_tiles import (
     REGISTERS_COMMENT,
     REGISTERS_WHY,
@@ -23,6 +27,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Size,
     Workload,
     WorkloadOp,
+    Writer,
     within,
 )
 from coding_framework.types import DType, KernelExample
@@ -68,7 +73,7 @@ def _launch(product: Product, grid: str) -> Launch:
 
 
 def _naive(product: Product, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    body = Writer(workload, style).body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x, b = blockIdx.y;
 if ($i >= m * n) return;
@@ -82,23 +87,19 @@ for (int j = 0; j < w; j++) {
 $post
 $o[b * m * n + $i] = a;
 """,
-        i=style.index,
-        v=style.value,
-        o=style.out,
         left=product.left.format(j="j"),
         right=product.right.format(j="j"),
-        pre=workload.pre(style.value),
-        post=workload.post("a"),
     )
-    device = kernel(workload, style, ["m", "w", "n"], body)
     grid = f"dim3((m * n + {style.block - 1}) / {style.block}, c), {style.block}"
-    code = source(workload, style, "one thread per output", _launch(product, grid), device)
-    return example(workload, "naive", code)
+    return one_kernel(
+        workload, style, "naive", "one thread per output", _launch(product, grid), body
+    )
 
 
 def _tiled(product: Product, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     v = style.value
-    body = fill(
+    body = write.body(
         """
 __shared__ float s[16][16], t[16][16];
 int tx = threadIdx.x, ty = threadIdx.y, b = blockIdx.z;
@@ -122,20 +123,17 @@ if (r < m && q < n) {
 }
 """,
         v=v,
-        o=style.out,
         left=product.left.format(j="(d + tx)"),
         right=product.right.format(j="(d + ty)"),
-        pre=workload.pre(v),
-        post=workload.post("a"),
     )
-    device = kernel(workload, style, ["m", "w", "n"], body)
     launch = _launch(product, "dim3((n + 15) / 16, (m + 15) / 16, c), dim3(16, 16)")
-    code = source(workload, style, "16x16 tiles of both matrices in shared memory", launch, device)
     why = (
         "each element of a 16x16 shared-memory tile is read from global memory once and used by 16 "
         "threads"
     )
-    return example(workload, "shared", code, why)
+    return write.example(
+        "shared", "16x16 tiles of both matrices in shared memory", launch, body, why
+    )
 
 
 def _registers(product: Product, workload: Workload, style: Style) -> KernelExample:
@@ -155,10 +153,16 @@ def _registers(product: Product, workload: Workload, style: Style) -> KernelExam
         columns=("q", "n"),
         inner="w",
     )
-    device = kernel(workload, style, ["m", "w", "n"], ["int b = blockIdx.z;", *tile])
     launch = _launch(product, tile_grid("m", "n", "c"))
-    code = source(workload, style, REGISTERS_COMMENT, launch, device)
-    return example(workload, "registers", code, REGISTERS_WHY)
+    return one_kernel(
+        workload,
+        style,
+        "registers",
+        REGISTERS_COMMENT,
+        launch,
+        ["int b = blockIdx.z;", *tile],
+        REGISTERS_WHY,
+    )
 
 
 def _op(
@@ -308,7 +312,8 @@ def _gate(gate: str, workload: Workload) -> Lines:
 
 
 def _gated_naive(gate: str, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= m * n) return;
@@ -323,22 +328,16 @@ for (int j = 0; j < w; j++) {
 $gate
 $o[$i] = a;
 """,
-        i=style.index,
-        v=style.value,
-        o=style.out,
-        pre=workload.pre(style.value),
         gate=_gate(gate, workload),
     )
     grid = f"(m * n + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_GATED_SIZES, _ONE_OUT, grid, ["m", "w", "n"])
-    device = kernel(workload, style, ["m", "w", "n"], body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _gated_tiled(gate: str, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 __shared__ float s[16][16], t[16][16], p[16][16];
 int tx = threadIdx.x, ty = threadIdx.y;
@@ -366,31 +365,27 @@ if (r < m && q < n) {
   $o[r * n + q] = a;
 }
 """,
-        v=style.value,
-        o=style.out,
-        pre=workload.pre(style.value),
         gate=_gate(gate, workload),
     )
     launch = Launch(
         _GATED_SIZES, _ONE_OUT, "dim3((n + 15) / 16, (m + 15) / 16), dim3(16, 16)", ["m", "w", "n"]
     )
-    device = kernel(workload, style, ["m", "w", "n"], body)
-    code = source(workload, style, "both products share the tile of x", launch, device)
     why = (
         "both products are fused over one shared-memory tile of x, and each element of a tile is "
         "read from global memory once for 16 threads"
     )
-    return example(workload, "fused", code, why)
+    return write.example("fused", "both products share the tile of x", launch, body, why)
 
 
 def _gated_registers(gate: str, workload: Workload, style: Style) -> KernelExample:
     """One product after the other would read x twice: both at once, each over its own tile."""
+    write = Writer(workload, style)
     v = style.value
     x = staged(
         "s", "r", "r < m && j < w", "x[r * w + j]",
         inner_contiguous=True, value=v, pre=workload.pre(v),
     )  # fmt: skip
-    body = fill(
+    body = write.body(
         """
 __shared__ float s[32][68], t[32][68], p[32][68];
 int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
@@ -421,17 +416,14 @@ for (int d = 0; d < 16; d++) {
 }
 """,
         x=x,
-        o=style.out,
         gate=_gate(gate, workload),
     )
     launch = Launch(_GATED_SIZES, _ONE_OUT, tile_grid("m", "n"), ["m", "w", "n"])
-    device = kernel(workload, style, ["m", "w", "n"], body)
-    code = source(workload, style, REGISTERS_COMMENT + ", both products", launch, device)
     why = (
         "both products are fused over one tile of x, and each thread keeps 4x4 outputs of each in "
         "registers, so a value read from shared memory is used four times"
     )
-    return example(workload, "registers", code, why)
+    return write.example("registers", REGISTERS_COMMENT + ", both products", launch, body, why)
 
 
 def _gated_op(name: str, gate: str, torch: str) -> WorkloadOp:

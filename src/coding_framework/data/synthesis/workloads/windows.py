@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from coding_framework.data.synthesis.interval import Interval
-from coding_framework.data.synthesis.kernel_text import Launch, example, fill, kernel, source
+from coding_framework.data.synthesis.kernel_text import Launch, fill
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.data.synthesis.workloads.base import (
     Given,
@@ -18,6 +18,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Size,
     Workload,
     WorkloadOp,
+    Writer,
     same,
 )
 from coding_framework.types import KernelExample
@@ -97,7 +98,8 @@ $post
 
 
 def _naive_1d(pooling: Pooling, workload: Workload, style: Style) -> KernelExample:
-    body = fill(
+    write = Writer(workload, style)
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= m * n) return;
@@ -105,8 +107,6 @@ int r = $i / n, q = $i % n;
 $window
 $o[$i] = a;
 """,
-        i=style.index,
-        o=style.out,
         window=_window_1d(pooling, workload, style, "r"),
     )
     launch = Launch(
@@ -115,17 +115,15 @@ $o[$i] = a;
         f"(m * n + {style.block - 1}) / {style.block}, {style.block}",
         ["m", "w", "n"],
     )
-    device = kernel(workload, style, ["m", "w", "n"], body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _rows_1d(pooling: Pooling, workload: Workload, style: Style) -> KernelExample:
     """The stretch of a row that a block needs, staged in shared memory."""
+    write = Writer(workload, style)
     window, stride = workload.params
     staged = 127 * stride + window
-    body = fill(
+    body = write.body(
         """
 __shared__ float t[$staged];
 int r = blockIdx.y, p = blockIdx.x * 128, q = p + threadIdx.x;
@@ -151,17 +149,13 @@ $finish
 $post
 $o[r * n + q] = a;
 """,
-        o=style.out,
-        v=style.value,
         staged=staged,
         start=pooling.start,
         k=window,
         s=stride,
         pad=window // 2,
-        pre=workload.pre(style.value),
         join=pooling.join.format(a="a", v=style.value),
         finish=_finish(pooling, window, "a"),
-        post=workload.post("a"),
     )
     launch = Launch(
         f"int m = x.size(0) * x.size(1), w = x.size(2), n = {_extent(workload, 'w')};",
@@ -169,13 +163,11 @@ $o[r * n + q] = a;
         "dim3((n + 127) / 128, m), 128",
         ["w", "n"],
     )
-    device = kernel(workload, style, ["w", "n"], body)
-    code = source(workload, style, "a stretch of the row in shared memory", launch, device)
     why = (
         "each element is read from global memory and put through the steps once for all windows "
         "that hold it, and a grid row per matrix row needs no division"
     )
-    return example(workload, "shared", code, why)
+    return write.example("shared", "a stretch of the row in shared memory", launch, body, why)
 
 
 _SIZES_2D = "int m = x.size(0) * x.size(1), h = x.size(2), w = x.size(3), g = {g}, n = {n};"
@@ -191,8 +183,9 @@ def _sizes_2d(workload: Workload) -> str:
 
 
 def _naive_2d(pooling: Pooling, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     window, stride = workload.params
-    body = fill(
+    body = write.body(
         """
 int $i = blockIdx.x * blockDim.x + threadIdx.x;
 if ($i >= m * g * n) return;
@@ -212,31 +205,24 @@ $finish
 $post
 $o[$i] = a;
 """,
-        i=style.index,
-        o=style.out,
-        v=style.value,
         start=pooling.start,
         k=window,
         s=stride,
         pad=window // 2,
-        pre=workload.pre(style.value),
         join=pooling.join.format(a="a", v=style.value),
         finish=_finish(pooling, window * window, "a"),
-        post=workload.post("a"),
     )
     arguments = ["m", "h", "w", "g", "n"]
     grid = f"(m * g * n + {style.block - 1}) / {style.block}, {style.block}"
     launch = Launch(_sizes_2d(workload), _OUT_2D, grid, arguments)
-    device = kernel(workload, style, arguments, body)
-    return example(
-        workload, "naive", source(workload, style, "one thread per output", launch, device)
-    )
+    return write.example("naive", "one thread per output", launch, body)
 
 
 def _columns_2d(pooling: Pooling, workload: Workload, style: Style) -> KernelExample:
     """Four outputs of a column per thread: an input row is joined once and used by each of them."""
+    write = Writer(workload, style)
     window, stride = workload.params
-    body = fill(
+    body = write.body(
         """
 int q = blockIdx.x * blockDim.x + threadIdx.x, p = blockIdx.y * 4, r = blockIdx.z;
 if (q >= n) return;
@@ -264,29 +250,23 @@ for (int f = 0; f < 4 && p + f < g; f++) {
   $o[(r * g + p + f) * n + q] = a;
 }
 """,
-        o=style.out,
-        v=style.value,
         start=pooling.start,
         rows=3 * stride + window,
         k=window,
         s=stride,
         pad=window // 2,
-        pre=workload.pre(style.value),
         join=pooling.join.format(a="b", v=style.value),
         gather="a4[f] = fmaxf(a4[f], b);" if pooling is _MAX else "a4[f] = a4[f] + b;",
         finish=_finish(pooling, window * window, "a"),
-        post=workload.post("a"),
     )
     arguments = ["h", "w", "g", "n"]
     grid = "dim3((n + 63) / 64, (g + 3) / 4, m), 64"
     launch = Launch(_sizes_2d(workload), _OUT_2D, grid, arguments)
-    device = kernel(workload, style, arguments, body)
-    code = source(workload, style, "four outputs of a column per thread", launch, device)
     why = (
         "four outputs per thread share the joined rows of their windows in registers, which saves "
         "loads and steps, and a 3D grid needs no division"
     )
-    return example(workload, "registers", code, why)
+    return write.example("registers", "four outputs of a column per thread", launch, body, why)
 
 
 def _pool_op(name: str, pooling: Pooling, torch: str, spoken: str, *, flat: bool) -> WorkloadOp:
