@@ -1,5 +1,5 @@
-"""Processes of ours: a function in one of its own, whose memory goes back to the system with it;
-and an end of all of them that leaves none behind."""
+"""Runs a function in a child process, whose memory the system gets back, and ends all our
+processes so that none is left behind."""
 
 from __future__ import annotations
 

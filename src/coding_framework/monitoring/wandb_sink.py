@@ -1,6 +1,6 @@
-"""Figures to wandb, where that is wanted: never needed, never a reason to end the work.
+"""Sends figures to wandb where that is wanted. A failure of wandb never ends the work.
 
-Off without a key; what is sent is always in the run's JSON lines as well.
+It is off without a key. All that is sent is in the run's JSON lines too.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ def wandb_wanted(given: bool | None) -> bool:
 
 
 class WandbSink:
-    """The run in `folder` as one of a project. A context manager. Without a key wandb's offline
-    mode keeps it in the folder; what fails is warned of once, and ends the reporting alone."""
+    """Reports the run in `folder` as one run of a wandb project. A context manager. Without a key
+    wandb's offline mode keeps the figures in the folder. The first failure is logged and ends the
+    reporting."""
 
     def __init__(
         self, project: str, folder: Path, config: Mapping[str, Any], *, wanted: bool

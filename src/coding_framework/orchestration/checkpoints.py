@@ -1,4 +1,4 @@
-"""Where a workflow keeps its conversations: LangGraph's SQLite saver, called from the event loop.
+"""Keeps the conversations of a workflow: LangGraph's SQLite saver, called from the event loop.
 
 LangGraph's own asynchronous saver hands each of a turn's writes to a thread in several hops, which
 costs more than the writes: a commit in WAL mode takes about 0.1 ms and waits for no disk.

@@ -1,9 +1,9 @@
-"""verl's checkpoints on disk: which is whole, which may go, and the policy kept as the best.
+"""verl's checkpoints on disk: which are whole, which may go, and which policy is kept as the best.
 
 verl writes `global_step_N/actor/*.pt` (and `critic/*.pt`), then `global_step_N/data.pt`. None of
-these writes is atomic. When all are done its callback has us write `manifest.json` with the size
-and the digest of each file, as the last file and as a whole: a checkpoint without one was cut off
-by a kill, one that differs from it was damaged later, and neither is resumed from.
+these writes is atomic. After the last one our callback writes `manifest.json`, atomically, with the
+size and the digest of each file. A checkpoint without a manifest was cut off by a kill; one that
+differs from its manifest was damaged later. A run resumes from neither.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MANIFEST = "manifest.json"
 CURRICULUM = "curriculum.json"
 """State of the curriculum, in checkpoints of runs that have one."""
 START_MODEL = "start_model.txt"
-"""Where the weights are that an adapter belongs to, beside it: the checkpoint holds the adapter
+"""Names the model that a checkpoint's adapter belongs to, since the checkpoint holds the adapter
 alone."""
 KEPT = 2
 

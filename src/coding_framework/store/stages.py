@@ -1,8 +1,7 @@
-"""The manifest of a run of several stages: what is finished, and with which configuration.
+"""The manifest of a run of several stages: which are finished, and with which configuration.
 
-Guaranteed: after a SIGKILL the same command finds every finished stage, with its result; a folder
-is used by one process at a time; a folder made with another configuration is refused, so that no
-run mixes two.
+Guaranteed: after a SIGKILL the same command finds every finished stage with its result. One process
+at a time uses a folder. A folder of another configuration is refused, so that no run mixes two.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class StageRecord(Record):
     finished_at: str
     """UTC, ISO 8601."""
     wall_s: float
-    """Of all attempts, those apart that were killed without a chance to note their time."""
+    """Of all attempts but those that a SIGKILL ended, which could not note their time."""
     peak_memory_gib: float
     """Of all processes of the run while the stage ran."""
     attempts: int = 1

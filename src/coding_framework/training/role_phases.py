@@ -2,12 +2,12 @@
 
     generator learns, optimizer frozen -> swap -> optimizer learns, generator frozen -> swap ...
 
-A role is one run of the trainer in a folder of its own (OUTPUT/roles/ROLE), which each of its
-phases takes up where the one before left it: the optimizer's moments, the curriculum and the order
-of prompts go on. A phase ends with the role's adapter, by which the role speaks, frozen and served
-on its own, in the next phase; before a role's first phase it is the model that RL started from.
-Guaranteed: a run that was killed goes on in the phase, and there at the checkpoint, where it was;
-settings that would make other phases than those made are refused.
+Each role has a run of the trainer in a folder of its own (OUTPUT/roles/ROLE). A phase resumes that
+run, so that the optimizer's moments, the curriculum and the order of prompts go on. A phase ends
+with the role's adapter. In the next phase the role speaks by this adapter, frozen and served on its
+own; before its first phase it speaks by the model that RL started from. Guaranteed: a killed run
+resumes in its phase, from that phase's last checkpoint. Settings that contradict the phases that
+are done are refused.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def schedule(config: MultiTurnRLConfig) -> tuple[RolePhase, ...]:
 
 
 async def train_in_phases(config: MultiTurnRLConfig, train: TrainFn) -> RLResult:
-    """All phases that are not done yet. train: runs the trainer for one phase's configuration.
+    """Run all phases that are not done yet. train: runs the trainer for one phase.
 
     Raises:
         UsageError: where the folder holds another alternation.
@@ -95,8 +95,8 @@ async def train_in_phases(config: MultiTurnRLConfig, train: TrainFn) -> RLResult
 
 
 def read_state(config: MultiTurnRLConfig, planned: Sequence[RolePhase]) -> PhasesState:
-    """What is done in the run's folder; nothing where it is new. Raises UsageError where other
-    phases were made there."""
+    """What is done in the run's folder, nothing where it is new. Raises UsageError where the folder
+    holds other phases."""
     run = _run(config)
     fresh = PhasesState(model=str(Path(config.model_path).resolve()), lora_rank=config.lora_rank)
     path = run.phases

@@ -2,13 +2,13 @@
 
     examples -> prompts and answers as agents see them -> token ids -> SFTTrainer -> adapter, model
 
-One run trains one adapter on the examples of both roles, since RL goes on with one policy; it is
-saved under both roles' names, and merged as a whole model. Guaranteed: the loss is on answers alone
-and on the very token ids that sampling would see; every trained weight has a gradient (bitsandbytes
-can lose them silently on a CPU); the same command after a kill goes on from the last checkpoint,
-and a finished folder is returned as it is. Nothing is truncated: an example longer than
-`max_length` is left out, and counted. No example of a held-out task is learnt from; what the
-policy makes of such tasks is found out after each epoch (`sft_epochs`).
+One run trains one adapter on the examples of both roles, since RL goes on with one policy. The
+adapter is saved under both roles' names, and merged into a whole model. Guaranteed: the loss is on
+answers alone, on the token ids that sampling sees. Every trained weight has a gradient
+(bitsandbytes can lose them silently on a CPU). The same command resumes a killed run from its last
+checkpoint and returns the result of a finished one. Nothing is truncated: an example longer than
+`max_length` is left out, and counted. No example of a held-out task is learnt from; `sft_epochs`
+measures the policy on such tasks.
 """
 
 from __future__ import annotations

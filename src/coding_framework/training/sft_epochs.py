@@ -1,9 +1,9 @@
-"""What is found out at the end of each epoch of SFT: the held-out loss, and the pass rate by the
-evaluation that was handed in.
+"""Measures the policy after each epoch of SFT: its held-out loss, and its pass rate by the
+evaluation that the caller hands in.
 
-Guaranteed: what is evaluated are the weights of a checkpoint, which is written first, so an epoch
-is looked at once, however often the run is killed; looking changes no random number of the
-training; what fails in the evaluation is recorded and said, and ends nothing.
+Guaranteed: a checkpoint is written first and its weights are measured, so that each epoch is
+measured once, however often the run is killed. Measuring does not change the random numbers of the
+training. A failed evaluation is recorded and logged, and the training goes on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class EpochWatch:
-    """Looks at the policy before training and after each epoch.
+    """Measures the policy before training and after each epoch.
 
     loss: the held-out loss of the policy as it is now; None: there are no held-out examples.
     evaluate: with the base model's folder; None: no pass rate.
@@ -44,7 +44,7 @@ class EpochWatch:
         self._loss, self._evaluate = loss, evaluate
 
     def look(self, epoch: float, step: int) -> None:
-        """Record how the policy stands, unless that is known from an earlier run."""
+        """Measure and record the policy, unless an earlier run did."""
         wanted = self._loss is not None or (self._evaluate is not None and step > 0)
         if not wanted or any(known.step == step for known in self._watch.epochs):
             return
@@ -105,12 +105,12 @@ class EpochWatch:
 
 
 def _ends_epoch(state: Any) -> bool:
-    """Whether no step is left of the epoch, or of the training."""
+    """Whether the epoch or the training ends with this step."""
     return state.global_step == state.max_steps or float(state.epoch or 0.0).is_integer()
 
 
 def _free_gpu() -> None:
-    """What the allocator keeps for later is memory that others lack."""
+    """Give the memory that PyTorch keeps for later back to the other processes."""
     import torch
 
     if torch.cuda.is_available():

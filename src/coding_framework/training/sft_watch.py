@@ -1,4 +1,4 @@
-"""Follows an SFT run: that gradients are there, the losses, the rate."""
+"""Follows an SFT run: checks its gradients, records its losses and its rate."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Watch:
 
     @property
     def seconds(self) -> float:
-        """Time of training over all runs, without what it was paused for."""
+        """Seconds of training over all runs, without pauses."""
         return self._seconds_before + self._run_s
 
     @property
@@ -66,7 +66,7 @@ class Watch:
 
     @contextmanager
     def paused(self, doing: str) -> Iterator[None]:
-        """Says what is done; the time that it takes is not training's."""
+        """Shows `doing` on the progress line; the block's time does not count as training."""
         self._progress.update(self.step, doing)
         started = time.monotonic()
         try:
@@ -116,7 +116,7 @@ class Watch:
         self._progress.update(step, self._note())
 
     def record_epoch(self, epoch: SFTEpoch) -> None:
-        """An epoch was looked at."""
+        """An epoch was measured."""
         self.epochs.append(epoch)
         self._write(epoch.model_dump(mode="json"))
         self._progress.update(self.step, self._note())

@@ -1,13 +1,13 @@
 """Multi-turn RL with verl's own trainer on Ray: `MultiAgentVERLTrainer`.
 
-This side builds the files (dataset, episode spec), starts verl's trainer as a child process,
-watches its metrics and keeps the best policy. It imports neither verl nor Ray; what they import
-from us is under `training/verl/`.
+This module writes the data set and the episode spec, starts verl's trainer as a child process,
+follows its metrics and keeps the best policy. It imports neither verl nor Ray; the modules that
+they import are under `training/verl/`.
 
-Guaranteed: a run that was killed goes on from its last whole checkpoint when the same call is made
-again; an interrupt leaves no process behind; a fault of ours masks a turn and never scores it 0; a
-run whose judge mostly fails stops with the reason. Not guaranteed: that a resumed run is bit-equal
-to an uninterrupted one (sums of floats depend on how requests were batched).
+Guaranteed: the same call resumes a killed run from its last whole checkpoint. An interrupt leaves
+no process behind. A fault of ours masks a turn and never scores it 0. A run whose judge mostly
+fails stops and says why. Not guaranteed: that a resumed run is bit-equal to an uninterrupted one,
+since sums of floats depend on how requests were batched.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ _ALSO_HERE = {
     "CurriculumManager": "coding_framework.data.curriculum_manager",
     "SakanaDataLoader": "coding_framework.data.sakana_loader",
 }
-"""Names that users import from here as well; imported when asked for, since training itself needs
-none of them (and may not know the judge)."""
+"""Names that users may import from here too. Each is imported when it is asked for: training needs
+none of them, and must not know the judge."""
 
 log = structlog.get_logger(__name__)
 
 POLL_S = 1.0
 MEMORY_INTERVAL_S = 10.0
-"""Reading the shares of all pages of a dozen processes costs them a quarter of a second."""
+"""One look at the memory of a dozen processes takes a quarter of a second."""
 WANDB_PROJECT = "CUDA-MultiTurn-RL"
 
 
@@ -170,7 +170,7 @@ class MultiAgentVERLTrainer:
         )
 
     def _require_machine(self, ended: _TrainerEndedError) -> None:
-        """Raises TrainingError where the machine is why verl ended; what verl said is logged."""
+        """Raises TrainingError where verl ended because of the machine, and logs what verl said."""
         checkpoints.prune(self._run.checkpoints)
         try:
             require_room(self._run.root)

@@ -1,10 +1,9 @@
-"""A watch over the Ray actors of a run: nobody else misses one that has died.
+"""Finds Ray actors of a run that have died: nobody else does.
 
-verl's trainer hands conversations to its rollout workers and then looks into a queue until their
-rows are there; where a worker has died they never are, and the run would wait for ever. Here any
-actor that died of itself, or with its node, is found within two seconds, whoever was waiting
-for it. Actors that Ray starts anew (the judges), that were ended on purpose, or that went with
-their owner are not meant.
+verl's trainer hands conversations to its rollout workers and polls a queue for their rows. A dead
+worker never sends them, and the run would wait for ever. This watch finds an actor that crashed, or
+was lost with its node, within two seconds. It ignores actors that Ray restarts (the judges), that
+were ended on purpose, or that ended with their owner.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ _ON_PURPOSE = "Worker exit type: INTENDED"
 
 
 def watch_actors(ended: Callable[[str], None]) -> None:
-    """Look, for as long as this process lives; `ended` is called with what happened, in a thread of
-    its own."""
+    """Watch in a thread of its own for as long as this process lives. `ended` is called with what
+    happened."""
     threading.Thread(target=_watch, args=(ended,), daemon=True).start()
 
 
@@ -48,7 +47,7 @@ def _dead_actors() -> list[dict[str, Any]]:
 
 
 def why_it_died(actor: dict[str, Any]) -> str | None:
-    """In words; None where nothing is wrong with it. actor: an entry of Ray's table of actors."""
+    """Why an actor died, in words; None where nothing is wrong. actor: an entry of Ray's table."""
     cause = actor["DeathCause"]
     who = f"{actor['ActorClassName'].rpartition('.')[2]} (process {actor['Pid']})"
     if cause.HasField("oom_context"):

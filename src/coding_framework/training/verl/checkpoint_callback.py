@@ -12,8 +12,8 @@ from coding_framework.store.checkpoints import START_MODEL, finish, manifest_of
 
 
 class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
-    """Adds what is ours to the checkpoint; and when verl has written the numbers of the step down,
-    the manifest, after which it counts: a run that goes on from it has lost nothing of the step."""
+    """Adds our files to the checkpoint. The manifest, which makes the checkpoint count, is written
+    after verl has logged the step: a run that resumes here has lost nothing of the step."""
 
     def on_save(
         self,
@@ -23,8 +23,8 @@ class FinishCheckpoint(CheckpointCallback):  # type: ignore[misc]
         async_save: bool = False,
         **_: Any,
     ) -> None:
-        """Where the disk is full, InfrastructureError is raised, here or when the step is written
-        down: the run ends with that sentence."""
+        """Raises InfrastructureError where the disk is full, here or when verl logs the step; the
+        run ends with its sentence."""
         curriculum = getattr(trainer.train_dataset, "curriculum", None)
         if curriculum is not None:
             curriculum.advance(global_step)

@@ -1,10 +1,10 @@
-"""A verl checkpoint as a Hugging Face folder, adapters merged. Imports torch; call it last.
+"""Exports a verl checkpoint as a Hugging Face folder, with adapters merged. Imports torch.
 
 python -m coding_framework.training.verl.export CHECKPOINT/actor TARGET
 python -m coding_framework.training.verl.export CHECKPOINT/actor TARGET --adapter-of START_MODEL
 
-The second writes what a run with --lora-rank has trained, as a PEFT adapter in bfloat16 of the
-model that the run started from: some percent of its size.
+The second command writes the adapter that a run with --lora-rank has trained, in PEFT's format and
+bfloat16: a few percent of the model's size.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""What a start of the trainer needs of this machine, looked at beforehand and after a failure: Ray
-waits for GPUs that are not there, and dies of a full disk, both without a word. Of a cluster that
-is joined only Ray knows, so its GPUs are not looked at. Imports neither verl nor Ray.
+"""Checks that this machine can run the trainer, before a start and after a failure.
+
+Without these checks Ray waits silently for GPUs that are missing, and dies silently of a full disk.
+The GPUs of a cluster that the run joins are not checked: only Ray knows them. Imports neither verl
+nor Ray.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from coding_framework.store.folder import RLFolder
 from coding_framework.training.rl_config import MultiTurnRLConfig
 
 LEAST_FREE = 16 << 20
-"""Bytes of a disk below which it is full: what a file that did not fit may leave."""
+"""A disk with fewer free bytes is full: a file that did not fit may leave as many."""
 
 ANSWER_S = 120.0
 ANSWERING_GPUS = """
@@ -31,7 +33,7 @@ for i in range(int(sys.argv[1])):
     except Exception as e:
         print(f"GPU {i}: {e}".splitlines()[0], file=sys.stderr)
 """
-"""Prints the numbers of those that do; one that is full answers."""
+"""Prints the number of each GPU that answers; a full one does."""
 
 
 def require_devices(config: MultiTurnRLConfig) -> None:
@@ -65,8 +67,8 @@ def require_answers(config: MultiTurnRLConfig) -> None:
 
 
 def _answering(count: int) -> tuple[list[str], str]:
-    """Which GPUs of so many answer, and what the others say; in a process of its own, as a context
-    in this one would stay, and a GPU that hangs would hold it."""
+    """Which of the GPUs answer, and the error of the others. Asked in a child process: a CUDA
+    context would stay in this one, and a GPU that hangs would block it."""
     command = [sys.executable, "-c", ANSWERING_GPUS, str(count)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -81,8 +83,8 @@ def _answering(count: int) -> tuple[list[str], str]:
 
 
 def require_room(output: Path) -> None:
-    """Raises TrainingError where a disk of the run is full, or has no room for a checkpoint as the
-    last one. verl's log may lie on it, and end before the reason."""
+    """Raises TrainingError where a disk of the run is full or has no room for another checkpoint.
+    verl's log may lie on that disk and end before it says so."""
     whole = checkpoints.whole_checkpoints(RLFolder(output).checkpoints)
     needed = checkpoints.nbytes(whole[-1]) if whole else 0
     for folder, least in ((output, needed), (Path(tempfile.gettempdir()), 0)):

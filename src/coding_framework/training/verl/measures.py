@@ -1,6 +1,6 @@
-"""What a step's stored conversations say beyond its rates: lengths, reward parts, tiers, verdicts.
+"""Figures of a step beyond its rates: answer lengths, reward parts, tiers, statuses, latencies.
 
-Pure, from rollouts alone, so that it can be computed again for any stored run.
+They are computed from stored rollouts alone, so they can be computed again for any run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """verl's trainer as a child process: started clean, watched, and ended without a trace.
 
-Ray runs as an instance of its own with its own folder and ports. Every process of a run carries
-`RUN_VARIABLE` in its environment, by which leftovers are found and ended (by their id, and only
-those): after an interrupt, and at the next start after a SIGKILL.
+Each run has a Ray instance with its own folder and ports. Every process of a run carries
+`RUN_VARIABLE` in its environment. By it we find the processes that an interrupt or a SIGKILL left
+behind, and end exactly those.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from coding_framework.training.verl.spec import SPEC_VARIABLE
 RUN_VARIABLE = "CODING_FRAMEWORK_RL_RUN"
 MAIN = "coding_framework.training.verl.main"
 GRACE_S = 10.0
-"""Time for verl and Ray to end by themselves before they are killed."""
+"""How long verl and Ray have to end before they are killed."""
 _STRIPPED = (
     "RAY_", "VERL_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "HYDRA_", "SLURM_",
     "PYTHONDONTWRITEBYTECODE",  # ten processes import verl: compiled once, 8 s each instead of 12

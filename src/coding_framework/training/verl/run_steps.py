@@ -40,9 +40,11 @@ class RunSteps:
             write_atomic(self._run.best_step, str(policy_step))
 
     def complete(self, done: int) -> None:
-        """Make the records of the steps up to `done` complete: a kill may have come between a
-        checkpoint and its record, and records after the checkpoint are of steps that will be made
-        again."""
+        """Keep exactly the records of the steps up to `done`, the step of the last checkpoint.
+
+        A kill may have come between a checkpoint and its record, which is made from the rollouts;
+        later steps will be made again.
+        """
         stored = {r.step: r for r in self.stored() if r.step <= done}
         attempts = self._run.attempts()[::-1]
         for step in range(1, done + 1):

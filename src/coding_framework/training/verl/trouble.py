@@ -43,8 +43,11 @@ class Stall:
 
 
 def warn_of_trouble(steps: Sequence[StepRecord], *, curriculum: bool) -> str:
-    """Say so where the policy solves less than at the start (not with a curriculum, whose tasks
-    become harder), or learns to compile and nothing else; the words for the progress line."""
+    """Warn where the policy solves less than at the start, or learns to compile and nothing else.
+
+    Returns the words for the progress line. curriculum: tasks become harder, so that solving less
+    means nothing.
+    """
     if not curriculum and got_worse(steps):
         log.warning(
             "policy_got_worse",
