@@ -6,8 +6,9 @@ machine is than the one of the bars: a fixed small loop measures it at the start
 the limit it is measured once more, and multiplied by the programs that wanted each core, so that a
 machine that others load is not taken for a slow test.
 
-With --times FILE every test's seconds (setup, call, teardown, and the CPU seconds of the call with
-those of the processes that it waited for) are written there as JSON, the longest first.
+With --times=FILE every test's seconds (setup, call, teardown, and the CPU seconds of the call with
+those of the processes that it waited for) are written there as JSON, the longest first. Not
+`--times FILE`: pytest looks for its settings where it takes FILE for a test.
 """
 
 from __future__ import annotations
