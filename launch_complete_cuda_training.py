@@ -13,48 +13,53 @@ Qwen2.5-Coder-1.5B-Instruct).
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from coding_framework.errors import CodingFrameworkError, UsageError, first_complaint
+from coding_framework.commands.failures import run_script
+from coding_framework.commands.flags import add_flags, add_switch, script_parser
+from coding_framework.errors import UsageError, first_complaint
 from coding_framework.run import quickstart
 from coding_framework.run.recipe import Plan, Recipe
 from coding_framework.run.stages import run_plan
 from coding_framework.training.recipes import RecipeFile, on_cpu, read_recipe
+from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
 
-SFT_FLAGS = ("num_examples", "batch_size", "gradient_accumulation_steps")
-RL_FLAGS = ("num_episodes", "prompts_per_step", "num_gpus", "algorithm")
+SFT_FLAGS = {
+    "num_examples": ("--sft-examples",),
+    "batch_size": ("--sft-batch-size",),
+    "gradient_accumulation_steps": ("--sft-gradient-accumulation-steps",),
+}
+RL_FLAGS = {
+    "num_episodes": ("--num-episodes",),
+    "prompts_per_step": ("--rl-batch-size", "--prompts-per-step"),
+    "num_gpus": ("--num-gpus",),
+    "algorithm": ("--algorithm",),
+}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line; a flag that is not given keeps the recipe's value."""
-    cli = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        argument_default=argparse.SUPPRESS,
-    )
-    cli.add_argument("--config", default=None, help="a recipe, e.g. configs/one_gpu.yaml")
-    cli.add_argument("--quick-test", action="store_true", default=False, help="tiny counts")
-    cli.add_argument("--output-dir", type=Path, default=None)
-    cli.add_argument("--base-model", help="local folder, hub name, or packaged model")
-    cli.add_argument("--num-gpus", type=int, help="of RL")
-    cli.add_argument("--sft-examples", dest="num_examples", type=int)
-    cli.add_argument("--sft-batch-size", dest="batch_size", type=int)
+    """The command line; a flag that is not given keeps the recipe's value. Raises UsageError."""
+    cli = script_parser(__doc__)
+    add_switch(cli, "--quick-test", "run the whole flow with tiny counts: nothing is learnt")
     cli.add_argument(
-        "--sft-gradient-accumulation-steps", dest="gradient_accumulation_steps", type=int
+        "--output-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder of everything that the run leaves (default: outputs/training, or "
+        "outputs/quick-test with --quick-test)",
     )
-    cli.add_argument("--num-episodes", type=int, help="steps of RL")
-    cli.add_argument("--rl-batch-size", dest="prompts_per_step", type=int, help="prompts a step")
-    cli.add_argument("--algorithm", choices=["grpo", "dapo", "ppo"])
-    cli.add_argument("--held-out-tasks", type=int, help="tasks of an evaluation")
-    cli.add_argument("--skip-sft", action="store_true", default=False, help="RL of the base model")
-    cli.add_argument("--skip-rl", action="store_true", default=False)
-    cli.add_argument("--no-docker-sandbox", action="store_true", help="never judge in Docker")
-    cli.add_argument("--seed", type=int, default=0)
+    add_flags(cli, RecipeFile, ["base_model"])
+    add_flags(cli, SFTConfig, SFT_FLAGS, spelled=SFT_FLAGS, cpu=SFTConfig.cpu())
+    small = MultiTurnRLConfig.cpu(model_path="")
+    add_flags(cli, MultiTurnRLConfig, RL_FLAGS, spelled=RL_FLAGS, cpu=small)
+    add_flags(cli, Recipe, ["held_out_tasks", "sandbox"])
+    add_switch(cli, "--skip-sft", "leave out SFT: RL starts from the base model")
+    add_switch(cli, "--skip-rl", "leave out RL")
+    add_flags(cli, Plan, ["seed"])
     return cli.parse_args(arguments)
 
 
@@ -69,9 +74,9 @@ def make_plan(given: dict[str, Any]) -> Plan:
         return Plan(
             title=title,
             recipe=make_recipe(given, file, cpu),
-            folder=given["output_dir"] or Path("outputs") / title.lower().replace(" ", "-"),
+            folder=given.get("output_dir", Path("outputs") / title.lower().replace(" ", "-")),
             base_model=given.get("base_model") or file.base_model or default,
-            seed=given["seed"],
+            seed=given.get("seed", Plan.model_fields["seed"].default),
             skip=skip,
         )
     except ValidationError as e:
@@ -87,26 +92,12 @@ def make_recipe(given: dict[str, Any], file: RecipeFile, cpu: bool) -> Recipe:
     changes: dict[str, Any] = {"expected_s": {}, **file.run}
     changes["sft"] = {**base.sft, **file.sft, **{k: given[k] for k in SFT_FLAGS if k in given}}
     changes["rl"] = {**base.rl, **file.rl, **{k: given[k] for k in RL_FLAGS if k in given}}
-    if "held_out_tasks" in given:
-        changes["held_out_tasks"] = given["held_out_tasks"]
-    if given.get("no_docker_sandbox"):
-        changes["sandbox"] = "no-docker"
+    changes |= {k: given[k] for k in ("held_out_tasks", "sandbox") if k in given}
     return Recipe.model_validate({**base.model_dump(), **changes})
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = vars(parse(arguments))
-    try:
-        return run_plan(make_plan(given))
-    except UsageError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except CodingFrameworkError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        print("error: stopped: the same command goes on from where it was", file=sys.stderr)
-        return 130
+    return run_script(lambda: run_plan(make_plan(vars(parse(arguments)))))
 
 
 if __name__ == "__main__":

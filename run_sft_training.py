@@ -19,7 +19,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from coding_framework.errors import CodingFrameworkError, UsageError, first_complaint
+from coding_framework.commands.failures import run_script
+from coding_framework.commands.flags import add_flags, script_parser
+from coding_framework.errors import UsageError, first_complaint
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run import quickstart
 from coding_framework.run.model_folder import Suite, fine_tune
@@ -32,43 +34,21 @@ from coding_framework.training.recipes import (
 )
 from coding_framework.training.sft_config import SFTConfig, SFTResult
 
+FLAGS = (
+    "base_model", "output_dir", "num_examples", "optimizer_examples", "generator_target",
+    "extra_examples", "max_task_ops", "epochs", "max_steps", "batch_size",
+    "gradient_accumulation_steps", "learning_rate", "max_length", "lora_r", "lora_alpha",
+    "lora_dropout", "quantization", "device", "packing", "held_out_examples", "held_out_tasks",
+    "save_every", "seed", "wandb",
+)  # fmt: skip
+"""Fields of `SFTConfig` that are flags."""
+
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line; a flag that is not given keeps the recipe's value."""
-    cli = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        argument_default=argparse.SUPPRESS,
-    )
-    cli.add_argument("--config", default=None, help="a recipe, e.g. configs/one_gpu.yaml")
-    cli.add_argument("--base-model", help="local folder, hub name, or packaged model")
-    cli.add_argument("--output-dir")
-    cli.add_argument("--num-examples", type=int, help="examples of the generator")
-    cli.add_argument("--optimizer-examples", type=int, help="default: as many")
-    cli.add_argument("--generator-target", choices=["naive", "best"], help="kernel to learn")
-    cli.add_argument("--extra-examples", metavar="FILE", help="learnt too: `cuda-rl data mistakes`")
-    cli.add_argument("--max-task-ops", type=int, help="longest composition among the tasks")
-    cli.add_argument("--task-scope", choices=["starter", "all"], help="all: what was judged here")
-    cli.add_argument("--epochs", type=float)
-    cli.add_argument("--max-steps", type=int)
-    cli.add_argument("--batch-size", type=int)
-    cli.add_argument("--gradient-accumulation-steps", type=int)
-    cli.add_argument("--learning-rate", type=float)
-    cli.add_argument("--max-length", type=int, help="tokens of prompt and answer")
-    cli.add_argument("--lora-r", type=int)
-    cli.add_argument("--lora-alpha", type=int)
-    cli.add_argument("--lora-dropout", type=float)
-    cli.add_argument("--quantization", choices=["auto", "nf4", "none"])
-    cli.add_argument("--device", choices=["auto", "cpu", "cuda"])
-    cli.add_argument(
-        "--packing", action=argparse.BooleanOptionalAction, help="rows without padding"
-    )
-    cli.add_argument("--held-out-examples", type=int, help="for the loss after each epoch; 0: none")
-    cli.add_argument("--held-out-tasks", type=int, help="judged after each epoch; 0: none")
-    cli.add_argument("--sandbox", choices=["auto", "no-docker", "bubblewrap", "docker", "native"])
-    cli.add_argument("--save-every", type=int, help="steps between checkpoints")
-    cli.add_argument("--seed", type=int)
-    cli.add_argument("--wandb", action=argparse.BooleanOptionalAction)
+    """The command line; a flag that is not given keeps the recipe's value. Raises UsageError."""
+    cli = script_parser(__doc__)
+    add_flags(cli, SFTConfig, FLAGS, cpu=SFTConfig.cpu())
+    add_flags(cli, Recipe, ["task_scope", "sandbox"])
     return cli.parse_args(arguments)
 
 
@@ -93,24 +73,20 @@ def run(config: SFTConfig, task_scope: Any, suite: Suite) -> SFTResult:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    return run_script(lambda: train(arguments))
+
+
+def train(arguments: list[str] | None) -> int:
     given = vars(parse(arguments))
-    try:
-        recipe = read_recipe(given.pop("config"))
-        scope = given.pop("task_scope", recipe.run.get("task_scope", "starter"))
-        sandbox = given.pop("sandbox", None)
-        config = sft_config(recipe, given)
-        suite = make_suite(sandbox, recipe, config)
-        configure_logging(Path(config.output_dir) / "log.jsonl")
-        quiet_libraries()
-        print(config.model_dump_json(indent=2), file=sys.stderr)
-        result = run(config, scope, suite)
-    except UsageError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except CodingFrameworkError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 3
-    print(result.model_dump_json(indent=2))
+    recipe = read_recipe(given.pop("config"))
+    scope = given.pop("task_scope", recipe.run.get("task_scope", "starter"))
+    sandbox = given.pop("sandbox", None)
+    config = sft_config(recipe, given)
+    suite = make_suite(sandbox, recipe, config)
+    configure_logging(Path(config.output_dir) / "log.jsonl")
+    quiet_libraries()
+    print(config.model_dump_json(indent=2), file=sys.stderr)
+    print(run(config, scope, suite).model_dump_json(indent=2))
     return 0
 
 

@@ -102,8 +102,11 @@ def test_what_is_skipped_is_neither_run_nor_reported(
     ("flags", "said"),
     [
         (("--skip-sft", "--skip-rl"), "skip SFT or RL, not both"),
-        (("--sft-batch-size", "0"), "--batch-size cannot be 0"),
-        (("--num-episodes", "0"), "--num-episodes cannot be 0"),
+        (
+            ("--sft-batch-size", "0"),
+            "--sft-batch-size cannot be 0: give a whole number",
+        ),
+        (("--num-episodes", "0"), "--num-episodes cannot be 0: give a whole number of at least 1"),
         (("--config", "no/such.yaml"), "cannot be read"),
     ],
 )

@@ -52,8 +52,19 @@ class FlagParser(argparse.ArgumentParser):
 
 
 def script_parser(description: str | None) -> FlagParser:
-    """The parser of a root script, whose docstring is shown as it is written."""
-    return FlagParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """The parser of a root script, with `--config`; its docstring is shown as it is written."""
+    parser = FlagParser(
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument(
+        "--config",
+        default=None,
+        metavar="FILE",
+        help="a recipe, for example configs/one_gpu.yaml; a flag wins over it",
+    )
+    return parser
 
 
 def add_command(commands: Any, name: str, run: Callable[[Any], int], text: str) -> FlagParser:
@@ -109,9 +120,14 @@ def config_from(config: type[C], args: argparse.Namespace, **others: Any) -> C:
         raise UsageError(first_complaint(e)) from e
 
 
+def add_switch(parser: argparse.ArgumentParser, flag: str, text: str) -> None:
+    """A flag without a value, False unless it is given."""
+    parser.add_argument(flag, action="store_true", default=False, help=text)
+
+
 def add_json(parser: argparse.ArgumentParser, text: str) -> None:
     """`--json`: the output is for programs."""
-    parser.add_argument("--json", action="store_true", default=False, help=text)
+    add_switch(parser, "--json", text)
 
 
 # --- from a field to a flag -----------------------------------------------------------------------

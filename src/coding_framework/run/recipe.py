@@ -16,17 +16,18 @@ from coding_framework.store.folder import RunFolder
 from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
-from coding_framework.types import PromptVersion, Record, SandboxName, Task, TaskScope
+from coding_framework.types import Config, PromptVersion, SandboxName, Task, TaskScope
 
 Skipped = Literal["sft", "rl"]
 
 
-class Recipe(Record):
+class Recipe(Config):
     """The counts of a run; part of its configuration. The defaults are for a GPU."""
 
     device: Literal["cpu", "cuda"] = "cuda"
     """Whose defaults `sft` and `rl` change."""
     held_out_tasks: int = Field(default=100, ge=1)
+    """Held-out tasks of each evaluation."""
     samples_per_task: int = Field(default=1, ge=1)
     """Conversations of each held-out task in an evaluation; above 1 they are sampled (temperature
     1), not greedy."""
@@ -38,13 +39,15 @@ class Recipe(Record):
     """Of the base model: in its evaluation and, where SFT is left out, in RL and the evaluation
     after it. "v2" tells it the contract, which "v1" leaves to what SFT has taught."""
     rl_tasks: int = Field(default=256, ge=1)
-    """Different tasks that RL draws its prompts from, at most."""
+    """Most different tasks that RL draws its prompts from."""
     rl_task_min_ops: int = Field(default=2, ge=0)
     """What SFT has taught in full has no mixed outcomes left, and a group of equal returns teaches
     nothing: RL is given compositions."""
     rl_skip_tasks: int = Field(default=0, ge=0)
-    """Tasks at the head of the list that RL leaves to SFT, whose examples are of the first ones: on
-    what it has not been shown a policy's samples differ, which is what groups learn from."""
+    """Tasks at the head of the list that RL leaves out, because SFT's examples are of the first
+    ones.
+
+    On what it has not been shown a policy's samples differ, which is what groups learn from."""
     max_turns: int = Field(default=3, ge=1)
     """In evaluations; in RL too unless `rl` says otherwise."""
     max_prompt_tokens: int = Field(default=2048, ge=32)
@@ -55,12 +58,17 @@ class Recipe(Record):
     optimizer_tokens: int = Field(default=1024, ge=1)
     """Likewise of the optimizer; RL's limit for both."""
     task_max_ops: int | None = Field(default=3, ge=1)
-    """Longest composition in training and evaluation; None: any."""
+    """Most operations of a task's composition, in training and evaluation.
+
+    None: any."""
     task_scope: TaskScope = "starter"
-    """"all": also the families and longer compositions whose kernels this machine has judged
-    (`cuda-rl tasks build`); tiers 2 and 3 are there alone."""
+    """starter: tasks whose kernels ship judged; all: also those that this machine has judged
+    (`cuda-rl tasks build`).
+
+    Other families, longer compositions and so tiers 2 and 3 are in "all" alone."""
     sandbox: SandboxName = "auto"
-    """In which candidates run, in RL and evaluations."""
+    """Sandbox of the candidates' host code: auto takes the first that works here, no-docker the
+    first that works and is not Docker; one that you name must work."""
     concurrency: int = Field(default=48, ge=1)
     """Conversations at once in an evaluation; on 2 cores a batch of 48 decodes fastest."""
     expected_s: Mapping[str, float] = Field(default_factory=dict)
@@ -72,7 +80,7 @@ class Recipe(Record):
         return Suite.model_validate(self.model_dump(include=set(Suite.model_fields)))
 
 
-class Plan(Record):
+class Plan(Config):
     """What the command line says. Makers: quickstart, launch_complete_cuda_training.py."""
 
     title: str
@@ -81,6 +89,7 @@ class Plan(Record):
     folder: Path
     base_model: str
     seed: int = 0
+    """Seed of data, training and sampling."""
     skip: frozenset[Skipped] = frozenset()
     """Stages that are left out, with their evaluations."""
 

@@ -15,23 +15,26 @@ from pydantic import Field, ValidationError
 from coding_framework.errors import UsageError, first_complaint
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
-from coding_framework.types import DeviceChoice, Record
+from coding_framework.types import Config, DeviceChoice
 
 
-class RecipeFile(Record):
+class RecipeFile(Config):
     """The sections of a file. Maker: a person. Consumers: the root scripts."""
 
     device: DeviceChoice = "auto"
-    """Whose defaults the sections change: `SFTConfig.cpu()` and `MultiTurnRLConfig.cpu()`, or the
-    plain ones. auto: cuda where there is a GPU."""
+    """Where the models run, which also decides whose defaults hold; auto takes a GPU where there is
+    one.
+
+    The sections change `SFTConfig.cpu()` and `MultiTurnRLConfig.cpu()`, or the plain configs."""
     base_model: str | None = None
-    """What all starts from; None: the device's default."""
+    """Model to start from: a name on the Hugging Face hub, a local folder, or a packaged model.
+    Default: SmolLM2-135M-Instruct on a CPU, Qwen2.5-Coder-1.5B-Instruct on a GPU."""
     sft: Mapping[str, Any] = Field(default_factory=dict)
     """Fields of `SFTConfig`."""
     rl: Mapping[str, Any] = Field(default_factory=dict)
     """Fields of `MultiTurnRLConfig`."""
     run: Mapping[str, Any] = Field(default_factory=dict)
-    """Fields of `plan.Recipe`: the evaluation, and which tasks."""
+    """Fields of `run.recipe.Recipe`: the evaluation, and which tasks."""
 
 
 def read_recipe(path: Path | str | None) -> RecipeFile:

@@ -173,7 +173,7 @@ def test_the_backend_of_the_judge_is_the_flags_then_the_files() -> None:
     make_config = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))["make_config"]
     recipe = read_recipe(ROOT / "configs" / "one_gpu.yaml")
     assert make_config({}, recipe, Path("m")).judge_args == {"backend": "emulator"}
-    given = {"judge_backend": "cuda", "sandbox": "native"}
+    given = {"backend": "cuda", "sandbox": "native"}
     found = make_config(given, recipe, Path("m")).judge_args
     assert found == {"backend": "cuda", "sandbox": "native"}
 
@@ -288,7 +288,7 @@ def test_rl_can_leave_out_the_tasks_that_sft_was_shown(monkeypatch: pytest.Monke
         async def train(self) -> None: ...
 
     monkeypatch.setitem(script["run"].__globals__, "MultiAgentVERLTrainer", Trainer)
-    flags = {"num_tasks": 12, "skip_tasks": 8}
+    flags = {"rl_tasks": 12, "rl_skip_tasks": 8}
     pool = script["make_pool"](flags, read_recipe(None))
     assert not flags
     script["run"](MultiTurnRLConfig(model_path="m", num_episodes=9), **pool)
