@@ -165,7 +165,7 @@ def run(
     task_scope: Any,
 ) -> RLResult:
     """Tasks, training, result."""
-    from coding_framework.data.data_pipeline import training_tasks
+    from coding_framework.data.examples import training_tasks
 
     prompts = config.num_episodes * config.prompts_per_step
     count = rl_tasks if config.curriculum else min(prompts, rl_tasks)

@@ -51,7 +51,7 @@ from bench_io import ROOT, bar, finish, head
 from eager_kernels import EagerWork, eager_work
 
 from coding_framework.agents.prompts import PROMPT_VERSIONS
-from coding_framework.data.data_pipeline import held_out_tasks, training_tasks
+from coding_framework.data.examples import held_out_tasks, training_tasks
 from coding_framework.data.synthesis.catalog import find
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import get_args
 
 from coding_framework.cuda.judge import OptionalCheck
-from coding_framework.data.data_pipeline import training_tasks
+from coding_framework.data.examples import training_tasks
 from coding_framework.paths import write_atomic
 from coding_framework.types import Task, TaskScope, Verdict
 from coding_framework.wiring import cores, make_judge

@@ -45,7 +45,7 @@ from coding_framework.agents.policies import OpenAIPolicy, TransformersPolicy, p
 from coding_framework.agents.prompts import PROMPT_VERSIONS, PromptBudget
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
-from coding_framework.data.data_pipeline import held_out_tasks
+from coding_framework.data.examples import held_out_tasks
 from coding_framework.evaluation.conversation_metrics import conversation_metrics, turns_table
 from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
 from coding_framework.evaluation.metrics import proportion

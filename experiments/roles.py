@@ -32,7 +32,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from bench_io import ROOT, bar, finish, head
 from held_out import pass_at_1
 
-from coding_framework.data.data_pipeline import held_out_tasks
+from coding_framework.data.examples import held_out_tasks
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
 from coding_framework.evaluation.metrics import Z95

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.data.data_pipeline import training_tasks
+from coding_framework.data.examples import training_tasks
 from coding_framework.types import Verdict
 
 sys.path.append(str(Path(__file__).parent))

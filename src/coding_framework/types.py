@@ -180,7 +180,7 @@ class KernelExample(Record):
 
 
 class TrainingExample(Record):
-    """One supervised example. Maker: data/data_pipeline. Consumer: training/sft.
+    """One supervised example. Maker: data/examples. Consumer: training/sft.
 
     Prompt and answer are rendered from it by agents/prompts, so that SFT sees what RL sees.
     """

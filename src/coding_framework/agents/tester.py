@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import structlog
 from pydantic import ValidationError
@@ -26,7 +26,6 @@ from coding_framework.types import (
     Probe,
     ProbeFn,
     ProbeResult,
-    ProbeValues,
     Role,
     SamplingParams,
     Status,
@@ -39,7 +38,6 @@ WORTH_PROBING = frozenset(
     {Status.CORRECT, Status.WRONG_OUTPUT, Status.NONDETERMINISTIC, Status.RUNTIME_ERROR}
 )
 """Kernels that run, so that inputs make a difference."""
-VALUE_KINDS: tuple[ProbeValues, ...] = get_args(ProbeValues)
 _MAX_WHY_CHARS = 120
 _MAX_ANSWER_CHARS = 20_000
 _OBJECT = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")

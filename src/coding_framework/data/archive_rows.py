@@ -32,7 +32,6 @@ _SCHEMA_SAMPLE = 20
 """When so many first rows in a row lack a column, the schema has changed."""
 
 Outcome = Literal["correct", "mismatched", "failed"]
-Difficulty = Literal["easy", "medium", "hard"]
 
 COLUMNS: Mapping[str, str] = {
     "Op_Name": "op_name",
@@ -101,11 +100,6 @@ class ArchiveRow(Record):
         if heavy:
             return 2
         return 1 if _REDUCTION_LIKE.search(self.op_name) else 0
-
-    @property
-    def difficulty(self) -> Difficulty:
-        difficulties: tuple[Difficulty, ...] = ("easy", "medium", "hard", "hard")
-        return difficulties[self.tier]
 
     def profile(self) -> Mapping[str, Any]:
         """Nsight Compute's figures, {} where the row has none or they do not parse."""

@@ -1,5 +1,7 @@
 """The training data as a stream: batches of examples, an evaluation set, results fed back.
 
+`examples` draws what is streamed here, `example_store` keeps it in a file.
+
 Guaranteed: the stream is a function of the configuration, the receipts and the recorded results;
 after `load_state_dict` it goes on with the exact next example. The evaluation set is drawn from
 held-out tasks, of which no batch ever holds one. Examples lie in a file ($CUDA_RL_CACHE/datasets,
@@ -21,11 +23,8 @@ from pydantic import Field
 from coding_framework.data.curriculum_manager import CurriculumManager
 from coding_framework.data.example_store import ExampleStore, IndexEntry
 from coding_framework.data.examples import (
-    UNVERIFIED,
     Receipts,
-    held_out_examples,
     held_out_tasks,
-    jobs_for,
     training_examples,
     training_tasks,
 )
@@ -47,17 +46,11 @@ from coding_framework.types import (
 )
 
 __all__ = [
-    "UNVERIFIED",
     "CUDADataLoader",
     "CUDADataPipeline",
     "DataPipelineConfig",
     "TestCase",
     "TrainingExample",
-    "held_out_examples",
-    "held_out_tasks",
-    "jobs_for",
-    "training_examples",
-    "training_tasks",
 ]
 
 

@@ -1,4 +1,6 @@
-"""Supervised examples and held-out tasks, drawn from the synthesised catalogue.
+"""Draws supervised examples, training tasks and held-out tasks from the synthesised catalogue.
+
+`example_store` keeps examples in a file, `data_pipeline` streams them in batches.
 
 Guaranteed: everything is a function of its arguments and of the receipts; training examples come
 from training tasks only, held-out tasks share no canonical key with them; a kernel without a

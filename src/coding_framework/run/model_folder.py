@@ -154,12 +154,8 @@ def fine_tune(
 ) -> SFTResult:
     """SFT on the examples of this machine, looked at on held-out tasks after each epoch. `resolve`
     and the errors are those of `train_sft`."""
-    from coding_framework.data.data_pipeline import (
-        held_out_examples,
-        held_out_tasks,
-        training_examples,
-    )
     from coding_framework.data.example_store import read_training_examples
+    from coding_framework.data.examples import held_out_examples, held_out_tasks, training_examples
     from coding_framework.training.sft import load_examples, load_held_out, train_sft
 
     beside, target = config.extra_examples, config.generator_target

@@ -115,7 +115,7 @@ class Job:
     seed: int
 
     def held_out(self) -> list[Task]:
-        from coding_framework.data.data_pipeline import held_out_tasks
+        from coding_framework.data.examples import held_out_tasks
 
         recipe = self.recipe
         return held_out_tasks(

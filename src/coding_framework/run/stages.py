@@ -144,7 +144,7 @@ def evaluate_sft(run: Run) -> dict[str, Any]:
 def train_rl(run: Run) -> dict[str, Any]:
     """Multi-turn RL by verl's trainer, from the SFT model, or the base model where SFT is left
     out."""
-    from coding_framework.data.data_pipeline import training_tasks
+    from coding_framework.data.examples import training_tasks
     from coding_framework.training.verl_integration import MultiAgentVERLTrainer
 
     recipe = run.job.recipe

@@ -43,7 +43,7 @@ def tokenize_example(tokenizer: Any, example: TrainingExample) -> TokenizedExamp
 def load_examples(
     config: SFTConfig, make: Callable[..., Sequence[TrainingExample]]
 ) -> list[TrainingExample]:
-    """The examples of both roles from `make` (data_pipeline.training_examples).
+    """The examples of both roles from `make` (`data.examples.training_examples`).
 
     Raises UsageError where fewer are there than were asked for.
     """
@@ -61,7 +61,7 @@ def load_examples(
 def load_held_out(
     config: SFTConfig, make: Callable[..., Sequence[TrainingExample]]
 ) -> list[TrainingExample]:
-    """Examples of held-out tasks from `make` (data_pipeline.held_out_examples), the same for one
+    """Examples of held-out tasks from `make` (`data.examples.held_out_examples`), the same for one
     seed; the roles in their proportion in training, so that the losses compare."""
     by_role = _by_role(config)
     share = config.held_out_examples / sum(by_role.values())

@@ -18,8 +18,8 @@ import pytest
 
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import messages_for_example, render_answer
-from coding_framework.data.data_pipeline import held_out_examples, training_examples
 from coding_framework.data.example_store import ExampleStore
+from coding_framework.data.examples import held_out_examples, training_examples
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.store.checkpoints import last_sft_checkpoint
 from coding_framework.store.training_log import read_sft_records

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from coding_framework.data.data_pipeline import held_out_examples, training_examples
+from coding_framework.data.examples import held_out_examples, training_examples
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.progress import Progress
 from coding_framework.store.lines import JsonlSink

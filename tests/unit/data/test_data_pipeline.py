@@ -10,14 +10,9 @@ import pytest
 
 from coding_framework.data import data_pipeline
 from coding_framework.data.curriculum_manager import Outcome
-from coding_framework.data.data_pipeline import (
-    UNVERIFIED,
-    CUDADataLoader,
-    CUDADataPipeline,
-    DataPipelineConfig,
-    training_examples,
-)
+from coding_framework.data.data_pipeline import CUDADataLoader, CUDADataPipeline, DataPipelineConfig
 from coding_framework.data.example_store import ExampleStore
+from coding_framework.data.examples import UNVERIFIED, training_examples
 from coding_framework.data.synthesis.workloads.table import WORKLOAD_FAMILIES
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split

@@ -276,7 +276,7 @@ def test_some_cores_are_left_to_what_feeds_a_gpu(
 
 
 def test_rl_can_leave_out_the_tasks_that_sft_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    from coding_framework.data.data_pipeline import training_tasks
+    from coding_framework.data.examples import training_tasks
 
     script = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))
     given: list[str] = []

@@ -340,4 +340,3 @@ _TABLE = (
 )
 
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in _TABLE}
-MAP = LAYOUTS["map"]

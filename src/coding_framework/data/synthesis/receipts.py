@@ -48,7 +48,7 @@ Key = tuple[str, str]
 
 
 class KernelReceipt(Record):
-    """One verdict, kept. Maker: `build_receipts`. Consumer: data_pipeline."""
+    """One verdict, kept. Maker: `build_receipts`. Consumer: `data.examples`."""
 
     task: str
     level: str
