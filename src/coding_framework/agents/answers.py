@@ -1,4 +1,4 @@
-"""What the two agents share: from a conversation's state to an answer with its kernel."""
+"""The agents' shared part: it turns a conversation's state into an answer with a kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAMPLE_STRIDE = 1_000_003
 
 
 class RoleAgent:
-    """An agent of one role. Subclasses name the role, and nothing else."""
+    """An agent of one role. A subclass only names its role."""
 
     role: ClassVar[Role]
 

@@ -1,4 +1,4 @@
-"""What a prompt says of the GPU, from the data file that the emulator's time model uses too."""
+"""Describes the GPU for a prompt, from the data file that the emulator's time model reads too."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _entries() -> dict[str, dict[str, Any]]:
 
 
 def device_line(name: str = DEFAULT_DEVICE) -> str:
-    """One sentence of facts for a prompt. Raises UsageError for a GPU that the file does not have,
-    with those that it has."""
+    """One sentence of facts for a prompt. Raises UsageError for a GPU that is not in the file;
+    the message lists those that are."""
     try:
         facts = _entries()[name]
     except KeyError:

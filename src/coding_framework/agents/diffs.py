@@ -1,4 +1,4 @@
-"""Answers that change a kernel instead of repeating it: a unified diff, applied with care.
+"""Applies answers that change a kernel by a unified diff instead of repeating it.
 
 A model's line numbers are seldom right, so hunks are placed by their context alone: the lines that
 a hunk keeps or removes must occur in the kernel, blanks at line ends aside, exactly once, or at the
@@ -67,7 +67,7 @@ def _hunks(lines: list[str]) -> list[list[str]]:
 
 
 def _text(line: str) -> str:
-    """A hunk's line without its mark; models leave out the blank of a kept line now and then."""
+    """A hunk's line without its mark. Models sometimes omit the leading blank of a kept line."""
     return line[1:] if line[:1] in ("+", "-", " ") else line
 
 

@@ -7,6 +7,6 @@ from coding_framework.types import Role
 
 
 class GeneratorAgent(RoleAgent):
-    """Opens a conversation: from the task alone to a kernel."""
+    """Takes the first turn: it writes a kernel from the task alone."""
 
     role = Role.GENERATOR

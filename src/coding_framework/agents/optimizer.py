@@ -7,8 +7,8 @@ from coding_framework.types import Role
 
 
 class OptimizerAgent(RoleAgent):
-    """Every later turn: from the best correct kernel, else the last one, to a better one; a
-    generator's answer where no kernel is there yet.
+    """Takes every later turn. It improves the best correct kernel, or the last kernel where none is
+    correct. Where there is no kernel yet it answers as the generator does.
     """
 
     role = Role.OPTIMIZER

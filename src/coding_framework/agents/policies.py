@@ -89,7 +89,7 @@ class TransformersPolicy:
 
 
 def fast_dtype(device: str) -> torch.dtype:
-    """bfloat16 where the hardware computes in it, else float32 (bf16 is then slower than that)."""
+    """bfloat16 where the hardware computes in it. Elsewhere float32, which is then faster."""
     import torch
 
     if device.startswith("cuda"):

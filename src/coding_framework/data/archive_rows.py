@@ -114,7 +114,7 @@ class ArchiveRow(Record):
 
 @dataclass
 class LoadReport:
-    """What was read, and what was left out."""
+    """How many rows were read, and how many were left out for which reason."""
 
     source: str = ""
     outcomes: Counter[str] = field(default_factory=Counter)

@@ -1,11 +1,12 @@
-"""Does a held-out task occur in training? By its graph of ops, its values, its kernels' text and
-their device code.
+"""Looks for held-out tasks in the training data.
 
-`audit_split` fails nothing itself: it lists every hit, and for each held-out task its nearest
-training tasks, so that a person can judge how new "held out" is. Outside problems (KernelBench, the
-archive) are compared by the operations of their PyTorch source: many of them ask for a single
-operation, which any training set has, so such overlaps are listed apart and are no hits; a problem
-whose source is that of a training task is one. Not covered: device code of kernels without receipt.
+Two tasks are compared by their graph of operations, their values, and the text and device code of
+their kernels. `audit_split` lists every hit and refuses nothing. For each held-out task it also
+lists the nearest training tasks, so that a person can judge how new the task is. Problems from
+outside (KernelBench, the archive) are compared by the operations of their PyTorch source. Many ask
+for a single operation, which every training set has, so such overlaps are listed apart and do not
+count as hits; a problem with the very source of a training task does. Not covered: the device code
+of kernels that have no receipt.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which tasks to train on next: tiers of difficulty, left on evidence.
+"""Chooses the tasks to train on next, from tiers of difficulty that are left on evidence.
 
 Guaranteed: a tier is left only after `confirmations` windows in a row, each of `min_episodes` new
 episodes, meet all its criteria, so that a lucky streak alone does not advance; a fallback needs the

@@ -21,7 +21,7 @@ from coding_framework.types import Record, Split, Task, TrainingExample
 
 
 class IndexEntry(Record):
-    """Where an example is, and what is chosen by."""
+    """Where an example stands in the file, and the fields that examples are chosen by."""
 
     id: str
     task: str
@@ -57,8 +57,8 @@ class ExampleStore:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, ValidationError) as e:
             raise UsageError(
-                f"{path} is no file of training examples with its index: build it with "
-                "`cuda-rl data build-sft` or `cuda-rl data mistakes`"
+                f"{path} is not a file of training examples, or its index is missing: build it "
+                "with `cuda-rl data build-sft` or `cuda-rl data mistakes`"
             ) from e
         size = os.fstat(self._file).st_size
         if self.entries and self.entries[-1].offset + self.entries[-1].length > size:

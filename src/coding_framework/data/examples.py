@@ -212,7 +212,7 @@ def _tasks(
 
 
 def _receipts_for(scope: TaskScope) -> Receipts:
-    """The starter set rests on the package alone, so that no machine's own judging changes it."""
+    """The starter set uses only the receipts in the package, so it is the same on every machine."""
     return packaged_receipts() if scope == "starter" else all_receipts()
 
 
@@ -328,7 +328,7 @@ class _Material:
         return break_kernel(self.kernels[0].code, zlib.crc32(self.function.name.encode()))
 
     def generate(self, target: GeneratorTarget) -> TrainingExample | None:
-        """No reason stands before the kernel: the generator's prompt asks for the block alone."""
+        """The answer is the kernel alone: the generator's prompt asks for no reason."""
         if not self.has_baseline:
             return None
         kernel = self.fastest() if target == "best" else self.kernels[0]
@@ -373,7 +373,7 @@ class _Material:
         return None if slower else optimizing(self.task, naive, before, best, after)
 
     def repair(self) -> TrainingExample | None:
-        """None where the fault does not show."""
+        """None where the judge did not notice the fault."""
         naive, broken = self.kernels[0], self.broken()
         after = self.verified(naive)
         before = self.receipt(broken.code) if broken is not None else None

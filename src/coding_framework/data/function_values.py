@@ -1,4 +1,4 @@
-"""What a function computes on fixed inputs: equal functions have equal values."""
+"""Computes a function on fixed inputs, so that equal functions are found by their equal values."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def with_held_out_shapes(task: Task) -> Task:
 
 
 def move_extent(extent: int) -> int:
-    """Where the rule moves an extent; 1 stays, for it says broadcast."""
+    """The extent that the rule gives. An extent of 1 stays, because it means broadcasting."""
     if extent <= 1:
         return extent
     return 2 * extent if extent < _SMALL else extent * 3 // 4 // 4 * 4 + 2

@@ -1,4 +1,4 @@
-"""Repairs of a model's own wrong kernels, from conversations that were stored.
+"""Makes training examples that repair a model's own wrong kernels, from stored conversations.
 
     wrong kernel and its verdict -> the task's kernel that the judge found correct
 

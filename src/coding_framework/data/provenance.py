@@ -1,6 +1,6 @@
-"""Where data comes from, under which licence, and what may never become training data.
+"""Says where data comes from, under which licence, and which data must never be trained on.
 
-The list is by name: it keeps a mistake from becoming data, it is no proof of a licence.
+The list goes by name. It prevents a mistake; it does not prove a licence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many tasks there are, of which kinds, and how much of them is judged."""
+"""Counts tasks by family and tier, and how many of their kernels have been judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the turns of conversations are good for: gain, repairs, variety, waste, and how they end.
+"""Measures what the turns of conversations contribute: gain, repairs, variety, waste, endings.
 
 `metrics.py` says how often a policy succeeds; this says what its turns contribute. Turns that are
 masked (a fault of ours) are counted as such and left out of every rate.

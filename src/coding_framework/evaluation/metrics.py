@@ -1,4 +1,4 @@
-"""What a set of finished conversations shows, with the uncertainty of it.
+"""Success rates of finished conversations, with their intervals.
 
 The unit is a conversation (one task, one sample). Rates are over the conversations that could be
 judged: one in which every turn is masked says nothing of the policy, is left out and counted. The

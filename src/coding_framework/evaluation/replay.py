@@ -1,4 +1,4 @@
-"""Stored conversations, turn by turn; rewards recomputed under another preset, nothing judged.
+"""Shows stored conversations turn by turn. Rewards may be recomputed; nothing is judged again.
 
 A run is what any command of ours left: a folder of `solve`, of the quickstart or of RL, or one of
 their files. Nothing in it is changed.

@@ -1,4 +1,4 @@
-"""`summary.json` and the table at the end: a run in numbers, each with its count."""
+"""Sums a run up: `summary.json` and the table that is printed at the end."""
 
 from __future__ import annotations
 
