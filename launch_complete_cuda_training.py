@@ -22,8 +22,8 @@ from coding_framework.commands.failures import run_script
 from coding_framework.commands.flags import add_flags, add_switch, script_parser
 from coding_framework.errors import UsageError, first_complaint
 from coding_framework.run import quickstart
-from coding_framework.run.recipe import Plan, Recipe
-from coding_framework.run.stages import run_plan
+from coding_framework.run.recipe import Recipe, WholeRun
+from coding_framework.run.stages import run_stages
 from coding_framework.training.recipes import RecipeFile, on_cpu, read_recipe
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
@@ -59,11 +59,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add_flags(cli, Recipe, ["held_out_tasks", "sandbox"])
     add_switch(cli, "--skip-sft", "leave out SFT: RL starts from the base model")
     add_switch(cli, "--skip-rl", "leave out RL")
-    add_flags(cli, Plan, ["seed"])
+    add_flags(cli, WholeRun, ["seed"])
     return cli.parse_args(arguments)
 
 
-def make_plan(given: dict[str, Any]) -> Plan:
+def make_run(given: dict[str, Any]) -> WholeRun:
     """The recipe with the flags on top. Raises UsageError."""
     file = read_recipe(given["config"])
     cpu = on_cpu(file.device)
@@ -71,12 +71,12 @@ def make_plan(given: dict[str, Any]) -> Plan:
     skip = frozenset(stage for stage in ("sft", "rl") if given[f"skip_{stage}"])
     default = quickstart.DEFAULT_MODEL if cpu else SFTConfig().base_model
     try:
-        return Plan(
+        return WholeRun(
             title=title,
             recipe=make_recipe(given, file, cpu),
             folder=given.get("output_dir", Path("outputs") / title.lower().replace(" ", "-")),
             base_model=given.get("base_model") or file.base_model or default,
-            seed=given.get("seed", Plan.model_fields["seed"].default),
+            seed=given.get("seed", WholeRun.model_fields["seed"].default),
             skip=skip,
         )
     except ValidationError as e:
@@ -97,7 +97,7 @@ def make_recipe(given: dict[str, Any], file: RecipeFile, cpu: bool) -> Recipe:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(lambda: run_plan(make_plan(vars(parse(arguments)))))
+    return run_script(lambda: run_stages(make_run(vars(parse(arguments)))))
 
 
 if __name__ == "__main__":

@@ -42,11 +42,11 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("flags", commands("launch_complete_cuda_training.py"), ids=" ".join)
 def test_the_whole_run_takes_it(flags: list[str]) -> None:
     made = script("launch_complete_cuda_training.py")
-    plan = made["make_plan"](vars(made["parse"](flags)))
+    whole = made["make_run"](vars(made["parse"](flags)))
     from coding_framework.run.recipe import Job
 
-    job = Job(plan.folder, plan.recipe, plan.base_model, plan.seed)
-    assert job.sft_config("m").output_dir.startswith(str(plan.folder))
+    job = Job(whole.folder, whole.recipe, whole.base_model, whole.seed)
+    assert job.sft_config("m").output_dir.startswith(str(whole.folder))
     assert job.rl_config("m").num_episodes >= 1
 
 

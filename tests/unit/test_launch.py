@@ -12,7 +12,7 @@ import pytest
 
 from coding_framework.run import quickstart
 from coding_framework.run import stages as pipeline
-from coding_framework.run.recipe import Plan
+from coding_framework.run.recipe import WholeRun
 from support.fake_stages import fake_stages
 
 pytestmark = pytest.mark.unit
@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "launch_complete_cuda_training.py"))
 
 
-def plan_of(*flags: str) -> Plan:
-    plan: Plan = SCRIPT["make_plan"](vars(SCRIPT["parse"](list(flags))))
-    return plan
+def run_of(*flags: str) -> WholeRun:
+    whole: WholeRun = SCRIPT["make_run"](vars(SCRIPT["parse"](list(flags))))
+    return whole
 
 
 @pytest.fixture
@@ -41,42 +41,42 @@ def launch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def test_without_flags_it_is_the_recipe_of_this_machine() -> None:
-    plan = plan_of()
-    assert plan.recipe == quickstart.FULL.model_copy(update={"expected_s": {}})
-    assert plan.base_model == quickstart.DEFAULT_MODEL
-    assert plan_of("--quick-test").recipe == quickstart.SMOKE
+    whole = run_of()
+    assert whole.recipe == quickstart.FULL.model_copy(update={"expected_s": {}})
+    assert whole.base_model == quickstart.DEFAULT_MODEL
+    assert run_of("--quick-test").recipe == quickstart.SMOKE
 
 
 def test_every_flag_reaches_its_stage(tmp_path: Path) -> None:
-    plan = plan_of(
+    whole = run_of(
         "--sft-examples", "7", "--sft-batch-size", "2", "--sft-gradient-accumulation-steps", "3",
         "--num-episodes", "5", "--rl-batch-size", "4", "--num-gpus", "1", "--algorithm", "dapo",
         "--no-docker-sandbox", "--held-out-tasks", "9", "--seed", "2",
         "--output-dir", str(tmp_path), "--base-model", "m",
     )  # fmt: skip
-    job = pipeline.Job(plan.folder, plan.recipe, plan.base_model, plan.seed)
+    job = pipeline.Job(whole.folder, whole.recipe, whole.base_model, whole.seed)
     sft, rl = job.sft_config("m"), job.rl_config("m")
     assert (sft.num_examples, sft.batch_size, sft.gradient_accumulation_steps) == (7, 2, 3)
     assert (rl.num_episodes, rl.prompts_per_step, rl.num_gpus) == (5, 4, 1)
     assert (rl.algorithm, rl.seed, rl.judge_args) == ("dapo", 2, {"sandbox": "no-docker"})
-    assert (plan.recipe.held_out_tasks, plan.recipe.sandbox) == (9, "no-docker")
+    assert (whole.recipe.held_out_tasks, whole.recipe.sandbox) == (9, "no-docker")
 
 
 def test_a_model_that_sft_has_not_taught_is_told_the_contract() -> None:
-    plan = plan_of("--config", str(ROOT / "configs" / "one_gpu.yaml"))
-    job = pipeline.Job(plan.folder, plan.recipe, plan.base_model, plan.seed)
-    assert plan.recipe.base_prompts == "v2"
+    whole = run_of("--config", str(ROOT / "configs" / "one_gpu.yaml"))
+    job = pipeline.Job(whole.folder, whole.recipe, whole.base_model, whole.seed)
+    assert whole.recipe.base_prompts == "v2"
     assert job.rl_config("m").prompts == "v1"
     assert job.rl_config("m", taught=False).prompts == "v2"
-    assert plan.recipe.suite.prompts == "v1"  # what an evaluation changes for the base model
+    assert whole.recipe.evaluation.prompts == "v1"  # what an evaluation changes for the base model
 
 
 def test_a_recipe_file_is_taken_and_a_flag_wins_over_it() -> None:
     file = ("--config", str(ROOT / "configs" / "one_gpu.yaml"))
-    plan = plan_of(*file, "--rl-batch-size", "16")
-    assert (plan.recipe.device, plan.recipe.samples_per_task) == ("cuda", 4)
-    assert plan.recipe.rl["prompts_per_step"] == 16
-    assert plan.base_model == "Qwen/Qwen2.5-Coder-1.5B-Instruct"
+    whole = run_of(*file, "--rl-batch-size", "16")
+    assert (whole.recipe.device, whole.recipe.samples_per_task) == ("cuda", 4)
+    assert whole.recipe.rl["prompts_per_step"] == 16
+    assert whole.base_model == "Qwen/Qwen2.5-Coder-1.5B-Instruct"
 
 
 @pytest.mark.parametrize(

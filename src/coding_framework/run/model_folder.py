@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class Suite(Record):
+class EvaluationSettings(Record):
     """How a model in a folder is evaluated on tasks."""
 
     device: str | None = None
@@ -77,7 +77,7 @@ class Suite(Record):
 async def evaluate_folder(
     label: str,
     tasks: Sequence[Task],
-    suite: Suite,
+    settings: EvaluationSettings,
     model: Path,
     *,
     adapter: Path | None = None,
@@ -88,17 +88,17 @@ async def evaluate_folder(
     model fails."""
     from coding_framework.agents.prompts import PromptBudget
 
-    check_card(adapter or model, suite.prompts)
-    heat = 0.0 if suite.samples_per_task == 1 else 1.0
-    sampling = SamplingParams(max_new_tokens=suite.generator_tokens, temperature=heat)
-    longer = SamplingParams(max_new_tokens=suite.optimizer_tokens, temperature=heat)
-    total = len(tasks) * suite.samples_per_task
+    check_card(adapter or model, settings.prompts)
+    heat = 0.0 if settings.samples_per_task == 1 else 1.0
+    sampling = SamplingParams(max_new_tokens=settings.generator_tokens, temperature=heat)
+    longer = SamplingParams(max_new_tokens=settings.optimizer_tokens, temperature=heat)
+    total = len(tasks) * settings.samples_per_task
     with ExitStack() as stack:
-        judge = make_judge(sandbox=suite.sandbox, baselines=suite.baselines)
+        judge = make_judge(sandbox=settings.sandbox, baselines=settings.baselines)
         stack.callback(judge.close)
-        policies = make_policies(model, stack, device=suite.device, adapter=adapter)
+        policies = make_policies(model, stack, device=settings.device, adapter=adapter)
         generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
-        budget = PromptBudget(suite.max_prompt_tokens, generator.count)
+        budget = PromptBudget(settings.max_prompt_tokens, generator.count)
         progress = stack.enter_context(Progress(f"  {label}", total, "conversations"))
         correct = 0
 
@@ -116,24 +116,24 @@ async def evaluate_folder(
                 optimizer=optimizer,
                 optimizer_sampling=longer,
                 budget=budget,
-                prompts=suite.prompts,
+                prompts=settings.prompts,
             ),
             judge,
             make_reward(),
             EvaluationConfig(
-                conversation=suite.conversation,
-                concurrency=suite.concurrency,
-                samples_per_task=suite.samples_per_task,
+                conversation=settings.conversation,
+                concurrency=settings.concurrency,
+                samples_per_task=settings.samples_per_task,
             ),
             store=store,
             on_done=count,
         )
 
 
-def make_evaluate(tasks: Sequence[Task], suite: Suite, folder: Path) -> EvaluateFn:
+def make_evaluate(tasks: Sequence[Task], settings: EvaluationSettings, folder: Path) -> EvaluateFn:
     """The evaluation that training is handed: one answer to each task, judged. The conversations
     are left in `folder`, a file for each label."""
-    once = suite.model_copy(update={"max_turns": 1, "samples_per_task": 1, "baselines": "none"})
+    once = settings.model_copy(update={"max_turns": 1, "samples_per_task": 1, "baselines": "none"})
 
     async def score(model: Path, adapter: Path, label: str) -> HeldOutScore:
         store = states_file(folder, label)
@@ -150,7 +150,11 @@ def make_evaluate(tasks: Sequence[Task], suite: Suite, folder: Path) -> Evaluate
 
 
 def fine_tune(
-    config: SFTConfig, scope: TaskScope, suite: Suite, *, resolve: Callable[[str], Path]
+    config: SFTConfig,
+    scope: TaskScope,
+    settings: EvaluationSettings,
+    *,
+    resolve: Callable[[str], Path],
 ) -> SFTResult:
     """SFT on the examples of this machine, looked at on held-out tasks after each epoch. `resolve`
     and the errors are those of `train_sft`."""
@@ -171,7 +175,7 @@ def fine_tune(
             log.warning("fewer_held_out_tasks", wanted=config.held_out_tasks, found=len(tasks))
         if tasks:
             folder = SFTFolder(Path(config.output_dir)).evaluations
-            score = make_evaluate(tasks[: config.held_out_tasks], suite, folder)
+            score = make_evaluate(tasks[: config.held_out_tasks], settings, folder)
     return train_sft(
         config, examples, resolve=resolve, extra=extra, held_out=held_out, evaluate=score
     )

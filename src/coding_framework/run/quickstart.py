@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coding_framework.run.recipe import Plan, Recipe
-from coding_framework.run.stages import run_plan
+from coding_framework.run.recipe import Recipe, WholeRun
+from coding_framework.run.stages import run_stages
 from coding_framework.types import SandboxName
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -57,8 +57,8 @@ def run(
 ) -> int:
     """All stages, from the first that is not finished; returns the exit status."""
     name = "quickstart-smoke" if smoke else "quickstart"
-    return run_plan(
-        Plan(
+    return run_stages(
+        WholeRun(
             title="Quickstart",
             recipe=(SMOKE if smoke else FULL).model_copy(update={"sandbox": sandbox}),
             folder=folder or Path("outputs") / name,

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
-from coding_framework.run.model_folder import Suite
+from coding_framework.run.model_folder import EvaluationSettings
 from coding_framework.store.folder import RunFolder
 from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
@@ -75,12 +75,14 @@ class Recipe(Config):
     """Measured seconds of each stage on 2 cores, for the time left that is shown."""
 
     @property
-    def suite(self) -> Suite:
+    def evaluation(self) -> EvaluationSettings:
         """How its evaluations are run."""
-        return Suite.model_validate(self.model_dump(include=set(Suite.model_fields)))
+        return EvaluationSettings.model_validate(
+            self.model_dump(include=set(EvaluationSettings.model_fields))
+        )
 
 
-class Plan(Config):
+class WholeRun(Config):
     """What the command line says. Makers: quickstart, launch_complete_cuda_training.py."""
 
     title: str

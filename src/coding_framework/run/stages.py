@@ -51,7 +51,7 @@ from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import duration
 from coding_framework.paths import write_json_atomic
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
-from coding_framework.run.recipe import Job, Plan
+from coding_framework.run.recipe import Job, WholeRun
 from coding_framework.store.conversations import read_states
 from coding_framework.store.folder import RunFolder
 from coding_framework.store.records import SFTEpoch
@@ -81,29 +81,29 @@ class Run:
         return record.result
 
 
-def run_plan(plan: Plan) -> int:
+def run_stages(whole: WholeRun) -> int:
     """All stages, from the first that is not finished; returns the exit status.
 
     Raises UsageError where the recipe has an impossible setting or the folder holds another run.
     """
-    recipe = plan.recipe
+    recipe = whole.recipe
     config = {
-        "base_model": plan.base_model,
-        "seed": plan.seed,
-        "skip": sorted(plan.skip),
+        "base_model": whole.base_model,
+        "seed": whole.seed,
+        "skip": sorted(whole.skip),
         "version": version("coding-framework"),
         "recipe": recipe.model_dump(mode="json", exclude={"expected_s"}),
     }
-    job = Job(plan.folder, recipe, plan.base_model, plan.seed)
-    job.sft_config(plan.base_model)
-    job.rl_config(plan.base_model)
-    stages = [s for s in STAGES if s.name.removeprefix("eval_") not in plan.skip]
-    with StageManifest(plan.folder, config) as manifest, _no_process_left():
+    job = Job(whole.folder, recipe, whole.base_model, whole.seed)
+    job.sft_config(whole.base_model)
+    job.rl_config(whole.base_model)
+    stages = [s for s in STAGES if s.name.removeprefix("eval_") not in whole.skip]
+    with StageManifest(whole.folder, config) as manifest, _no_process_left():
         job.configure_logging()
         for number in range(len(stages)):
             _run_stage(Run(job, manifest), stages, number)
-        summary = _finish(Run(job, manifest), plan, config)
-    _print_end(summary, plan.folder)
+        summary = _finish(Run(job, manifest), whole, config)
+    _print_end(summary, whole.folder)
     return 0
 
 
@@ -132,7 +132,10 @@ def _fine_tune(job: Job, base_model: str) -> dict[str, Any]:
     from coding_framework.agents.models import resolve_model
 
     result = fine_tune(
-        job.sft_config(base_model), job.recipe.task_scope, job.recipe.suite, resolve=resolve_model
+        job.sft_config(base_model),
+        job.recipe.task_scope,
+        job.recipe.evaluation,
+        resolve=resolve_model,
     )
     return result.model_dump(mode="json")
 
@@ -218,8 +221,8 @@ def _evaluate(run: Run, label: str, model: Path, prompts: PromptVersion) -> dict
 def _evaluate_folder(job: Job, label: str, model: Path, prompts: PromptVersion) -> dict[str, Any]:
     job.configure_logging()
     store = job.states_file(label)
-    suite = job.recipe.suite.model_copy(update={"prompts": prompts})
-    result = asyncio.run(evaluate_folder(label, job.held_out(), suite, model, store=store))
+    settings = job.recipe.evaluation.model_copy(update={"prompts": prompts})
+    result = asyncio.run(evaluate_folder(label, job.held_out(), settings, model, store=store))
     return {"metrics": result.metrics.model_dump(mode="json"), "judge": _judged_by(result.states)}
 
 
@@ -243,22 +246,23 @@ def _told(receipt: Receipt) -> int:
 # --- the end --------------------------------------------------------------------------------------
 
 
-def _finish(run: Run, plan: Plan, config: Mapping[str, Any]) -> Summary:
+def _finish(run: Run, whole: WholeRun, config: Mapping[str, Any]) -> Summary:
     """Write summary.json and report.html from what the stages left."""
     stages = [
-        StageMetrics.model_validate(run.result(f"eval_{label}")["metrics"]) for label in plan.labels
+        StageMetrics.model_validate(run.result(f"eval_{label}")["metrics"])
+        for label in whole.labels
     ]
-    steps = list(run.result("rl")["steps"]) if "rl" not in plan.skip else []
+    steps = list(run.result("rl")["steps"]) if "rl" not in whole.skip else []
     summary = summarize(
         stages,
         _rl_numbers(steps),
         {name: _cost(record) for name, record in run.manifest.stages.items()},
         config,
-        {**_environment(), **run.result(f"eval_{plan.labels[-1]}")["judge"]},
+        {**_environment(), **run.result(f"eval_{whole.labels[-1]}")["judge"]},
     )
-    folder = RunFolder(plan.folder)
+    folder = RunFolder(whole.folder)
     write_json_atomic(folder.summary, summary.model_dump(mode="json"))
-    write_report(_report(run, plan, summary, steps), folder.report)
+    write_report(_report(run, whole, summary, steps), folder.report)
     return summary
 
 
@@ -272,17 +276,19 @@ def _rl_numbers(steps: list[Mapping[str, Any]]) -> RLNumbers:
     )
 
 
-def _report(run: Run, plan: Plan, summary: Summary, steps: list[Mapping[str, Any]]) -> ReportData:
+def _report(
+    run: Run, whole: WholeRun, summary: Summary, steps: list[Mapping[str, Any]]
+) -> ReportData:
     job = run.job
     wanted = {  # one conversation of each task
-        label: {f"{label}/{task.name}/0": task for task in job.held_out()} for label in plan.labels
+        label: {f"{label}/{task.name}/0": task for task in job.held_out()} for label in whole.labels
     }
     conversations = tuple(
         StageConversations(
             label=label,
             states=tuple(read_states(job.states_file(label), wanted[label]).values()),
         )
-        for label in plan.labels
+        for label in whole.labels
     )
     facts = (
         ("model", job.base_model),
@@ -294,7 +300,7 @@ def _report(run: Run, plan: Plan, summary: Summary, steps: list[Mapping[str, Any
         ("version", version("coding-framework")),
     )
     return ReportData(
-        title=plan.title,
+        title=whole.title,
         lead=" ".join(closing_lines(summary)[:-1]),
         facts=facts,
         stages=tuple(summary.stages.values()),
