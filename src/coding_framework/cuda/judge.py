@@ -102,7 +102,7 @@ class JudgeConfig(Record):
 
 
 class BuildSource(Protocol):
-    """Where a judge gets builds: `CUDACompiler`, or `RemoteBuilds` made elsewhere."""
+    """Where a judge gets builds: `CUDACompiler`, or `RemoteBuilds` for those of another machine."""
 
     toolkit: Toolkit
     sandbox: Sandbox
@@ -116,7 +116,7 @@ class BuildSource(Protocol):
         ...
 
     def compile_ahead(self, code: str) -> None:
-        """Hear of a source whose build will be asked for."""
+        """Start on a source whose build will soon be asked for."""
         ...
 
 
@@ -280,8 +280,8 @@ class Judge:
             raise
 
     def _naive_ms(self, timed: TimedCase, draft: VerdictDraft) -> float | None:
-        """Time of the task's naive kernel; where that was just measured, it is not done again, not
-        for later candidates either."""
+        """Time of the task's naive kernel. If the candidate is that kernel, its own measurement
+        serves, for later candidates too."""
         if draft.task.naive_kernel is None:
             return None
         if self.backend == "cuda" and draft.candidate.code == draft.task.naive_kernel:
@@ -337,7 +337,7 @@ class Judge:
         return make_backend(self.backend, config.baselines, config.launch_wall_s)
 
     def _prepare(self) -> None:
-        """What takes a second and needs no candidate: done while nvcc works."""
+        """Import torch and make the backend while nvcc works: both take a second."""
         import_module("torch")
         self._device_backend = self._new_backend()
         self._device_backend.warm_up()
@@ -385,7 +385,7 @@ def _built(result: CompilationResult, draft: VerdictDraft) -> Path:
 
 
 def _quietly(work: Callable[..., object], *arguments: object) -> None:
-    """Work done ahead of time: a failure shows again, in the right place, when it is needed."""
+    """Do work ahead of time. A failure is ignored here: it shows again where the work is needed."""
     with suppress(Exception):
         work(*arguments)
 

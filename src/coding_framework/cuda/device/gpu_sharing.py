@@ -1,9 +1,9 @@
-"""Which GPUs there are, who works on which, and when nobody else may.
+"""Finds the GPUs here, and shares each one between the processes that judge.
 
-Many judging processes share a GPU. Each operation on it holds the GPU's lock shared; a measurement
-holds it alone, so nothing of ours runs beside what is timed. A gate keeps a measurement from
-waiting for ever: whoever comes after it waits behind it, but for other measurements, which follow
-one another while the GPU is quiet anyway. The kernel frees a dead holder's lock.
+Each operation on a GPU holds its lock shared. A measurement holds the lock alone, so nothing of
+ours runs beside what is timed. A gate keeps a measurement from waiting for ever: operations that
+come after it wait behind it. Other measurements do not, as the GPU is quiet for them already. The
+operating system frees the lock of a process that dies.
 """
 
 from __future__ import annotations

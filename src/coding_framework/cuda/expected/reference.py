@@ -1,4 +1,4 @@
-"""What the task's function gives on inputs of ours: float64 reference, tolerance, parameters.
+"""Computes what the task's function gives on inputs of ours: reference, tolerance, parameters.
 
 The task's PyTorch source is trusted (ours, or the user's own file) and runs in the judge's process
 tree, never in the candidate's. Results are cached by (task, case, secret, seed) within a bound of
@@ -174,7 +174,9 @@ class ReferenceCache:
         digest = task_digest(task)
         key = (digest, case.name, seed)
         self._bytes -= self._held.pop(key).nbytes
-        made = expect(task, digest, case, self._secret, seed, found.inputs, self._place)
+        made = expect(
+            task, digest, case, self._secret, seed, inputs=found.inputs, place=self._place
+        )
         self._hold(key, made)
         return made
 
@@ -227,7 +229,7 @@ class ReferenceCache:
 
 def expect(
     task: Task, digest: str, case: TestCase, secret: bytes, seed: int,
-    inputs: tuple[torch.Tensor, ...] | None = None, place: ReferencePlace | None = None,
+    *, inputs: tuple[torch.Tensor, ...] | None = None, place: ReferencePlace | None = None,
     runs: int = _PERTURBED_RUNS,
 ) -> Expectation:  # fmt: skip
     """Draw the inputs (where none are given) and the parameters of one seed, and compute what must

@@ -21,7 +21,8 @@ from coding_framework.types import BenchmarkResult, Task, TestCase
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """What one shape set of one candidate is tried on. Open until it is left."""
+    """A device for one shape set of one candidate, and what belongs to it. Maker: `Backend.equip`;
+    it can be used inside that block."""
 
     device: Device
     limits: RunLimits
@@ -63,7 +64,7 @@ class Backend(Protocol):
         ...
 
     def warm_up(self) -> None:
-        """What takes a second and needs no candidate."""
+        """Do ahead what takes a second and needs no candidate."""
         ...
 
     def prepared(self, task: Task) -> Task:
@@ -82,16 +83,16 @@ class Backend(Protocol):
 
     @property
     def checker(self) -> Backend | None:
-        """Who judges all other shape sets first, by checks that this device does not have; None:
-        this one does it all."""
+        """The backend that judges small shape sets first, as it looks for faults that this device
+        cannot see (races, reads of unset memory); None: this one judges alone."""
         ...
 
     def timed_case(self, task: Task) -> TestCase:
-        """The one of them that is timed."""
+        """The shape set that is timed."""
         ...
 
     def equip(self, expectation: Expectation, timed: bool) -> AbstractContextManager[Equipment]:
-        """A fresh device. timed: whether the shape set is the one that is timed."""
+        """Open a fresh device for a shape set. timed: whether it is the one that is timed."""
         ...
 
     def result(

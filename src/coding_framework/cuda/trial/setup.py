@@ -1,4 +1,4 @@
-"""Sets up one shape set of one candidate: a fresh device, its memory, a fresh host process."""
+"""Sets up one trial: a fresh device with the build loaded, its memory, and a fresh host process."""
 
 from __future__ import annotations
 
