@@ -22,7 +22,7 @@ test: setup ## the tests that a person runs all day; whole runs are left out
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 test-all: setup ## every test: whole runs, every attack, README's commands
-	@$(BIN)/python -m pytest $(WORKERS) -m "" --every-attack $(ARGS)
+	@$(BIN)/python -m pytest $(WORKERS) -m "" --every-attack tests experiments $(ARGS)
 
 lint: setup ## format, style, types and layers
 	@$(BIN)/ruff format --check .

@@ -23,8 +23,9 @@ from pathlib import Path
 import pytest
 
 LIMIT_S = 20.0
-MARKS = frozenset({"slow", "ci"})
-"""Markers of tests that may take longer; `make test` leaves them out."""
+MARKS = frozenset({"slow", "ci", "cuda"})
+"""Markers of tests that may take longer: `make test` leaves out the first two, and a machine
+without a GPU the third."""
 _LOOP = 1_000_000
 _LOOP_S = 0.06
 """Of the loop, on the machine for which the bars are written."""
