@@ -25,7 +25,7 @@ DType = Literal[
 InitArg = bool | int | float | str | None | tuple[int, ...]
 
 # Vocabularies: the words that flags, recipe files and records share stand here, once.
-Backend = Literal["cuda", "emulator"]
+BackendName = Literal["cuda", "emulator"]
 """What runs a kernel: a GPU, or the PTX emulator on the CPU."""
 BackendChoice = Literal["auto", "cuda", "emulator"]
 """auto: a GPU where there is one."""
@@ -45,6 +45,8 @@ PromptVersion = Literal["v1", "v2"]
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 """Where a model runs. auto: on a GPU where there is one."""
 CurriculumName = Literal["three_tier", "four_tier"]
+FindingSeverity = Literal["info", "low", "medium", "high"]
+ExampleKind = Literal["generate", "optimize", "repair"]
 
 
 class Record(BaseModel):
@@ -188,7 +190,7 @@ class TrainingExample(Record):
     id: str
     task: Task
     role: Role
-    kind: Literal["generate", "optimize", "repair"]
+    kind: ExampleKind
     code: str
     """The kernel to answer with."""
     why: str = ""
@@ -393,7 +395,7 @@ class Finding(Record):
     """One observation about the code. Findings explain; the boundary decides."""
 
     rule: str
-    severity: Literal["info", "low", "medium", "high"]
+    severity: FindingSeverity
     line: int | None
     message: str
     basis: Literal["source", "counters", "compiler", "run"]
@@ -460,7 +462,7 @@ class Verdict(Record):
     """One sentence."""
     task: str
     candidate_sha256: str
-    backend: Literal["cuda", "emulator"]
+    backend: BackendName
     compile: CompileSummary | None = None
     """None where compilation was not reached."""
     tests: tuple[TestResult, ...] = ()

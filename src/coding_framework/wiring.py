@@ -19,8 +19,8 @@ from pydantic import Field, SecretBytes
 from coding_framework.errors import InfrastructureError
 from coding_framework.paths import cannot_write
 from coding_framework.types import (
-    Backend,
     BackendChoice,
+    BackendName,
     BaselinesName,
     Config,
     Policy,
@@ -155,7 +155,7 @@ def make_ray_judge(settings: JudgeSettings, address: str) -> RayJudgePool | Spli
 
 
 def make_split_judge(
-    settings: JudgeSettings, backend: Backend, *, leave: bool = False
+    settings: JudgeSettings, backend: BackendName, *, leave: bool = False
 ) -> SplitRayJudgePool:
     """A judge in two halves on the Ray cluster that this process is in. backend: what the nodes
     with `bench_gpu` judge on. leave: the cluster, with the pool."""

@@ -26,11 +26,6 @@ class HeaderComparison:
     same_device_code: bool | None
     """Instruction for instruction; None where one of the two did not compile."""
 
-    @property
-    def agree(self) -> bool:
-        """Whether both accept the source, or both refuse it."""
-        return self.small.success == self.torch.success
-
     def __str__(self) -> str:
         both = f"{_accepts(self.torch)} with the real headers, {_accepts(self.small)} with ours"
         if self.same_device_code is None:

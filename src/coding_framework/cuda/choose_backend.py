@@ -6,11 +6,11 @@ Light: neither torch nor a driver is imported before it is needed.
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.device.gpu_sharing import gpus
 from coding_framework.errors import UsageError
+from coding_framework.types import BackendName, BaselinesName
 
 if TYPE_CHECKING:  # imports torch, which takes a second
     from coding_framework.cuda.timing.backend import Backend
@@ -31,9 +31,7 @@ def choose_backend(name: str) -> BackendName:
     return "emulator"
 
 
-def make_backend(
-    name: BackendName, baselines: Literal["none", "eager", "compiled"], launch_wall_s: float
-) -> Backend:
+def make_backend(name: BackendName, baselines: BaselinesName, launch_wall_s: float) -> Backend:
     """The backend of that name. baselines: the times of PyTorch that a GPU's are put beside.
     launch_wall_s: what one launch may take on a GPU. The emulator checks for the GPU."""
     from coding_framework.cuda.emulator.backend import EmulatorBackend

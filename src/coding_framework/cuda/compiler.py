@@ -39,7 +39,6 @@ from coding_framework.cuda.build.diagnostics import (
 )
 from coding_framework.cuda.build.headers import (
     Headers,
-    HeadersName,
     small_headers,
     torch_headers,
 )
@@ -67,6 +66,7 @@ from coding_framework.types import (
     Candidate,
     CompilationResult,
     Diagnostic,
+    HeadersName,
     KernelResources,
     Status,
 )

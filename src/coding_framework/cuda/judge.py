@@ -31,7 +31,6 @@ from pydantic import Field, SecretBytes
 
 from coding_framework.cuda.choose_backend import choose_backend, make_backend
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
-from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.device.gpu_sharing import gpus_here
 from coding_framework.cuda.model_new.build import answer_of
 from coding_framework.cuda.model_new.extensions import MAX_LATE_REQUESTS, ExtensionRequest
@@ -45,6 +44,9 @@ from coding_framework.cuda.toolchain.toolkit import Toolkit
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.errors import DeviceFullError, UsageError
 from coding_framework.types import (
+    BackendChoice,
+    BackendName,
+    BaselinesName,
     BenchmarkResult,
     Candidate,
     CompilationResult,
@@ -78,7 +80,7 @@ log = structlog.get_logger(__name__)
 class JudgeConfig(Record):
     """How candidates are judged."""
 
-    backend: Literal["auto", "cuda", "emulator"] = "auto"
+    backend: BackendChoice = "auto"
     sandbox: str = "auto"
     """Where compilations and host code run: auto, no-docker, bubblewrap, docker or native."""
     seeds: int = Field(default=5, ge=5)
@@ -89,7 +91,7 @@ class JudgeConfig(Record):
     """First draw, and makes every draw repeatable; None: draws derive from `secret`."""
     secret: SecretBytes | None = None
     """Secret of the run; None: 32 random bytes for each `Judge`."""
-    baselines: Literal["none", "eager", "compiled"] = "eager"
+    baselines: BaselinesName = "eager"
     """On a GPU: PyTorch's own times beside the candidate's; "compiled": both, and `torch.compile`
     takes half a minute for a task."""
     launch_wall_s: float = Field(default=10.0, gt=0)

@@ -57,11 +57,6 @@ class SafetyAnalysis(Record):
     measured: bool
     """True: pitfalls are those of a run; False: all that is said was guessed from the source."""
 
-    @property
-    def worth_reading(self) -> bool:
-        """Whether a person should look at it: a finding of high severity in either part."""
-        return any(f.severity == "high" for f in (*self.safety.findings, *self.pitfalls))
-
 
 class CUDASafetyAnalyzer:
     """Security findings and pitfalls of one source together; holds no state."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 import structlog
@@ -20,6 +20,7 @@ from pydantic import Field
 
 from coding_framework.errors import InfrastructureError
 from coding_framework.types import (
+    BackendName,
     Candidate,
     ConversationTurn,
     CUDAConversationState,
@@ -105,7 +106,7 @@ class ConversationConfig(Record):
     """Whether an answer without code ends it ("no_kernel"): there is nothing to optimise."""
     max_response_tokens: int | None = Field(default=None, ge=1)
     """Response tokens of all turns together before "budget" ends it; None: no budget."""
-    backend: Literal["cuda", "emulator"] = "emulator"
+    backend: BackendName = "emulator"
     """Named in the verdicts that are made here without asking the judge."""
 
 

@@ -11,7 +11,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -27,6 +27,7 @@ from coding_framework.training.reward_functions.cuda_performance_reward import (
 from coding_framework.training.reward_functions.presets import RewardPreset, preset_named
 from coding_framework.types import (
     CUDAConversationState,
+    ExampleKind,
     Policy,
     PromptVersion,
     Record,
@@ -37,7 +38,6 @@ from coding_framework.types import (
 )
 
 P = TypeVar("P", bound=Policy)
-ExampleKind = Literal["generate", "optimize", "repair"]
 SPEAKERS: Mapping[Role, type[RoleAgent]] = {
     Role.GENERATOR: GeneratorAgent,
     Role.OPTIMIZER: OptimizerAgent,

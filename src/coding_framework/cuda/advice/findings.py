@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 from coding_framework.cuda.advice.source_text import code_only, line_of
-from coding_framework.types import Finding
+from coding_framework.types import Finding, FindingSeverity
 
-Severity = Literal["info", "low", "medium", "high"]
 _MAX_PER_RULE = 5
 
 
@@ -26,14 +24,14 @@ class Rule:
     """
 
     name: str
-    severity: Severity
+    severity: FindingSeverity
     pattern: re.Pattern[str]
     message: str
     literals: bool = False
 
 
 def _rule(
-    name: str, severity: Severity, pattern: str, message: str, *, literals: bool = False
+    name: str, severity: FindingSeverity, pattern: str, message: str, *, literals: bool = False
 ) -> Rule:
     bounded = pattern.replace(r"\s*", r"\s{0,40}")
     return Rule(name, severity, re.compile(bounded, re.MULTILINE), message, literals)
@@ -264,7 +262,7 @@ def _finding(rule: Rule, code: str, position: int) -> Finding:
 
 def _encoding_findings(source: str) -> list[Finding]:
     found = []
-    rows: tuple[tuple[str, str, Severity, str], ...] = (
+    rows: tuple[tuple[str, str, FindingSeverity, str], ...] = (
         ("nul_byte", "\0", "high", "contains a NUL byte"),
         ("bidirectional_text", "\u202e", "medium", "contains text that displays in another order"),
     )

@@ -20,13 +20,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 from coding_framework.cuda.sandbox import Mount
 from coding_framework.errors import InfrastructureError, MissingToolError
 from coding_framework.paths import cannot_write
 
-HeadersName = Literal["small", "torch"]
 INCLUDE_FOLDER = Path(__file__).parents[1] / "include"
 _KEEP_UNUSED_S = 30 * 86400.0
 

@@ -7,11 +7,10 @@ disposable: one candidate, then closed. Addresses are never mapped in the candid
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, ModuleInfo
-
-BackendName = Literal["cuda", "emulator"]
+from coding_framework.types import BackendName
 
 
 class Device(Protocol):

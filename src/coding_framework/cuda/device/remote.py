@@ -9,7 +9,7 @@ import contextlib
 import socket
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from coding_framework.cuda.device import wire
 from coding_framework.cuda.plan.launch_plan import (
@@ -22,7 +22,7 @@ from coding_framework.cuda.plan.launch_plan import (
     SymbolInfo,
 )
 from coding_framework.errors import DeviceError, DeviceFullError
-from coding_framework.types import Status
+from coding_framework.types import BackendName, Status
 
 _MAX_ANSWER = 16 << 30
 
@@ -30,7 +30,7 @@ _MAX_ANSWER = 16 << 30
 class RemoteDevice(ABC):
     """See `cuda/device/device.py` for what each method promises. One thread at a time."""
 
-    backend: Literal["emulator", "cuda"]
+    backend: BackendName
     name: str
     _connection: socket.socket
     _closed: bool = True

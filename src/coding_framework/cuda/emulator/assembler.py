@@ -171,7 +171,6 @@ class Assembler:
         self.shared: dict[Variable, int] = {}
         self.local: dict[Variable, int] = {}
         self.wanted: list[str] = []
-        self.uses_calls = False
         self.pc = 0
         self.function: Function
         self.frame: Frame

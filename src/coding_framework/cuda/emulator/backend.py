@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
-from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.modelled_time import modelled_result, modelled_time_ms
 from coding_framework.cuda.emulator.settings import DEFAULT_GPU, EmulatorSettings
@@ -15,7 +14,7 @@ from coding_framework.cuda.host.properties import H200, DeviceProperties
 from coding_framework.cuda.timing.backend import Backend, Equipment
 from coding_framework.cuda.timing.profiler import Profile, ReplayFiles
 from coding_framework.cuda.timing.results import TimedCase
-from coding_framework.types import BenchmarkResult, Task, TestCase
+from coding_framework.types import BackendName, BenchmarkResult, Task, TestCase
 
 
 class EmulatorBackend:

@@ -17,12 +17,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from coding_framework.cuda.device.remote import RemoteDevice
 from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.settings import BlockOrder, EmulatorSettings
 from coding_framework.errors import DeviceError
+from coding_framework.types import BackendName
 
 _ANSWER_S = 1800.0
 """Wall backstop on one request, far above the limits on instructions and CPU time: a device that is
@@ -95,7 +96,7 @@ class EmulatorDevice(RemoteDevice):
     settings: limits and the GPU to model; block_order: short for the setting of that name.
     """
 
-    backend: Literal["emulator", "cuda"] = "emulator"
+    backend: BackendName = "emulator"
     _what = "the emulator"
 
     def __init__(

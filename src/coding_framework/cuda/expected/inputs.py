@@ -175,11 +175,6 @@ def bits_of(data: bytes | bytearray) -> torch.Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
-def tensor_from_bytes(data: bytes, dtype: torch.dtype) -> torch.Tensor:
-    """The flat tensor whose elements are `data`; the inverse of `tensor_bytes`."""
-    return tensor_from_bits(bits_of(data), dtype)
-
-
 def _draw(spec: TensorSpec, family: int, generator: np.random.Generator) -> torch.Tensor:
     dtype = TORCH_DTYPES[spec.dtype]
     if spec.dtype in _INTEGER_DOMAIN:

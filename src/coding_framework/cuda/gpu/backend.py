@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import torch
 
-from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.device.gpu_sharing import Gpu
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES, draw_large_inputs
 from coding_framework.cuda.expected.reference import (
@@ -39,8 +38,16 @@ from coding_framework.cuda.timing.results import Baselines, TimedCase, measured_
 from coding_framework.cuda.timing.statistics import Timing, TimingProtocol
 from coding_framework.errors import DeviceFullError
 from coding_framework.paths import cache_dir, write_json_atomic
-from coding_framework.types import BenchmarkResult, Status, Task, TestCase
+from coding_framework.types import (
+    BackendName,
+    BaselinesName,
+    BenchmarkResult,
+    Status,
+    Task,
+    TestCase,
+)
 
+_Mode = Literal["eager", "compiled"]
 _LEAST_MEMORY = 2 << 30
 _MEMORY_FACTOR = 8
 """Device memory that a candidate may take, over that of inputs, parameters and outputs."""
@@ -54,7 +61,7 @@ class CudaBackend:
 
     def __init__(
         self,
-        baselines: Literal["none", "eager", "compiled"] = "eager",
+        baselines: BaselinesName = "eager",
         protocol: TimingProtocol | None = None,
         launch_wall_s: float = LAUNCH_WALL_S,
         make_checker: Callable[[DeviceProperties], Backend] | None = None,
@@ -193,24 +200,24 @@ class CudaBackend:
 
     # --- baselines --------------------------------------------------------------------------------
 
-    def _baseline(self, mode: Literal["eager", "compiled"], task: Task) -> float | None:
+    def _baseline(self, mode: _Mode, task: Task) -> float | None:
         """Milliseconds of PyTorch on the timed shape set, measured once and kept."""
         if self._wanted == "none" or (mode == "compiled" and self._wanted != "compiled"):
             return None
         return self._times_of(mode).time_ms(task)
 
-    def _times_of(self, mode: Literal["eager", "compiled"]) -> BaselineTimes:
+    def _times_of(self, mode: _Mode) -> BaselineTimes:
         if mode not in self._times:
             salt = f"{mode} {self.gpu.name} {self.gpu.driver} {torch.__version__} {self.protocol}"
             measure = functools.partial(self._measure_baseline, mode)
             self._times[mode] = BaselineTimes(measure, salt)
         return self._times[mode]
 
-    def _measure_baseline(self, mode: Literal["eager", "compiled"], task: Task) -> float | None:
+    def _measure_baseline(self, mode: _Mode, task: Task) -> float | None:
         timing = self.time_reference(task, mode)
         return None if timing is None else timing.median_ms
 
-    def time_reference(self, task: Task, mode: Literal["eager", "compiled"]) -> Timing | None:
+    def time_reference(self, task: Task, mode: _Mode) -> Timing | None:
         """PyTorch's own time for a prepared task, on public draws; None where it cannot be
         compiled."""
         case, digest = self.timed_case(task), task_digest(task)

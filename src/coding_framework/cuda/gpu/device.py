@@ -22,7 +22,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -42,7 +42,7 @@ from coding_framework.cuda.plan.launch_plan import CandidateFault, LaunchPlan, M
 from coding_framework.cuda.plan.plan_data import ops_as_data
 from coding_framework.cuda.timing.statistics import TimingProtocol
 from coding_framework.errors import DeviceError, DeviceFullError
-from coding_framework.types import Status
+from coding_framework.types import BackendName, Status
 
 if TYPE_CHECKING:
     import torch
@@ -218,7 +218,7 @@ atexit.register(end_idle)
 class CudaDevice(RemoteDevice):
     """An NVIDIA GPU. See `cuda/device/device.py` for what each method promises."""
 
-    backend: Literal["emulator", "cuda"] = "cuda"
+    backend: BackendName = "cuda"
     _what = "the GPU's device process"
 
     def __init__(

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 import structlog
 
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
-from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.device.gpu_sharing import claim_gpu
 from coding_framework.cuda.judge import JudgeConfig, new_draft
 from coding_framework.cuda.many.pool import JudgePool
@@ -31,7 +30,7 @@ from coding_framework.cuda.many.remote_builds import (
 )
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
 from coding_framework.errors import UsageError
-from coding_framework.types import Candidate, CompilationResult, Status, Task, Verdict
+from coding_framework.types import BackendName, Candidate, CompilationResult, Status, Task, Verdict
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
-from coding_framework.cuda.device.device import BackendName, Device
+from coding_framework.cuda.device.device import Device
 from coding_framework.cuda.expected.reference import Expectation, ReferenceCache, ReferencePlace
 from coding_framework.cuda.expected.tolerance import FindWorst, worst_of
 from coding_framework.cuda.host.case_run import CaseRun, Output
@@ -16,7 +16,7 @@ from coding_framework.cuda.host.properties import DeviceProperties
 from coding_framework.cuda.timing.measurement import Measurement
 from coding_framework.cuda.timing.profiler import Profile, ReplayFiles
 from coding_framework.cuda.timing.results import TimedCase
-from coding_framework.types import BenchmarkResult, Task, TestCase
+from coding_framework.types import BackendName, BenchmarkResult, Task, TestCase
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,10 +48,6 @@ class Toolkit:
         return self.root / "bin" / "nvcc"
 
     @property
-    def ptxas(self) -> Path:
-        return self.root / "bin" / "ptxas"
-
-    @property
     def fingerprint(self) -> str:
         """What tells this toolkit from any other, also from itself with other packages in it."""
         return _fingerprint(self, times=True)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from coding_framework.cuda.advice.pitfalls import CUDAPitfallDetector
-from coding_framework.cuda.device.device import BackendName
 from coding_framework.cuda.model_new.extensions import ExtensionRequest
 from coding_framework.cuda.plan.launch_plan import Fault
 from coding_framework.types import (
     PRINTED,
+    BackendName,
     BenchmarkResult,
     Candidate,
     CompilationResult,
     CompileSummary,
     Finding,
+    FindingSeverity,
     Receipt,
     SafetyReport,
     Status,
@@ -30,7 +30,6 @@ _MAX_REASON_CHARS = 600
 _MAX_OUTPUT_CHARS = 8192
 NOT_CHECKED = "not_checked"
 """The rule of the note that a shape set was more than the backend's checker can run."""
-Severity = Literal["info", "low", "medium", "high"]
 
 
 @dataclass(slots=True)
@@ -50,7 +49,7 @@ class TrialLog:
             Finding(rule=rule, severity="high", line=None, message=message, basis="run")
         )
 
-    def note(self, rule: str, severity: Severity, message: str) -> None:
+    def note(self, rule: str, severity: FindingSeverity, message: str) -> None:
         """Log what a run showed beside that, once a rule."""
         if all(note.rule != rule for note in self.notes):
             self.notes.append(

@@ -90,7 +90,6 @@ def test_the_analyzer_takes_the_pitfalls_of_a_verdict_on_the_same_source() -> No
     code = _kernel(f"{INDEX} o[i] = x[i];", "system(s);")
     guessed = CUDASafetyAnalyzer().analyze(code)
     assert not guessed.measured
-    assert guessed.worth_reading
     assert {f.rule for f in guessed.pitfalls} == {"missing_bounds_check"}
     verdict = Verdict(
         status=Status.TIMEOUT,

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from coding_framework.cuda.expected.inputs import (
     TORCH_DTYPES,
+    bits_of,
     derive_seed,
     draw_inputs,
     tensor_bytes,
-    tensor_from_bytes,
+    tensor_from_bits,
 )
 from coding_framework.types import TensorSpec, TestCase
 
@@ -120,5 +121,5 @@ def test_scalar_and_empty_tensors_are_drawn() -> None:
 @pytest.mark.parametrize("dtype", sorted(TORCH_DTYPES))
 def test_bytes_and_tensor_are_inverse(dtype: str) -> None:
     drawn = _draw(_case(dtype=dtype, shape=(3, 5)), 1)
-    back = tensor_from_bytes(tensor_bytes(drawn), drawn.dtype)
+    back = tensor_from_bits(bits_of(tensor_bytes(drawn)), drawn.dtype)
     assert torch.equal(back.reshape(3, 5), drawn)

@@ -38,7 +38,6 @@ def test_the_packages_serve_where_path_has_no_nvcc(monkeypatch: pytest.MonkeyPat
     if Path("/usr/bin/nvcc").exists():
         pytest.skip("this system's own nvcc is in /usr/bin")
     assert toolkit.origin == "PyPI packages"
-    assert toolkit.ptxas.is_file()
 
 
 def test_a_script_on_path_leads_to_the_toolkit_it_calls(
