@@ -37,11 +37,7 @@ from coding_framework.cuda.build.diagnostics import (
     CompilerReport,
     parse_report,
 )
-from coding_framework.cuda.build.headers import (
-    Headers,
-    small_headers,
-    torch_headers,
-)
+from coding_framework.cuda.build.headers import Headers, small_headers, torch_headers
 from coding_framework.cuda.build.ptx_summary import first_kernel, ptx_digest, techniques
 from coding_framework.cuda.build.source_features import (
     feature_macros,

@@ -41,12 +41,9 @@ class SecurityValidator:
 class SafetyWrapper:
     """What the judge asks first. Holds no state; one object serves any number of threads."""
 
-    def __init__(self, validator: SecurityValidator | None = None) -> None:
-        self._validator = validator or SecurityValidator()
-
     def inspect(self, code: str) -> SafetyReport:
         """The safety part of a verdict."""
-        return self._validator.validate(code)
+        return SecurityValidator().validate(code)
 
 
 class SafetyAnalysis(Record):
@@ -61,26 +58,22 @@ class SafetyAnalysis(Record):
 class CUDASafetyAnalyzer:
     """Security findings and pitfalls of one source together; holds no state."""
 
-    def __init__(self, wrapper: SafetyWrapper | None = None) -> None:
-        self._wrapper = wrapper or SafetyWrapper()
-
     def analyze(self, code: str, verdict: Verdict | None = None) -> SafetyAnalysis:
         """The pitfalls that `verdict` measured, or, without one, what the source suggests.
 
         Raises UsageError where the verdict is on another source.
         """
+        safety = SafetyWrapper().inspect(code)
         if verdict is None:
             pitfalls = CUDAPitfallDetector().detect(None, {}, (), code)
-            return SafetyAnalysis(
-                safety=self._wrapper.inspect(code), pitfalls=pitfalls, measured=False
-            )
+            return SafetyAnalysis(safety=safety, pitfalls=pitfalls, measured=False)
         if verdict.candidate_sha256 != Candidate.model_construct(code=code).sha256:
             raise UsageError(
                 f"the verdict is on another source ({verdict.candidate_sha256[:12]}): give the "
                 "verdict of this one, or none"
             )
         return SafetyAnalysis(
-            safety=self._wrapper.inspect(code),
+            safety=safety,
             pitfalls=verdict.pitfalls,
             measured=any(f.basis in ("counters", "run") for f in verdict.pitfalls)
             or bool(verdict.counters),

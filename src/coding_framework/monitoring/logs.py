@@ -14,9 +14,6 @@ from structlog.typing import EventDict, WrappedLogger
 from coding_framework.errors import InfrastructureError
 from coding_framework.paths import cannot_write
 
-_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
-
-
 _QUIET = {
     "TQDM_DISABLE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
@@ -27,18 +24,17 @@ _QUIET = {
 class _Tee:
     """Last processor of the chain: writes the event where it belongs, then drops it.
 
-    The file gets everything as JSON; stderr gets what is at or above `stderr_level`.
+    The file gets everything as JSON; stderr gets what is a warning or worse.
     """
 
-    def __init__(self, file: TextIO | None, stderr_level: int) -> None:
+    def __init__(self, file: TextIO | None) -> None:
         self._file = file
-        self._stderr_level = stderr_level
         self._json = structlog.processors.JSONRenderer(default=str)
 
     def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
         if self._file is not None:
             self._write(str(self._json(logger, name, dict(event))))
-        if _LEVELS.get(str(event.get("level")), logging.INFO) >= self._stderr_level:
+        if event.get("level") in ("warning", "error", "critical"):
             print(_for_people(event), file=sys.stderr, flush=True)
         raise structlog.DropEvent
 
@@ -53,7 +49,7 @@ class _Tee:
             print(f"warning: no more log: {e.strerror or e}", file=sys.stderr, flush=True)
 
 
-def configure_logging(log_file: Path | None = None, *, stderr_level: int = logging.WARNING) -> None:
+def configure_logging(log_file: Path | None = None) -> None:
     """Route structlog's events; to be called once, by a program, never by a library module.
 
     Raises InfrastructureError where the log file cannot be opened.
@@ -71,7 +67,7 @@ def configure_logging(log_file: Path | None = None, *, stderr_level: int = loggi
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _Tee(file, stderr_level),
+            _Tee(file),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

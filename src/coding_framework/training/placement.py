@@ -8,15 +8,15 @@ from coding_framework.training.rl_config import MultiTurnRLConfig
 def placement(config: MultiTurnRLConfig) -> list[tuple[str, str]]:
     """(part, place) in the order of a step."""
     ranks = config.num_gpus * config.num_nodes
-    one = "process on the CPU" if config.device == "cpu" else "GPU"
-    where = f"{ranks} {one}{'s' if ranks > 1 and config.device != 'cpu' else ''}"
-    if config.device == "cpu" and ranks > 1:
-        where = f"{ranks} processes on the CPU"
+    one, more = ("process", "processes") if config.device == "cpu" else ("GPU", "GPUs")
+    where = f"{ranks} {more if ranks > 1 else one}"
+    if config.device == "cpu":
+        where += " on the CPU"
     if config.num_nodes > 1:
         where += f" on {config.num_nodes} nodes, {config.num_gpus} each"
     colocated = f"the same {where}"
     share = f", {config.gpu_memory_utilization:.0%} of the memory of each"
-    lines = [
+    return [
         ("policy training", f"{where}, sharded over all by FSDP2"),
         ("rollout", f"{colocated}, a server each{'' if config.device == 'cpu' else share}"),
         ("roles", _roles(config)),
@@ -27,7 +27,6 @@ def placement(config: MultiTurnRLConfig) -> list[tuple[str, str]]:
         ("Ray", _ray(config)),
         ("step", _step(config)),
     ]
-    return lines
 
 
 def _roles(config: MultiTurnRLConfig) -> str:

@@ -84,11 +84,8 @@ def rl_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> MultiTurnRLConfig
     """The recipe with the flags on top; `device` may be "auto". Raises UsageError."""
     values = {**recipe.rl, **flags}
     cpu = on_cpu(values.pop("device", recipe.device))
-    judge_args = {**recipe.rl.get("judge_args", {}), **flags.get("judge_args", {})}
-    values |= {"judge_args": judge_args}
+    values["judge_args"] = {**recipe.rl.get("judge_args", {}), **flags.get("judge_args", {})}
     try:
-        if cpu:
-            return MultiTurnRLConfig.cpu(**values)
-        return MultiTurnRLConfig.model_validate(values)
+        return MultiTurnRLConfig.cpu(**values) if cpu else MultiTurnRLConfig.model_validate(values)
     except ValidationError as e:
         raise UsageError(first_complaint(e)) from e

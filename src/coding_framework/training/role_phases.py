@@ -66,7 +66,7 @@ async def train_in_phases(config: MultiTurnRLConfig, train: TrainFn) -> RLResult
     started, peak = time.monotonic(), 0.0
     run, planned = _run(config), schedule(config)
     state = read_state(config, planned)
-    records = read_steps(run.steps)[: _steps_in(planned[: len(state.done)])]
+    records = read_steps(run.steps)[: sum(_length(planned, n) for n in range(len(state.done)))]
     resumed = len(records)
     for number in range(len(state.done), len(planned)):
         phase = with_partner(planned, number, run)
@@ -171,10 +171,6 @@ def _length(planned: Sequence[RolePhase], number: int) -> int:
     role = planned[number].role
     before = [p.until for p in planned[:number] if p.role is role]
     return planned[number].until - (before[-1] if before else 0)
-
-
-def _steps_in(phases: Sequence[RolePhase]) -> int:
-    return sum(max((p.until for p in phases if p.role is role), default=0) for role in ORDER)
 
 
 def _named(phases: Sequence[RolePhase]) -> str:

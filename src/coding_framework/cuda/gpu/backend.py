@@ -62,16 +62,14 @@ class CudaBackend:
     def __init__(
         self,
         baselines: BaselinesName = "eager",
-        protocol: TimingProtocol | None = None,
         launch_wall_s: float = LAUNCH_WALL_S,
         make_checker: Callable[[DeviceProperties], Backend] | None = None,
     ) -> None:
-        """baselines: "compiled" times both. protocol: how candidates and baselines are timed.
-        make_checker: makes the backend that judges small shape sets first, for a GPU of these
-        properties."""
+        """baselines: "compiled" times both. make_checker: makes the backend that judges small
+        shape sets first, for a GPU of these properties."""
         self._wanted = baselines
         self._usual = GpuSettings(launch_wall_s=launch_wall_s)
-        self.protocol = protocol or TimingProtocol()
+        self.protocol = TimingProtocol()
         with CudaDevice(self._usual) as device:
             self.gpu: Gpu = device.gpu
             self.driver = device.gpu.driver

@@ -45,8 +45,8 @@ class Allocation:
 class Arena:
     """See `device_server.Memory`."""
 
-    def __init__(self, queue: Queue, limit_bytes: int, reserved_bytes: int | None = None) -> None:
-        """limit_bytes: what a candidate may hold. reserved_bytes: addresses, freed ones too."""
+    def __init__(self, queue: Queue, limit_bytes: int) -> None:
+        """limit_bytes: what a candidate may hold; there are four times as many addresses."""
         self._queue = queue
         self.limit_bytes = limit_bytes
         self._properties = _properties()
@@ -58,7 +58,7 @@ class Arena:
                 )
             )
         )
-        self._reserved = _rounded(reserved_bytes or 4 * limit_bytes, self._granularity)
+        self._reserved = _rounded(4 * limit_bytes, self._granularity)
         self.base = int(
             call(cuda.cuMemAddressReserve(self._reserved, self._granularity, _WANTED_BASE, 0))
         )

@@ -143,9 +143,9 @@ def find_ncu() -> Path | None:
     return sorted(found)[-1].resolve() if found else None
 
 
-def profile_plan(files: ReplayFiles, gpu: Gpu, metrics: Sequence[str] = METRICS) -> Profile:
+def profile_plan(files: ReplayFiles, gpu: Gpu) -> Profile:
     """Counters of every launch of a plan. Never raises for what ncu does or does not find."""
-    return profile_plans((files,), gpu, metrics)[0]
+    return profile_plans((files,), gpu)[0]
 
 
 def profile_plans(

@@ -28,13 +28,12 @@ _WRAPPED = "base_model.model."
 _LORA_A, _LORA_B = ".lora_A.default.weight", ".lora_B.default.weight"
 
 
-def export_model(actor: Path, target: Path, dtype: str = "float32") -> None:
-    """Write the policy of a checkpoint's `actor` folder as a Hugging Face folder.
+def export_model(actor: Path, target: Path) -> None:
+    """Write the policy of a checkpoint's `actor` folder as a Hugging Face folder, in float32.
 
     Args:
         actor: verl's folder with `model_world_size_N_rank_R.pt` and `huggingface/`.
         target: Made new and as a whole: a kill leaves the old folder or none.
-        dtype: "float32" keeps every update; "bfloat16" halves the file and rounds small ones away.
 
     Raises:
         TrainingError: where the checkpoint cannot be read or does not fit the model.
@@ -54,7 +53,7 @@ def export_model(actor: Path, target: Path, dtype: str = "float32") -> None:
         )
     with replaced(target) as fresh:
         shutil.copytree(actor / "huggingface", fresh, dirs_exist_ok=True)
-        model.to(getattr(torch, dtype)).save_pretrained(fresh)
+        model.save_pretrained(fresh)
         _write_card(actor, fresh)
 
 

@@ -92,19 +92,16 @@ class _Pool(ABC):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        self._end()
+        for group in self._groups:
+            group.close()
+        if self._leave:
+            disconnect()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _end(self) -> None:
-        for group in self._groups:
-            group.close()
-        if self._leave:
-            disconnect()
 
     def _submit(self, job: Coroutine[Any, Any, Verdict]) -> Future[Verdict]:
         if self._closed:
@@ -178,7 +175,6 @@ class SplitRayJudgePool(_Pool):
         leave: bool = False,
         jobs_per_gpu: int | None = None,
         in_hand: int | None = None,
-        job_wall_s: float = _WALL_S,
     ) -> None:
         """compiling: makes a thing with `compile(task, code, wanted)`, of its arguments and
         `conditions`: a verdict, or a build. judging: makes a thing with `conditions()`, alike on
@@ -190,7 +186,6 @@ class SplitRayJudgePool(_Pool):
         for each place on a GPU one that waits. Raises as `RayJudgePool` does."""
         self._compiling, self._judging = compiling, judging
         self._jobs_per_gpu = jobs_per_gpu
-        self._wall_s = job_wall_s
         self._wanted_in_hand = in_hand
         super().__init__(leave)
         self._in_hand = asyncio.Semaphore(self.capacity)
@@ -198,7 +193,7 @@ class SplitRayJudgePool(_Pool):
     def _start(self) -> int:
         layout = bench_layout(self._jobs_per_gpu)
         arguments = {**self._judging.arguments, "workers": layout.places}
-        self._benches = ActorGroup(self._judging.factory, arguments, layout, wall_s=self._wall_s)
+        self._benches = ActorGroup(self._judging.factory, arguments, layout, wall_s=_WALL_S)
         self._groups.append(self._benches)
         conditions, *others = self._benches.ask_all("conditions")
         for other in others:
@@ -212,7 +207,7 @@ class SplitRayJudgePool(_Pool):
             {**self._compiling.arguments, "conditions": conditions},
             compiling_layout(),
             does="compiled",
-            wall_s=self._wall_s,
+            wall_s=_WALL_S,
         )
         self._groups.append(self._compilers)
         return self._wanted_in_hand or self._compilers.capacity + 2 * self._benches.capacity
