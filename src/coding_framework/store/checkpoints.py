@@ -50,7 +50,7 @@ class FileEntry(Record):
 
 
 class Manifest(Record):
-    """A finished checkpoint. Maker: `write_manifest`. Consumers: resuming, pruning."""
+    """A finished checkpoint. Maker: `manifest_of`. Consumers: resuming, pruning."""
 
     step: int
     world_size: int
@@ -64,11 +64,6 @@ def step_of(folder: Path) -> int:
     if found is None:
         raise ValueError(f"{folder} is not a checkpoint folder (global_step_N)")
     return int(found.group(1))
-
-
-def write_manifest(folder: Path) -> None:
-    """Say that the checkpoint in `folder` is finished, with what it consists of."""
-    finish(folder, manifest_of(folder))
 
 
 def finish(folder: Path, manifest: Manifest) -> None:

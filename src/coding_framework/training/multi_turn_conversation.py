@@ -6,8 +6,6 @@ trainer's rollout workers call the same functions.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable
 from typing import Any, Protocol
 
 from coding_framework.errors import UsageError
@@ -99,25 +97,3 @@ class MultiTurnConversationManager:
             conversation_id=conversation_id,
             state=state,
         )
-
-    async def run_many(
-        self, tasks: Iterable[Task], *, concurrency: int = 16
-    ) -> AsyncIterator[CUDAConversationState]:
-        """Conversations about `tasks`, `concurrency` at once, each as soon as it ends.
-
-        The first that raises ends all.
-        """
-        limit = asyncio.Semaphore(concurrency)
-
-        async def one(task: Task) -> CUDAConversationState:
-            async with limit:
-                return await self.run(task)
-
-        running = [asyncio.create_task(one(task)) for task in tasks]
-        try:
-            for next_done in asyncio.as_completed(running):
-                yield await next_done
-        finally:
-            for job in running:
-                job.cancel()
-            await asyncio.gather(*running, return_exceptions=True)

@@ -11,13 +11,14 @@ from structlog.testing import capture_logs
 from coding_framework.errors import UsageError
 from coding_framework.store.checkpoints import (
     damage,
+    finish,
     is_whole,
     keep_as,
     latest_checkpoint,
+    manifest_of,
     prune,
     step_of,
     whole_checkpoints,
-    write_manifest,
 )
 from coding_framework.store.folder import copy_linked
 
@@ -36,7 +37,7 @@ def checkpoint(root: Path, step: int, world: int = 1) -> Path:
     for name in [*names, "data.pt"]:
         with zipfile.ZipFile(folder / name, "w") as archive:
             archive.writestr("data", b"x" * 1000)
-    write_manifest(folder)
+    finish(folder, manifest_of(folder))
     return folder
 
 
@@ -107,7 +108,7 @@ def test_critics_files_are_part_of_a_checkpoint(tmp_path: Path) -> None:
     (folder / "critic").mkdir()
     critic = folder / "critic" / "model_world_size_1_rank_0.pt"
     critic.write_bytes(b"x" * 10)
-    write_manifest(folder)
+    finish(folder, manifest_of(folder))
     assert damage(folder) is None
     critic.write_bytes(b"x" * 9)
     assert damage(folder) == "critic/model_world_size_1_rank_0.pt has 9 bytes and had 10"

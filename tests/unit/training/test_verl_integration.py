@@ -16,7 +16,7 @@ import structlog
 
 from coding_framework.errors import TrainingError
 from coding_framework.orchestration.turn import ConversationConfig
-from coding_framework.store.checkpoints import write_manifest
+from coding_framework.store.checkpoints import finish, manifest_of
 from coding_framework.store.conversations import append_rollout, run_rollouts
 from coding_framework.store.folder import RLFolder
 from coding_framework.store.records import Rollout, StepRecord
@@ -244,7 +244,7 @@ def test_a_disk_without_room_for_the_next_checkpoint_is_full(
     step = tmp_path / "run" / "checkpoints" / "global_step_3"
     (step / "actor").mkdir(parents=True)
     (step / "actor" / "model_world_size_1_rank_0.pt").write_bytes(bytes(2 << 20))
-    write_manifest(step)
+    finish(step, manifest_of(step))
     free = 40 << 20
 
     def usage(folder: Path) -> SimpleNamespace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from .. import _host
 from .._names import look_up
@@ -35,9 +35,6 @@ class Module:
     training = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._prepare()
-
-    def _prepare(self) -> None:
         if "_modules" not in self.__dict__:
             self.__dict__.update(_parameters={}, _buffers={}, _modules={}, _order={}, _lost=set())
 
@@ -302,7 +299,21 @@ class AlphaDropout(Dropout):
 # --- containers -----------------------------------------------------------------------------------
 
 
-class Sequential(Module):
+class _Listed(Module):
+    """Modules by number."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._modules.values())
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def append(self, module: Module) -> Self:
+        self.add_module(str(len(self)), module)
+        return self
+
+
+class Sequential(_Listed):
     def __init__(self, *modules: Any) -> None:
         super().__init__()
         named = (
@@ -311,19 +322,9 @@ class Sequential(Module):
         for name, module in named:
             self.add_module(str(name), module)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._modules.values())
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
     def __getitem__(self, index: Any) -> Any:
         found = list(self._modules.values())[index]
         return type(self)(*found) if isinstance(index, slice) else found
-
-    def append(self, module: Module) -> Sequential:
-        self.add_module(str(len(self)), module)
-        return self
 
     def forward(self, input: Any) -> Any:
         for module in self:
@@ -331,24 +332,14 @@ class Sequential(Module):
         return input
 
 
-class ModuleList(Module):
+class ModuleList(_Listed):
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
         self.extend(modules or ())
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._modules.values())
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
     def __getitem__(self, index: Any) -> Any:
         found = list(self._modules.values())[index]
         return type(self)(found) if isinstance(index, slice) else found
-
-    def append(self, module: Module) -> ModuleList:
-        self.add_module(str(len(self)), module)
-        return self
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
         for module in modules:
