@@ -80,11 +80,8 @@ class CandidateTrials:
             return
         if not may_repeat((self._setting.build / "device.ptx").read_text(errors="replace")):
             return
-        setting, task, seeds = (
-            replace(self._setting, backend=backend),
-            self._draft.task,
-            self._seeds,
-        )
+        setting = replace(self._setting, backend=backend)
+        task, seeds = self._draft.task, self._seeds
         expectation = self._references.get(task, smallest, seeds[0])
         try:
             with open_setup(setting, expectation) as setup:

@@ -214,10 +214,8 @@ def _engine(root: str, config: MultiTurnRLConfig) -> dict[str, Any]:
         f"{root}.use_torch_compile": False,  # of the entropy alone; costs more than a short run
     }
     if config.device == "cpu":
-        pairs |= {
-            # Nothing to save by freeing gathered weights in the middle of a step.
-            f"{root}.reshard_after_forward": False,
-        }
+        # Nothing to save by freeing gathered weights in the middle of a step.
+        pairs[f"{root}.reshard_after_forward"] = False
     else:  # float32 copies of all logits at once would be most of the memory
         pairs[f"{root}.entropy_from_logits_with_chunking"] = True
     return pairs

@@ -147,16 +147,11 @@ class TrainerProcess:
         assert self._process is not None
         return self._process.pid
 
-    @property
-    def returncode(self) -> int | None:
-        """None while it runs."""
-        assert self._process is not None
-        return self._process.poll()
-
     async def wait(self, interval_s: float) -> int | None:
         """Let the trainer run for a while; its return code if it ended."""
         await asyncio.sleep(interval_s)
-        return self.returncode
+        assert self._process is not None
+        return self._process.poll()
 
 
 def run_processes(run: str) -> list[psutil.Process]:
