@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,11 @@ def test_help_and_wrong_use_load_nothing_heavy(arguments: list[str]) -> None:
     assert run_python(code).splitlines()[-1] == "[]"
 
 
-def test_version_is_that_of_the_project_file() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert coding_framework.__version__ == project["version"]
+def test_the_version_stands_in_one_place() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"]["path"] == "src/coding_framework/__init__.py"
+    assert version("coding-framework") == coding_framework.__version__
 
 
 def test_licence_is_the_full_apache_text() -> None:

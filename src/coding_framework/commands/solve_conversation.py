@@ -111,12 +111,12 @@ def _specialization(options: SolveOptions) -> SpecializationConfig:
     return SpecializationConfig(
         shared_policy=own == options.adapter,
         reward_preset=options.reward,
-        prompts=_prompts(options),
+        prompts=prompts_of(options),
         roles={role: RoleSpec(sampling=sampling, adapter=a) for role, a in adapters.items()},
     )
 
 
-def _prompts(options: SolveOptions) -> PromptVersion:
+def prompts_of(options: SolveOptions) -> PromptVersion:
     """Those that the weights were trained on; for weights that nobody of us trained v2."""
     if options.prompts is not None:
         return options.prompts
@@ -136,7 +136,7 @@ def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:
             return OpenAIPolicy(options.server, options.model)
         from coding_framework.agents.models import resolve_model
 
-        context = PROMPT_TOKENS[_prompts(options)] + options.max_new_tokens
+        context = PROMPT_TOKENS[prompts_of(options)] + options.max_new_tokens
         policy = TransformersPolicy(
             resolve_model(options.model), adapter=adapter, max_context=context,
             max_batch=options.candidates,
@@ -152,7 +152,7 @@ def _budget(policy: Policy, options: SolveOptions) -> PromptBudget:
     count = getattr(policy, "count", None) or (
         lambda messages: sum(len(m.content) for m in messages) // 4
     )
-    return PromptBudget(PROMPT_TOKENS[_prompts(options)], count)
+    return PromptBudget(PROMPT_TOKENS[prompts_of(options)], count)
 
 
 # --- the terminal ---------------------------------------------------------------------------------

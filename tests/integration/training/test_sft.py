@@ -360,7 +360,7 @@ def test_after_a_sigkill_the_same_command_goes_on_from_the_checkpoint(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--learning-rate", "-1"), "--learning-rate -1.0"),
+        (("--learning-rate", "-1"), "--learning-rate cannot be -1"),
         (("--base-model", "nobody/nothing"), "HuggingFaceTB/SmolLM2-135M-Instruct"),
         (("--no-such-flag",), "--no-such-flag"),
         (("--extra-examples", "/nowhere.jsonl"), "cuda-rl data mistakes"),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from coding_framework.commands.solve import SolveOptions, _prompts
+from coding_framework.commands.options import SolveOptions
+from coding_framework.commands.solve_conversation import prompts_of
 from coding_framework.store.folder import RLFolder
 from coding_framework.store.model_card import (
     ModelCard,
@@ -86,11 +87,11 @@ def test_an_export_says_which_run_trained_it_on_what(tmp_path: Path) -> None:
 def test_solve_prompts_as_the_weights_were_trained(tmp_path: Path) -> None:
     write_card(weights(tmp_path / "mine"), CARD)
     mine, other = str(tmp_path / "mine"), str(weights(tmp_path / "other"))
-    assert _prompts(SolveOptions(task="t", model=mine)) == "v2"
-    assert _prompts(SolveOptions(task="t", model=other)) == "v2"
-    assert _prompts(SolveOptions(task="t", model=other, adapter=other)) == "v1"
-    assert _prompts(SolveOptions(task="t", model=other, adapter=mine)) == "v2"
-    assert _prompts(SolveOptions(task="t", model=mine, server="http://localhost")) == "v2"
+    assert prompts_of(SolveOptions(task="t", model=mine)) == "v2"
+    assert prompts_of(SolveOptions(task="t", model=other)) == "v2"
+    assert prompts_of(SolveOptions(task="t", model=other, adapter=other)) == "v1"
+    assert prompts_of(SolveOptions(task="t", model=other, adapter=mine)) == "v2"
+    assert prompts_of(SolveOptions(task="t", model=mine, server="http://localhost")) == "v2"
     write_card(tmp_path / "mine", CARD.model_copy(update={"prompts": "v1"}))
-    assert _prompts(SolveOptions(task="t", model=mine)) == "v1"
-    assert _prompts(SolveOptions(task="t", model=mine, prompts="v2")) == "v2"
+    assert prompts_of(SolveOptions(task="t", model=mine)) == "v1"
+    assert prompts_of(SolveOptions(task="t", model=mine, prompts="v2")) == "v2"
