@@ -20,7 +20,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(2400)]
+from support.time_bar import crowding
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(3900)]
 
 ROOT = Path(__file__).parents[2]
 STAGES = ["model", "eval_base", "sft", "eval_sft", "rl", "eval_rl"]
@@ -95,7 +97,7 @@ AGAIN = ["make", "quickstart", "--smoke"]
 def test_a_killed_smoke_run_goes_on_and_ends_with_everything(tmp_path, runs, command, again):
     folder, log = tmp_path / "out", tmp_path / "log"
     runs.append(first := start(command, folder, log))
-    wait_until(lambda: "rl" in started(folder), first, log, 900)
+    wait_until(lambda: "rl" in started(folder), first, log, 900 * min(2.5, crowding()))
     time.sleep(8)  # Ray and verl are starting
     descendants = psutil.Process(first.pid).children(recursive=True)
     assert descendants
