@@ -16,6 +16,7 @@ from coding_framework import __version__
 from coding_framework.commands import (
     data,
     doctor,
+    evaluate,
     judge,
     judge_many,
     quickstart,
@@ -34,8 +35,8 @@ from coding_framework.commands.failures import (
 from coding_framework.commands.flags import FlagParser
 from coding_framework.errors import CodingFrameworkError
 
-COMMANDS = (quickstart, judge, judge_many, solve, replay, tasks, data, doctor)
-RESUMABLE = ("quickstart", "judge-many", "solve", "tasks build", "data build-sft")
+COMMANDS = (quickstart, judge, judge_many, solve, replay, evaluate, tasks, data, doctor)
+RESUMABLE = ("quickstart", "judge-many", "solve", "eval", "tasks build", "data build-sft")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

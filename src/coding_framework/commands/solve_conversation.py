@@ -32,7 +32,7 @@ from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
 from coding_framework.paths import write_atomic
 from coding_framework.store.folder import SolveFolder
-from coding_framework.store.model_card import card_of
+from coding_framework.store.model_card import prompts_for
 from coding_framework.training.agent_specializer import (
     AgentSpecializer,
     RoleSpec,
@@ -117,14 +117,10 @@ def _specialization(options: SolveOptions) -> SpecializationConfig:
 
 
 def prompts_of(options: SolveOptions) -> PromptVersion:
-    """Those that the weights were trained on; for weights that nobody of us trained v2."""
-    if options.prompts is not None:
-        return options.prompts
+    """Those that were asked for, else those that the weights were trained on."""
     weights = options.adapter or (options.model if options.server is None else None)
-    card = card_of(Path(weights)) if weights is not None else None
-    if card is None or card.prompts is None:
-        return "v1" if options.adapter else "v2"
-    return "v1" if card.prompts == "v1" else "v2"
+    folder = Path(weights) if weights is not None else None
+    return options.prompts or prompts_for(folder, is_adapter=bool(options.adapter))
 
 
 def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:

@@ -153,6 +153,22 @@ class RunFolder(_Folder):
         return RLFolder(self.root / "rl_checkpoints")
 
 
+class EvalFolder(_Folder):
+    """A run of `cuda-rl eval`."""
+
+    manifest = _Below("eval.json")
+    """What the run is: model, suites, sampling, judge."""
+    lock = _Below("eval.lock")
+    answers = _Below("answers.jsonl")
+    """A line a turn, when the policy has answered."""
+    verdicts = _Below("verdicts.jsonl")
+    """A line a verdict, when the judge has given it."""
+    conversations = _Below("conversations.jsonl")
+    records = _Below("records.jsonl")
+    """A flat line a sample: these three are made from the two above."""
+    summary = _Below("summary.json")
+
+
 def states_file(evaluations: Path, label: str) -> Path:
     """Where an evaluation of that label keeps its conversations."""
     return evaluations / f"{label}.jsonl"

@@ -22,7 +22,7 @@ from coding_framework.paths import write_atomic
 from coding_framework.store.checkpoints import file_digest, step_of
 from coding_framework.store.folder import RLFolder, SFTFolder, run_of_checkpoint
 from coding_framework.store.lines import parsed_lines
-from coding_framework.types import Record
+from coding_framework.types import PromptVersion, Record
 
 FILE = "model_card.json"
 _WEIGHTS = "*.safetensors"
@@ -95,6 +95,15 @@ def card_of(folder: Path) -> ModelCard | None:
     except (OSError, ValidationError, UnicodeDecodeError) as e:
         log.warning("model_card_unreadable", path=str(folder / FILE), why=str(e).splitlines()[0])
         return None
+
+
+def prompts_for(weights: Path | None, *, is_adapter: bool) -> PromptVersion:
+    """Prompts that the weights in a folder were trained on. For a model that nobody of us trained,
+    and where there is no folder (a server, a name on a hub), v2; for such an adapter v1."""
+    card = card_of(weights) if weights is not None else None
+    if card is None or card.prompts is None:
+        return "v1" if is_adapter else "v2"
+    return "v1" if card.prompts == "v1" else "v2"
 
 
 def check_card(folder: Path, prompts: str) -> ModelCard | None:

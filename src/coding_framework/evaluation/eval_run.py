@@ -1,0 +1,189 @@
+"""A run of an evaluation: every answer and every verdict is durable when it is made.
+
+A run that was killed goes on *inside* its conversations: the turn loop runs again, and whatever was
+answered or judged before is given from the run's folder (`store.folder.EvalFolder`). Guaranteed:
+no finished answer is generated twice, and no finished verdict is judged twice; a folder of another
+identity is refused; equal code of one task is judged once. What was in flight at a kill may be done
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import structlog
+
+from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.evaluation.suites import task_digest
+from coding_framework.orchestration.turn import Agent, Agents, Answer
+from coding_framework.paths import write_json_atomic
+from coding_framework.store.folder import EvalFolder, locked
+from coding_framework.store.lines import JsonlSink, parsed_lines
+from coding_framework.types import (
+    AgentAnswer,
+    Candidate,
+    CUDAConversationState,
+    JudgeFn,
+    Record,
+    Task,
+    Verdict,
+)
+
+log = structlog.get_logger(__name__)
+
+PAUSES_S = (1.0, 5.0, 25.0)
+"""Before another try of a verdict that a fault of ours kept."""
+
+
+class EvalIdentity(Record):
+    """What makes two runs the same run. Equal identities may go on in one folder."""
+
+    model: str
+    """Name or path, as it was given."""
+    model_digest: str
+    """Of weights, configuration and tokenizer; "unverifiable: ..." of a server."""
+    suites: Mapping[str, str]
+    """Suite -> digest."""
+    samples: int
+    turns: int
+    sampling: Mapping[str, Any]
+    prompts: str
+    seed: int
+    judge: Mapping[str, Any]
+    """Its settings and its protocol."""
+
+
+class EvalRun:
+    """Answers and verdicts of one evaluation. A context manager, for one process at a time."""
+
+    def __init__(self, folder: Path, identity: EvalIdentity) -> None:
+        self.folder = EvalFolder(folder)
+        self._identity = identity
+        self._answers: dict[str, AgentAnswer] = {}
+        self._verdicts: dict[str, Verdict] = {}
+        self._judging: dict[str, asyncio.Future[Verdict]] = {}
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Raises UsageError where the folder holds a run of another identity, or is in use."""
+        with ExitStack() as stack:
+            stack.enter_context(locked(self.folder.lock, self._in_use))
+            self._require_same_identity()
+            self._answers = dict(_records(self.folder.answers, "answer", AgentAnswer))
+            self._verdicts = dict(_records(self.folder.verdicts, "verdict", Verdict))
+            self._answer_sink = stack.enter_context(JsonlSink(self.folder.answers))
+            self._verdict_sink = stack.enter_context(JsonlSink(self.folder.verdicts))
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _in_use(self, holder: str) -> str:
+        return (
+            f"another evaluation (process {holder}) works in {self.folder.root}: wait for it, or "
+            "choose another --output-dir"
+        )
+
+    def agents(self, agents: Agents) -> Agents:
+        """The same agents, whose answers are kept, and given again where they are there."""
+        return {role: _KeptAgent(agent, self) for role, agent in agents.items()}
+
+    async def answer(self, state: CUDAConversationState, agent: Agent, sample: int) -> Answer:
+        """The answer to the state's next turn, from the file or from the agent."""
+        key = f"{state.conversation_id}#{len(state.turns)}.{sample}"
+        if key in self._answers:
+            return self._answers[key]
+        found = await agent.answer(state, sample=sample)
+        answer = AgentAnswer(
+            messages=found.messages, generation=found.generation, extraction=found.extraction
+        )
+        self._answer_sink.write({"key": key, "answer": answer.model_dump(mode="json")})
+        self._answers[key] = answer
+        return answer
+
+    def judge(self, judge: JudgeFn) -> JudgeFn:
+        """The same judge, whose verdicts are kept. A fault of ours is tried three times more, then
+        raised, which masks the sample."""
+
+        async def kept(task: Task, code: str) -> Verdict:
+            key = f"{task_digest(task)} {Candidate.model_construct(code=code).sha256}"
+            if key in self._verdicts:
+                return self._verdicts[key].model_copy(update={"task": task.name})
+            if key not in self._judging:
+                self._judging[key] = asyncio.ensure_future(self._judged(key, task, code, judge))
+            try:
+                return await asyncio.shield(self._judging[key])
+            finally:
+                if key in self._judging and self._judging[key].done():
+                    del self._judging[key]
+
+        return kept
+
+    async def _judged(self, key: str, task: Task, code: str, judge: JudgeFn) -> Verdict:
+        for pause_s in (*PAUSES_S, None):
+            try:
+                verdict = await judge(task, code)
+                break
+            except InfrastructureError as e:
+                self._verdict_sink.write({"key": key, "fault": str(e)})
+                log.warning("verdict_failed", task=task.name, error=str(e), again_in_s=pause_s)
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)
+        self._verdict_sink.write({"key": key, "verdict": verdict.model_dump(mode="json")})
+        self._verdicts[key] = verdict
+        return verdict
+
+    def _require_same_identity(self) -> None:
+        path = self.folder.manifest
+        mine = json.loads(self._identity.model_dump_json())
+        if not path.exists():
+            write_json_atomic(path, {"identity": mine})
+            return
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))["identity"]
+        except (OSError, ValueError, KeyError, TypeError) as e:
+            raise UsageError(
+                f"{path} is no evaluation's manifest: choose another --output-dir"
+            ) from e
+        different = [
+            f"{name} was {found.get(name)!r} and is {mine.get(name)!r} now"
+            for name in sorted({*found, *mine})
+            if found.get(name) != mine.get(name)
+        ]
+        if different:
+            raise UsageError(
+                f"{self.folder.root} holds another evaluation ({'; '.join(different[:3])}): choose "
+                "another --output-dir"
+            )
+
+
+class _KeptAgent:
+    """An agent whose answers an `EvalRun` keeps."""
+
+    def __init__(self, agent: Agent, run: EvalRun) -> None:
+        self._agent = agent
+        self._run = run
+
+    async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> Answer:
+        return await self._run.answer(state, self._agent, sample)
+
+
+def sample_seed(seed: int, task: str, sample: int) -> int:
+    """A seed for one sample of one task: the same in every run, unlike all others."""
+    key = f"{seed}\0{task}\0{sample}".encode()
+    return int.from_bytes(hashlib.blake2b(key, digest_size=4).digest(), "big")
+
+
+def _records(path: Path, field: str, kind: type[Record]) -> Iterator[tuple[str, Any]]:
+    """(key, record) of each line that has one; a line that cannot be read is done again."""
+    for entry in parsed_lines(path, json.loads):
+        if field in entry:
+            yield entry["key"], kind.model_validate(entry[field])

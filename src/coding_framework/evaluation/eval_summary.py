@@ -1,0 +1,225 @@
+"""What an evaluation found, from its sample records: overall, by group, curves, regressions.
+
+Samples whose times are measured and modelled, on different devices or by different protocols, are
+never in one number: each such set has a block of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from statistics import median
+
+from pydantic import Field
+
+from coding_framework.evaluation.estimates import (
+    MIN_TASKS_FOR_A_RATE,
+    CurvePoint,
+    Estimate,
+    fast_p_curve,
+    geometric_mean,
+    pass_at,
+    rate,
+)
+from coding_framework.evaluation.metrics import Proportion, proportion
+from coding_framework.evaluation.samples import SampleRecord
+from coding_framework.types import Record
+
+SLOWER = 0.95
+"""A kernel that is slower than the baseline at other shapes by more than this is a regression."""
+LOST_GAIN = 1.5
+"""Ratio of speedups above which a gain was the shape's and not the kernel's."""
+
+
+class Speeds(Record):
+    """Speedups of correct kernels over one baseline, on one device, by one protocol."""
+
+    basis: str
+    baseline: str
+    device: str
+    protocol: str
+    timed: int
+    fast: Mapping[str, Estimate]
+    """fast_p, and fast_p@k: "fast_1", "fast_1@5"."""
+    median: float | None
+    geometric_mean: Estimate
+    geometric_mean_above_1: Estimate
+    roofline: float | None
+    """Median share of the roofline."""
+    curve: tuple[CurvePoint, ...] = ()
+
+
+class Regressions(Record):
+    """Kernels that are correct at the shown shapes, judged again at shapes training lacks."""
+
+    judged: int
+    broken: tuple[str, ...]
+    slower_than_baseline: tuple[str, ...]
+    lost_gain: tuple[str, ...]
+    rate: Proportion
+    """Broken or slower; where times are modelled, broken alone."""
+
+
+class Block(Record):
+    """The numbers of one set of samples. Maker: `summarize_samples`."""
+
+    tasks: int
+    samples: int
+    masked: int
+    compiled: Proportion
+    pass_at: Mapping[str, Estimate]
+    """"pass@1", "pass@5", ..."""
+    speeds: tuple[Speeds, ...] = ()
+    statuses: Mapping[str, int] = Field(default_factory=dict)
+    cheats: Proportion
+    rejected: Proportion
+    spilling: Proportion
+    tokens_per_verified_kernel: float | None = None
+    regressions: Regressions | None = None
+
+
+class EvalSummary(Record):
+    """summary.json: all samples of one suite, and by group."""
+
+    suite: str
+    overall: Block
+    by: Mapping[str, Block]
+    """"tier2", "level1", "family.NAME"; of groups with fewer than 8 tasks `small` has counts."""
+    small: Mapping[str, str]
+
+
+def summarize(
+    suite: str, samples: Sequence[SampleRecord], ks: Sequence[int], thresholds: Sequence[float]
+) -> EvalSummary:
+    """ks: of pass@k. thresholds: p of fast_p."""
+    groups: dict[str, list[SampleRecord]] = defaultdict(list)
+    for sample in samples:
+        groups[f"tier{sample.tier}"].append(sample)
+        groups[f"family.{sample.family}"].append(sample)
+        if sample.level is not None:
+            groups[f"level{sample.level}"].append(sample)
+    tasks = {name: len({s.task for s in of}) for name, of in groups.items()}
+    return EvalSummary(
+        suite=suite,
+        overall=summarize_samples(samples, ks, thresholds, curves=True),
+        by={
+            name: summarize_samples(of, ks, thresholds)
+            for name, of in sorted(groups.items())
+            if tasks[name] >= MIN_TASKS_FOR_A_RATE
+        },
+        small={
+            name: f"{sum(s.correct for s in of)} of {len(of)} samples correct, {tasks[name]} tasks"
+            for name, of in sorted(groups.items())
+            if tasks[name] < MIN_TASKS_FOR_A_RATE
+        },
+    )
+
+
+def summarize_samples(
+    samples: Sequence[SampleRecord],
+    ks: Sequence[int],
+    thresholds: Sequence[float],
+    *,
+    curves: bool = False,
+) -> Block:
+    """The numbers of one set of samples; those without a value say why."""
+    judged = [s for s in samples if s.masked is None]
+    verified = sum(s.correct for s in judged)
+    tokens = sum(s.tokens for s in judged)
+    return Block(
+        tasks=len({s.task for s in judged}),
+        samples=len(judged),
+        masked=len(samples) - len(judged),
+        compiled=proportion(s.compiled for s in judged),
+        pass_at={f"pass@{k}": rate(judged) if k == 1 else pass_at(judged, k) for k in ks},
+        speeds=tuple(_speeds(judged, ks, thresholds, curves)),
+        statuses=dict(Counter(s.status for s in judged)),
+        cheats=proportion(bool(s.cheats) for s in judged),
+        rejected=proportion(s.status == "rejected" for s in judged),
+        spilling=proportion(bool(s.spill_bytes) for s in judged if s.compiled),
+        tokens_per_verified_kernel=tokens / verified if verified and tokens else None,
+        regressions=regressions(judged),
+    )
+
+
+def _conditions(sample: SampleRecord) -> tuple[str, str, str, str]:
+    return (sample.basis or "", sample.baseline, sample.device, sample.protocol)
+
+
+def _speeds(
+    judged: Sequence[SampleRecord], ks: Sequence[int], thresholds: Sequence[float], curves: bool
+) -> list[Speeds]:
+    """A block for each set of conditions under which kernels were timed. In each, a sample that is
+    wrong or untimed counts as not fast, and one timed under other conditions is left out."""
+    timed = [s for s in judged if s.correct and s.speedup is not None]
+    blocks = []
+    for conditions, found in groupby(sorted(timed, key=_conditions), key=_conditions):
+        own = list(found)
+        others = [s for s in judged if s.speedup is None or not s.correct]
+        rows = [*own, *others]
+        best = _best(own)
+        roofs = [s.roofline for s in best if s.roofline is not None]
+        fast = {f"fast_{p:g}": rate(rows, p) for p in thresholds}
+        fast |= {f"fast_{p:g}@{k}": pass_at(rows, k, p) for p in thresholds for k in ks if k > 1}
+        gains = [s.speedup for s in best if s.speedup is not None]
+        basis, baseline, device, protocol = conditions
+        blocks.append(
+            Speeds(
+                basis=basis,
+                baseline=baseline,
+                device=device,
+                protocol=protocol,
+                timed=len(own),
+                fast=fast,
+                median=median(gains) if gains else None,
+                geometric_mean=geometric_mean(gains),
+                geometric_mean_above_1=geometric_mean([gain for gain in gains if gain > 1]),
+                roofline=median(roofs) if roofs else None,
+                curve=fast_p_curve(rows, thresholds) if curves else (),
+            )
+        )
+    return blocks
+
+
+def _best(samples: Sequence[SampleRecord]) -> list[SampleRecord]:
+    """The fastest sample of each task."""
+    best: dict[str, SampleRecord] = {}
+    for sample in samples:
+        held = best.get(sample.task)
+        if held is None or (sample.speedup or 0.0) > (held.speedup or 0.0):
+            best[sample.task] = sample
+    return list(best.values())
+
+
+def regressions(judged: Sequence[SampleRecord]) -> Regressions | None:
+    """Of kernels that were judged at other shapes too; None where none was."""
+    rows = [s for s in judged if s.correct and s.holdout_status is not None]
+    if not rows:
+        return None
+    broken = [s for s in rows if s.holdout_status != "correct"]
+    both = [s for s in rows if s.holdout_status == "correct" and _is_measured(s)]
+    slower = [s for s in both if _at_other(s) < SLOWER and (s.speedup or 0.0) >= 1.0]
+    lost = [s for s in both if _at_other(s) * LOST_GAIN < (s.speedup or 0.0)]
+    worse = {id(s) for s in (*broken, *slower)}
+    return Regressions(
+        judged=len(rows),
+        broken=_named(broken, lambda s: f": {s.holdout_status}"),
+        slower_than_baseline=_named(slower, lambda s: f": {_at_other(s):.2f}x"),
+        lost_gain=_named(lost, lambda s: f": {s.speedup:.2f}x, then {_at_other(s):.2f}x"),
+        rate=proportion(id(s) in worse for s in rows),
+    )
+
+
+def _is_measured(sample: SampleRecord) -> bool:
+    return sample.basis == "measured" and sample.holdout_speedup is not None
+
+
+def _at_other(sample: SampleRecord) -> float:
+    return sample.holdout_speedup or 0.0
+
+
+def _named(
+    samples: Sequence[SampleRecord], detail: Callable[[SampleRecord], str]
+) -> tuple[str, ...]:
+    return tuple(f"{s.task}/{s.sample}{detail(s)}" for s in samples)

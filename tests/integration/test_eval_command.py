@@ -1,0 +1,106 @@
+"""`cuda-rl eval` from model to summary, on a tiny model: it writes nothing that compiles, so its
+numbers are zeros with intervals; what is tested is that every file, gate and status is right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coding_framework.cli import main
+from coding_framework.evaluation.samples import SampleRecord
+from coding_framework.run.evaluation import read_sample_records
+from support.tiny_lm import make_tiny_lm
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_lm(tmp_path_factory.mktemp("tiny-lm"))
+
+
+def arguments(tiny: Path, folder: Path, *more: str) -> list[str]:
+    return [
+        "eval", str(tiny), "--suite", "held-out:2", "--max-new-tokens", "8", "--backend",
+        "emulator", "--output-dir", str(folder), *more,
+    ]  # fmt: skip
+
+
+def test_a_model_is_evaluated_and_a_second_run_asks_it_nothing(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(tiny, tmp_path / "a", "--json")) == 0
+    said = json.loads(capsys.readouterr().out)
+    block = said["overall"]["overall"]
+    assert (block["tasks"], block["samples"], block["masked"]) == (2, 2, 0)
+    assert block["pass_at"]["pass@1"]["value"] == 0
+    assert block["pass_at"]["pass@1"]["ci95"][1] > 0.5
+    names = {path.name for path in (tmp_path / "a").iterdir()}
+    assert {"eval.json", "answers.jsonl", "records.jsonl", "summary.json"} <= names
+    answers = (tmp_path / "a/answers.jsonl").read_bytes()
+    failing = arguments(tiny, tmp_path / "a", "--fail-under", "pass@1>=0.5, compile<=1")
+    assert main(failing) == 1
+    captured = capsys.readouterr()
+    assert "pass@1 >= 0.5 fails: it is 0 (95%: 0 to " in captured.err
+    assert "compile <= 1 holds" in captured.out
+    assert (tmp_path / "a/answers.jsonl").read_bytes() == answers
+
+
+def test_another_model_or_sampling_is_refused(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(tiny, tmp_path)) == 0
+    assert main(arguments(tiny, tmp_path, "--turns", "2")) == 2
+    assert "turns was 1 and is 2 now" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--fail-under", "pas@1>=0.5"), "did you mean pass@1"),
+        (("--family", "norms"), "the filters leave none"),
+        (("--suite", "kernelbench:1"), "kernelbench needs --kernelbench-dir"),
+        (("--suite", "held-in"), "there is no suite 'held-in'"),
+        (("--samples", "0"), "a whole number of at least 1"),
+    ],
+)
+def test_wrong_use_is_found_before_the_model_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, str], sentence: str
+) -> None:
+    assert main(arguments(tmp_path / "no-model", tmp_path / "out", *more)) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, correct in (("a", False), ("b", True)):
+        rows = [SampleRecord(task=f"t{i}", correct=correct) for i in range(20)]
+        (tmp_path / name).mkdir()
+        lines = "".join(f"{row.model_dump_json()}\n" for row in rows)
+        (tmp_path / name / "records.jsonl").write_text(lines)
+    assert len(read_sample_records(tmp_path / "a")) == 20
+    assert main(["eval", "compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert capsys.readouterr().out.startswith("B is better than A in pass@1: +100.0 points")
+    assert main(["eval", "compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
+
+
+def test_kernelbench_numbers_of_a_run_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problems = tmp_path / "checkout/KernelBench/level1"
+    problems.mkdir(parents=True)
+    for number in (1, 2):
+        (problems / f"{number}_P.py").write_text("")
+    entry = {"sample_id": 0, "compiled": True, "correctness": True, "runtime": 2.0}
+    (tmp_path / "eval_results.json").write_text(json.dumps({"1": [entry]}))
+    baseline = {"level1": {"1_P.py": {"mean": 3.0}, "2_P.py": {"mean": 1.0}}}
+    (tmp_path / "baseline.json").write_text(json.dumps(baseline))
+    command = ["eval", "kernelbench-score", str(tmp_path), "--level", "1", "--json"]
+    assert main(command) == 2
+    more = ["--baseline", str(tmp_path / "baseline.json")]
+    assert main([*command, *more, "--kernelbench-dir", str(tmp_path / "checkout")]) == 0
+    score = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert score["fast_p"]["1.0"] == 0.5
+    assert score["geo_mean_speedup"] == 1.5
