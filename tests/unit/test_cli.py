@@ -25,7 +25,10 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        ([], "choose one of quickstart, judge, judge-many, solve, replay, tasks, data, doctor"),
+        (
+            [],
+            "choose one of quickstart, judge, judge-many, solve, replay, eval, tasks, data, doctor",
+        ),
         (["train"], "choose one of quickstart, judge"),
         (["judge", "--task", "relu"], "required: --kernel"),
         (["judge", "--task", "relu", "--kernel", "k", "--backend", "tpu"], "auto, cuda, emulator"),
