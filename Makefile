@@ -1,6 +1,8 @@
 # The two commands of a newcomer are `make quickstart` and `make test`; each does all the set-up it
 # needs. ARGS goes to the program: make quickstart ARGS="--smoke", make test ARGS="-m unit".
 ARGS ?=
+# Hundreds of Python programs are started: compiling our sources in each would cost minutes.
+unexport PYTHONDONTWRITEBYTECODE
 # Workers of pytest; one that has nothing left takes over half of what another still has to do.
 WORKERS ?= -n logical --maxprocesses 4 --dist worksteal
 BIN := .venv/bin
@@ -22,7 +24,7 @@ test: setup ## the tests that a person runs all day; whole runs are left out
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 test-all: setup ## every test: whole runs, every attack, README's commands
-	@$(BIN)/python -m pytest $(WORKERS) -m "" --every-attack tests experiments $(ARGS)
+	@FUZZ_EXAMPLES=80 $(BIN)/python -m pytest $(WORKERS) -m "" --every-attack tests experiments $(ARGS)
 
 lint: setup ## format, style, types and layers
 	@$(BIN)/ruff format --check .

@@ -12,6 +12,9 @@ Qwen2.5-Coder-1.5B-Instruct).
 
 from __future__ import annotations
 
+import coding_framework.commands.interrupts  # noqa: F401  (Ctrl-C while the rest is imported)
+
+# isort: split
 import argparse
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ from coding_framework.errors import UsageError, first_complaint
 from coding_framework.run import quickstart
 from coding_framework.run.recipe import Recipe, WholeRun
 from coding_framework.run.stages import run_stages
-from coding_framework.training.recipes import RecipeFile, on_cpu, read_recipe
+from coding_framework.training.recipes import RecipeFile, on_cpu, read_recipe, require_gpus
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
 
@@ -32,6 +35,8 @@ SFT_FLAGS = {
     "num_examples": ("--sft-examples",),
     "batch_size": ("--sft-batch-size",),
     "gradient_accumulation_steps": ("--sft-gradient-accumulation-steps",),
+    "data": ("--data",),
+    "archive": ("--archive",),
 }
 RL_FLAGS = {
     "num_episodes": ("--num-episodes",),
@@ -52,10 +57,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help="folder of everything that the run leaves (default: outputs/training, or "
         "outputs/quick-test with --quick-test)",
     )
-    add_flags(cli, RecipeFile, ["base_model"])
+    add_flags(cli, RecipeFile, ["base_model", "device"])
     add_flags(cli, SFTConfig, SFT_FLAGS, spelled=SFT_FLAGS, cpu=SFTConfig.cpu())
     small = MultiTurnRLConfig.cpu(model_path="")
     add_flags(cli, MultiTurnRLConfig, RL_FLAGS, spelled=RL_FLAGS, cpu=small)
+    cli.add_argument(
+        "--wandb",
+        action=argparse.BooleanOptionalAction,
+        help="report to wandb too (default: where WANDB_API_KEY is set)",
+    )
     add_flags(cli, Recipe, ["held_out_tasks", "sandbox"])
     add_switch(cli, "--skip-sft", "leave out SFT: RL starts from the base model")
     add_switch(cli, "--skip-rl", "leave out RL")
@@ -66,6 +76,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def make_run(given: dict[str, Any]) -> WholeRun:
     """The recipe with the flags on top. Raises UsageError."""
     file = read_recipe(given["config"])
+    if "device" in given:
+        file = file.model_copy(update={"device": given["device"]})
     cpu = on_cpu(file.device)
     title = "Quick test" if given["quick_test"] else "Training"
     skip = frozenset(stage for stage in ("sft", "rl") if given[f"skip_{stage}"])
@@ -90,14 +102,24 @@ def make_recipe(given: dict[str, Any], file: RecipeFile, cpu: bool) -> Recipe:
     else:
         base = quickstart.FULL if cpu else Recipe()
     changes: dict[str, Any] = {"expected_s": {}, **file.run}
-    changes["sft"] = {**base.sft, **file.sft, **{k: given[k] for k in SFT_FLAGS if k in given}}
-    changes["rl"] = {**base.rl, **file.rl, **{k: given[k] for k in RL_FLAGS if k in given}}
+    both = {"wandb": given["wandb"]} if "wandb" in given else {}
+    sft = {**both, **{k: given[k] for k in SFT_FLAGS if k in given}}
+    rl = {**both, **{k: given[k] for k in RL_FLAGS if k in given}}
+    changes["sft"] = {**base.sft, **file.sft, **sft}
+    changes["rl"] = {**base.rl, **file.rl, **rl}
     changes |= {k: given[k] for k in ("held_out_tasks", "sandbox") if k in given}
     return Recipe.model_validate({**base.model_dump(), **changes})
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return run_script(lambda: run_stages(make_run(vars(parse(arguments)))))
+    return run_script(lambda: launch(vars(parse(arguments))))
+
+
+def launch(given: dict[str, Any]) -> int:
+    """Raises UsageError, also for GPUs that are not here."""
+    device = given.get("device", read_recipe(given["config"]).device)
+    require_gpus(device, given.get("num_gpus"))
+    return run_stages(make_run(given))
 
 
 if __name__ == "__main__":

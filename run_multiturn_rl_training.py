@@ -13,6 +13,9 @@ a recipe of configs/; a flag wins over it. --dry-run says what would run where, 
 
 from __future__ import annotations
 
+import coding_framework.commands.interrupts  # noqa: F401  (Ctrl-C while the rest is imported)
+
+# isort: split
 import argparse
 import asyncio
 import sys
@@ -24,7 +27,14 @@ from coding_framework.commands.flags import add_flags, add_switch, script_parser
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run.recipe import Recipe
-from coding_framework.store.folder import RLFolder, base_of_adapter, is_adapter, is_model, replaced
+from coding_framework.store.folder import (
+    RLFolder,
+    SFTFolder,
+    base_of_adapter,
+    is_adapter,
+    is_model,
+    replaced,
+)
 from coding_framework.store.model_card import card_of, write_card
 from coding_framework.training.recipes import RecipeFile, read_recipe, rl_config
 from coding_framework.training.reward_functions.presets import PRESETS
@@ -34,6 +44,7 @@ from coding_framework.training.verl_integration import (
     RLResult,
     with_dtype,
 )
+from coding_framework.types import Role
 from coding_framework.wiring import JudgeSettings
 
 FLAGS = (
@@ -41,11 +52,13 @@ FLAGS = (
     "prompts_per_step", "samples_per_prompt", "learning_rate", "warmup_steps", "weight_decay",
     "algorithm", "clip_ratio_low", "clip_ratio_high", "kl_coefficient", "sampling_rounds",
     "overlong_buffer_tokens", "gae_lambda", "gae_gamma", "critic_learning_rate", "discount",
-    "curriculum", "reward_preset", "stop_reward", "temperature", "max_prompt_tokens",
-    "max_response_tokens", "lora_rank", "num_gpus", "judge_gpus", "gpu_memory_utilization",
-    "save_every", "seed", "overrides", "wandb",
+    "curriculum", "reward_preset", "reward", "tester", "stop_reward", "temperature",
+    "max_prompt_tokens", "max_response_tokens", "lora_rank", "num_gpus", "judge_gpus",
+    "gpu_memory_utilization", "save_every", "seed", "overrides", "wandb",
 )  # fmt: skip
 """Fields of `MultiTurnRLConfig` that are flags."""
+SFT = SFTFolder(Path("sft_checkpoints"))
+"""Where run_sft_training.py leaves its adapters by default."""
 POOL = {
     "rl_tasks": ("--num-tasks",),
     "rl_skip_tasks": ("--skip-tasks",),
@@ -62,12 +75,14 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument(
         "--generator-checkpoint",
         metavar="DIR",
-        help="model to start from: an adapter of run_sft_training.py, or a whole model",
+        help="model to start from: an adapter of run_sft_training.py, or a whole model (default: "
+        "sft_checkpoints/generator)",
     )
     cli.add_argument(
         "--optimizer-checkpoint",
         metavar="DIR",
-        help="must hold the same weights: RL starts both roles from one model",
+        help="model of the optimizer, where it is another one: --policy per_role starts from both "
+        "(default: sft_checkpoints/optimizer)",
     )
     add_flags(
         cli,
@@ -83,24 +98,53 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return cli.parse_args(arguments)
 
 
-def start_model(given: dict[str, object], output: Path) -> Path:
-    """The whole model that RL starts from; an adapter is merged once. Raises UsageError."""
-    if "generator_checkpoint" not in given:
-        raise UsageError("--generator-checkpoint is missing: make one with run_sft_training.py")
-    checkpoint = Path(str(given.pop("generator_checkpoint")))
-    other = given.pop("optimizer_checkpoint", None)
-    if other is not None and not same_weights(checkpoint, Path(str(other))):
+def start_models(given: dict[str, object], recipe: RecipeFile, output: Path) -> dict[str, Any]:
+    """The whole models that RL starts from, as settings; adapters are merged once. Raises
+    UsageError."""
+    generator = given.pop("generator_checkpoint", None)
+    optimizer = given.pop("optimizer_checkpoint", None)
+    if generator is None:
+        generator, made = SFT.adapter(Role.GENERATOR), SFT.adapter(Role.OPTIMIZER)
+        if not generator.exists():
+            raise UsageError(
+                f"--generator-checkpoint is missing, and there is no {generator}: make one with "
+                "run_sft_training.py"
+            )
+        optimizer = made if optimizer is None and made.exists() else optimizer
+    one = checkpoint_at(str(generator))
+    other = one if optimizer is None else checkpoint_at(str(optimizer))
+    run = RLFolder(output)
+    if other == one or same_weights(one, other):
+        return {"model_path": str(whole_model(one, run.start_model))}
+    if given.get("policy", recipe.rl.get("policy")) != "per_role":
         raise UsageError(
-            f"{checkpoint} and {other} differ: RL starts both roles from one model, so give it as "
-            "--generator-checkpoint alone"
+            f"{one} and {other} differ, and one policy for both roles starts from one model: give "
+            "it as --generator-checkpoint alone, or choose --policy per_role"
         )
+    return {
+        "model_path": str(whole_model(one, run.start_model)),
+        "role_models": {
+            "optimizer": str(whole_model(other, run.start_model_of(Role.OPTIMIZER))),
+        },
+    }
+
+
+def checkpoint_at(folder: str) -> Path:
+    """A folder that RL can start from. Raises UsageError."""
+    path = Path(folder)
+    if not path.exists():
+        raise UsageError(f"there is no {path}: make one with run_sft_training.py")
+    if not is_model(path) and not is_adapter(path):
+        raise UsageError(
+            f"{path} is neither a model nor an adapter: make one with run_sft_training.py"
+        )
+    return path
+
+
+def whole_model(checkpoint: Path, merged: Path) -> Path:
+    """The checkpoint, where it is a whole model; else `merged`, made of the adapter once."""
     if is_model(checkpoint):
         return checkpoint
-    if not is_adapter(checkpoint):
-        raise UsageError(
-            f"{checkpoint} is neither a model nor an adapter: make one with run_sft_training.py"
-        )
-    merged = RLFolder(output).start_model
     if not is_model(merged):
         merge(checkpoint, merged)
     return merged
@@ -129,12 +173,14 @@ def merge(adapter: Path, target: Path) -> None:
             write_card(fresh, card.merged())
 
 
-def make_config(given: dict[str, object], recipe: RecipeFile, model: Path) -> MultiTurnRLConfig:
+def make_config(
+    given: dict[str, object], recipe: RecipeFile, models: dict[str, Any]
+) -> MultiTurnRLConfig:
     """The recipe with the given flags. Raises UsageError."""
     judge = {name: given.pop(name) for name in ("sandbox", "backend") if name in given}
     if "overrides" in given:
         given["overrides"] = [*recipe.rl.get("overrides", ()), *given["overrides"]]
-    return rl_config(recipe, {**given, "model_path": str(model), "judge_args": judge})
+    return rl_config(recipe, {**given, **models, "judge_args": judge})
 
 
 def dry_run(config: MultiTurnRLConfig) -> None:
@@ -186,11 +232,12 @@ def train(arguments: list[str] | None) -> int:
     if given.pop("dry_run"):
         model = given.pop("generator_checkpoint", recipe.base_model or "the SFT model")
         given.pop("optimizer_checkpoint", None)
-        dry_run(make_config(given, recipe, Path(str(model))))
+        dry_run(make_config(given, recipe, {"model_path": str(model)}))
         return 0
     output = Path(str(given.get("output_dir") or recipe.rl.get("output_dir", "rl_checkpoints")))
     quiet_libraries()
-    config = make_config(given, recipe, start_model(given, output))
+    models = start_models(given, recipe, output)
+    config = make_config(given, recipe, models)
     configure_logging(RLFolder(output).log)
     print(config.model_dump_json(indent=2), file=sys.stderr)
     print(run(config, **pool).model_dump_json(indent=2))

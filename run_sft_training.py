@@ -3,6 +3,7 @@
 
     python run_sft_training.py --num-examples 500 --epochs 3 --output-dir sft_checkpoints
 
+With --data archive the generator learns the AI CUDA Engineer Archive's kernels that are correct.
 Writes OUTPUT_DIR/generator and OUTPUT_DIR/optimizer (LoRA adapters), OUTPUT_DIR/model (merged),
 OUTPUT_DIR/config.json and, a line a step and an epoch, OUTPUT_DIR/metrics.jsonl. After each epoch
 the loss on held-out examples is taken, and answers to held-out tasks are judged. The same command
@@ -12,6 +13,9 @@ a recipe of configs/; a flag wins over it.
 
 from __future__ import annotations
 
+import coding_framework.commands.interrupts  # noqa: F401  (Ctrl-C while the rest is imported)
+
+# isort: split
 import argparse
 import sys
 from pathlib import Path
@@ -35,7 +39,8 @@ from coding_framework.training.recipes import (
 from coding_framework.training.sft_config import SFTConfig, SFTResult
 
 FLAGS = (
-    "base_model", "output_dir", "num_examples", "optimizer_examples", "generator_target",
+    "base_model", "output_dir", "num_examples", "optimizer_examples", "per_role", "data", "archive",
+    "generator_target",
     "extra_examples", "max_task_ops", "epochs", "max_steps", "batch_size",
     "gradient_accumulation_steps", "learning_rate", "max_length", "lora_r", "lora_alpha",
     "lora_dropout", "quantization", "device", "packing", "held_out_examples", "held_out_tasks",

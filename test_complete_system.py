@@ -5,6 +5,9 @@
 Exit status 0 where the main job can run here, 3 where something it needs is missing or broken.
 """
 
+import coding_framework.commands.interrupts  # noqa: F401  (Ctrl-C while the rest is imported)
+
+# isort: split
 import argparse
 import sys
 

@@ -28,7 +28,7 @@ from coding_framework.monitoring.progress import Progress  # noqa: E402
 from coding_framework.paths import cache_dir  # noqa: E402
 from coding_framework.store.lines import JsonlSink, read_lines  # noqa: E402
 from support.emulator_harness import Gpu, compile_ptx  # noqa: E402
-from support.fault_corpus import Seeded, beyond, corpus, outcome, source_of  # noqa: E402
+from support.fault_corpus import Seeded, corpus, outcome, source_of  # noqa: E402
 from support.random_differential import differences  # noqa: E402
 from support.random_kernels import make_kernel  # noqa: E402
 
@@ -62,7 +62,7 @@ def generated_kernels(total: int, seed: int) -> dict[str, Any]:
 def seeded_faults() -> dict[str, Any]:
     """Each seeded fault found by kind and count; the same kernels without it, and no alarm."""
     kernels, missed, alarms = corpus(), [], []
-    gpu = Gpu(compile_ptx(source_of([*kernels, *beyond()])), instruction_budget=200_000)
+    gpu = Gpu(compile_ptx(source_of(kernels)), instruction_budget=200_000)
     for kernel in kernels:
         honest, _ = outcome(gpu, kernel, 0)
         if honest:
@@ -74,7 +74,6 @@ def seeded_faults() -> dict[str, Any]:
         "families": dict(Counter(kernel.family for kernel in kernels)),
         "missed": missed,
         "false_alarms": alarms,
-        "known_to_be_missed": [kernel.name for kernel in beyond() if not _found(gpu, kernel)],
     }
 
 

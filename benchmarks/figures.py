@@ -15,18 +15,16 @@ from typing import Any
 from bench_io import RESULTS, ROOT
 from markupsafe import Markup
 
-from coding_framework.evaluation.charts import IntervalBar, Series, interval_chart, line_chart
+from coding_framework.evaluation.charts import (
+    IntervalBar,
+    Series,
+    interval_chart,
+    line_chart,
+    standalone,
+)
 from coding_framework.paths import write_atomic
 
 FIGURES = ROOT / "docs" / "figures"
-STYLE = """<style>
-svg { background: #ffffff; font: 12px sans-serif; }
-.grid { stroke: #d8d8d8; } .tick, .label { fill: #333333; }
-.line { fill: none; stroke-width: 2; } .whisker { fill: none; stroke: #333333; }
-.line.c1 { stroke: #2b6cb0; } .line.c2 { stroke: #c05621; } .line.c3 { stroke: #2f855a; }
-.dot.c1, .bar.c1 { fill: #2b6cb0; } .dot.c2, .bar.c2 { fill: #c05621; }
-.dot.c3, .bar.c3 { fill: #2f855a; }
-</style>"""
 
 
 def loaded(name: str) -> dict[str, Any]:
@@ -36,10 +34,8 @@ def loaded(name: str) -> dict[str, Any]:
 
 def put(name: str, chart: Markup) -> None:
     """A chart with colours of its own, as a file that a page can show."""
-    head, _, body = str(chart).partition(">")
-    spaced = head if "xmlns" in head else head + ' xmlns="http://www.w3.org/2000/svg"'
     FIGURES.mkdir(parents=True, exist_ok=True)
-    write_atomic(FIGURES / name, f"{spaced}>{STYLE}{body}\n".encode())
+    write_atomic(FIGURES / name, standalone(chart))
     print(FIGURES / name)
 
 

@@ -1,48 +1,32 @@
-"""Which share of held-out tasks a served model solves, and how fast its kernels are on a GPU.
+"""Which share of held-out tasks models solve, and how fast their kernels are, by class of task.
 
-    vllm serve MODEL_DIR --served-model-name base --enable-lora --lora-modules sft=ADAPTER_DIR ...
-    python benchmarks/held_out.py --part solve --label sft --server http://127.0.0.1:8000/v1
-        --tokenizer MODEL_DIR [--tasks 110] [--samples 4] [--turns 3] [--minutes 5] [--workers 12]
-    python benchmarks/held_out.py --part time --label sft [--workers 12] [--minutes 3]
-        [--baselines compiled]
+    python benchmarks/held_out.py --part tasks --single-ops 12
+    cuda-rl eval sft --server http://127.0.0.1:8000/v1 --tokenizer MODEL_DIR --samples 4 --turns 3
+        --stop-when-correct --suite held-out:110 --suite runs/held_out/single_ops
+        --backend emulator --output-dir runs/held_out/sft
+    cuda-rl eval --answers runs/held_out/sft --suite held-out:110 --suite runs/held_out/single_ops
+        --backend cuda --baselines compiled --output-dir runs/held_out/sft.timed
     python benchmarks/held_out.py --part report [--output FILE]
 
-Every part takes --scope all: tasks of every family that has a kernel which this machine judged
-(`cuda-rl tasks build`), and not those of the package alone; give it to all parts.
-
-solve: --samples conversations of each task at --temperature, up to --turns turns, the first correct
-one ends it; judged by the emulator, for a GPU that serves a model cannot be timed on. All tasks'
-first samples come first, so that what --minutes leaves is even over the tasks; after them no
-conversation begins, and those that have begun are finished. With --optimizer-model the later turns
-are by another model of the server (the adapters of a run with a policy a role). time: one correct
-kernel of each task, judged again and timed on the GPU; end the server first. --baselines compiled
-also times torch.compile, which takes half a minute a task and worker, once: PyTorch's times are
-kept in the cache by task, for the other labels too. Kernels timed without it are timed again.
-Conversations and rows are kept in runs/held_out (or --work DIR); each part goes on where it was.
-
-The report has pass@1, a task's mean over its samples, with the 95% interval over tasks; speedups by
-class of task, as PyTorch eager counts kernels (`eager_kernels`), with bootstrap intervals over
-tasks; and of each two models the paired difference over the tasks that both have.
+The evaluations are those of `cuda-rl eval`, one folder a model: judged by the emulator, for a GPU
+that serves a model cannot be timed on, and then, with the server gone, timed on the GPU. The report
+adds what `eval` does not have: speedups by class of task, as PyTorch eager counts kernels
+(`eager_kernels`), the bars, and of each two models the paired comparison.
 
 No held-out task is a single elementwise operation: each operation alone is in training, by the
-split's rule. --single-ops N adds N of those training tasks (give it to all parts); they are told
-apart everywhere, and no rate of held-out tasks has them.
+split's rule. `tasks` writes so many of those training tasks as a suite, which is told apart
+everywhere; no rate of held-out tasks has them.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
 import math
-import os
-import random
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any, get_args
@@ -50,147 +34,63 @@ from typing import Any, get_args
 from bench_io import ROOT, bar, finish, head
 from eager_kernels import EagerWork, eager_work
 
-from coding_framework.agents.prompts import PROMPT_VERSIONS
-from coding_framework.data.examples import held_out_tasks, training_tasks
+from coding_framework.data.examples import training_tasks
 from coding_framework.data.synthesis.catalog import find
 from coding_framework.errors import UsageError
-from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
-from coding_framework.evaluation.metrics import Z95, proportion, stage_metrics
-from coding_framework.monitoring.progress import Progress
-from coding_framework.orchestration.turn import ConversationConfig
-from coding_framework.store.conversations import read_states
-from coding_framework.store.lines import JsonlSink, read_lines
-from coding_framework.types import (
-    BaselinesName,
-    CUDAConversationState,
-    SamplingParams,
-    Task,
-    TaskScope,
-)
-from coding_framework.wiring import cores, make_agents, make_judge, make_reward
+from coding_framework.evaluation.compare import compare_runs
+from coding_framework.evaluation.estimates import geometric_mean, rate, share
+from coding_framework.evaluation.eval_summary import summarize_samples
+from coding_framework.evaluation.samples import SampleRecord
+from coding_framework.paths import write_atomic
+from coding_framework.run.evaluation import read_sample_records
+from coding_framework.store.conversations import read_conversations
+from coding_framework.store.folder import EvalFolder
+from coding_framework.types import CUDAConversationState, Task, TaskScope
 
-MAX_PROMPT, MAX_ANSWER = 2048, 1536
+SINGLE_OPS, TIMED = "single_ops", ".timed"
+"""Names of the suite and of a timed evaluation's folder."""
 GAIN, HIGH = 0.15, 0.90
 CHAIN_OPS = 3
 CHAIN_SPEEDUP, SINGLE_SPEEDUP = 2.0, 0.95
 """Geomeans over PyTorch eager, of the two classes of the bar."""
 SINGLE_OP, CHAIN = "single elementwise op", "chains of three or more eager kernels"
-BOOTSTRAPS = 2000
-FIRST_CORRECT = 0.01
-"""A correct turn is worth more than this under every preset."""
 
 
-async def solve(args: argparse.Namespace, tasks: Sequence[Task], store: Path) -> None:
-    from transformers import AutoTokenizer
-
-    from coding_framework.agents.policies import OpenAIPolicy, prompt_ids
-    from coding_framework.agents.prompts import PromptBudget
-
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(args.concurrency))
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
-    budget = PromptBudget(MAX_PROMPT, lambda messages: len(prompt_ids(tokenizer, messages)))
-    policy = OpenAIPolicy(args.server, args.model or args.label)
-    own = args.optimizer_model
-    optimizer = OpenAIPolicy(args.server, own) if own is not None else None
-    sampling = SamplingParams(max_new_tokens=MAX_ANSWER, temperature=args.temperature)
-    total, correct = len(tasks) * args.samples, 0
-    with ExitStack() as stack:
-        judge = make_judge("emulator", workers=args.workers, run_folder=args.work / "judge")
-        stack.callback(judge.close)
-        progress = stack.enter_context(Progress(args.label, total, "conversations"))
-
-        def count(state: CUDAConversationState) -> None:
-            nonlocal correct
-            correct += state.best_turn is not None
-            progress.advance(note=f"{correct} correct")
-
-        conversation = ConversationConfig(
-            max_turns=args.turns, stop_reward=FIRST_CORRECT, stop_after_repeats=None
-        )
-        config = EvaluationConfig(
-            samples_per_task=args.samples, concurrency=args.concurrency, conversation=conversation,
-            begin_within_s=60 * args.minutes,
-        )  # fmt: skip
-        agents = make_agents(
-            policy, sampling, optimizer=optimizer, budget=budget, prompts=args.prompts
-        )
-        await evaluate(
-            args.label, tasks, agents, judge, make_reward(), config, store=store, on_done=count
-        )
-
-
-async def time_kernels(args: argparse.Namespace, states: Sequence[CUDAConversationState]) -> None:
-    """One correct kernel of each task, judged and timed on the GPU."""
-    path = args.work / f"{args.label}.timed.jsonl"
-    done = timed_tasks(path, args.baselines)
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a compiler a judge is enough
-    chosen = {s.task.name: s for s in reversed(states) if s.best_turn is not None}
-    with ExitStack() as stack:
-        judge = make_judge("cuda", workers=args.workers, baselines=args.baselines)
-        stack.callback(judge.close)
-        sink = stack.enter_context(JsonlSink(path))
-
-        async def one(state: CUDAConversationState) -> None:
-            assert state.best_turn is not None
-            verdict = await judge(state.task, state.best_turn.code or "")
-            timing = verdict.timing
-            sink.write({
-                "task": state.task.name, "ops": len(state.task.ops), "tier": state.task.tier,
-                "status": verdict.status.value, "baselines": args.baselines,
-                "speedup": timing.speedup if timing is not None else None,
-                "speedup_vs_compiled": timing.speedup_vs_compiled if timing is not None else None,
-            })  # fmt: skip
-
-        with suppress(TimeoutError):
-            async with asyncio.timeout(60 * args.minutes):
-                waiting = [one(s) for name, s in chosen.items() if name not in done]
-                for result in await asyncio.gather(*waiting, return_exceptions=True):
-                    if isinstance(result, Exception):
-                        print(f"not timed: {result}", file=sys.stderr)
-
-
-def timed_rows(path: Path) -> list[dict[str, Any]]:
-    """The last row of each task."""
-    rows = (json.loads(line) for line in read_lines(path))
-    return list({row["task"]: row for row in rows}.values())
-
-
-def timed_tasks(path: Path, baselines: BaselinesName) -> set[str]:
-    """Tasks that need no further timing beside these baselines; rows of before they were written
-    have a compiled time or none."""
-    order = get_args(BaselinesName)
-    return {
-        row["task"]
-        for row in timed_rows(path)
-        if order.index(row.get("baselines") or _told(row)) >= order.index(baselines)
-        or row["status"] != "correct"
-    }
-
-
-def _told(row: Mapping[str, Any]) -> BaselinesName:
-    return "compiled" if row.get("speedup_vs_compiled") else "eager"
-
-
-def pass_at_1(states: Sequence[CUDAConversationState], first_turn: bool = False) -> dict[str, Any]:
+def pass_at_1(records: Sequence[SampleRecord], first_turn: bool = False) -> dict[str, Any]:
     """Mean over tasks of the share of a task's samples that passed, with its 95% interval."""
-    by_task: dict[str, list[bool]] = {}
-    for state in states:
-        best = state.turns[0].verdict if first_turn else None
-        passed = best is not None and best.correct if first_turn else state.best_turn is not None
-        by_task.setdefault(state.task.name, []).append(passed)
-    means = [statistics.fmean(flags) for flags in by_task.values()]
-    if not means:
+    if first_turn:
+        records = [r.model_copy(update={"correct": r.first_correct_turn == 0}) for r in records]
+    found = rate(records)
+    if found.value is None or found.ci95 is None:
         return {"tasks": 0}
-    half = Z95 * statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else 1.0
-    rate = statistics.fmean(means)
-    ends = [round(max(0.0, rate - half), 4), round(min(1.0, rate + half), 4)]
-    return {"rate": round(rate, 4), "ci95": ends, "tasks": len(means), "samples": len(states)}
+    ends = [round(end, 4) for end in found.ci95]
+    return {
+        "rate": round(found.value, 4), "ci95": ends, "tasks": found.tasks,
+        "samples": found.samples,
+    }  # fmt: skip
 
 
-def speedups(path: Path, names: Container[str] | None = None) -> dict[str, Any]:
+def timed_rows(states: Sequence[CUDAConversationState]) -> list[dict[str, Any]]:
+    """Of each task the fastest kernel that was judged on the GPU."""
+    best: dict[str, dict[str, Any]] = {}
+    for state in states:
+        turn = state.best_turn or state.turns[-1]
+        timing = turn.verdict.timing if turn.verdict is not None else None
+        row = {
+            "task": state.task.name, "ops": len(state.task.ops), "tier": state.task.tier,
+            "status": turn.verdict.status.value if turn.verdict is not None else "masked",
+            "speedup": timing.speedup if timing is not None else None,
+            "speedup_vs_compiled": timing.speedup_vs_compiled if timing is not None else None,
+        }  # fmt: skip
+        held = best.get(state.task.name)
+        if held is None or (row["speedup"] or 0.0) > (held["speedup"] or 0.0):
+            best[state.task.name] = row
+    return list(best.values())
+
+
+def speedups(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Of the kernels that were correct and timed on the GPU, over PyTorch eager and, where it was
-    timed, torch.compile. names: of the tasks that count; None: all."""
-    rows = [row for row in timed_rows(path) if names is None or row["task"] in names]
+    timed, torch.compile."""
     kinds: dict[str, Callable[[Mapping[str, Any]], bool]] = {
         "all": lambda row: True,
         "one elementwise op": lambda row: row["ops"] == 1 and row["tier"] == 0,
@@ -255,100 +155,93 @@ def _ratios(rows: Sequence[Mapping[str, Any]], of: str) -> dict[str, Any]:
     values = [row[of] for row in rows if row.get(of)]
     if not values:
         return {}
-    low, high = interval([math.log(value) for value in values])
+    mean = geometric_mean(values)
+    assert mean.value is not None
     return {
         "n": len(values),
-        "geomean": round(statistics.geometric_mean(values), 3),
-        "ci95": [round(math.exp(low), 3), round(math.exp(high), 3)],
+        "geomean": round(mean.value, 3),
+        "ci95": [round(end, 3) for end in mean.ci95 or ()],
         "min": round(min(values), 3),
         "faster": round(statistics.fmean(value > 1 for value in values), 4),
     }
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Bootstrap 95% interval of the mean, over the tasks whose values these are."""
-    rng = random.Random(0)
-    means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(BOOTSTRAPS))
-    return means[int(0.025 * BOOTSTRAPS)], means[int(0.975 * BOOTSTRAPS) - 1]
+@dataclass(frozen=True)
+class Model:
+    """One model's evaluations: records and conversations, and those that were timed."""
+
+    records: Sequence[SampleRecord]
+    states: Sequence[CUDAConversationState]
+    timed: Sequence[SampleRecord]
+    timed_states: Sequence[CUDAConversationState]
+
+    def only(self, single_ops: bool) -> Model:
+        """The part about the single operations, or the part about held-out tasks."""
+        kept = [
+            [each for each in of if (SINGLE_OPS in suite_of(each)) is single_ops]
+            for of in (self.records, self.states, self.timed, self.timed_states)
+        ]
+        return Model(*kept)  # type: ignore[arg-type]
 
 
-def paired(
-    one: Sequence[CUDAConversationState],
-    other: Sequence[CUDAConversationState],
-    timed_one: Path,
-    timed_other: Path,
-) -> dict[str, Any]:
+def suite_of(found: SampleRecord | CUDAConversationState) -> str:
+    return found.suite if isinstance(found, SampleRecord) else found.conversation_id
+
+
+def read_model(folder: Path) -> Model:
+    timed = folder.with_name(f"{folder.name}{TIMED}")
+    has_times = EvalFolder(timed).records.exists()
+    return Model(
+        read_sample_records(folder),
+        list(read_conversations(EvalFolder(folder).conversations)),
+        read_sample_records(timed) if has_times else [],
+        list(read_conversations(EvalFolder(timed).conversations)),
+    )
+
+
+def paired(one: Model, other: Model) -> dict[str, Any]:
     """One against the other over the tasks that both have: the difference of pass@1, and the ratio
     of the speedups of tasks that both solved and that were timed for both."""
-    rates, others = _rates(one), _rates(other)
-    gaps = [rates[name] - others[name] for name in sorted(rates.keys() & others.keys())]
-    found: dict[str, Any] = {"tasks": len(gaps)}
-    if gaps:
-        found["pass_at_1"] = round(statistics.fmean(gaps), 4)
-        found["ci95"] = [round(end, 4) for end in interval(gaps)]
-    fast, slow = _timed(timed_one), _timed(timed_other)
-    both = sorted(fast.keys() & slow.keys() & rates.keys() & others.keys())
-    logs = [math.log(fast[name] / slow[name]) for name in both]
-    if logs:
-        low, high = interval(logs)
+    difference = compare_runs(other.records, one.records, ()).differences[0]
+    found: dict[str, Any] = difference.model_dump(mode="json")
+    speed = compare_runs(other.timed, one.timed, ()).speed if one.timed and other.timed else None
+    if speed is not None:
         found["speed"] = {
-            "n": len(logs),
-            "geomean": round(math.exp(statistics.fmean(logs)), 3),
-            "ci95": [round(math.exp(low), 3), round(math.exp(high), 3)],
+            "n": speed.tasks,
+            "geomean": round(math.exp(speed.estimate), 3),
+            "ci95": [round(math.exp(end), 3) for end in speed.ci95],
+            "word": speed.word,
         }
     return found
-
-
-def _rates(states: Sequence[CUDAConversationState]) -> dict[str, float]:
-    """Task -> share of its samples that passed."""
-    flags: dict[str, list[bool]] = {}
-    for state in states:
-        flags.setdefault(state.task.name, []).append(state.best_turn is not None)
-    return {name: statistics.fmean(of) for name, of in flags.items()}
-
-
-def _timed(path: Path) -> dict[str, float]:
-    correct = [row for row in timed_rows(path) if row["status"] == "correct"]
-    return {row["task"]: row["speedup"] for row in correct if row["speedup"]}
 
 
 def first_turn_compile(states: Sequence[CUDAConversationState]) -> dict[str, Any]:
     """Conversations whose first answer compiled, before any feedback."""
     first = [s.turns[0] for s in states if s.turns]
     judged = [t.verdict for t in first if t.masked is None]
-    return proportion(v is not None and v.compiled for v in judged).model_dump(mode="json")
+    return share(v is not None and v.compiled for v in judged).model_dump(mode="json")
 
 
-def summary(
-    args: argparse.Namespace, label: str, tasks: Sequence[Task], single_ops: Sequence[Task] = ()
-) -> dict[str, Any]:
-    states = stored(args, label, tasks)
-    tiers = sorted({state.task.tier for state in states})
-    metrics = stage_metrics(label, states).model_dump(mode="json")
-    kept = ("compile", "turns", "masked_turns", "statuses", "fixed_by_feedback", "end_reasons")
-    path = args.work / f"{label}.timed.jsonl"
+def summary(model: Model) -> dict[str, Any]:
+    held, single = model.only(False), model.only(True)
+    tiers = sorted({record.tier for record in held.records})
+    block = summarize_samples(held.records, [1], []).model_dump(mode="json")
+    kept = ("compiled", "masked", "statuses", "passed_by_turn", "end_reasons")
     found = {
-        "pass_at_1": pass_at_1(states),
-        "first_turn": pass_at_1(states, first_turn=True),
-        "first_turn_compile": first_turn_compile(states),
-        "tiers": {str(t): pass_at_1([s for s in states if s.task.tier == t]) for t in tiers},
-        **{name: metrics[name] for name in kept},
-        "on_the_gpu": speedups(path, {task.name for task in tasks}),
+        "pass_at_1": pass_at_1(held.records),
+        "first_turn": pass_at_1(held.records, first_turn=True),
+        "first_turn_compile": first_turn_compile(held.states),
+        "tiers": {str(t): pass_at_1([r for r in held.records if r.tier == t]) for t in tiers},
+        **{name: block[name] for name in kept},
+        "on_the_gpu": speedups(timed_rows(held.timed_states)),
     }
-    if single_ops:
+    if single.records:
         found["single_elementwise_ops"] = {
             "note": "these tasks were in training",
-            "pass_at_1": pass_at_1(stored(args, label, single_ops)),
-            "on_the_gpu": speedups(path, {task.name for task in single_ops}),
+            "pass_at_1": pass_at_1(single.records),
+            "on_the_gpu": speedups(timed_rows(single.timed_states)),
         }
     return found
-
-
-def stored(
-    args: argparse.Namespace, label: str, tasks: Sequence[Task]
-) -> list[CUDAConversationState]:
-    wanted = {f"{label}/{t.name}/{n}": t for n in range(args.samples) for t in tasks}
-    return list(read_states(args.work / f"{label}.jsonl", wanted).values())
 
 
 def single_op_tasks(count: int, scope: TaskScope) -> list[Task]:
@@ -392,17 +285,16 @@ def eager_classes(tasks: Sequence[Task]) -> dict[str, Any]:
     }
 
 
-def report(
-    args: argparse.Namespace, tasks: Sequence[Task], single_ops: Sequence[Task] = ()
-) -> bool:
-    paths = (p for p in args.work.glob("*.jsonl") if not p.stem.endswith(".timed"))
-    found = {
-        label: summary(args, label, tasks, single_ops) for label in sorted(p.stem for p in paths)
-    }
+def report(args: argparse.Namespace) -> bool:
+    folders = [p.parent for p in args.work.glob("*/records.jsonl") if TIMED not in p.parent.name]
+    models = {folder.name: read_model(folder) for folder in sorted(folders)}
+    found = {label: summary(model) for label, model in models.items()}
     for label, row in found.items():
         print(f"{label:<10} pass@1 {row['pass_at_1']}  first turn {row['first_turn']}")
     rates = {label: row["pass_at_1"].get("rate", 0.0) for label, row in found.items()}
     gain = rates["rl"] - rates.get("sft", 0.0) if "rl" in rates else None
+    held = {label: model.only(False) for label, model in models.items()}
+    tasks = {s.task.name: s.task for model in held.values() for s in model.states}
     bars = [
         bar("held-out tasks, at least", 100, len(tasks), len(tasks) >= 100),
         bar(
@@ -413,17 +305,12 @@ def report(
     ]  # fmt: skip
     top = head("held_out", packages=("torch", "transformers", "vllm", "verl"))
     sizes = {
-        "scope": args.scope, "samples": args.samples, "turns": args.turns, "tasks": len(tasks),
-        "temperature": args.temperature,
-        "tiers": dict(sorted(Counter(str(task.tier) for task in tasks).items())),
-        "eager": eager_classes(tasks),
-    }  # fmt: skip
-    if single_ops:
-        sizes["single_ops_of_training"] = [task.name for task in single_ops]
-    states = {label: stored(args, label, tasks) for label in found}
-    timed = {label: args.work / f"{label}.timed.jsonl" for label in found}
+        "tasks": len(tasks),
+        "tiers": dict(sorted(Counter(str(task.tier) for task in tasks.values()).items())),
+        "eager": eager_classes(list(tasks.values())),
+    }
     pairs = {
-        f"{one} - {other}": paired(states[one], states[other], timed[one], timed[other])
+        f"{one} - {other}": paired(held[one], held[other])
         for other, one in combinations(sorted(found, key=_order), 2)
     }
     return finish({**top, "bars": bars, **sizes, "models": found, "paired": pairs}, args.output)
@@ -435,43 +322,27 @@ def _order(label: str) -> tuple[int, str]:
     return (known.index(label) if label in known else len(known), label)
 
 
+def write_single_ops(folder: Path, tasks: Sequence[Task]) -> None:
+    """The tasks as files, which are a suite."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for task in tasks:
+        write_atomic(folder / f"{task.name}.json", task.model_dump_json())
+
+
 def main() -> int:
     cli = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    cli.add_argument("--part", choices=["solve", "time", "report"], required=True)
-    cli.add_argument("--label", help="base, sft, rl, rl_from_base, roles")
-    cli.add_argument("--server", default="http://127.0.0.1:8000/v1")
-    cli.add_argument("--model", help="its name at the server; default: the label")
-    cli.add_argument("--optimizer-model", help="of the later turns; default: the same")
-    cli.add_argument("--tokenizer", type=Path)
+    cli.add_argument("--part", choices=["tasks", "report"], required=True)
     cli.add_argument("--scope", choices=get_args(TaskScope), default="starter")
-    cli.add_argument("--tasks", type=int, default=110)
     cli.add_argument(
-        "--single-ops", type=int, default=0, metavar="N",
-        help="also N single elementwise operations, tasks of training, told apart",
+        "--single-ops", type=int, default=12, metavar="N",
+        help="tasks: so many single elementwise operations, tasks of training",
     )  # fmt: skip
-    cli.add_argument("--samples", type=int, default=4)
-    cli.add_argument("--turns", type=int, default=3)
-    cli.add_argument("--temperature", type=float, default=1.0)
-    cli.add_argument("--prompts", choices=PROMPT_VERSIONS, default="v1", help="v2: the contract")
-    cli.add_argument("--minutes", type=float, default=30.0)
-    cli.add_argument("--baselines", choices=get_args(BaselinesName), default="eager")
-    cli.add_argument("--workers", type=int, default=cores())
-    cli.add_argument("--concurrency", type=int, default=256)
     cli.add_argument("--work", type=Path, default=ROOT / "runs" / "held_out")
     cli.add_argument("--output", type=Path)
     args = cli.parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
-    tasks = held_out_tasks(args.tasks, 0, scope=args.scope)
-    single_ops = single_op_tasks(args.single_ops, args.scope)
     if args.part == "report":
-        return 0 if report(args, tasks, single_ops) else 1
-    tasks = [*tasks, *single_ops]
-    if args.label is None or (args.part == "solve" and args.tokenizer is None):
-        cli.error("solve needs --label and --tokenizer, time needs --label")
-    if args.part == "solve":
-        asyncio.run(solve(args, tasks, args.work / f"{args.label}.jsonl"))
-    else:
-        asyncio.run(time_kernels(args, stored(args, args.label, tasks)))
+        return 0 if report(args) else 1
+    write_single_ops(args.work / SINGLE_OPS, single_op_tasks(args.single_ops, args.scope))
     return 0
 
 

@@ -1,13 +1,17 @@
 """The judge's two error rates: false accepts over attacks, false rejects over honest kernels.
 
-    uv run python benchmarks/judge_rates.py [--sandbox auto[,native,...]] [--pairs 200]
-        [--archive FILE] [--minutes M] [--only TEXT] [--workers N] [--again]
+    uv run python benchmarks/judge_rates.py [--corpus all|fresh|old] [--sandbox auto[,native,...]]
+        [--pairs 200] [--archive FILE] [--minutes M] [--only TEXT] [--workers N] [--again]
 
 The corpus is tests/corpus and the older one of tests/integration; other honest kernels are
 synthesised pairs, one of each task in turn, and, with --archive, the rows that the archive calls
 correct. After each attack the same worker judges an honest kernel, whose verdict must be the one it
 always is. `unsupported` on an honest kernel is a false reject. Rates are given by sandbox and by
-origin: `unseen` cases were written before their author had read the judge.
+origin: `unseen` cases were written before their author had read the judge. The fresh corpus
+(`tests/corpus/fresh_*.py`) is also counted by mechanism: those that issue 27 names and others
+apart, and each that chance decides over its tries. An attack of several tries counts once, as
+accepted when one of them is. A flood, whose answer is right, is accepted when its verdict is
+`correct` after more than 60 s.
 
 Resumable, in parts: what came of a case is kept in the cache folder, by judge, sandbox and case
 (its name, task and text), and not asked for again; `--again` forgets it. `--minutes` ends a part in
@@ -44,7 +48,15 @@ import docker
 import psutil
 from bench_io import ROOT, bar, finish, head, this_machine
 from gpu_bench import result_path
-from scipy.stats import beta
+from mechanism_rates import (
+    accepted,
+    by_mechanism,
+    interval,
+    known_and_unknown,
+    print_mechanisms,
+    slow,
+    worst_of_tries,
+)
 
 from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.judge import JudgeConfig
@@ -60,6 +72,7 @@ from coding_framework.types import Verdict
 sys.path.insert(0, str(ROOT / "tests"))
 from corpus import exclusions
 from corpus.collection import Case, archive_kernels, attacks, honest_kernels
+from corpus.fresh_collection import attack_of, fresh_attacks, fresh_honest
 from corpus.records import AFFINE, AFFINE_SOURCE
 from support.docker_engine import docker_engine
 
@@ -82,7 +95,8 @@ class Judged:
     wall_s: float
     leaked: bool
     followed_by: str
-    """After an attack: "" where the honest kernel passed unchanged, else what it came to."""
+    """After an attack's first try: "" where the honest kernel passed unchanged, else what it came
+    to."""
 
 
 class Bench:
@@ -115,7 +129,8 @@ class Bench:
         except InfrastructureError as e:
             status, reason, sandbox, text = "infrastructure_error", str(e), "", ""
         wall_s = time.monotonic() - started
-        after = "" if case.honest else self._follow()
+        follows = not case.honest and attack_of(case) == case.name
+        after = self._follow() if follows else ""
         leaked = not case.honest and SECRETS.search(text) is not None
         judged = Judged(case.key, status, reason, sandbox, round(wall_s, 2), leaked, after)
         return asdict(judged)
@@ -211,13 +226,6 @@ def corpus_digest(cases: list[Case]) -> str:
     return hashlib.sha256(" ".join(sorted(c.key for c in cases)).encode()).hexdigest()[:16]
 
 
-def interval(count: int, n: int) -> list[float]:
-    """Exact (Clopper-Pearson) 95% interval of count / n."""
-    low = 0.0 if count == 0 else float(beta.ppf(0.025, count, n - count + 1))
-    high = 1.0 if count >= n else float(beta.ppf(0.975, count + 1, n - count))
-    return [round(low, 5), round(high, 5)]
-
-
 def rate(rows: list[tuple[Case, Judged]]) -> dict[str, object]:
     """The share of `rows` that were misjudged, in all and by origin."""
     wrong = [(c, j) for c, j in rows if misjudged(c, j)]
@@ -237,7 +245,7 @@ def rate(rows: list[tuple[Case, Judged]]) -> dict[str, object]:
 
 
 def misjudged(case: Case, judged: Judged) -> bool:
-    return (judged.status != "correct") is case.honest
+    return judged.status != "correct" if case.honest else accepted(case, judged)
 
 
 def sandbox_report(cases: list[Case], sandbox: str) -> dict[str, Any] | None:
@@ -246,17 +254,20 @@ def sandbox_report(cases: list[Case], sandbox: str) -> dict[str, Any] | None:
     if any(c.key not in results for c in cases):
         return None
     rows = [(c, results[c.key]) for c in cases]
-    hostile = [(c, j) for c, j in rows if not c.honest]
+    tries = [(c, j) for c, j in rows if not c.honest]
+    hostile = worst_of_tries(tries)
+    mechanisms = by_mechanism(tries)
     return {
         "false_accepts": rate(hostile),
+        "fresh": known_and_unknown(mechanisms),
+        "mechanisms": mechanisms,
+        "over_60_s": slow(rows),
         "false_rejects": rate([(c, j) for c, j in rows if c.honest]),
         "honest_after_an_attack": {
             "n": len(hostile),
-            "changed": [
-                {"name": c.name, "what": j.followed_by} for c, j in hostile if j.followed_by
-            ],
+            "changed": [{"name": c.name, "what": j.followed_by} for c, j in tries if j.followed_by],
         },
-        "leaks": [c.name for c, j in hostile if j.leaked],
+        "leaks": [c.name for c, j in tries if j.leaked],
         "faults_of_ours": [c.name for c, j in rows if j.status == "infrastructure_error"],
         "other_status_than_expected": [
             {"name": c.name, "status": j.status, "expected": sorted(s.value for s in c.statuses)}
@@ -264,6 +275,7 @@ def sandbox_report(cases: list[Case], sandbox: str) -> dict[str, Any] | None:
             if j.status not in c.statuses and not misjudged(c, j)
         ],
         "statuses": dict(sorted(Counter(j.status for _, j in rows).items())),
+        "cases": len(rows),
         "judge_s": round(sum(j.wall_s for _, j in rows), 1),
         "left_behind": sorted({found for part in parts for found in part["left_behind"]}),
         "parts": [{k: v for k, v in part.items() if k != "left_behind"} for part in parts],
@@ -280,7 +292,14 @@ def left_behind(before: set[psutil.Process], sandbox: str) -> list[str]:
     ]
     if sandbox == "docker":
         found += [f"container {c.name}" for c in docker.from_env().containers.list(all=True)]
-    marks = ("/dev/shm/cuda_rl_attack", "/tmp/cuda_rl_was_here", "/tmp/f", "/tmp/i0", "/tmp/x.so")
+    marks = (
+        "/dev/shm/cuda_rl_attack",
+        "/tmp/cuda_rl_was_here",
+        "/tmp/f",
+        "/tmp/i0",
+        "/tmp/x.so",
+        "/tmp/fresh_calls",
+    )
     return found + [f"file {mark}" for mark in marks if Path(mark).exists()]
 
 
@@ -292,11 +311,13 @@ def make_report(
         accepts, rejects = one["false_accepts"], one["false_rejects"]
         changed = len(one["honest_after_an_attack"]["changed"])
         leaks, left = len(one["leaks"]), len(one["left_behind"])
+        late = len(one["over_60_s"])
         bars += [
             bar(f"false accepts, {name}", "0", accepts["count"], accepts["count"] == 0),
             bar(f"false rejects, {name}", "<= 1%", rejects["rate"], rejects["rate"] <= 0.01),
             bar(f"honest kernels changed by an attack, {name}", "0", changed, changed == 0),
             bar(f"leaks, {name}", "0", leaks, leaks == 0),
+            bar(f"verdicts over 60 s, {name}", "0", late, late == 0),
             bar(f"left behind, {name}", "0", left, left == 0),
         ]
     return {
@@ -327,11 +348,19 @@ def print_table(sandboxes: dict[str, dict[str, Any]]) -> None:
             print(f"    after {case['name']}: {case['what'][:200]}")
         for name in one["leaks"]:
             print(f"    {name}: leaks")
+        for case in one["over_60_s"]:
+            print(f"    {case['name']}: took {case['wall_s']} s")
+        print_mechanisms(one["mechanisms"])
 
 
 def chosen_cases(options: argparse.Namespace) -> tuple[list[Case], dict[str, str]]:
     """What is to be judged, and the kernels left out, each with the reason."""
-    cases, left_out = [*attacks(), *honest_kernels(options.pairs)], dict(exclusions.HONEST)
+    cases: list[Case] = []
+    left_out: dict[str, str] = {}
+    if options.corpus in ("all", "old"):
+        cases, left_out = [*attacks(), *honest_kernels(options.pairs)], dict(exclusions.HONEST)
+    if options.corpus in ("all", "fresh"):
+        cases += [*fresh_attacks(), *fresh_honest()]
     if options.archive:
         found, without = archive_kernels(options.archive)
         cases, left_out = cases + found, left_out | without
@@ -341,6 +370,7 @@ def chosen_cases(options: argparse.Namespace) -> tuple[list[Case], dict[str, str
 def main(arguments: Iterable[str] | None = None) -> int:
     """Judge both corpora in every sandbox asked for, and report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--corpus", default="all", choices=("all", "fresh", "old"))
     parser.add_argument("--sandbox", default="auto", help="one, or several with commas between")
     parser.add_argument("--pairs", type=int, default=200, help="synthesised honest kernels")
     parser.add_argument("--archive", type=Path, help="rows of the AI CUDA Engineer Archive")
@@ -366,7 +396,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
     print_table(whole)
     holds = bool(whole)
     if whole and not options.only:
-        holds = finish(make_report(cases, left_out, whole), result_path("judge_rates"))
+        name = "judge_rates" if options.corpus == "all" else f"judge_rates.{options.corpus}"
+        holds = finish(make_report(cases, left_out, whole), result_path(name))
     unfinished = [name for name in asked if name not in whole]
     if unfinished:
         print(f"cases are left to do in {', '.join(unfinished)}: run the same command again")

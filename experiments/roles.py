@@ -36,6 +36,7 @@ from coding_framework.data.examples import held_out_tasks
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.evaluate import EvaluationConfig, evaluate
 from coding_framework.evaluation.metrics import Z95
+from coding_framework.evaluation.samples import sample_record
 from coding_framework.monitoring.child import run_in_child
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
@@ -147,10 +148,11 @@ def difference(
 
 def row(args: argparse.Namespace, label: str) -> dict[str, Any]:
     states = stored(args, label)
+    records = [sample_record(state, sample=number) for number, state in enumerate(states)]
     roles = AgentSpecializer().metrics(states)
     return {
-        "pass_at_1": pass_at_1(states),
-        "first_turn": pass_at_1(states, first_turn=True),
+        "pass_at_1": pass_at_1(records),
+        "first_turn": pass_at_1(records, first_turn=True),
         "roles": {role.value: metrics.model_dump(mode="json") for role, metrics in roles.items()},
     }
 

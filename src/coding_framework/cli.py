@@ -19,6 +19,7 @@ from coding_framework.commands import (
     evaluate,
     judge,
     judge_many,
+    modelnew,
     quickstart,
     replay,
     solve,
@@ -35,7 +36,7 @@ from coding_framework.commands.failures import (
 from coding_framework.commands.flags import FlagParser
 from coding_framework.errors import CodingFrameworkError
 
-COMMANDS = (quickstart, judge, judge_many, solve, replay, evaluate, tasks, data, doctor)
+COMMANDS = (quickstart, judge, judge_many, solve, replay, evaluate, tasks, data, modelnew, doctor)
 RESUMABLE = ("quickstart", "judge-many", "solve", "eval", "tasks build", "data build-sft")
 
 

@@ -49,6 +49,18 @@ class PolicyError(InfrastructureError):
     """A model or its server failed to answer."""
 
 
+class RewardError(CodingFrameworkError):
+    """A reward of the user's gave no number that can be learnt from: the turn is masked."""
+
+
+class PolicyAwayError(PolicyError):
+    """The server does not answer now; it may be back later."""
+
+
+class RunFolderError(CodingFrameworkError):
+    """The run's folder cannot be written: the run stops, and goes on later."""
+
+
 class TrainingError(CodingFrameworkError):
     """A training stage failed; the message names the stage and the log."""
 

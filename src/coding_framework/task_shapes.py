@@ -67,6 +67,23 @@ def free_sizes(task: Task) -> tuple[Size, ...]:
     )
 
 
+SHAPE_SETS, UNSEEN_SHAPE_SETS = 3, 2
+"""How many different shape sets the judge's protocol wants, and how many that no agent has seen."""
+
+
+def count_shape_sets(task: Task) -> tuple[int, int]:
+    """How many different shape sets a task has, and how many of them no agent has seen. The first
+    counts as seen where none is marked."""
+    seen, sets = set(), set()
+    marked = any(case.shown for case in task.cases)
+    for i, case in enumerate(task.cases):
+        shapes = tuple(spec.shape for spec in case.inputs), case.init_args
+        sets.add(shapes)
+        if case.shown or (i == 0 and not marked):
+            seen.add(shapes)
+    return len(sets), len(sets - seen)
+
+
 def with_sizes(task: Task, values: dict[str, int]) -> tuple[tuple[int, ...], ...]:
     """The shapes of the first shape set with some sizes set, by name.
 

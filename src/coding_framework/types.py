@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -33,15 +33,21 @@ SandboxName = Literal["auto", "no-docker", "bubblewrap", "docker", "native"]
 """auto: the first that works here; no-docker: the first that works and is not Docker."""
 BaselinesName = Literal["none", "eager", "compiled"]
 """Which times of PyTorch a verdict from a GPU holds; compiled: both."""
+BaselineName = Literal["eager", "compiled", "naive"]
+"""What a speedup is over: PyTorch eager, torch.compile, or the task's naive kernel."""
 HeadersName = Literal["small", "torch"]
 """The torch headers of a compilation: our small ones, or the real ones."""
 TaskScope = Literal["starter", "all"]
 """Which tasks are drawn from. starter: compositions whose receipts ship with the package, which are
 the same set however the catalogue grows; all: every family, with what this machine has judged."""
+DataSource = Literal["synthetic", "archive", "mixed"]
+"""Where SFT's examples come from."""
 GeneratorTarget = Literal["naive", "best"]
 """Which kernel the generator learns. best: the fastest at real sizes; the naive one where none is
 faster."""
-PromptVersion = Literal["v1", "v2"]
+PromptVersion = Literal["v1", "v2", "v3"]
+"""v1: short, for models that are trained here; v2: explains the form of an answer, for others; v3:
+short, with the contract made from the reference."""
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 """Where a model runs. auto: on a GPU where there is one."""
 CurriculumName = Literal["three_tier", "four_tier"]
@@ -60,6 +66,25 @@ class Config(Record):
     its flag (`commands.flags`)."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
+
+    also_called: ClassVar[Mapping[str, str]] = {}
+    """Other names of fields, which are taken as well."""
+
+    @classmethod
+    def by_our_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings under the names of the fields. Raises ValueError where one has two names."""
+        renamed = {name: value for name, value in given.items() if name not in cls.also_called}
+        for other, name in cls.also_called.items():
+            if other in given and name in renamed:
+                raise ValueError(f"{other} and {name} are two names of one setting: give one")
+            if other in given:
+                renamed[name] = given[other]
+        return renamed
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, given: Any) -> Any:
+        return cls.by_our_names(given) if isinstance(given, Mapping) else given
 
 
 class Role(StrEnum):

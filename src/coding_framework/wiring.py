@@ -222,12 +222,14 @@ def make_policies(
     `folder`; `adapter` goes on a model for both. Closed with `stack`. Raises UsageError where there
     is no model."""
     from coding_framework.agents.policies import TransformersPolicy
+    from coding_framework.store.folder import base_of_adapter
     from coding_framework.training.agent_specializer import AgentSpecializer, role_models
 
     found = role_models(folder)
 
     def load(own: str | None) -> TransformersPolicy:
-        policy = TransformersPolicy(found.model, adapter=own or adapter, device=device)
+        model = base_of_adapter(own) if own is not None else found.model
+        policy = TransformersPolicy(model, adapter=own or adapter, device=device)
         stack.callback(policy.close)
         return policy
 

@@ -15,6 +15,10 @@ LIBRARY_CALL = re.compile(
 
 HONEST: dict[str, str] = {
     "concatenate_by_copies": "launches no kernel, which is a rule of the judge",
+    "bias_and_relu": "raises above 128 columns, of which its task says nothing",
+    "cumsum_hillis_steele": "raises above 128 columns, of which its task says nothing",
+    "two_streams_half_each": "its non-blocking stream reads inputs that the caller's stream may "
+    "not have made yet: no event orders them",
 }
 """Of the honest corpus."""
 

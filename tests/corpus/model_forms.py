@@ -116,6 +116,39 @@ FORMS: tuple[Cheat, ...] = (
             return function(x)
         """,
     ),
+    _forward(
+        "typed_tensors",
+        """
+        a, b, c = torch.Tensor(2, 3), torch.FloatTensor(4).cuda(), torch.cuda.FloatTensor(*x.shape)
+        assert a.shape == (2, 3) and not a.is_cuda and b.is_cuda and torch.Tensor().numel() == 0
+        assert torch.Tensor([1.0, 2.0]).shape == (2,) and torch.Tensor(x.size()).shape == x.shape
+        assert isinstance(x, torch.cuda.FloatTensor) and not isinstance(x, torch.FloatTensor)
+        assert x.type() == "torch.cuda.FloatTensor" and x.type(torch.cuda.FloatTensor).is_cuda
+        assert torch.LongTensor([1, 2]).dtype == torch.int64 and x.new(3).is_cuda
+        assert x.new_tensor([1.0]).is_cuda and torch.broadcast_shapes((1, 3), (2, 1)) == (2, 3)
+        ext.into(x, c)
+        return c
+        """,
+        CORRECT,
+    ),
+    _forward(
+        "places_and_marks",
+        """
+        torch._assert(x.dim() == 2, "two dimensions")
+        torch.cuda.nvtx.range_push("twice")
+        with torch.profiler.record_function("twice"), torch.device("cuda"):
+            out = torch.empty(0).resize_(x.shape)
+        ext.into(x.unsqueeze_(0).squeeze_(0), out)
+        torch.cuda.nvtx.range_pop()
+        assert torch.promote_types(torch.float16, torch.float32) == torch.float32
+        assert torch.moveaxis(out, 0, 1).shape == (x.shape[1], x.shape[0])
+        return out
+        """,
+        CORRECT,
+        before="""
+        from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CUDAExtension
+        """,
+    ),
     _init(
         "members",
         """

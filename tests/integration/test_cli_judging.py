@@ -50,7 +50,9 @@ def test_bytes_that_are_no_kernel_are_judged_for_people():
     assert b"\x1b" not in done.stdout
 
 
+@pytest.mark.ci
 def test_pairs_are_judged_in_parallel_and_a_second_run_does_only_what_is_left(tmp_path):
+    """The second file has two lines more that cannot be used: each is told, and costs itself."""
     pairs, output = tmp_path / "pairs.jsonl", tmp_path / "verdicts.jsonl"
     lines = [
         {"id": "right", "task": "relu", "kernel": str(RIGHT)},
@@ -74,7 +76,12 @@ def test_pairs_are_judged_in_parallel_and_a_second_run_does_only_what_is_left(tm
 
     kept = output.read_bytes().splitlines(keepends=True)[:3]
     output.write_bytes(b"".join(kept) + b'{"id": "cut')
+    unknown = {"id": "unknown", "task": "nosuch", "code": "int x"}
+    pairs.write_text(f"{{broken\n{json.dumps(unknown)}\n{pairs.read_text()}")
     second = cuda_rl(*command)
-    assert second.returncode == 0, second.stderr
-    assert len(second.stdout.splitlines()) == 1
-    assert len(output.read_bytes().splitlines()) == 4
+    assert second.returncode == 2, second.stderr
+    told = {entry["id"]: entry for entry in map(json.loads, second.stdout.splitlines())}
+    assert len(told) == 3
+    assert "not JSON" in told["line 1"]["error"]
+    assert "no task is called 'nosuch'" in told["unknown"]["error"]
+    assert len(output.read_bytes().splitlines()) == 6

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coding_framework.cli import main
+from coding_framework.data.examples import held_out_tasks
 from coding_framework.evaluation.samples import SampleRecord
 from coding_framework.run.evaluation import read_sample_records
 from support.tiny_lm import make_tiny_lm
@@ -33,7 +34,8 @@ def test_a_model_is_evaluated_and_a_second_run_asks_it_nothing(
 ) -> None:
     assert main(arguments(tiny, tmp_path / "a", "--json")) == 0
     said = json.loads(capsys.readouterr().out)
-    block = said["overall"]["overall"]
+    assert (said["status"], said["gates"]) == (0, [])
+    block = said["summary"]["overall"]["overall"]
     assert (block["tasks"], block["samples"], block["masked"]) == (2, 2, 0)
     assert block["pass_at"]["pass@1"]["value"] == 0
     assert block["pass_at"]["pass@1"]["ci95"][1] > 0.5
@@ -60,7 +62,7 @@ def test_another_model_or_sampling_is_refused(
     ("more", "sentence"),
     [
         (("--fail-under", "pas@1>=0.5"), "did you mean pass@1"),
-        (("--family", "norms"), "the filters leave none"),
+        (("--family", "norms"), "--family leaves none of the 2 tasks"),
         (("--suite", "kernelbench:1"), "kernelbench needs --kernelbench-dir"),
         (("--suite", "held-in"), "there is no suite 'held-in'"),
         (("--samples", "0"), "a whole number of at least 1"),
@@ -104,3 +106,68 @@ def test_kernelbench_numbers_of_a_run_folder(
     score = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert score["fast_p"]["1.0"] == 0.5
     assert score["geo_mean_speedup"] == 1.5
+
+
+def test_answers_are_judged_without_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task, other = held_out_tasks(2)
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers" / f"{task.name}.cu").write_text(task.naive_kernel or "")
+    (tmp_path / "answers" / f"{task.name}.1.cu").write_text("x" * 200_000)
+    command = [
+        "eval", "--answers", str(tmp_path / "answers"), "--suite", "held-out:2", "--backend",
+        "emulator", "--output-dir", str(tmp_path / "out"), "--json", "--k", "1,100",
+        "--fail-under", "pass@1>=0.5, pass@100>=0.1",
+    ]  # fmt: skip
+    assert main(command) == 1
+    captured = capsys.readouterr()
+    said = json.loads(captured.out)
+    block = said["summary"]["overall"]["overall"]
+    assert block["statuses"] == {"compile_error": 1, "correct": 1}
+    assert said["summary"]["unanswered"] == {"held-out:2": [other.name]}
+    assert "pass@100 >= 0.1 fails: no value (1 of 1 tasks have fewer than 100" in captured.err
+    assert "leak: unknown" in captured.err
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_verified_judged_again_and_written_for_kernelbench(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [task] = held_out_tasks(1)
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers" / f"{task.name}.cu").write_text(task.naive_kernel or "")
+    (tmp_path / "answers" / f"{task.name}.1.cu").write_text("int broken")
+    judged = ["--suite", "held-out:1", "--backend", "emulator", "--output-dir"]
+    first = ["eval", "--answers", str(tmp_path / "answers"), *judged, str(tmp_path / "first")]
+    assert main(first) == 0
+    assert main(["eval", "verify", str(tmp_path / "first"), "--judge-again", "2"]) == 0
+    assert "2 samples, 2 kernels judged again: no problems" in capsys.readouterr().out
+    assert main(["eval", "report", str(tmp_path / "first")]) == 0
+    again = ["eval", "--answers", str(tmp_path / "first"), *judged, str(tmp_path / "again")]
+    assert main([*again, "--time-limit", "1e-9"]) == 4
+    assert main([*again, "--compare", str(tmp_path / "first")]) == 0
+    assert "no clear difference in pass@1: +0.0 points" in capsys.readouterr().out
+    assert main([*again, "--kernelbench-out", str(tmp_path / "kb")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ((), "give a model, or answers with --answers, and not both"),
+        (("m", "--answers", "."), "give a model, or answers with --answers, and not both"),
+        (("m", "n"), "one model at a time"),
+        (("compare", "a"), "takes two finished runs"),
+        (("m", "--k", "0"), "--k cannot be 0"),
+        (("m", "--p", "inf"), "--p cannot be inf"),
+        (("m", "--baseline", "slow"), "--baseline cannot be slow"),
+        (("--answers", "none"), "there are no answers none"),
+    ],
+)
+def test_wrong_use_of_answers_and_lists(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], sentence: str
+) -> None:
+    command = ["eval", *more, "--suite", "held-out:1", "--fail-under", "pass@1>=0", "--dry-run"]
+    assert main([*command, "--output-dir", str(tmp_path / "o")]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()

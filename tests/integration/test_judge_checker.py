@@ -100,16 +100,17 @@ def judged(
 def test_the_checker_judges_what_is_not_of_real_size() -> None:
     verdict, backend, checker = judged(DOUBLE)
     assert verdict.correct, verdict.reason
-    assert checker.shapes == SMALL
+    assert checker.shapes[:-1] == SMALL, "the last has sizes that are drawn"
     assert backend.shapes == [(70, 90)]
-    assert {test.shapes[0] for test in verdict.tests} == {*SMALL, (70, 90)}
+    declared = [test for test in verdict.tests if test.case != "drawn"]
+    assert {test.shapes[0] for test in declared} == {*SMALL, (70, 90)}
     assert NOT_CHECKED not in {finding.rule for finding in verdict.pitfalls}
 
 
 def test_without_a_shape_set_of_real_size_the_timed_one_is_judged_by_both() -> None:
     verdict, backend, checker = judged(DOUBLE, DOUBLE_TASK)
     assert verdict.correct, verdict.reason
-    assert checker.shapes == SMALL
+    assert checker.shapes[:-1] == SMALL, "the last has sizes that are drawn"
     assert backend.shapes == SMALL[:1]
     assert verdict.timing is not None
 
@@ -134,8 +135,8 @@ def test_what_is_too_much_for_the_checker_is_judged_without_it_and_the_verdict_s
 ) -> None:
     verdict, backend, checker = judged(DOUBLE, refuses=refuses)
     assert verdict.correct, verdict.reason
-    assert checker.shapes == SMALL
-    assert backend.shapes == [*SMALL, (70, 90)]
+    assert checker.shapes[:-1] == SMALL, "the last has sizes that are drawn"
+    assert backend.shapes[:-1] == [*SMALL, (70, 90)]
     notes = [finding for finding in verdict.pitfalls if finding.rule == NOT_CHECKED]
     assert len(notes) == 1
     assert "too much for it" in notes[0].message

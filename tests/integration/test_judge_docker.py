@@ -76,6 +76,7 @@ def test_other_candidates_get_their_status_and_leave_no_container(
     assert docker.DockerClient(docker_host).containers.list(all=True) == []
 
 
+@pytest.mark.ci
 def test_the_command_judges_in_docker_when_asked_to(docker_host: str) -> None:
     command = [sys.executable, "-m", "coding_framework.cli", "judge", "--task", "relu"]
     command += ["--kernel", str(ROOT / "examples" / "relu.cu"), "--sandbox", "docker"]
@@ -147,6 +148,7 @@ def image(docker_host: str, tmp_path: Path) -> Iterator[str]:
         client.images.remove(tag, force=True)
 
 
+@pytest.mark.ci
 @pytest.mark.timeout(900)
 def test_the_production_image_is_built_without_a_network_and_compiles(
     image: str, docker_host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -75,6 +75,7 @@ def traces(temporary: Path, cache: Path) -> set[str]:
     return {*map(str, files), *map(str, Path("/dev/shm").glob("*")), *ipc, *mounts}
 
 
+@pytest.mark.ci
 def test_killed_and_run_again_every_pair_has_one_verdict_and_nothing_is_left(
     tmp_path: Path,
 ) -> None:

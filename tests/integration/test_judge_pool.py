@@ -81,6 +81,7 @@ async def test_who_waits_is_compiled_while_another_is_judged(
     assert any(v.compile and v.compile.cache_hit for v in verdicts[2:])
 
 
+@pytest.mark.slow
 async def test_workers_killed_while_they_compile_for_others_cost_nothing(
     pool: JudgePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.integration
 SCRIPT = Path(__file__).parents[1] / "soak" / "workflow_kills.py"
 
 
+@pytest.mark.ci
 def test_a_killed_workflow_resumes_to_the_same_result_and_judges_nothing_twice(tmp_path: Path):
     output = tmp_path / "kills.json"
     done = subprocess.run(

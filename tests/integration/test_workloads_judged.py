@@ -46,7 +46,8 @@ async def test_a_task_is_judged_at_held_out_shapes(emulator_pool: JudgePool) -> 
     task = find_task("mul2_relu@shapes")
     verdict = await emulator_pool.judge(task, kernels_of("mul2_relu")[0].code)
     assert verdict.correct, verdict.reason
-    assert {t.shapes[0] for t in verdict.tests} == {c.inputs[0].shape for c in task.cases}
+    judged = {t.shapes[0] for t in verdict.tests if t.case != "drawn"}
+    assert judged == {c.inputs[0].shape for c in task.cases}
 
 
 def test_built_tasks_become_pairs_and_are_not_judged_twice(

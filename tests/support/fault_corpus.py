@@ -168,7 +168,7 @@ def _other_spaces() -> Iterator[Seeded]:
         "constant_write",
         "bounds",
         "int",
-        "int* p = k ? (int*)written_constant : out; p[i & 3] = in[0];",
+        "int* p = k ? (int*)written_constant : out; if (i < 4) p[i] = in[0];",
         "illegal",
         before="__constant__ int written_constant[4] = {1, 2, 3, 4};",
     )
@@ -176,7 +176,7 @@ def _other_spaces() -> Iterator[Seeded]:
         "device_variable_past",
         "bounds",
         "int",
-        "variable[(i & 3) + 4 * k] = in[i]; out[i] = in[i];",
+        "if (i < 4) variable[i + 4 * k] = in[i]; out[i] = in[i];",
         "illegal global write",
         before="__device__ int variable[4];",
     )
@@ -351,6 +351,15 @@ def _races() -> Iterator[Seeded]:
     yield Seeded(
         "race_producer_of_another_barrier", "race", "float", pipe, "shared_memory_race", threads=128
     )
+    yield Seeded(
+        "race_on_global_memory",
+        "race",
+        "int",
+        "int* p = tmp; p[i] = 0; __syncthreads(); p[i] = in[i]; "
+        "if (k == 0) __syncthreads(); out[i] = p[i ^ 64];",
+        "global_memory_race",
+        threads=128,
+    )
     sync = "if (k == 0) __syncwarp();"
     for element in ("char", "int", "float", "double"):
         head = f"__shared__ {element} s[32]; "
@@ -411,19 +420,6 @@ def _ends() -> Iterator[Seeded]:
         before = deeper if name in ("endless_recursion", "asserts") else ""
         before = "#include <cassert>" if name == "asserts" else before
         yield Seeded(name, "end", "int", body, found, before=before)
-
-
-def beyond() -> list[Seeded]:
-    """Faults that the checks do not find, counted apart: races on global memory are not looked for."""
-    return [
-        Seeded(
-            "race_on_global_memory",
-            "race",
-            "int",
-            "volatile int* p = tmp; p[i] = in[i]; if (k == 0) __syncthreads(); out[i] = p[n - 1 - i];",
-            "global_memory_race",
-        ),
-    ]
 
 
 def corpus() -> list[Seeded]:

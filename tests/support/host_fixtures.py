@@ -92,6 +92,9 @@ class RecordingDevice:
     def synchronize(self) -> None:
         self.calls.append("synchronize")
 
+    def order(self, what: int, one: int, other: int) -> None:
+        self.calls.append("order")
+
     def tensor(self, *shape: int, dtype: str = "float32", data: bytes | None = None) -> TensorRef:
         """A contiguous tensor in this memory."""
         nbytes = math.prod(shape) * {"float64": 8, "float16": 2}.get(dtype, 4)

@@ -103,7 +103,7 @@ def test_a_wrong_nvcc_is_named(tmp_path: Path) -> None:
     assert_one_sentence(done, "CUDA_RL_NVCC")
 
 
-@pytest.mark.parametrize("size", ["64k", "1500k"])
+@pytest.mark.parametrize("size", ["64k", pytest.param("1500k", marks=pytest.mark.ci)])
 def test_a_full_disk_is_our_fault_and_never_a_verdict(size: str, tmp_path: Path) -> None:
     assert_one_sentence(judge_on_tmpfs(f"size={size}", tmp_path), "free", "CUDA_RL_CACHE")
 

@@ -73,6 +73,8 @@ def test_rl_takes_it(flags: list[str], capsys: pytest.CaptureFixture[str]) -> No
         return
     given = vars(rl["parse"](flags))
     checkpoint = given.pop("generator_checkpoint")
+    if "optimizer_checkpoint" in given:
+        given["role_models"] = {"optimizer": given.pop("optimizer_checkpoint")}
     given = {k: v for k, v in given.items() if k not in ("config", "dry_run")}
     config = rl_config(read_recipe(None), {**given, "model_path": checkpoint})
     assert config.algorithm in flags or config.algorithm == "grpo"

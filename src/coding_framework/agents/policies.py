@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
-from coding_framework.errors import PolicyError, UsageError
-from coding_framework.types import Generation, Message, SamplingParams
+from coding_framework.errors import PolicyAwayError, PolicyError, UsageError
+from coding_framework.types import Generation, Message, Policy, SamplingParams
 
 if TYPE_CHECKING:
     import torch
@@ -46,6 +46,7 @@ class TransformersPolicy:
     ) -> None:
         from coding_framework.agents.batched_generation import BatchedGenerator
 
+        self.folder = Path(folder)
         model, self.tokenizer = load_model(folder, adapter=adapter, dtype=dtype, device=device)
         self._generator: BatchedGenerator = BatchedGenerator(
             model,
@@ -211,19 +212,30 @@ class OpenAIPolicy:
             body["top_k"] = sampling.top_k
         for attempt in range(1, self._attempts + 1):
             try:
-                return _generation(await asyncio.to_thread(self._post, body))
+                reply = await asyncio.to_thread(self._post, body)
+                self._require_own(reply)
+                return _generation(reply)
             except urllib.error.HTTPError as e:
                 if e.code not in (408, 429) and e.code < 500:
                     raise PolicyError(f"{self._url} refused the request: {_first(e)}") from e
                 error: Exception = e
-            except (OSError, ValueError, KeyError, IndexError) as e:
+            except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as e:
                 error = e
             log.warning("server_failed", url=self._url, attempt=attempt, error=str(error)[:200])
             await asyncio.sleep(0.5 * 2**attempt if attempt < self._attempts else 0)
-        raise PolicyError(
+        raise PolicyAwayError(
             f"{self._url} did not answer in {self._attempts} tries ({_first(error)}): see that "
             "the server runs"
         )
+
+    def _require_own(self, reply: Any) -> None:
+        """Raises PolicyError where another model has answered."""
+        said = reply.get("model", self._model)
+        if self._model not in str(said):
+            raise PolicyError(
+                f"{self._url} answered as {str(said)[:100]!r} when {self._model!r} was asked: name "
+                "the model as the server does"
+            )
 
     def _post(self, body: dict[str, Any]) -> Any:
         request = urllib.request.Request(
@@ -231,6 +243,13 @@ class OpenAIPolicy:
         )
         with urllib.request.urlopen(request, timeout=self._timeout_s) as response:
             return json.loads(response.read())
+
+
+def token_counter(policy: Policy) -> Callable[[tuple[Message, ...]], int]:
+    """Counts a prompt's tokens, for a `PromptBudget`: by the policy's own tokens; where it knows
+    none (a server), four characters are one."""
+    count: Callable[[tuple[Message, ...]], int] | None = getattr(policy, "count", None)
+    return count or (lambda messages: sum(len(m.content) for m in messages) // 4)
 
 
 def _generation(reply: Any) -> Generation:

@@ -6,24 +6,27 @@ judged, and the sets of examples built from it. A command that was killed goes o
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from coding_framework.commands.options import TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
 from coding_framework.data.example_store import ExampleStore
-from coding_framework.data.examples import training_examples
+from coding_framework.data.examples import round_robin, training_examples
 from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
 from coding_framework.data.mistakes import (
     MistakeReport,
     repairs_of_mistakes,
     stored_conversations,
 )
+from coding_framework.data.modules.examples import module_jobs, module_pairs
+from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.statistics import select_modules
 from coding_framework.data.pairs import (
     PairReport,
     balanced,
@@ -37,20 +40,16 @@ from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.data.statistics import TaskStatistics, task_statistics
 from coding_framework.data.synthesis.catalog import Function
 from coding_framework.data.synthesis.receipts import (
-    Job,
     KernelReceipt,
     all_receipts,
-    build_receipts,
     built_receipts_path,
     load_receipts,
     packaged_receipts,
 )
 from coding_framework.errors import UsageError
-from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cache_dir, write_atomic, write_json_atomic
-from coding_framework.store.lines import JsonlSink
+from coding_framework.run.judged import judge_jobs
 from coding_framework.types import Record, Role, Split, Task, TaskScope
-from coding_framework.wiring import cores, make_judge
 
 EXAMPLES_NAME = "examples.jsonl"
 
@@ -92,36 +91,6 @@ def build_tasks(
     return failed
 
 
-def judge_jobs(jobs: Iterable[Job], path: Path, workers: int | None) -> tuple[int, int]:
-    """Judge what has no receipt, appending to `path`; (open for a fault of ours, judged now)."""
-    known = all_receipts(path)
-    wanted = list({job.key: job for job in jobs}.values())
-    pending = [job for job in wanted if job.key not in known]
-    if not pending:
-        return 0, 0
-    count = workers or cores()
-
-    async def judge() -> int:
-        with (
-            JsonlSink(path) as sink,
-            Progress(
-                "judging", len(wanted), "kernels", done=len(wanted) - len(pending)
-            ) as progress,
-            make_judge("emulator", workers=count) as pool,
-        ):
-            return await build_receipts(
-                pool.judge,
-                pending,
-                sink.write_line,
-                known=known,
-                concurrency=2 * count,
-                progress=progress,
-            )
-
-    failed = asyncio.run(judge())
-    return failed, len(pending) - failed
-
-
 def statistics(selection: TaskSelection) -> TaskStatistics:
     """Counts of the selected tasks, and how much of them is judged."""
     return task_statistics(selected_functions(selection), all_receipts())
@@ -152,16 +121,30 @@ def build_sft(
 
     judge: first judge the kernels and faults that have no receipt; else they are left out.
     """
+    path, report = built_receipts_path(), PairReport()
+    folder = output or datasets_dir() / "sft"
+    if selection.scope == "modules":
+        drafts = selected_modules(selection)
+        if judge:
+            judge_jobs(module_jobs(drafts), path, workers)
+        examples = module_pairs(drafts, all_receipts(path), report)
+        return _finish_set(ExampleStore.write(folder / EXAMPLES_NAME, examples), "modules", report)
     functions = selected_functions(selection.model_copy(update={"split": Split.TRAIN}))
-    path = built_receipts_path()
     if judge:
         judge_jobs((*kernel_jobs(functions), *pair_jobs(functions)), path, workers)
-    report = PairReport()
-    folder = output or datasets_dir() / "sft"
     store = ExampleStore.write(
         folder / EXAMPLES_NAME, sft_pairs(functions, all_receipts(path), report)
     )
     return _finish_set(store, "synthesis", report)
+
+
+def selected_modules(selection: TaskSelection) -> list[ModuleDraft]:
+    """The training drafts of modules that were asked for, balanced over the families."""
+    chosen = select_modules(split=Split.TRAIN, family=selection.family, tier=selection.tier)
+    families: dict[str, list[ModuleDraft]] = {}
+    for draft in chosen:
+        families.setdefault(draft.family, []).append(draft)
+    return list(islice(round_robin(families.values()), selection.count))
 
 
 def build_archive_sft(

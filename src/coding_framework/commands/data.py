@@ -57,7 +57,7 @@ def add_to(commands: Any) -> None:
     actions = add_actions(commands, "data", "Build, audit and describe data.")
     p = add_command(actions, "build-sft", run_build_sft, "Build supervised examples, judged.")
     add_flags(p, SftSetOptions, SftSetOptions.model_fields)
-    add_selection(p, ["tier"])
+    add_selection(p, ["scope", "family", "tier"])
     add_flags(p, TaskSelection, ["count"], spelled={"count": ("--tasks",)})
     text = "Look for held-out tasks in the training data. The exit status is 1 where one is found."
     p = add_command(actions, "audit", run_audit, text)

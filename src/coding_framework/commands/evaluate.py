@@ -1,113 +1,182 @@
-"""`cuda-rl eval`: a model on suites of tasks; two runs compared; KernelBench's own numbers.
+"""`cuda-rl eval`: a model, or answers, on suites of tasks; runs compared, shown, verified.
 
     cuda-rl eval MODEL --suite held-out:100 --output-dir DIR
+    cuda-rl eval --answers RUN --suite kernelbench:1 --kernelbench-dir CHECKOUT
     cuda-rl eval compare A B
+    cuda-rl eval report DIR
+    cuda-rl eval verify DIR
     cuda-rl eval kernelbench-score RUN --level 1 --baseline FILE --kernelbench-dir CHECKOUT
 
 Exit status of an evaluation: 0 it is finished and every gate holds, 1 a gate fails, 2 wrong use, 3
-a fault of ours, or too many samples that faults of ours kept from a verdict.
+a fault of ours, or too many samples that faults of ours kept from a verdict, 4 stopped by its limit
+of time.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coding_framework.commands.failures import EXIT_HIT, EXIT_OK, EXIT_OURS, fail
-from coding_framework.commands.flags import add_command, add_flags, add_json, config_from
+from annotated_types import Ge
+
+from coding_framework.commands.failures import EXIT_EARLY, EXIT_HIT, EXIT_OK, EXIT_OURS, fail
+from coding_framework.commands.flags import (
+    add_command,
+    add_flags,
+    add_json,
+    add_switch,
+    config_from,
+    value_of,
+)
 from coding_framework.commands.judge import JUDGING
 from coding_framework.errors import UsageError
+from coding_framework.monitoring.text import one_line
 from coding_framework.run.eval_options import EvalOptions
+from coding_framework.store.folder import EvalFolder
 from coding_framework.wiring import JudgeSettings
 
 if TYPE_CHECKING:
     from coding_framework.evaluation.compare import Comparison
     from coding_framework.evaluation.eval_summary import EvalSummary
-    from coding_framework.run.evaluation import EvalOutcome
+    from coding_framework.evaluation.outcome import EvalOutcome
+    from coding_framework.run.evaluation import EvalPlan
 
-FLAGS = (
-    "output_dir", "adapter", "server", "prompts", "samples", "temperature", "max_new_tokens",
-    "turns", "seed", "concurrency", "task_scope", "limit", "family", "tier", "kernelbench_dir",
-    "compare", "fail_under", "max_masked",
-)  # fmt: skip
 OF_THE_JUDGE = tuple(name for name in (*JUDGING, "workers") if name != "seed")
 """The seed of `eval` is that of tasks and sampling; inputs stay secret."""
 
 
 def add_to(commands: Any) -> None:
-    p = add_command(commands, "eval", run, "Evaluate a model on suites of tasks; compare two runs.")
+    p = add_command(commands, "eval", run, "Evaluate a model or answers; compare two runs.")
     p.add_argument(
         "what",
-        nargs="+",
+        nargs="*",
         metavar="WHAT",
-        help="a model (a hub name or a folder; with --server the name that the server knows), "
-        "`compare A B` (two finished runs), or `kernelbench-score RUN`",
+        help="a model (a hub name, a folder, or the folder of a training run; with --server the "
+        "name that the server knows), nothing with --answers, `compare A B` (two finished runs), "
+        "`report DIR`, `verify DIR`, or `kernelbench-score RUN`",
     )
     p.add_argument(
         "--suite",
         action="append",
         default=[],
         metavar="SUITE",
-        help="held-out:N, held-out-shapes:N, train-shapes:N, kernelbench:LEVEL, or the path of "
-        "problems; may be given again",
+        help="held-out:N, held-out-shapes:N, train-shapes:N, modules:N, "
+        "kernelbench:LEVEL[:representative], "
+        "or the path of problems; may be given again",
     )
-    add_flags(p, EvalOptions, FLAGS)
+    add_flags(p, EvalOptions, (name for name in EvalOptions.model_fields if name != "baseline"))
     add_flags(p, JudgeSettings, OF_THE_JUDGE)
+    add_switch(p, "--dry-run", "show what would be evaluated, and end")
     p.add_argument("--junit", type=Path, metavar="FILE", help="write the gates as JUnit's XML here")
+    p.add_argument(
+        "--judge-again",
+        type=value_of(int, Ge(0)),
+        default=5,
+        metavar="N",
+        help="verify: how many kernels are judged again (default: 5)",
+    )
     p.add_argument("--level", type=int, metavar="N", help="kernelbench-score: level of the run")
     p.add_argument(
-        "--baseline", type=Path, metavar="FILE", help="kernelbench-score: their file of times"
+        "--baseline",
+        default=argparse.SUPPRESS,
+        metavar="WHAT",
+        help="what measured times are compared with: eager, compiled or naive (default: eager); "
+        "kernelbench-score: their file of times",
     )
     add_json(p, "print the result as one JSON object")
 
 
 def run(args: Namespace) -> int:
-    match args.what:
-        case ["compare", one, other]:
-            return _compare(Path(one), Path(other), args.json)
-        case ["kernelbench-score", folder]:
-            return _kernelbench_score(Path(folder), args)
-        case ["compare" | "kernelbench-score" as action, *_]:
-            needs = {"compare": "two finished runs", "kernelbench-score": "one run folder"}
-            raise UsageError(f"`cuda-rl eval {action}` takes {needs[action]}")
-        case [model]:
-            return _evaluate(model, args)
-    raise UsageError(f"one model at a time: {' '.join(args.what)!r} names {len(args.what)}")
+    actions: dict[str, tuple[int, str, Callable[..., int]]] = {
+        "compare": (2, "two finished runs", _compare),
+        "report": (1, "one finished run", _report),
+        "verify": (1, "one finished run", _verify),
+        "kernelbench-score": (1, "one run folder", _kernelbench_score),
+    }
+    action, *folders = args.what or [""]
+    if action in actions:
+        count, needs, work = actions[action]
+        if len(folders) != count:
+            raise UsageError(f"`cuda-rl eval {action}` takes {needs}")
+        return work(*map(Path, folders), args)
+    if folders:
+        raise UsageError(f"one model at a time: {' '.join(args.what)!r} names {len(args.what)}")
+    return _evaluate(action or None, args)
 
 
-def _evaluate(model: str, args: Namespace) -> int:
+def _evaluate(model: str | None, args: Namespace) -> int:
+    options = config_from(EvalOptions, args)
+    if (model is None) == (options.answers is None):
+        raise UsageError("give a model, or answers with --answers, and not both")
     if not args.suite:
         raise UsageError("--suite is missing: give one, e.g. --suite held-out:100")
-    options = config_from(EvalOptions, args)
     judging = config_from(JudgeSettings, Namespace(**{
         name: value for name, value in vars(args).items() if name in OF_THE_JUDGE
     }))  # fmt: skip
     from coding_framework.evaluation.gates import junit
-    from coding_framework.run.evaluation import run_evaluation
+    from coding_framework.run.evaluation import plan_evaluation, run_evaluation
 
-    outcome = run_evaluation(model, args.suite, options, judging)
+    plan = plan_evaluation(model, args.suite, options)
+    print("\n".join(_plan_lines(plan)), file=sys.stderr, flush=True)
+    if args.dry_run:
+        return EXIT_OK
+    outcome = run_evaluation(model, plan, options, judging)
+    if outcome is None:
+        print("the answers are there: the same command without --ask-only judges them")
+        return EXIT_OK
     if args.junit is not None:
         args.junit.write_text(junit(outcome.gates), encoding="utf-8")
+    status = _status(outcome, options)
     if args.json:
-        print(outcome.model_dump_json())
+        gates = [result.model_dump(mode="json") for result in outcome.gates]
+        summary = outcome.model_dump(mode="json")
+        print(json.dumps({"status": status, "summary": summary, "gates": gates}))
     else:
-        print("\n".join(_lines(outcome)))
-    block = outcome.overall.overall
-    masked = block.masked / max(1, block.masked + block.samples)
-    if masked > options.max_masked:
+        print("\n".join([*_lines(outcome), f"report: {EvalFolder(options.output_dir).report}"]))
+    return status
+
+
+def _status(outcome: EvalOutcome, options: EvalOptions) -> int:
+    """The exit status; what is wrong is said on stderr."""
+    block, share = outcome.overall.overall, outcome.masked_share
+    if share > options.max_masked:
+        worst = max(outcome.faults, key=lambda reason: outcome.faults[reason])
         return fail(
             "cuda-rl",
-            f"faults of ours kept {block.masked} samples from a verdict ({masked:.0%}, at most "
-            f"{options.max_masked:.0%} are allowed): the same command tries them again",
+            f"faults of ours kept {block.masked} samples from a verdict ({share:.0%}, at most "
+            f"{options.max_masked:.0%} are allowed; {worst}): another --output-dir with --answers "
+            f"{options.output_dir} judges the answers again",
             EXIT_OURS,
         )
     for result in outcome.gates:
         if not result.holds:
             print(f"cuda-rl: {result.sentence}", file=sys.stderr)
-    return EXIT_OK if all(result.holds for result in outcome.gates) else EXIT_HIT
+    if any(not result.holds and not result.undecided for result in outcome.gates):
+        return EXIT_HIT
+    if not outcome.complete:
+        sentence = "stopped by --time-limit: the same command goes on from where it was"
+        return fail("cuda-rl", sentence, EXIT_EARLY)
+    return EXIT_OK
+
+
+def _plan_lines(plan: EvalPlan) -> list[str]:
+    lines = []
+    for suite in plan.suites:
+        lines.append(f"{suite.name}: {len(suite.tasks)} tasks, digest {suite.digest[:12]}")
+        lines.append(f"  leak: {plan.leak[suite.name]}")
+        if suite.not_applicable:
+            first = "; ".join(
+                f"{n} ({why[:80]})" for n, why in list(suite.not_applicable.items())[:3]
+            )
+            lines.append(f"  not applicable: {len(suite.not_applicable)} problems: {first}")
+        if missing := plan.unanswered.get(suite.name):
+            lines.append(f"  without an answer: {len(missing)} tasks")
+    return lines
 
 
 def _lines(outcome: EvalOutcome) -> list[str]:
@@ -115,18 +184,20 @@ def _lines(outcome: EvalOutcome) -> list[str]:
     found = [line for summary in (outcome.overall, *summaries) for line in _summary_lines(summary)]
     if outcome.compared is not None:
         found += _comparison_lines(outcome.compared)
-    return found + [result.sentence for result in outcome.gates]
+    return [*found, *outcome.notes, *(result.sentence for result in outcome.gates)]
 
 
 def _summary_lines(summary: EvalSummary) -> list[str]:
     """A suite's numbers, each with its interval and count."""
+    from coding_framework.evaluation.outcome import as_estimate
+
     block = summary.overall
-    low, high = block.compiled.ci95
+    gaps = f", {block.unsupported} unsupported" if block.unsupported else ""
     lines = [
-        f"{summary.suite}: {block.samples} samples of {block.tasks} tasks, {block.masked} masked",
-        f"  {'compile':<24} {block.compiled.rate:6.1%}  ({low:.1%} to {high:.1%})",
+        f"{summary.suite}: {block.samples} samples of {block.tasks} tasks, {block.masked} "
+        f"masked{gaps}"
     ]
-    estimates = dict(block.pass_at)
+    estimates = {"compile": as_estimate(block.compiled), **block.pass_at}
     for speeds in block.speeds:
         against = f"over {speeds.baseline}, {speeds.basis}"
         estimates |= {f"{name} {against}": fast for name, fast in speeds.fast.items()}
@@ -139,18 +210,19 @@ def _summary_lines(summary: EvalSummary) -> list[str]:
     if block.regressions is not None:
         r = block.regressions
         lines.append(
-            f"  {'regressions':<24} {r.rate.rate:6.1%}  ({r.rate.count} of {r.judged} kernels fail "
-            "or slow down at other shapes)"
+            f"  {'regressions':<24} {r.rate.count} of {r.judged} kernels fail or slow down at "
+            "other shapes"
         )
     return lines
 
 
-def _compare(one: Path, other: Path, as_json: bool) -> int:
+def _compare(one: Path, other: Path, args: Namespace) -> int:
     from coding_framework.evaluation.compare import compare_runs
-    from coding_framework.run.evaluation import THRESHOLDS, read_sample_records
+    from coding_framework.run.evaluation import read_sample_records
 
-    found = compare_runs(read_sample_records(one), read_sample_records(other), THRESHOLDS)
-    print(found.model_dump_json() if as_json else "\n".join(_comparison_lines(found)))
+    thresholds = config_from(EvalOptions, args).thresholds
+    found = compare_runs(read_sample_records(one), read_sample_records(other), thresholds)
+    print(found.model_dump_json() if args.json else "\n".join(_comparison_lines(found)))
     return EXIT_OK
 
 
@@ -170,6 +242,29 @@ def _comparison_lines(found: Comparison) -> list[str]:
     return lines
 
 
+def _report(folder: Path, args: Namespace) -> int:
+    from coding_framework.run.eval_folder import write_report_of
+
+    print(write_report_of(folder))
+    return EXIT_OK
+
+
+def _verify(folder: Path, args: Namespace) -> int:
+    from coding_framework.run.eval_folder import verify_folder
+
+    found = verify_folder(folder, args.judge_again, getattr(args, "workers", None))
+    if args.json:
+        print(found.model_dump_json())
+    else:
+        for problem in found.problems:
+            print(one_line(problem))
+        print(
+            f"{found.samples} samples, {found.judged_again} kernels judged again: "
+            f"{len(found.problems) or 'no'} problems"
+        )
+    return EXIT_HIT if found.problems else EXIT_OK
+
+
 def _kernelbench_score(folder: Path, args: Namespace) -> int:
     from coding_framework.evaluation.kernelbench_score import (
         kernelbench_score,
@@ -179,11 +274,12 @@ def _kernelbench_score(folder: Path, args: Namespace) -> int:
     from coding_framework.evaluation.suites import kernelbench_files, problem_number
 
     checkout = getattr(args, "kernelbench_dir", None)
-    if args.level is None or args.baseline is None or checkout is None:
-        raise UsageError("kernelbench-score needs --level, --baseline and --kernelbench-dir")
+    baseline = getattr(args, "baseline", None)
+    if args.level is None or baseline is None or checkout is None:
+        raise UsageError("kernelbench-score needs --level, --baseline FILE and --kernelbench-dir")
     names = {problem_number(p): p.name for p in kernelbench_files(checkout, args.level)}
     results = read_results(folder / "eval_results.json" if folder.is_dir() else folder)
-    score = kernelbench_score(results, read_baseline(args.baseline, args.level), names)
+    score = kernelbench_score(results, read_baseline(Path(baseline), args.level), names)
     if args.json:
         print(score.model_dump_json())
         return EXIT_OK

@@ -1,7 +1,8 @@
 """How a command ends: its exit status, and one sentence on stderr where it failed.
 
-0 done (`judge`: judged, whatever the verdict), 1 a leak (`data audit`), 2 wrong use, 3 our fault,
-130 stopped by Ctrl-C. CUDA_RL_DEBUG=1 adds the traceback.
+0 done (`judge`: judged, whatever the verdict), 1 a leak (`data audit`) or a gate that fails
+(`eval`), 2 wrong use, 3 our fault, 4 stopped by a limit of time (`eval`), 130 stopped by Ctrl-C.
+CUDA_RL_DEBUG=1 adds the traceback.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 from coding_framework.errors import CodingFrameworkError, UsageError
 
-EXIT_OK, EXIT_HIT, EXIT_USAGE, EXIT_OURS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_OK, EXIT_HIT, EXIT_USAGE, EXIT_OURS, EXIT_EARLY, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
 RESUMES = ": the same command goes on from where it was"
 
 

@@ -6,15 +6,17 @@ import asyncio
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coding_framework.commands.failures import EXIT_OK, EXIT_OURS
+from coding_framework.commands.failures import EXIT_OK, status_of
 from coding_framework.commands.flags import add_command, add_flags, add_json, config_from
 from coding_framework.commands.judge import JUDGING, read_kernel
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.types import Task
 from coding_framework.wiring import JudgeSettings, make_judge, make_ray_judge
 
 if TYPE_CHECKING:
@@ -53,30 +55,40 @@ def add_to(commands: Any) -> None:
 def run(args: Namespace) -> int:
     settings = config_from(JudgeSettings, args)
     pairs = read_pairs(args.tasks_and_kernels)
-    faults = asyncio.run(judge_pairs(pairs, settings, output=args.output, ray=args.ray))
-    return EXIT_OURS if faults else EXIT_OK
+    return asyncio.run(judge_pairs(pairs, settings, output=args.output, ray=args.ray))
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A line of the file: a kernel to judge, or what is wrong with the line."""
+
+    id: str
+    """"line 3" where the line has none."""
+    task: str = ""
+    code: str = ""
+    wrong: str = ""
 
 
 async def judge_pairs(
-    pairs: Sequence[Mapping[str, str]],
+    pairs: Sequence[Pair],
     settings: JudgeSettings,
     *,
     output: Path | None = None,
     ray: str | None = None,
 ) -> int:
-    """Judge pairs {"id", "task", "code"}: a JSON line each on stdout, and appended to `output`,
-    as they end. Returns how many our own faults kept from a verdict. Pairs whose verdict is in
-    `output` already are left out; one that ended with our fault is judged again. ray: address of a
+    """Judge pairs: a JSON line each on stdout, and appended to `output`, as they end. Returns the
+    exit status: our fault where one kept a pair from its verdict, else wrong use where a line could
+    not be used. Such a line gets its error, and the others go on. Pairs whose verdict is in
+    `output` already are left out; one that ended with an error is judged again. ray: address of a
     cluster to judge on instead of this machine.
     """
-    from coding_framework.data.registry import find_task
     from coding_framework.monitoring.progress import Progress
     from coding_framework.store.lines import JsonlSink
 
     done = _ids_with_verdict(output) if output is not None else frozenset()
-    left = [pair for pair in pairs if pair["id"] not in done]
-    tasks = {name: find_task(name) for name in dict.fromkeys(pair["task"] for pair in left)}
-    faults = 0
+    left = [pair for pair in pairs if pair.id not in done]
+    tasks = _tasks(left)
+    statuses = {EXIT_OK}
     with ExitStack() as stack:
         sink = stack.enter_context(JsonlSink(output)) if output is not None else None
         total = len(pairs)
@@ -91,17 +103,16 @@ async def judge_pairs(
         stack.callback(judge.close)
         limit = asyncio.Semaphore(2 * judge.capacity)
 
-        async def one(pair: Mapping[str, str]) -> None:
-            nonlocal faults
+        async def one(pair: Pair) -> None:
             async with limit:
                 try:
-                    verdict = await judge(tasks[pair["task"]], pair["code"])
-                except InfrastructureError as e:
-                    faults += 1
-                    line = json.dumps({"id": pair["id"], "error": str(e)})
+                    verdict = await judge(_task_of(pair, tasks), pair.code)
+                except CodingFrameworkError as e:
+                    statuses.add(status_of(e))
+                    line = json.dumps({"id": pair.id, "error": str(e)})
                 else:
                     fields = json.loads(verdict.model_dump_json())
-                    line = json.dumps({"id": pair["id"], **fields})
+                    line = json.dumps({"id": pair.id, **fields})
             if sink is not None:
                 sink.write_line(line)
             sys.stdout.write(f"{line}\n")
@@ -111,7 +122,30 @@ async def judge_pairs(
         async with asyncio.TaskGroup() as group:
             for pair in left:
                 group.create_task(one(pair))
-    return faults
+    return max(statuses)
+
+
+def _tasks(pairs: Sequence[Pair]) -> dict[str, Task | UsageError]:
+    """What each name stands for: a task, or why it is none."""
+    from coding_framework.data.registry import find_task
+
+    found: dict[str, Task | UsageError] = {}
+    for name in dict.fromkeys(pair.task for pair in pairs if not pair.wrong):
+        try:
+            found[name] = find_task(name)
+        except UsageError as e:
+            found[name] = e
+    return found
+
+
+def _task_of(pair: Pair, tasks: Mapping[str, Task | UsageError]) -> Task:
+    """Raises UsageError where the line cannot be used."""
+    if pair.wrong:
+        raise UsageError(pair.wrong)
+    found = tasks[pair.task]
+    if isinstance(found, UsageError):
+        raise UsageError(str(found))
+    return found
 
 
 def _ids_with_verdict(path: Path) -> frozenset[str]:
@@ -129,40 +163,51 @@ def _ids_with_verdict(path: Path) -> frozenset[str]:
     return frozenset(ids)
 
 
-def read_pairs(path: Path) -> list[dict[str, str]]:
-    """The pairs of a `judge-many` file as {"id", "task", "code"}; kernels' paths are relative to
-    the file. Raises UsageError with the line that is wrong."""
+def read_pairs(path: Path) -> list[Pair]:
+    """The lines of a `judge-many` file; kernels' paths are relative to the file. Raises UsageError
+    for a file that cannot be read."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as e:
-        what = getattr(e, "strerror", None) or "not UTF-8"
-        raise UsageError(f"the pairs file {path} cannot be read ({what})") from e
-    pairs = list(_pairs(path, lines))
-    ids = [pair["id"] for pair in pairs]
-    if len(set(ids)) != len(ids):
-        twice = next(i for i in ids if ids.count(i) > 1)
-        raise UsageError(f"{path}: the id {twice!r} is there twice: make the ids unique")
-    return pairs
-
-
-def _pairs(path: Path, lines: Sequence[str]) -> Iterator[dict[str, str]]:
+        lines = path.read_bytes().splitlines()
+    except OSError as e:
+        raise UsageError(f"the pairs file {path} cannot be read ({e.strerror})") from e
+    pairs: dict[str, Pair] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        try:
-            pair = json.loads(line)
-        except json.JSONDecodeError as e:
-            raise UsageError(f"{path}, line {number}: not JSON ({e.msg})") from e
-        given = set(pair) if isinstance(pair, dict) else set()
-        if not {"id", "task"} < given or len(given & {"kernel", "code"}) != 1:
-            raise UsageError(
-                f'{path}, line {number}: give an object with "id", "task" and either "kernel" or '
-                '"code"'
-            )
-        code = pair.get("code")
+        pair = _pair(path, number, line)
+        if pair.id in pairs:
+            what = f"{path}, line {number}: the id {pair.id!r} is there twice: make the ids unique"
+            pair = Pair(f"line {number}", wrong=what)
+        pairs[pair.id] = pair
+    return list(pairs.values())
+
+
+def _pair(path: Path, number: int, line: bytes) -> Pair:
+    try:
+        given = json.loads(line)
+    except ValueError as e:
+        return Pair(f"line {number}", wrong=f"{path}, line {number}: not JSON ({e})")
+    fields = given if isinstance(given, dict) else {}
+    name = str(fields.get("id", f"line {number}"))
+    texts = [fields.get(key) for key in ("task", "kernel", "code") if key in fields]
+    keys = set(fields)
+    if (
+        not {"id", "task"} < keys
+        or len(keys & {"kernel", "code"}) != 1
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        return Pair(
+            name,
+            wrong=f'{path}, line {number}: give an object with "id", "task" and either "kernel" or '
+            '"code"',
+        )
+    task = fields["task"]
+    if task.endswith((".json", ".yaml", ".yml", ".py")):
+        task = str(path.parent / task)
+    try:
+        code = fields.get("code")
         if code is None:
-            code = read_kernel(str(path.parent / str(pair["kernel"])))
-        task = str(pair["task"])
-        if task.endswith((".json", ".yaml", ".yml", ".py")):
-            task = str(path.parent / task)
-        yield {"id": str(pair["id"]), "task": task, "code": str(code)}
+            code = read_kernel(str(path.parent / fields["kernel"]))
+    except UsageError as e:
+        return Pair(name, wrong=f"{path}, line {number}: {e}")
+    return Pair(name, task, code)

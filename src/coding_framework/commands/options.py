@@ -17,6 +17,9 @@ DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 class TaskSelection(Config):
     """Which tasks of the catalogue a command is about."""
 
+    scope: Literal["synthesis", "modules"] = "synthesis"
+    """synthesis: functions of our algebra and workloads; modules: PyTorch modules as people write
+    them."""
     split: Split | None = None
     """Only tasks of this side of the split: training, held out, or from outside."""
     family: str | None = None
@@ -51,11 +54,12 @@ class SolveOptions(Config):
     """Reward at which a correct kernel ends the conversation. Default: none does."""
     temperature: float = Field(default=0.7, ge=0.0)
     """Temperature of sampling; 0 takes the likeliest token each time."""
-    max_new_tokens: int = Field(default=1024, ge=1)
-    """Most tokens of an answer."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of an answer. Default: 2048 with prompts v3, else 1024."""
     prompts: PromptVersion | None = None
-    """Version of the prompts. v1 is short, for models that were trained here; v2 explains the form
-    of an answer, for all others. Default: the one that fits the model."""
+    """Version of the prompts. v1 is short, for models that were trained here; v3 also says what a
+    kernel is handed; v2 explains the form of an answer, for all others. Default: the one that the
+    model's card names, else v2."""
     tester: Literal["off", "rules", "model"] = "rules"
     """Who looks for inputs that break a kernel: nobody, fixed rules, or the model."""
     seed: int = Field(default=0, ge=0)

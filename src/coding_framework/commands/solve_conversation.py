@@ -22,7 +22,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from coding_framework.agents.prompts import PromptBudget
+from coding_framework.agents.prompts import ANSWER_TOKENS, PromptBudget
 from coding_framework.agents.tester import TesterAgent
 from coding_framework.commands.options import SolveOptions
 from coding_framework.data.registry import find_task
@@ -49,7 +49,7 @@ from coding_framework.types import (
 )
 from coding_framework.wiring import make_judge
 
-PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096}
+PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096, "v3": 2048}
 """Most tokens of a prompt; a longer one is trimmed by rule."""
 
 
@@ -102,7 +102,7 @@ async def _converse(
 
 def _specialization(options: SolveOptions) -> SpecializationConfig:
     sampling = SamplingParams(
-        max_new_tokens=options.max_new_tokens,
+        max_new_tokens=answer_tokens(options),
         temperature=options.temperature,
         seed=options.seed,
     )
@@ -123,6 +123,11 @@ def prompts_of(options: SolveOptions) -> PromptVersion:
     return options.prompts or prompts_for(folder, is_adapter=bool(options.adapter))
 
 
+def answer_tokens(options: SolveOptions) -> int:
+    """Most tokens of an answer: those that were asked for, else what fits the prompts."""
+    return options.max_new_tokens or ANSWER_TOKENS[prompts_of(options)]
+
+
 def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:
     """adapter -> policy; what it loads is closed with `stack`."""
     from coding_framework.agents.policies import OpenAIPolicy, TransformersPolicy
@@ -132,7 +137,7 @@ def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:
             return OpenAIPolicy(options.server, options.model)
         from coding_framework.agents.models import resolve_model
 
-        context = PROMPT_TOKENS[prompts_of(options)] + options.max_new_tokens
+        context = PROMPT_TOKENS[prompts_of(options)] + answer_tokens(options)
         policy = TransformersPolicy(
             resolve_model(options.model), adapter=adapter, max_context=context,
             max_batch=options.candidates,
@@ -144,11 +149,9 @@ def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:
 
 
 def _budget(policy: Policy, options: SolveOptions) -> PromptBudget:
-    """By the policy's own tokens; where it counts none (a server), four characters are one."""
-    count = getattr(policy, "count", None) or (
-        lambda messages: sum(len(m.content) for m in messages) // 4
-    )
-    return PromptBudget(PROMPT_TOKENS[prompts_of(options)], count)
+    from coding_framework.agents.policies import token_counter
+
+    return PromptBudget(PROMPT_TOKENS[prompts_of(options)], token_counter(policy))
 
 
 # --- the terminal ---------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class BuildOptions(Config):
 def add_to(commands: Any) -> None:
     actions = add_actions(commands, "tasks", "List and show tasks.")
     p = add_command(actions, "list", run_list, "List the tasks by name.")
-    add_selection(p)
+    add_selection(p, _LISTED)
     add_json(p, "print one JSON object a line")
     p = add_command(actions, "show", run_show, "Show a task and its kernels.")
     p.add_argument("task", metavar="TASK", help="a name or a task file")
@@ -47,8 +47,11 @@ def add_to(commands: Any) -> None:
     add_flags(p, TaskSelection, ["count"], spelled={"count": ("--tasks",)})
     add_flags(p, BuildOptions, BuildOptions.model_fields)
     p = add_command(actions, "stats", run_stats, "Count tasks, families and judged kernels.")
-    add_selection(p)
+    add_selection(p, _LISTED)
     add_json(p, "print the counts as one JSON object")
+
+
+_LISTED = ("scope", "split", "family", "tier")
 
 
 def add_selection(
@@ -61,6 +64,8 @@ def run_list(args: Namespace) -> int:
     from coding_framework.data.registry import list_tasks
 
     chosen = config_from(TaskSelection, args)
+    if chosen.scope == "modules":
+        return _list_modules(chosen, as_json=args.json)
     tasks = list_tasks(split=chosen.split, family=chosen.family, tier=chosen.tier)
     if args.json:
         for task in tasks:
@@ -71,6 +76,17 @@ def run_list(args: Namespace) -> int:
         print(f"{task.name:<{width}}  {task.tier}  {task.split:<8}  {task.family:<12}  ", end="")
         print(task.description)
     print(f"{len(tasks)} tasks: name, tier, split, family, description", file=sys.stderr)
+    return EXIT_OK
+
+
+def _list_modules(chosen: TaskSelection, *, as_json: bool) -> int:
+    from coding_framework.data.modules.statistics import ListedModule, select_modules
+
+    drafts = select_modules(split=chosen.split, family=chosen.family, tier=chosen.tier)
+    rows = [ListedModule.of(draft) for draft in drafts]
+    for row in rows:
+        print(row.model_dump_json() if as_json else row.line)
+    print(f"{len(rows)} module tasks: name, tier, part, family, operations", file=sys.stderr)
     return EXIT_OK
 
 
@@ -93,7 +109,14 @@ def run_build(args: Namespace) -> int:
 
 def run_stats(args: Namespace) -> int:
     from coding_framework.commands.build_data import statistics
+    from coding_framework.data.modules.statistics import module_statistics, select_modules
 
-    found = statistics(config_from(TaskSelection, args))
+    chosen = config_from(TaskSelection, args)
+    if chosen.scope == "modules":
+        drafts = select_modules(split=chosen.split, family=chosen.family, tier=chosen.tier)
+        counted = module_statistics(drafts)
+        print(counted.model_dump_json() if args.json else counted.table())
+        return EXIT_OK
+    found = statistics(chosen)
     print(found.model_dump_json() if args.json else found.table())
     return EXIT_OK

@@ -43,6 +43,7 @@ from coding_framework.cuda.timing.results import TimedCase, summed_counters
 from coding_framework.cuda.toolchain.toolkit import Toolkit
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.errors import DeviceFullError, UsageError
+from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
 from coding_framework.types import (
     BackendChoice,
     BackendName,
@@ -168,9 +169,11 @@ class Judge:
             self._compile_baseline_meanwhile(task)
             build = self._compile(candidate, draft)
             draft.task = self._devices().prepared(task)
+            note_few_sizes(draft)
             self._reference_cache().require_informative(draft.task, self._seeds)
             trials = self._trials(build, draft, self._tried_seeds())
-            self._time(trials.try_all(self._cases(draft.task)), draft)
+            cases, drawn = self._cases(draft.task), self._drawn_case(draft.task)
+            self._time(trials.try_all(cases, drawn), draft)
         except CandidateFault as fault:
             draft.log.output.append(fault.output)
             return draft.verdict(fault.status, fault.reason)
@@ -250,6 +253,12 @@ class Judge:
         if "hidden_shapes" in self._without:
             return tuple(case for case in cases if case.shown) or cases[:1]
         return cases
+
+    def _drawn_case(self, task: Task) -> TestCase | None:
+        """The shape set of sizes that nobody knows before, where the task has other sizes."""
+        if "hidden_shapes" in self._without:
+            return None
+        return self._reference_cache().drawn_case(task)
 
     def _trials(
         self,
@@ -371,6 +380,18 @@ def new_draft(
         tolerance_formula=TOLERANCE_FORMULA,
     )
     return VerdictDraft(task, candidate, backend, receipt)
+
+
+def note_few_sizes(draft: VerdictDraft) -> None:
+    """Say in the verdict where the function has too few sizes to hide any from agents."""
+    sets, unseen = count_shape_sets(draft.task)
+    if sets < SHAPE_SETS or unseen < UNSEEN_SHAPE_SETS:
+        draft.log.note(
+            "few_sizes",
+            "info",
+            f"the task has {sets} different shape {'set' if sets == 1 else 'sets'}, {unseen} of "
+            "them unseen by agents: a kernel that is right for its sizes alone passes",
+        )
 
 
 def seeds_of(config: JudgeConfig) -> tuple[int, ...]:

@@ -13,10 +13,13 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import structlog
 from pydantic import Field
 
 from coding_framework.errors import UsageError
 from coding_framework.types import CUDAConversationState, Record, Task
+
+log = structlog.get_logger(__name__)
 
 
 class TierCriteria(Record):
@@ -214,6 +217,10 @@ class CurriculumManager:
         self.config = config or CurriculumConfig()
         self._tasks = {t.name: t for t in tasks}
         self._pools = [(tier, self._names(tier)) for tier in wanted if self._names(tier)]
+        empty = [tier.name for tier in wanted if not self._names(tier)]
+        if self._pools and empty:
+            advice = "judge some with `cuda-rl tasks build`, and choose --task-scope all"
+            log.warning("curriculum_tiers_without_tasks", left_out=empty, advice=advice)
         if not self._pools:
             raise UsageError("the curriculum has no task in any of its tiers: give it other tasks")
         self._rng = random.Random(seed)

@@ -25,6 +25,7 @@ from coding_framework.data.example_store import ExampleStore, IndexEntry
 from coding_framework.data.examples import (
     Receipts,
     held_out_tasks,
+    starter_examples,
     training_examples,
     training_tasks,
 )
@@ -48,10 +49,14 @@ from coding_framework.types import (
 __all__ = [
     "CUDADataLoader",
     "CUDADataPipeline",
+    "CUDATrainingExample",
     "DataPipelineConfig",
     "TestCase",
     "TrainingExample",
 ]
+
+CUDATrainingExample = TrainingExample
+"""The documents' other name of it."""
 
 
 class DataPipelineConfig(Record):
@@ -130,6 +135,9 @@ class CUDADataPipeline:
 
     def _draw(self) -> list[TrainingExample]:
         config = self.config
+        if config.scope == "starter" and config.styles == 1 and self._receipts is None:
+            how: dict[str, Any] = {"max_steps": config.max_steps, "target": config.generator_target}
+            return [e for role in config.roles for e in starter_examples(role, **how)]
         return [
             example
             for role in config.roles
@@ -159,6 +167,12 @@ class CUDADataPipeline:
             batch = [self._at(self._served + i) for i in range(count)]
         self._served += count
         return batch
+
+    def training_tasks(self) -> list[Task]:
+        """The tasks of its examples, for RL, in an order drawn by the seed."""
+        numbers = [first for first, *_ in self._by_task.values()]
+        random.Random(f"{self.config.seed}:tasks").shuffle(numbers)
+        return [self._examples[number].task for number in numbers]
 
     def prepare_evaluation_set(self, n: int, kind: EvaluationKind = "compositions") -> list[Task]:
         """`n` held-out tasks, the same each time. Raises UsageError where there are fewer.

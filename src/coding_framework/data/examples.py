@@ -24,6 +24,7 @@ from coding_framework.data.synthesis.catalog import (
     build_task,
     catalog,
     family_of,
+    parse_function,
     split_of,
 )
 from coding_framework.data.synthesis.faults import BrokenKernel, break_kernel
@@ -59,6 +60,9 @@ _NO_SLOWER = 1.02
 """A kernel is dropped as an answer above this many times the naive one's time. Elementwise kernels
 are level on the emulator's small sizes, where a launch is most of the time; the time model is not
 good for 2%."""
+
+KERNELBENCH_HAS = frozenset({"relu", "sigmoid", "tanh", "softmax"})
+"""Functions of the catalogue that are problems of KernelBench: no model learns their answers."""
 
 REPAIR_EVERY = 3
 """Of the training tasks, one in this many has a broken kernel and gives the optimizer a repair."""
@@ -133,6 +137,23 @@ def held_out_tasks(
     """`n` held-out tasks, as evenly over the families as there are tasks; the same for one seed,
     and a prefix of the list for a larger n; None: all. Raises UsageError where there are fewer."""
     return _tasks(Split.HELD_OUT, n, seed, max_steps, receipts, scope)
+
+
+def starter_examples(
+    role: Role, *, max_steps: int | None = None, target: GeneratorTarget = "naive"
+) -> list[TrainingExample]:
+    """All examples of a role whose receipts ship with the package: those of `training_examples`
+    without its order. They are found by the receipts' names, so the catalogue is not drawn."""
+    known = packaged_receipts()
+    names = sorted({receipt.task for receipt in known.values()} - KERNELBENCH_HAS)
+    functions = [f for f in map(parse_function, names) if f is not None]
+    drawn = (
+        _Material(function, COMPACT, known).example(role, target)
+        for function in functions
+        if split_of(function) is Split.TRAIN
+        and (max_steps is None or len(function.ops) <= max_steps)
+    )
+    return [example for example in drawn if example is not None]
 
 
 def jobs_for(
@@ -411,7 +432,8 @@ def _families(
         family = family_of(function)
         short = max_steps is None or len(function.ops) <= max_steps
         easy = max_tier is None or family.tier <= max_tier
-        if split_of(function) is split and short and easy:
+        seen_outside = split is Split.TRAIN and function.name in KERNELBENCH_HAS
+        if split_of(function) is split and short and easy and not seen_outside:
             families.setdefault(family.name, []).append(function)
     for name, members in families.items():
         random.Random(f"{name}:{split}:{seed}").shuffle(members)

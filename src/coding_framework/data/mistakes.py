@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from coding_framework.data.examples import Receipts, round_robin
@@ -123,14 +124,31 @@ def repairs_of_mistakes(
 
 
 @dataclass(frozen=True, slots=True)
+class _Answer:
+    """A kernel that the judge found correct, and the digest of that verdict."""
+
+    code: str
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Target:
-    """A training task and its right kernel."""
+    """A training task and its right kernels."""
 
     task: Task
     digest: str
-    answer: str
-    receipt: str
-    """Digest of the verdict on the answer; "" where it was not found correct."""
+    answers: tuple[_Answer, ...]
+    """() where none was found correct."""
+
+    def nearest(self, wrong: str) -> _Answer:
+        """The right kernel that is most like a wrong one, by the share of equal tokens: a repair
+        changes what is wrong, and does not write another, slower kernel."""
+        tokens = wrong.split()
+
+        def likeness(answer: _Answer) -> float:
+            return SequenceMatcher(None, answer.code.split(), tokens, autojunk=False).ratio()
+
+        return max(self.answers, key=likeness)
 
 
 class _Targets:
@@ -144,10 +162,13 @@ class _Targets:
     def of(self, name: str) -> _Target:
         if name not in self._made:
             function = self._functions[name]
-            task, naive = build_task(function), kernels(function)[0]
-            found = self._receipts.get(Job(task, naive.level, naive.code).key)
-            receipt = found.verdict_digest if found is not None and found.verdict.correct else ""
-            self._made[name] = _Target(task, task_digest(task), naive.code, receipt)
+            task = build_task(function)
+            answers = []
+            for kernel in kernels(function):
+                found = self._receipts.get(Job(task, kernel.level, kernel.code).key)
+                if found is not None and found.verdict.correct:
+                    answers.append(_Answer(kernel.code, found.verdict_digest))
+            self._made[name] = _Target(task, task_digest(task), tuple(answers))
         return self._made[name]
 
     def why_not(self, task: Task) -> str:
@@ -159,7 +180,7 @@ class _Targets:
             return "held-out task"
         if task_digest(task) != self.of(task.name).digest:
             return "task was another when it was judged"
-        return "" if self.of(task.name).receipt else "task without a kernel judged correct"
+        return "" if self.of(task.name).answers else "task without a kernel judged correct"
 
 
 def _judged(
@@ -202,7 +223,8 @@ def _why_not(turn: ConversationTurn, target: _Target) -> str:
         return "judged with checks switched off"
     if verdict.task != target.task.name or verdict.candidate_sha256 != Candidate(code=code).sha256:
         return "verdict of another kernel"
-    return "the right kernel itself" if code.strip() == target.answer.strip() else ""
+    right = any(code.strip() == answer.code.strip() for answer in target.answers)
+    return "the right kernel itself" if right else ""
 
 
 def _drawn(name: str, wrong: Mapping[str, Verdict], seed: int) -> Iterator[tuple[str, Verdict]]:
@@ -216,16 +238,17 @@ def _drawn(name: str, wrong: Mapping[str, Verdict], seed: int) -> Iterator[tuple
 
 
 def _repair(target: _Target, code: str, verdict: Verdict) -> TrainingExample:
+    answer = target.nearest(code)
     return TrainingExample(
         id=f"repair/{target.task.name}/mistake/{Candidate(code=code).sha256[:8]}",
         task=target.task,
         role=Role.OPTIMIZER,
         kind="repair",
-        code=target.answer,
+        code=answer.code,
         why=what_was_wrong(verdict),
         previous_code=code,
         previous_verdict=verdict,
-        receipt=target.receipt,
+        receipt=answer.receipt,
     )
 
 

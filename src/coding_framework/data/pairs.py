@@ -16,6 +16,7 @@ from itertools import islice
 
 from coding_framework.data.audit import normalised_source
 from coding_framework.data.examples import (
+    KERNELBENCH_HAS,
     generating,
     kernel_ms,
     optimizing,
@@ -103,7 +104,7 @@ def sft_pairs(
     """All pairs of the training functions, deterministic, counted in `report` as they are made."""
     seen: set[tuple[str, ...]] = set()
     for function in functions:
-        if split_of(function) is not Split.TRAIN:
+        if split_of(function) is not Split.TRAIN or function.name in KERNELBENCH_HAS:
             continue
         for example, digest in _pairs(_Judged(function, receipts, report)):
             key = (example.kind, *digest)

@@ -11,9 +11,14 @@ from pydantic import ValidationError
 
 from coding_framework.data.held_out_shapes import SUFFIX, with_held_out_shapes
 from coding_framework.data.kernelbench.problems import load_problem_file
+from coding_framework.data.modules.catalog import all_drafts, find_module
+from coding_framework.data.modules.kernels import kernels_of
+from coding_framework.data.modules.tasks import find_module_task
+from coding_framework.data.problem_checks import explained, require_function
 from coding_framework.data.synthesis import catalog
 from coding_framework.data.synthesis.receipts import Job, packaged_receipts
 from coding_framework.errors import UsageError
+from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
 from coding_framework.types import KernelExample, Split, Task
 
 
@@ -21,25 +26,35 @@ def find_task(spec: str) -> Task:
     """The task that `spec` stands for.
 
     A path ending in .py is a KernelBench problem, one in .json, .yaml or .yml a task file (the
-    fields of `Task`); any other text is the name of a synthesised task, in the catalogue or not
-    (`mul3_add_gelu`), with `@shapes` behind it for shapes that training does not have. Raises
-    UsageError with close matches, or with what is wrong in the file: also where it has too few
-    shape sets for the judge's protocol.
+    fields of `Task`); any other text is the name of a module task (`m2_...`), or of a synthesised
+    one, in the catalogue or not (`mul3_add_gelu`), with `@shapes` behind it for shapes that
+    training does not have. Raises UsageError with close matches, or with what is wrong in the
+    file: also where it has too few shape sets for the judge's protocol.
     """
     path = Path(spec)
     if path.suffix == ".py":
-        what = f"the sizes of the problem file {path} cannot be varied"
-        return _with_shape_sets(load_problem_file(path), what, _NAMED)
+        return _problem(path)
     if path.suffix in (".json", ".yaml", ".yml"):
-        what = f"the task file {path} has too few shape sets"
-        return _with_shape_sets(_read_task_file(path), what, _DECLARED)
-    task = catalog.find(spec.removesuffix(SUFFIX))
+        return _with_shape_sets(_read_task_file(path), path)
+    name = spec.removesuffix(SUFFIX)
+    task = catalog.find(name) or find_module_task(name)
     if task is not None and spec.endswith(SUFFIX):
         return with_held_out_shapes(task)
     if task is None:
-        close = get_close_matches(spec, _names(), n=3, cutoff=0.5)
+        names = [d.name for d in all_drafts()] if spec.startswith(("m1_", "m2_")) else _names()
+        close = get_close_matches(spec, names, n=3, cutoff=0.5)
         hint = f"close names: {', '.join(close)}" if close else "`cuda-rl tasks list` names them"
         raise UsageError(f"no task is called {spec!r}; {hint}")
+    return task
+
+
+def _problem(path: Path) -> Task:
+    """The task of a problem file, whose module must be a function."""
+    try:
+        task = load_problem_file(path)
+    except UsageError as e:
+        raise explained(e, path.stem) from e
+    require_function(task)
     return task
 
 
@@ -92,6 +107,9 @@ def describe_task(spec: str) -> str:
         why = example.why_faster or "the baseline"
         judged = _what_the_judge_said(task, example)
         lines += ["", f"--- {example.level}: {why} ({judged})", example.code]
+    module = find_module(task.name)
+    for kernel in kernels_of(module) if module is not None else ():
+        lines += ["", f"--- level {kernel.level}: {kernel.reason or 'the baseline'}", kernel.source]
     return "\n".join(lines)
 
 
@@ -106,26 +124,16 @@ def _what_the_judge_said(task: Task, example: KernelExample) -> str:
     return f"judged {receipt.verdict.status.value}, {timing.speedup_vs_naive:.2f}x naive, {kind}"
 
 
-_SHAPE_SETS, _UNSEEN = 3, 2
-_DECLARED = (
-    "give at least 3 `cases` of different shapes, of which agents see one (`shown`): its usual "
-    "sizes, sizes that no block or vector width divides, and tiny ones"
-)
-_NAMED = "give them names at the top of the file (N = 1024) and use these in `get_inputs()`"
-
-
-def _with_shape_sets(task: Task, what: str, remedy: str) -> Task:
+def _with_shape_sets(task: Task, path: Path) -> Task:
     """The task itself. The judge's protocol wants shape sets that no agent has seen: a kernel for
-    one size only would pass. The first counts as seen where none is marked."""
-    seen, sets = set(), set()
-    marked = any(case.shown for case in task.cases)
-    for i, case in enumerate(task.cases):
-        shapes = tuple(spec.shape for spec in case.inputs), case.init_args
-        sets.add(shapes)
-        if case.shown or (i == 0 and not marked):
-            seen.add(shapes)
-    if len(sets) < _SHAPE_SETS or len(sets - seen) < _UNSEEN:
-        raise UsageError(f"{what} ({len(sets)}, {len(sets - seen)} of them unseen): {remedy}")
+    one size only would pass."""
+    sets, unseen = count_shape_sets(task)
+    if sets < SHAPE_SETS or unseen < UNSEEN_SHAPE_SETS:
+        raise UsageError(
+            f"the task file {path} has too few shape sets ({sets}, {unseen} of them unseen): give "
+            "at least 3 `cases` of different shapes, of which agents see one (`shown`): its usual "
+            "sizes, sizes that no block or vector width divides, and tiny ones"
+        )
     return task
 
 

@@ -116,6 +116,17 @@ class SakanaDataLoader:
             return training_examples(Role.GENERATOR, n, seed, receipts=None)
         return list(examples.values())
 
+    def examples_of(
+        self, jobs: Iterable[Job], receipts: Mapping[Key, KernelReceipt]
+    ) -> list[TrainingExample]:
+        """Generator examples of the kernels that the judge found correct, each once."""
+        found: dict[Key, TrainingExample] = {}
+        for job in jobs:
+            receipt = receipts.get(job.key)
+            if receipt is not None and receipt.verdict.correct:
+                found[job.key] = _example(job, receipt)
+        return list(found.values())
+
     def disagreements(
         self, receipts: Mapping[Key, KernelReceipt]
     ) -> Iterator[tuple[ArchiveRow, KernelReceipt]]:

@@ -24,6 +24,15 @@ class Series(Record):
     name: str
     points: tuple[tuple[float, float], ...]
     colour: int = Field(default=1, ge=1, le=6)
+    band: tuple[tuple[float, float, float], ...] = ()
+    """(x, low, high): the interval around the line, drawn as an area."""
+
+
+class StackedBar(Record):
+    """Counts that add up to a whole, drawn one behind the other."""
+
+    name: str
+    counts: tuple[int, ...]
 
 
 class IntervalBar(Record):
@@ -41,17 +50,26 @@ class IntervalBar(Record):
 class _Axes:
     """Maps data to pixels."""
 
-    def __init__(self, series: Sequence[Series], y_from_zero: bool) -> None:
+    def __init__(self, series: Sequence[Series], y_from_zero: bool, x_log: bool) -> None:
         xs = [x for s in series for x, _ in s.points]
         ys = [y for s in series for _, y in s.points]
-        self.x_low, self.x_high = _widened(min(xs), max(xs))
+        ys += [y for s in series for _, *ends in s.band for y in ends]
+        self._place = math.log10 if x_log else float
+        self.x_low, self.x_high = _widened(self._place(min(xs)), self._place(max(xs)))
+        if x_log:
+            self.x_ticks = [m * 10.0**e for e in range(-4, 7) for m in (1, 2, 5)]
+        else:
+            self.x_ticks = ticks(self.x_low, self.x_high, 8)
         low = min(0.0, min(ys)) if y_from_zero else min(ys)
         self.y_ticks = ticks(*_widened(low, max(ys)))
         self.y_low, self.y_high = self.y_ticks[0], self.y_ticks[-1]
 
     def x(self, value: float) -> float:
-        share = (value - self.x_low) / (self.x_high - self.x_low)
+        share = (self._place(value) - self.x_low) / (self.x_high - self.x_low)
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+    def has(self, x: float) -> bool:
+        return self.x_low - 1e-9 <= self._place(x) <= self.x_high + 1e-9
 
     def y(self, value: float) -> float:
         share = (value - self.y_low) / (self.y_high - self.y_low)
@@ -59,15 +77,21 @@ class _Axes:
 
 
 def line_chart(
-    series: Sequence[Series], *, x_label: str, y_label: str, y_from_zero: bool = False
+    series: Sequence[Series],
+    *,
+    x_label: str,
+    y_label: str,
+    y_from_zero: bool = False,
+    x_log: bool = False,
 ) -> Markup:
-    """Lines with dots; series without finite points are left out; "" where none has any."""
+    """Lines with dots, over their bands; series without finite points are left out; "" where none
+    has any. x_log: the x are positive, and their axis is logarithmic."""
     drawn = [_finite(s) for s in series]
     drawn = [s for s in drawn if s.points]
     if not drawn:
         return Markup("")
-    axes = _Axes(drawn, y_from_zero)
-    body = [*_grid(axes, x_label, y_label)]
+    axes = _Axes(drawn, y_from_zero, x_log)
+    body = [*_grid(axes, x_label, y_label), *(_band(axes, s) for s in drawn if s.band)]
     for s in drawn:
         points = " ".join(f"{axes.x(x)},{axes.y(y)}" for x, y in s.points)
         body.append(f'<polyline class="line c{s.colour}" points="{points}"/>')
@@ -80,6 +104,80 @@ def line_chart(
     if len(drawn) > 1:
         body += _legend(drawn)
     return _svg(HEIGHT, body, f"{y_label} over {x_label}")
+
+
+def histogram(values: Sequence[float], *, x_label: str, y_label: str) -> Markup:
+    """Counts of positive values in bins of equal ratio, a fifth of a power of ten wide; "" where
+    there is none."""
+    steps = [math.floor(5 * math.log10(value) + 1e-9) for value in values if 0 < value < math.inf]
+    if not steps:
+        return Markup("")
+    first, last = min(steps), max(steps) + 1
+    counts = {step: steps.count(step) for step in range(first, last)}
+    corners = ((10 ** (first / 5), 0.0), (10 ** (last / 5), float(max(counts.values()))))
+    axes = _Axes([Series(name="", points=corners)], y_from_zero=True, x_log=True)
+    body = _grid(axes, x_label, y_label)
+    for step, count in counts.items():
+        left, right = axes.x(10 ** (step / 5)), axes.x(10 ** ((step + 1) / 5))
+        top = axes.y(count)
+        body.append(
+            f'<rect class="bar c2" x="{left + 0.5}" y="{top}" width="{round(right - left - 1, 1)}" '
+            f'height="{round(axes.y(0) - top, 1)}"><title>{10 ** (step / 5):.2g} to '
+            f"{10 ** ((step + 1) / 5):.2g}: {count}</title></rect>"
+        )
+    return _svg(HEIGHT, body, f"{y_label} over {x_label}")
+
+
+def stacked_chart(bars: Sequence[StackedBar], parts: Sequence[str], *, title: str) -> Markup:
+    """A horizontal bar a row, cut into its parts; each is as wide as its share of the row."""
+    row, left, right, top = 34, 64, 60, 26
+    width = WIDTH - left - right
+    body = [
+        f'<rect class="bar c{i + 1}" x="{left + 108 * i}" y="2" width="12" height="12"/>'
+        f'<text class="tick" x="{left + 108 * i + 17}" y="12">{escape(part)}</text>'
+        for i, part in enumerate(parts)
+    ]
+    for i, bar in enumerate(bars):
+        y, x, total = top + row * i, float(left), sum(bar.counts)
+        body.append(
+            f'<text class="label" x="{left - 10}" y="{y + 17}" text-anchor="end">'
+            f"{escape(bar.name)}</text>"
+        )
+        for number, count in enumerate(bar.counts):
+            wide = width * count / max(1, total)
+            body.append(
+                f'<rect class="bar c{number + 1}" x="{x:.1f}" y="{y}" width="{wide:.1f}" '
+                f'height="24"><title>{escape(parts[number])}: {count}</title></rect>'
+            )
+            if wide > 24:
+                body.append(
+                    f'<text class="inside" x="{x + wide / 2:.1f}" y="{y + 16}" '
+                    f'text-anchor="middle">{count}</text>'
+                )
+            x += wide
+        body.append(f'<text class="tick" x="{WIDTH - right + 10}" y="{y + 17}">{total}</text>')
+    return _svg(top + row * len(bars), body, title)
+
+
+def standalone(chart: Markup) -> str:
+    """The chart as a file of its own, with colours that do not need a page."""
+    head, _, body = str(chart).partition(">")
+    spaced = head if "xmlns" in head else head + ' xmlns="http://www.w3.org/2000/svg"'
+    return f"{spaced}>{_STYLE}{body}\n"
+
+
+_INKS = ("#8a94a0", "#2b6cb0", "#2f855a", "#c05621", "#6b46c1", "#b03060")
+_STYLE = (
+    "<style>svg { background: #ffffff; font: 12px sans-serif; } .grid { stroke: #d8d8d8; } "
+    ".tick, .label, .axis { fill: #333333; } .inside { fill: #ffffff; } "
+    ".line { fill: none; stroke-width: 2; } .whisker { fill: none; stroke: #333333; } "
+    ".band { opacity: 0.18; } "
+    + " ".join(
+        f".line.c{i} {{ stroke: {ink}; }} .dot.c{i}, .bar.c{i}, .band.c{i} {{ fill: {ink}; }}"
+        for i, ink in enumerate(_INKS, start=1)
+    )
+    + "</style>"
+)
 
 
 def interval_chart(bars: Sequence[IntervalBar], *, title: str) -> Markup:
@@ -131,8 +229,8 @@ def _grid(axes: _Axes, x_label: str, y_label: str) -> list[str]:
         body.append(
             f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{value:g}</text>'
         )
-    for value in ticks(axes.x_low, axes.x_high, 8):
-        if axes.x_low <= value <= axes.x_high:
+    for value in axes.x_ticks:
+        if axes.has(value):
             body.append(
                 f'<text class="tick" x="{axes.x(value)}" y="{bottom + 16}" '
                 f'text-anchor="middle">{value:g}</text>'
@@ -147,6 +245,12 @@ def _grid(axes: _Axes, x_label: str, y_label: str) -> list[str]:
         f'transform="rotate(-90 14 {(TOP + bottom) / 2})">{escape(y_label)}</text>'
     )
     return body
+
+
+def _band(axes: _Axes, series: Series) -> str:
+    there = [f"{axes.x(x)},{axes.y(low)}" for x, low, _ in series.band]
+    back = [f"{axes.x(x)},{axes.y(high)}" for x, _, high in reversed(series.band)]
+    return f'<polygon class="band c{series.colour}" points="{" ".join(there + back)}"/>'
 
 
 def _legend(series: Sequence[Series]) -> list[str]:

@@ -19,7 +19,12 @@ from scipy.stats import binomtest, norm, wilcoxon
 
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.estimates import mean_interval
-from coding_framework.evaluation.samples import SampleRecord, count_by_task, is_hit
+from coding_framework.evaluation.samples import (
+    SampleRecord,
+    count_by_task,
+    fastest_by_task,
+    gain,
+)
 from coding_framework.types import Record
 
 Word = Literal["better", "worse", "no clear difference"]
@@ -153,27 +158,12 @@ def _p_value(differences_t: np.ndarray, single: bool) -> float:
 
 def _log_ratios(a: Sequence[SampleRecord], b: Sequence[SampleRecord]) -> np.ndarray:
     """Over tasks that both solved: log of the ratio of their best speedups; 0 for a tie."""
-    best_a, best_b = _fastest(a), _fastest(b)
+    best_a, best_b = fastest_by_task(a), fastest_by_task(b)
     ratios = [
-        0.0 if _overlap(best_a[n], best_b[n]) else math.log(_gain(best_b[n]) / _gain(best_a[n]))
+        0.0 if _overlap(best_a[n], best_b[n]) else math.log(gain(best_b[n]) / gain(best_a[n]))
         for n in sorted(best_a.keys() & best_b.keys())
     ]
     return np.array(ratios)
-
-
-def _fastest(run: Sequence[SampleRecord]) -> dict[str, SampleRecord]:
-    found: dict[str, SampleRecord] = {}
-    for sample in run:
-        if is_hit(sample, 0.0) and (
-            sample.task not in found or _gain(sample) > _gain(found[sample.task])
-        ):
-            found[sample.task] = sample
-    return found
-
-
-def _gain(sample: SampleRecord) -> float:
-    assert sample.speedup is not None
-    return sample.speedup
 
 
 def _overlap(one: SampleRecord, other: SampleRecord) -> bool:

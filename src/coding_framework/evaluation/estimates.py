@@ -9,7 +9,7 @@ al. 2021 (arXiv 2107.03374), fast_p is KernelBench's (arXiv 2502.10517; strictly
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy.stats import bootstrap
@@ -39,6 +39,16 @@ class Estimate(Record):
     why: str = ""
 
 
+class Share(Record):
+    """A count out of n; without n it has no rate, which is not a rate of 0."""
+
+    count: int
+    n: int
+    rate: float | None
+    ci95: tuple[float, float] | None
+    """Wilson's."""
+
+
 class CurvePoint(Record):
     """fast_p at one p, with its pointwise 95% band."""
 
@@ -57,13 +67,22 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return (draws - math.comb(n - c, k)) / draws
 
 
+def share(flags: Iterable[bool]) -> Share:
+    """How many of the flags are set."""
+    values = list(flags)
+    count, n = sum(values), len(values)
+    if not n:
+        return Share(count=0, n=0, rate=None, ci95=None)
+    return Share(count=count, n=n, rate=count / n, ci95=wilson(count, n))
+
+
 def rate(samples: Sequence[SampleRecord], above: float | None = None) -> Estimate:
     """Mean over tasks of the share of judged samples that are correct; above: and faster than so
     many times the baseline (fast_p)."""
     counts = count_by_task(samples, above)
     if not counts.tasks:
         return Estimate(value=None, why="no sample was judged")
-    return _mean(counts.shares_t, counts)
+    return mean_over_tasks(counts.shares_t, counts)
 
 
 def pass_at(samples: Sequence[SampleRecord], k: int, above: float | None = None) -> Estimate:
@@ -76,7 +95,7 @@ def pass_at(samples: Sequence[SampleRecord], k: int, above: float | None = None)
         return Estimate(value=None, left_out=left_out, why=why)
     pairs = zip(counts.judged_t[enough], counts.hits_t[enough], strict=True)
     values = np.array([pass_at_k(int(n), int(c), k) for n, c in pairs])
-    found = _mean(values, counts)
+    found = mean_over_tasks(values, counts)
     return found.model_copy(update={"left_out": left_out, "tasks": len(values)})
 
 
@@ -122,7 +141,8 @@ def mean_interval(values_t: np.ndarray, method: str = "percentile") -> tuple[flo
     return (float(found.low), float(found.high))
 
 
-def _mean(values_t: np.ndarray, counts: TaskCounts) -> Estimate:
+def mean_over_tasks(values_t: np.ndarray, counts: TaskCounts) -> Estimate:
+    """The mean of a value of each task, with its interval. counts: of those tasks."""
     tasks, samples = len(values_t), int(counts.judged_t.sum())
     mean = float(values_t.mean())
     if (counts.judged_t == 1).all():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,11 +20,11 @@ from typing import Any, Self
 
 import structlog
 
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import InfrastructureError, PolicyAwayError, RunFolderError, UsageError
 from coding_framework.evaluation.suites import task_digest
 from coding_framework.orchestration.turn import Agent, Agents, Answer
 from coding_framework.paths import write_json_atomic
-from coding_framework.store.folder import EvalFolder, locked
+from coding_framework.store.folder import EvalFolder, locked, require_same_run
 from coding_framework.store.lines import JsonlSink, parsed_lines
 from coding_framework.types import (
     AgentAnswer,
@@ -37,8 +38,8 @@ from coding_framework.types import (
 
 log = structlog.get_logger(__name__)
 
-PAUSES_S = (1.0, 5.0, 25.0)
-"""Before another try of a verdict that a fault of ours kept."""
+AWAY_PAUSE_S = 10.0
+"""Between two questions to a server that is away."""
 
 
 class EvalIdentity(Record):
@@ -62,9 +63,12 @@ class EvalIdentity(Record):
 class EvalRun:
     """Answers and verdicts of one evaluation. A context manager, for one process at a time."""
 
-    def __init__(self, folder: Path, identity: EvalIdentity) -> None:
+    def __init__(self, folder: Path, identity: EvalIdentity, *, patience_s: float = 0.0) -> None:
+        """patience_s: for how long a policy's server may be away until the run gives up."""
         self.folder = EvalFolder(folder)
         self._identity = identity
+        self._patience_s = patience_s
+        self._away_since: float | None = None
         self._answers: dict[str, AgentAnswer] = {}
         self._verdicts: dict[str, Verdict] = {}
         self._judging: dict[str, asyncio.Future[Verdict]] = {}
@@ -91,16 +95,18 @@ class EvalRun:
             "choose another --output-dir"
         )
 
-    def agents(self, agents: Agents) -> Agents:
-        """The same agents, whose answers are kept, and given again where they are there."""
-        return {role: _KeptAgent(agent, self) for role, agent in agents.items()}
+    def agents(self, agents: Agents, sample: int) -> Agents:
+        """The same agents, for one sample of a task: their answers are kept, and given again where
+        they are there."""
+        return {role: _KeptAgent(agent, self, sample) for role, agent in agents.items()}
 
     async def answer(self, state: CUDAConversationState, agent: Agent, sample: int) -> Answer:
         """The answer to the state's next turn, from the file or from the agent."""
-        key = f"{state.conversation_id}#{len(state.turns)}.{sample}"
+        task = state.task
+        key = f"{task_digest(task)[:16]} {task.name}/{sample}#{len(state.turns)}"
         if key in self._answers:
             return self._answers[key]
-        found = await agent.answer(state, sample=sample)
+        found = await self._asked(state, agent)
         answer = AgentAnswer(
             messages=found.messages, generation=found.generation, extraction=found.extraction
         )
@@ -108,9 +114,26 @@ class EvalRun:
         self._answers[key] = answer
         return answer
 
+    async def _asked(self, state: CUDAConversationState, agent: Agent) -> Answer:
+        """The agent's answer; for a server that is away it waits as long as patience lasts."""
+        while True:
+            try:
+                answer = await agent.answer(state)
+            except PolicyAwayError as e:
+                now = time.monotonic()
+                self._away_since = self._away_since or now
+                left = self._away_since + self._patience_s - now
+                if left <= 0:
+                    raise
+                log.warning("policy_away", error=str(e), patience_left_s=round(left))
+                await asyncio.sleep(min(AWAY_PAUSE_S, left))
+            else:
+                self._away_since = None
+                return answer
+
     def judge(self, judge: JudgeFn) -> JudgeFn:
-        """The same judge, whose verdicts are kept. A fault of ours is tried three times more, then
-        raised, which masks the sample."""
+        """The same judge, whose verdicts are kept. A fault of ours is noted and raised: the turn
+        loop tries again (`ConversationConfig.judge_pauses_s`)."""
 
         async def kept(task: Task, code: str) -> Verdict:
             key = f"{task_digest(task)} {Candidate.model_construct(code=code).sha256}"
@@ -127,19 +150,20 @@ class EvalRun:
         return kept
 
     async def _judged(self, key: str, task: Task, code: str, judge: JudgeFn) -> Verdict:
-        for pause_s in (*PAUSES_S, None):
-            try:
-                verdict = await judge(task, code)
-                break
-            except InfrastructureError as e:
-                self._verdict_sink.write({"key": key, "fault": str(e)})
-                log.warning("verdict_failed", task=task.name, error=str(e), again_in_s=pause_s)
-                if pause_s is None:
-                    raise
-                await asyncio.sleep(pause_s)
-        self._verdict_sink.write({"key": key, "verdict": verdict.model_dump(mode="json")})
+        try:
+            verdict = await judge(task, code)
+        except InfrastructureError as e:
+            self._keep_verdict({"key": key, "fault": str(e)})
+            raise
+        self._keep_verdict({"key": key, "verdict": verdict.model_dump(mode="json")})
         self._verdicts[key] = verdict
         return verdict
+
+    def _keep_verdict(self, line: Mapping[str, Any]) -> None:
+        try:
+            self._verdict_sink.write(line)
+        except InfrastructureError as e:  # the folder's fault and not the sample's: the run ends
+            raise RunFolderError(str(e)) from e
 
     def _require_same_identity(self) -> None:
         path = self.folder.manifest
@@ -153,27 +177,19 @@ class EvalRun:
             raise UsageError(
                 f"{path} is no evaluation's manifest: choose another --output-dir"
             ) from e
-        different = [
-            f"{name} was {found.get(name)!r} and is {mine.get(name)!r} now"
-            for name in sorted({*found, *mine})
-            if found.get(name) != mine.get(name)
-        ]
-        if different:
-            raise UsageError(
-                f"{self.folder.root} holds another evaluation ({'; '.join(different[:3])}): choose "
-                "another --output-dir"
-            )
+        require_same_run(self.folder.root, found, mine)
 
 
 class _KeptAgent:
     """An agent whose answers an `EvalRun` keeps."""
 
-    def __init__(self, agent: Agent, run: EvalRun) -> None:
+    def __init__(self, agent: Agent, run: EvalRun, sample: int) -> None:
         self._agent = agent
         self._run = run
+        self._sample = sample
 
     async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> Answer:
-        return await self._run.answer(state, self._agent, sample)
+        return await self._run.answer(state, self._agent, self._sample)
 
 
 def sample_seed(seed: int, task: str, sample: int) -> int:

@@ -17,13 +17,14 @@ from coding_framework.evaluation.estimates import (
     MIN_TASKS_FOR_A_RATE,
     CurvePoint,
     Estimate,
+    Share,
     fast_p_curve,
     geometric_mean,
     pass_at,
     rate,
+    share,
 )
-from coding_framework.evaluation.metrics import Proportion, proportion
-from coding_framework.evaluation.samples import SampleRecord
+from coding_framework.evaluation.samples import SampleRecord, fastest_by_task, gain
 from coding_framework.types import Record
 
 SLOWER = 0.95
@@ -47,6 +48,9 @@ class Speeds(Record):
     geometric_mean_above_1: Estimate
     roofline: float | None
     """Median share of the roofline."""
+    suspects: tuple[str, ...] = ()
+    """Samples whose time cannot be believed, with the reason. The medians and means leave them out;
+    fast_p counts them."""
     curve: tuple[CurvePoint, ...] = ()
 
 
@@ -57,35 +61,43 @@ class Regressions(Record):
     broken: tuple[str, ...]
     slower_than_baseline: tuple[str, ...]
     lost_gain: tuple[str, ...]
-    rate: Proportion
+    rate: Share
     """Broken or slower; where times are modelled, broken alone."""
 
 
 class Block(Record):
-    """The numbers of one set of samples. Maker: `summarize_samples`."""
+    """The numbers of one set of samples. Maker: `summarize_samples`. Consumers: gates, report."""
 
     tasks: int
     samples: int
     masked: int
-    compiled: Proportion
+    """Samples that a fault of ours kept from a verdict."""
+    unsupported: int
+    """Samples whose kernels need what the judge lacks."""
+    compiled: Share
     pass_at: Mapping[str, Estimate]
     """"pass@1", "pass@5", ..."""
     speeds: tuple[Speeds, ...] = ()
+    passed_by_turn: tuple[Share, ...] = ()
+    """Samples with a correct turn up to the first, the second ..., of all that were judged."""
     statuses: Mapping[str, int] = Field(default_factory=dict)
-    cheats: Proportion
-    rejected: Proportion
-    spilling: Proportion
+    end_reasons: Mapping[str, int] = Field(default_factory=dict)
+    cheats: Share
+    rejected: Share
+    spilling: Share
+    tokens_per_sample: float | None = None
     tokens_per_verified_kernel: float | None = None
     regressions: Regressions | None = None
 
 
 class EvalSummary(Record):
-    """summary.json: all samples of one suite, and by group."""
+    """All samples of one suite, and by group."""
 
     suite: str
     overall: Block
     by: Mapping[str, Block]
-    """"tier2", "level1", "family.NAME"; of groups with fewer than 8 tasks `small` has counts."""
+    """"tier2", "level1", "ops3", "family.NAME"; of those with fewer than 8 tasks `small` has
+    counts."""
     small: Mapping[str, str]
 
 
@@ -97,6 +109,7 @@ def summarize(
     for sample in samples:
         groups[f"tier{sample.tier}"].append(sample)
         groups[f"family.{sample.family}"].append(sample)
+        groups[f"ops{sample.ops}"].append(sample)
         if sample.level is not None:
             groups[f"level{sample.level}"].append(sample)
     tasks = {name: len({s.task for s in of}) for name, of in groups.items()}
@@ -130,17 +143,27 @@ def summarize_samples(
     return Block(
         tasks=len({s.task for s in judged}),
         samples=len(judged),
-        masked=len(samples) - len(judged),
-        compiled=proportion(s.compiled for s in judged),
+        masked=sum(s.masked is not None and not s.is_gap for s in samples),
+        unsupported=sum(s.is_gap for s in samples),
+        compiled=share(s.compiled for s in judged),
         pass_at={f"pass@{k}": rate(judged) if k == 1 else pass_at(judged, k) for k in ks},
         speeds=tuple(_speeds(judged, ks, thresholds, curves)),
-        statuses=dict(Counter(s.status for s in judged)),
-        cheats=proportion(bool(s.cheats) for s in judged),
-        rejected=proportion(s.status == "rejected" for s in judged),
-        spilling=proportion(bool(s.spill_bytes) for s in judged if s.compiled),
+        passed_by_turn=_passed_by_turn(judged),
+        statuses=dict(sorted(Counter(s.status for s in judged).items())),
+        end_reasons=dict(sorted(Counter(s.end_reason for s in judged).items())),
+        cheats=share(bool(s.cheats) for s in judged),
+        rejected=share(s.status == "rejected" for s in judged),
+        spilling=share(bool(s.spill_bytes) for s in judged if s.compiled),
+        tokens_per_sample=tokens / len(judged) if tokens else None,
         tokens_per_verified_kernel=tokens / verified if verified and tokens else None,
         regressions=regressions(judged),
     )
+
+
+def _passed_by_turn(judged: Sequence[SampleRecord]) -> tuple[Share, ...]:
+    turns = max((s.turns for s in judged), default=0)
+    first = [s.first_correct_turn for s in judged]
+    return tuple(share(f is not None and f <= turn for f in first) for turn in range(turns))
 
 
 def _conditions(sample: SampleRecord) -> tuple[str, str, str, str]:
@@ -158,11 +181,11 @@ def _speeds(
         own = list(found)
         others = [s for s in judged if s.speedup is None or not s.correct]
         rows = [*own, *others]
-        best = _best(own)
+        best = list(fastest_by_task(own).values())
         roofs = [s.roofline for s in best if s.roofline is not None]
         fast = {f"fast_{p:g}": rate(rows, p) for p in thresholds}
         fast |= {f"fast_{p:g}@{k}": pass_at(rows, k, p) for p in thresholds for k in ks if k > 1}
-        gains = [s.speedup for s in best if s.speedup is not None]
+        gains = [gain(s) for s in best if not s.suspect]
         basis, baseline, device, protocol = conditions
         blocks.append(
             Speeds(
@@ -174,22 +197,13 @@ def _speeds(
                 fast=fast,
                 median=median(gains) if gains else None,
                 geometric_mean=geometric_mean(gains),
-                geometric_mean_above_1=geometric_mean([gain for gain in gains if gain > 1]),
+                geometric_mean_above_1=geometric_mean([value for value in gains if value > 1]),
                 roofline=median(roofs) if roofs else None,
+                suspects=tuple(f"{s.task}/{s.sample}: {s.suspect}" for s in own if s.suspect),
                 curve=fast_p_curve(rows, thresholds) if curves else (),
             )
         )
     return blocks
-
-
-def _best(samples: Sequence[SampleRecord]) -> list[SampleRecord]:
-    """The fastest sample of each task."""
-    best: dict[str, SampleRecord] = {}
-    for sample in samples:
-        held = best.get(sample.task)
-        if held is None or (sample.speedup or 0.0) > (held.speedup or 0.0):
-            best[sample.task] = sample
-    return list(best.values())
 
 
 def regressions(judged: Sequence[SampleRecord]) -> Regressions | None:
@@ -204,10 +218,10 @@ def regressions(judged: Sequence[SampleRecord]) -> Regressions | None:
     worse = {id(s) for s in (*broken, *slower)}
     return Regressions(
         judged=len(rows),
-        broken=_named(broken, lambda s: f": {s.holdout_status}"),
+        broken=_named(broken, lambda s: f": {s.holdout_status} ({s.holdout_reason})"),
         slower_than_baseline=_named(slower, lambda s: f": {_at_other(s):.2f}x"),
         lost_gain=_named(lost, lambda s: f": {s.speedup:.2f}x, then {_at_other(s):.2f}x"),
-        rate=proportion(id(s) in worse for s in rows),
+        rate=share(id(s) in worse for s in rows),
     )
 
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import Field
 
+from coding_framework.evaluation.eval_run import EvalRun
 from coding_framework.evaluation.metrics import StageMetrics, stage_metrics
 from coding_framework.orchestration.turn import (
     Agents,
@@ -25,6 +28,9 @@ from coding_framework.orchestration.turn import (
 from coding_framework.store.conversations import read_states
 from coding_framework.store.lines import JsonlSink
 from coding_framework.types import CUDAConversationState, JudgeFn, Record, Task
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 class EvaluationConfig(Record):
@@ -55,16 +61,18 @@ async def evaluate(
     config: EvaluationConfig,
     *,
     store: Path | None = None,
+    run: EvalRun | None = None,
     on_done: Callable[[CUDAConversationState], None] | None = None,
 ) -> Evaluation:
     """Run every task's conversations and sum them up. First samples of all tasks begin first, so
     what a limit of time leaves is even over the tasks.
 
     store: a JSON-lines file of finished conversations; those already in it are not run again.
+    run: keeps every answer and verdict, so that a stopped run goes on inside its conversations.
     on_done: called with each conversation, stored ones first. Raises what the policy raises.
     """
     wanted = {
-        f"{label}/{task.name}/{sample}": task
+        f"{label}/{task.name}/{sample}": (task, sample)
         for sample in range(config.samples_per_task)
         for task in tasks
     }
@@ -73,35 +81,59 @@ async def evaluate(
         if on_done is not None:
             on_done(state)
     sink = JsonlSink(store) if store is not None else None
-    limit = asyncio.Semaphore(config.concurrency)
-    within = math.inf if config.begin_within_s is None else config.begin_within_s
-    last_begin = time.monotonic() + within
 
-    async def converse(name: str, task: Task) -> None:
-        async with limit:
-            if time.monotonic() > last_begin:
-                return
-            state = await run_conversation(
-                task, agents, judge, reward, config.conversation, conversation_id=name
-            )
-        finished[name] = state
+    async def converse(name: str, task: Task, sample: int) -> CUDAConversationState:
+        state = await run_conversation(
+            task,
+            agents if run is None else run.agents(agents, sample),
+            judge if run is None else run.judge(judge),
+            reward,
+            config.conversation,
+            conversation_id=name,
+        )
         if sink is not None:
             sink.write_line(state.model_dump_json())
         if on_done is not None:
             on_done(state)
+        return state
 
+    left = {
+        name: partial(converse, name, *what)
+        for name, what in wanted.items()
+        if name not in finished
+    }
     try:
-        async with asyncio.TaskGroup() as group:
-            for name, task in wanted.items():
-                if name not in finished:
-                    group.create_task(converse(name, task))
-    except BaseExceptionGroup as errors:
-        raise _first(errors) from errors
+        finished |= await run_limited(left, config.concurrency, config.begin_within_s)
     finally:
         if sink is not None:
             sink.close()
     states = tuple(finished[name] for name in wanted if name in finished)
     return Evaluation(metrics=stage_metrics(label, states), states=states)
+
+
+async def run_limited(
+    work: Mapping[K, Callable[[], Awaitable[T]]],
+    concurrency: int,
+    begin_within_s: float | None = None,
+) -> dict[K, T]:
+    """What each piece of work gives, so many at once, begun in their order. Those that have not
+    begun within the time are not in the result. The first error ends them all and is raised."""
+    limit = asyncio.Semaphore(concurrency)
+    last_begin = time.monotonic() + (math.inf if begin_within_s is None else begin_within_s)
+    done: dict[K, T] = {}
+
+    async def one(key: K, start: Callable[[], Awaitable[T]]) -> None:
+        async with limit:
+            if time.monotonic() <= last_begin:
+                done[key] = await start()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for key, start in work.items():
+                group.create_task(one(key, start))
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from errors
+    return done
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -3,9 +3,10 @@
     expression := gate {"," gate}
     gate       := [scope "."] metric [":low" | ":high"] (">=" | "<=") number
 
-A scope is a tier (`tier2`), a level (`level1`), a family (`family.NAME`) or `delta` (B less A). The
-suffix tests an end of the 95% interval instead of the estimate. A metric that cannot be told fails
-its gate, and says why. A gate on a metric that does not exist is wrong use, found before any work.
+A scope is a tier (`tier2`), a level (`level1`), a number of operations (`ops3`), a family
+(`family.NAME`) or `delta` (B less A). The suffix tests an end of the 95% interval instead of the
+estimate. A metric that cannot be told fails its gate, and says why. A gate on a metric that does
+not exist is wrong use, found before any work.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.estimates import Estimate
+from coding_framework.monitoring.text import visible
 from coding_framework.types import Record
 
 _GATE = re.compile(
-    r"(?:(?P<scope>tier\d+|level\d+|delta|family\.[^.\s]+)\.)?(?P<metric>[^:<>=\s]+)"
+    r"(?:(?P<scope>tier\d+|level\d+|ops\d+|delta|family\.[^.\s]+)\.)?(?P<metric>[^:<>=\s]+)"
     r"(?::(?P<end>low|high))?\s*(?P<sign>>=|<=)\s*(?P<bar>-?\d+(?:\.\d+)?(?:[eE]-?\d+)?)"
 )
 
@@ -47,6 +49,8 @@ class GateResult(Record):
     gate: Gate
     holds: bool
     sentence: str
+    undecided: bool = False
+    """Whether samples are missing that could still turn it."""
 
 
 def parse_gates(expression: str, metrics: Collection[str], scopes: Collection[str]) -> list[Gate]:
@@ -80,9 +84,18 @@ def _require_known(kind: str, name: str, known: Collection[str]) -> None:
     raise UsageError(f"unknown {kind} {name!r} in a gate: {hint}")
 
 
-def check_gates(gates: Sequence[Gate], look_up: Callable[[Gate], Estimate]) -> list[GateResult]:
-    """Each gate against the number that `look_up` finds for it."""
-    return [_check(gate, look_up(gate)) for gate in gates]
+def check_gates(
+    gates: Sequence[Gate], look_up: Callable[[Gate], Estimate], *, complete: bool = True
+) -> list[GateResult]:
+    """Each gate against the number that `look_up` finds for it. complete: whether all samples are
+    there; else a gate that does not hold now is undecided."""
+    results = [_check(gate, look_up(gate)) for gate in gates]
+    return results if complete else [r if r.holds else _undecided(r) for r in results]
+
+
+def _undecided(result: GateResult) -> GateResult:
+    sentence = f"{result.gate} is undecided: samples are missing"
+    return result.model_copy(update={"undecided": True, "sentence": sentence})
 
 
 def _check(gate: Gate, found: Estimate) -> GateResult:
@@ -102,12 +115,14 @@ def _check(gate: Gate, found: Estimate) -> GateResult:
 
 def junit(results: Sequence[GateResult]) -> str:
     """The gates as a JUnit test suite, for a CI that shows such files."""
-    failures = sum(not result.holds for result in results)
+    failures = sum(not result.holds and not result.undecided for result in results)
     suite = Element(
         "testsuite", name="cuda-rl eval", tests=str(len(results)), failures=str(failures)
     )
     for result in results:
-        case = SubElement(suite, "testcase", classname="gate", name=str(result.gate))
-        if not result.holds:
-            SubElement(case, "failure", message=result.sentence)
+        case = SubElement(suite, "testcase", classname="gate", name=visible(str(result.gate)))
+        if result.undecided:
+            SubElement(case, "skipped", message=visible(result.sentence))
+        elif not result.holds:
+            SubElement(case, "failure", message=visible(result.sentence))
     return tostring(suite, encoding="unicode", xml_declaration=True)

@@ -103,7 +103,7 @@ def render(data: ReportData) -> str:
     """The report's HTML."""
     rates = (("pass", "Correct kernels"), ("compile", "Kernels that compile"))
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             data=data,
@@ -116,17 +116,18 @@ def render(data: ReportData) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Of all pages: what they show is escaped."""
+    made = Environment(
         loader=PackageLoader("coding_framework.evaluation"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["visible"] = visible
-    environment.filters["percent"] = lambda value: f"{value:.0%}"
-    return environment
+    made.filters["visible"] = visible
+    made.filters["percent"] = lambda value: f"{value:.0%}"
+    return made
 
 
 def choose_examples(data: ReportData) -> list[tuple[str, str]]:

@@ -14,10 +14,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coding_framework.types import BenchmarkResult, CUDAConversationState, Record, Verdict
+from coding_framework.orchestration.turn import UNSUPPORTED_REASON
+from coding_framework.types import (
+    BaselineName,
+    BenchmarkResult,
+    Candidate,
+    ConversationTurn,
+    CUDAConversationState,
+    Record,
+    Verdict,
+)
 
-Baseline = Literal["eager", "compiled", "naive"]
 Basis = Literal["measured", "modelled"]
+MAX_SPEEDUP = 1000.0
+"""Above it a time is doubted, whatever the judge said: PyTorch would have to waste all but a
+thousandth of the device."""
 
 
 class SampleRecord(Record):
@@ -35,6 +46,8 @@ class SampleRecord(Record):
     turns: int = 1
     best_turn: int | None = None
     """Index of the turn that the sample is scored by; None: no turn was judged."""
+    first_correct_turn: int | None = None
+    end_reason: str = ""
     status: str = ""
     """Of that turn's verdict; "" where the sample is masked."""
     reason: str = ""
@@ -45,7 +58,7 @@ class SampleRecord(Record):
     speedup: float | None = None
     """Over `baseline`, of a correct kernel whose time is known."""
     basis: Basis | None = None
-    baseline: Baseline = "eager"
+    baseline: BaselineName = "eager"
     kernel_ms: float | None = None
     kernel_ms_low: float | None = None
     kernel_ms_high: float | None = None
@@ -56,15 +69,26 @@ class SampleRecord(Record):
     spill_bytes: int | None = None
     tokens: int = 0
     """Generated over all turns."""
+    cut: int = 0
+    """Answers that the limit of tokens cut off."""
     seconds: float | None = None
     masked: str | None = None
-    """Our fault that kept every turn from a verdict; None: the sample counts."""
+    """What kept every turn from a verdict that counts: a fault of ours, or what the judge lacks;
+    None: the sample counts."""
+    suspect: str = ""
+    """Why its time cannot be believed: it enters no mean, and the report lists it."""
     code_sha256: str = ""
     device: str = ""
     protocol: str = ""
     holdout_status: str | None = None
     """Of the same kernel at shapes that training does not have; None: not judged there."""
     holdout_speedup: float | None = None
+    holdout_reason: str = ""
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether the judge lacks something that the candidate needs: no later run will have it."""
+        return self.masked is not None and self.masked.startswith(UNSUPPORTED_REASON)
 
 
 def sample_record(
@@ -72,7 +96,7 @@ def sample_record(
     *,
     suite: str = "",
     sample: int = 0,
-    baseline: Baseline = "eager",
+    baseline: BaselineName = "eager",
     level: int | None = None,
 ) -> SampleRecord:
     """The record of a finished conversation, scored by its best turn: the fastest correct one, else
@@ -89,7 +113,10 @@ def sample_record(
         "ops": len(task.ops),
         "sample": sample,
         "turns": len(state.turns),
+        "end_reason": state.end_reason or "",
+        "first_correct_turn": next((t.index for t in judged if _is_correct(t)), None),
         "tokens": sum(len(turn.generation.response_ids) for turn in state.turns),
+        "cut": sum(turn.generation.finish_reason == "length" for turn in state.turns),
     }
     if not judged:
         return SampleRecord(**head, masked=masked)
@@ -101,18 +128,16 @@ def sample_record(
         **head,
         best_turn=best.index,
         compiled=any(t.verdict is not None and t.verdict.compiled for t in judged),
-        code_sha256="" if code is None else _sha256(code),
+        code_sha256="" if code is None else Candidate.model_construct(code=code).sha256,
         **_verdict_fields(verdict, baseline),
     )
 
 
-def _sha256(code: str) -> str:
-    from coding_framework.types import Candidate
-
-    return Candidate.model_construct(code=code).sha256
+def _is_correct(turn: ConversationTurn) -> bool:
+    return turn.verdict is not None and turn.verdict.correct
 
 
-def _verdict_fields(verdict: Verdict, baseline: Baseline) -> dict[str, object]:
+def _verdict_fields(verdict: Verdict, baseline: BaselineName) -> dict[str, object]:
     timing, compiled = verdict.timing, verdict.compile
     found: dict[str, object] = {
         "status": verdict.status.value,
@@ -126,9 +151,11 @@ def _verdict_fields(verdict: Verdict, baseline: Baseline) -> dict[str, object]:
     }
     if timing is None:
         return found
-    against: Baseline = "naive" if timing.modelled else baseline
+    against: BaselineName = "naive" if timing.modelled else baseline
+    speedup = _speedup(timing, against)
     return found | {
-        "speedup": _speedup(timing, against),
+        "speedup": speedup,
+        "suspect": _suspicion(timing, speedup),
         "basis": "modelled" if timing.modelled else "measured",
         "baseline": against,
         "kernel_ms": timing.kernel_ms,
@@ -140,7 +167,7 @@ def _verdict_fields(verdict: Verdict, baseline: Baseline) -> dict[str, object]:
     }
 
 
-def _speedup(timing: BenchmarkResult, baseline: Baseline) -> float | None:
+def _speedup(timing: BenchmarkResult, baseline: BaselineName) -> float | None:
     """None where it is not known, or is no positive number: such a time is a fault, not a gain."""
     value = {
         "eager": timing.speedup,
@@ -148,6 +175,14 @@ def _speedup(timing: BenchmarkResult, baseline: Baseline) -> float | None:
         "naive": timing.speedup_vs_naive,
     }[baseline]
     return value if value is not None and math.isfinite(value) and value > 0 else None
+
+
+def _suspicion(timing: BenchmarkResult, speedup: float | None) -> str:
+    if not timing.kernel_ms > 0:
+        return f"its time is {timing.kernel_ms} ms"
+    if speedup is not None and speedup > MAX_SPEEDUP:
+        return f"a speedup of {speedup:.3g}: no kernel gains so much"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +212,22 @@ def count_by_task(samples: Iterable[SampleRecord], above: float | None = None) -
     return TaskCounts(
         names, np.array([judged[n] for n in names]), np.array([hits[n] for n in names])
     )
+
+
+def fastest_by_task(samples: Iterable[SampleRecord]) -> dict[str, SampleRecord]:
+    """Of each task with a correct sample whose time is known, the fastest one."""
+    best: dict[str, SampleRecord] = {}
+    for sample in samples:
+        held = best.get(sample.task)
+        if is_hit(sample, 0.0) and (held is None or gain(sample) > gain(held)):
+            best[sample.task] = sample
+    return best
+
+
+def gain(sample: SampleRecord) -> float:
+    """The speedup of a sample whose time is known."""
+    assert sample.speedup is not None
+    return sample.speedup
 
 
 def is_hit(sample: SampleRecord, above: float | None) -> bool:

@@ -3,23 +3,27 @@
 held-out[:N]          functions that are in no training set; N tasks (100)
 held-out-shapes[:N]   the same, and each best kernel judged again at shapes that training lacks
 train-shapes[:N]      functions of training at such shapes: was the function learnt, or the size?
-kernelbench:LEVEL     KernelBench's problems, from a checkout that the user brings
+modules[:N]           module tasks that are in no training set
+kernelbench:LEVEL     KernelBench's problems, from a checkout that the user brings; with
+                      :representative behind the level its published subset
 PATH                  a problem (.py), a task file, a folder of them, or JSON lines of problems
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
 
 from coding_framework.data.examples import held_out_tasks, training_tasks
 from coding_framework.data.held_out_shapes import with_held_out_shapes
-from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
-from coding_framework.data.registry import find_task
+from coding_framework.data.modules.catalog import module_tasks
+from coding_framework.data.modules.tasks import module_task
 from coding_framework.errors import UsageError
+from coding_framework.evaluation.problem_loading import ProblemSource, load_problems
+from coding_framework.store.lines import read_lines
 from coding_framework.types import Record, Task, TaskScope
 
 DEFAULT_TASKS = 100
@@ -33,6 +37,7 @@ class SuiteTask(Record):
     other_shapes: Task | None = None
     """The same function at shapes that training lacks: best kernels are judged there, too."""
     level: int | None = None
+    """KernelBench's, or of a module task the one that it is like."""
     number: int | None = None
     """KernelBench's number of the problem."""
 
@@ -65,11 +70,12 @@ def load_suite(
     seed: int = 0,
     scope: TaskScope = "starter",
     kernelbench: Path | None = None,
-    keep: Callable[[Task], bool] = lambda task: True,
+    keep: Mapping[str, Callable[[Task], bool]] = {},
     limit: int | None = None,
 ) -> EvalSuite:
     """The suite that `spec` names. kernelbench: a checkout of KernelBench. keep, limit: a part of
-    it. Raises UsageError where there is no such suite, or nothing is left of it."""
+    it; a filter is called as the user knows it. Raises UsageError where there is no such suite, or
+    nothing is left of it."""
     name, _, argument = spec.partition(":")
     without: dict[str, str] = {}
     if name in _NAMED:
@@ -83,12 +89,15 @@ def load_suite(
         raise UsageError(
             f"there is no suite {spec!r}: choose {', '.join(_NAMED)}, kernelbench:LEVEL, or a path"
         )
-    kept = [entry for entry in entries if keep(entry.task)][:limit]
-    if not kept:
+    if not entries:
         why = "; ".join(f"{n}: {reason}" for n, reason in list(without.items())[:3])
-        left = f"of its {len(entries)} tasks the filters leave none" if entries else why or "empty"
-        raise UsageError(f"the suite {spec} holds no task ({left})")
-    return EvalSuite(name=spec, tasks=tuple(kept), not_applicable=without)
+        raise UsageError(f"the suite {spec} holds no task ({why or 'it is empty'})")
+    for flag, wanted in keep.items():
+        left = [entry for entry in entries if wanted(entry.task)]
+        if not left:
+            raise UsageError(f"{flag} leaves none of the {len(entries)} tasks of the suite {spec}")
+        entries = left
+    return EvalSuite(name=spec, tasks=tuple(entries[:limit]), not_applicable=without)
 
 
 def _held_out(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
@@ -105,10 +114,17 @@ def _train_shapes(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
     return [SuiteTask(task=with_held_out_shapes(task)) for task in tasks]
 
 
+def _modules(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
+    """The same for every seed: the catalogue draws them."""
+    drawn = module_tasks("held_out", count=count)
+    return [SuiteTask(task=module_task(module), level=module.draft.level) for module in drawn]
+
+
 _NAMED: Mapping[str, Callable[[int, int, TaskScope], list[SuiteTask]]] = {
     "held-out": _held_out,
     "held-out-shapes": _held_out_shapes,
     "train-shapes": _train_shapes,
+    "modules": _modules,
 }
 
 
@@ -120,17 +136,34 @@ def _count(spec: str, argument: str) -> int:
     return int(argument)
 
 
+REPRESENTATIVE: Mapping[int, tuple[int, ...]] = {
+    1: (1, 3, 6, 18, 23, 26, 33, 36, 40, 42, 48, 54, 57, 65, 77, 82, 86, 87),
+    2: (1, 2, 8, 18, 23, 28, 33, 43),
+    3: (1, 5, 8, 11, 20, 21, 33, 38, 43),
+}
+"""Level -> numbers of KernelBench's published subset (commit 423217d)."""
+
+
 def _kernelbench(argument: str, checkout: Path | None) -> tuple[list[SuiteTask], dict[str, str]]:
     """A level's problems in the order of their numbers, which begin the names of their files."""
-    if not (argument.isdigit() and 1 <= int(argument) <= 4):
-        raise UsageError(f"kernelbench:{argument} is no level: give kernelbench:1 to kernelbench:4")
+    number, _, part = argument.partition(":")
+    if number not in ("1", "2", "3", "4") or part not in ("", "representative"):
+        raise UsageError(
+            f"kernelbench:{argument} is no level: give kernelbench:1 to kernelbench:4, or "
+            "kernelbench:1:representative"
+        )
     if checkout is None:
         raise UsageError(
             "kernelbench needs --kernelbench-dir: a checkout of github.com/ScalingIntelligence/"
             "KernelBench"
         )
-    level = int(argument)
-    return _problem_files(kernelbench_files(checkout, level), level)
+    level = int(number)
+    files = kernelbench_files(checkout, level)
+    if part:
+        if level not in REPRESENTATIVE:
+            raise UsageError(f"KernelBench has no representative subset of level {level}")
+        files = [path for path in files if problem_number(path) in REPRESENTATIVE[level]]
+    return _problem_files(files, level)
 
 
 def kernelbench_files(checkout: Path, level: int) -> list[Path]:
@@ -149,22 +182,36 @@ def problem_number(path: Path) -> int:
 
 
 def _problem_files(
-    files: Iterable[Path], level: int | None
+    files: Sequence[Path], level: int | None
 ) -> tuple[list[SuiteTask], dict[str, str]]:
+    asked = [ProblemSource(path=str(path.absolute()), checked=level is None) for path in files]
+    return _sorted_out(zip((path.name for path in files), load_problems(asked), strict=True), level)
+
+
+def _sorted_out(
+    found: Iterable[tuple[str, Task | str]], level: int | None = None
+) -> tuple[list[SuiteTask], dict[str, str]]:
+    """Tasks of problems, and why the others are none."""
     entries, without = [], {}
-    for path in files:
-        try:
-            task = load_problem_file(path) if level is not None else find_task(str(path))
-        except UsageError as e:
-            without[path.name] = str(e)
+    for name, task in found:
+        if isinstance(task, str):
+            without[name] = task
         else:
-            entries.append(SuiteTask(task=task, level=level, number=problem_number(path) or None))
+            number = problem_number(Path(name)) or None
+            entries.append(SuiteTask(task=task, level=level, number=number))
     return entries, without
 
 
 def _from_path(path: Path) -> tuple[list[SuiteTask], dict[str, str]]:
     if path.is_dir():
-        return _problem_files(sorted(p for p in path.iterdir() if p.suffix in FILE_KINDS), None)
+        files = sorted(p for p in path.iterdir() if p.suffix in FILE_KINDS)
+        return _problem_files(files, None)
     if path.suffix == ".jsonl":
-        return [SuiteTask(task=task) for task in load_problem_rows(path)], {}
-    return [SuiteTask(task=find_task(str(path)))], {}
+        rows = [ProblemSource.of_line(line) for line in read_lines(path)]
+        levels = {row.level for row in rows}
+        found = zip((row.name for row in rows), load_problems(rows), strict=True)
+        return _sorted_out(found, levels.pop() if len(levels) == 1 else None)
+    entries, without = _problem_files([path], None)
+    if without:
+        raise UsageError(without[path.name])
+    return entries, without

@@ -1,4 +1,5 @@
-"""Structured logs: JSON lines in a file, warnings for people on stderr, nothing on stdout."""
+"""Structured logs: JSON lines in a file, the same for people in logs/training.log beside it,
+warnings on stderr, nothing on stdout."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from structlog.typing import EventDict, WrappedLogger
 from coding_framework.errors import InfrastructureError
 from coding_framework.paths import cannot_write
 
+PLAIN = "logs/training.log"
 _QUIET = {
     "TQDM_DISABLE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
@@ -24,28 +26,31 @@ _QUIET = {
 class _Tee:
     """Last processor of the chain: writes the event where it belongs, then drops it.
 
-    The file gets everything as JSON; stderr gets what is a warning or worse.
+    The file gets everything as JSON, `plain` a line for people; stderr gets what is a warning or
+    worse.
     """
 
-    def __init__(self, file: TextIO | None) -> None:
-        self._file = file
+    def __init__(self, file: TextIO | None, plain: TextIO | None) -> None:
+        self._files = {"json": file, "plain": plain}
         self._json = structlog.processors.JSONRenderer(default=str)
 
     def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> str:
-        if self._file is not None:
-            self._write(str(self._json(logger, name, dict(event))))
+        self._write("json", str(self._json(logger, name, dict(event))))
+        self._write("plain", f"{str(event.get('timestamp', ''))[:19]} {_for_people(event)}")
         if event.get("level") in ("warning", "error", "critical"):
             print(_for_people(event), file=sys.stderr, flush=True)
         raise structlog.DropEvent
 
-    def _write(self, line: str) -> None:
+    def _write(self, kind: str, line: str) -> None:
         """A log that cannot be written ends with a warning: it must not end the work."""
-        assert self._file is not None
+        file = self._files[kind]
+        if file is None:
+            return
         try:
-            self._file.write(f"{line}\n")
-            self._file.flush()
+            file.write(f"{line}\n")
+            file.flush()
         except OSError as e:
-            self._file = None
+            self._files[kind] = None
             print(f"warning: no more log: {e.strerror or e}", file=sys.stderr, flush=True)
 
 
@@ -54,25 +59,30 @@ def configure_logging(log_file: Path | None = None) -> None:
 
     Raises InfrastructureError where the log file cannot be opened.
     """
-    file: TextIO | None = None
+    file = plain = None
     if log_file is not None:
-        try:
-            log_file.parent.mkdir(parents=True, exist_ok=True)
-            file = log_file.open("a", encoding="utf-8", errors="backslashreplace")
-        except OSError as e:
-            raise InfrastructureError(cannot_write(log_file, e)) from e
+        file = _opened(log_file)
+        plain = _opened(log_file.parent / PLAIN)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _Tee(file),
+            _Tee(file, plain),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a", encoding="utf-8", errors="backslashreplace")
+    except OSError as e:
+        raise InfrastructureError(cannot_write(path, e)) from e
 
 
 def quiet_libraries() -> None:

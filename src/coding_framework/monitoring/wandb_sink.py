@@ -6,7 +6,7 @@ It is off without a key. All that is sent is in the run's JSON lines too.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -75,6 +75,37 @@ class WandbSink:
             return
         try:
             self._run.log(dict(flat_numbers(values)), step=step)
+        except Exception as e:
+            self._give_up(e)
+
+    def summarise(self, values: Mapping[str, Any]) -> None:
+        """Set the numbers that the run ended with."""
+        if self._run is None:
+            return
+        try:
+            self._run.summary.update(dict(flat_numbers(values)))
+        except Exception as e:
+            self._give_up(e)
+
+    def table(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Send records of equal fields as a table."""
+        if self._run is None or not rows:
+            return
+        try:
+            import wandb
+
+            columns = list(rows[0])
+            data = [[row[column] for column in columns] for row in rows]
+            self._run.log({name: wandb.Table(columns=columns, data=data)})
+        except Exception as e:
+            self._give_up(e)
+
+    def file(self, path: Path, kind: str) -> None:
+        """Send a file as an artifact."""
+        if self._run is None:
+            return
+        try:
+            self._run.log_artifact(str(path), name=path.name, type=kind)
         except Exception as e:
             self._give_up(e)
 

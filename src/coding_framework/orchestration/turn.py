@@ -10,6 +10,7 @@ to the driver, which knows whether to retry the conversation, drop its group or 
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -18,7 +19,7 @@ from uuid import uuid4
 import structlog
 from pydantic import Field
 
-from coding_framework.errors import InfrastructureError
+from coding_framework.errors import InfrastructureError, RewardError
 from coding_framework.types import (
     BackendName,
     Candidate,
@@ -42,8 +43,8 @@ log = structlog.get_logger(__name__)
 NO_CODE_REASON = "the answer contains no CUDA code block"
 UNSUPPORTED_REASON = "unsupported"
 """Prefix of `ConversationTurn.masked` where our judge has a gap."""
-JUDGE_ATTEMPTS = 2
-"""One retry: a second fault in a row is seldom the sample's bad luck."""
+JUDGE_PAUSES_S = (0.0,)
+"""One retry, at once: a second fault in a row is seldom the sample's bad luck."""
 MIN_GAIN = 1e-3
 """Rise of the best reward below which a turn counts as without gain: timing noise makes as much."""
 MIN_SPEEDUP_GAIN = 0.01
@@ -106,6 +107,8 @@ class ConversationConfig(Record):
     """Whether an answer without code ends it ("no_kernel"): there is nothing to optimise."""
     max_response_tokens: int | None = Field(default=None, ge=1)
     """Response tokens of all turns together before "budget" ends it; None: no budget."""
+    judge_pauses_s: tuple[float, ...] = JUDGE_PAUSES_S
+    """Before each further try of a verdict that a fault of ours kept; then the turn is masked."""
     backend: BackendName = "emulator"
     """Named in the verdicts that are made here without asking the judge."""
 
@@ -243,11 +246,14 @@ def no_code_verdict(task: Task, extraction: Extraction, config: ConversationConf
 
 
 async def judge_or_reason(
-    task: Task, code: str, judge: JudgeFn
+    task: Task, code: str, judge: JudgeFn, pauses_s: Sequence[float] = JUDGE_PAUSES_S
 ) -> tuple[Verdict | None, str | None]:
-    """(verdict, None), or (None, reason) where our side failed twice on the sample."""
+    """(verdict, None), or (None, reason) where our side failed in every try. pauses_s: before each
+    try but the first."""
     reason = None
-    for attempt in range(1, JUDGE_ATTEMPTS + 1):
+    for attempt, pause_s in enumerate((None, *pauses_s), start=1):
+        if pause_s is not None:
+            await asyncio.sleep(pause_s)
         try:
             return await judge(task, code), None
         except InfrastructureError as e:
@@ -257,7 +263,7 @@ async def judge_or_reason(
                 task=task.name,
                 candidate=Candidate(code=code).sha256,
                 attempt=attempt,
-                attempts=JUDGE_ATTEMPTS,
+                attempts=1 + len(pauses_s),
                 error=reason,
             )
     return None, reason
@@ -292,7 +298,9 @@ async def judge_answer(
     elif known is not None:
         verdict = known
     else:
-        verdict, masked = await judge_or_reason(state.task, extraction.code, judge)
+        verdict, masked = await judge_or_reason(
+            state.task, extraction.code, judge, config.judge_pauses_s
+        )
     if verdict is not None and verdict.status is Status.UNSUPPORTED:
         masked = f"{UNSUPPORTED_REASON}: {verdict.reason}"
     turn = ConversationTurn(
@@ -310,10 +318,15 @@ async def judge_answer(
 def rewarded(
     state: CUDAConversationState, turn: ConversationTurn, reward: RewardFn
 ) -> ConversationTurn:
-    """The turn with what the reward says of it after `state`; None where it is masked."""
-    grown = extended(state, turn)
-    components = reward(grown) if turn.masked is None else None
-    return turn.model_copy(update={"reward": components})
+    """The turn with what the reward says of it after `state`; nothing where it is masked, as it is
+    where a reward of the user's fails."""
+    if turn.masked is not None:
+        return turn
+    try:
+        return turn.model_copy(update={"reward": reward(extended(state, turn))})
+    except RewardError as e:
+        log.warning("reward_failed", task=state.task.name, turn=turn.index, error=str(e))
+        return turn.model_copy(update={"masked": str(e)})
 
 
 def extended(state: CUDAConversationState, turn: ConversationTurn) -> CUDAConversationState:

@@ -6,7 +6,12 @@ from pathlib import Path
 
 from pydantic import Field
 
-from coding_framework.types import Config, PromptVersion, TaskScope
+from coding_framework.errors import UsageError
+from coding_framework.types import BaselineName, Config, PromptVersion, TaskScope
+
+THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+"""The p of fast_p: KernelBench's."""
+KS = (1, 5, 10, 50, 100)
 
 
 class EvalOptions(Config):
@@ -14,34 +19,60 @@ class EvalOptions(Config):
 
     output_dir: Path = Path("outputs") / "eval"
     """Folder of the run. A run that was stopped goes on there. Default: outputs/eval."""
+    answers: Path | None = None
+    """Answers that exist already, instead of a model: a folder of kernels (KernelBench's too), JSON
+    lines, or the folder of a finished evaluation."""
     adapter: str | None = None
     """Folder of a PEFT adapter that is put on the model."""
     server: str | None = None
     """Base URL of an OpenAI-compatible server that has the model."""
+    tokenizer: str | None = None
+    """Folder with the tokenizer of the server's model. Default: four characters count as one token
+    of a prompt."""
     prompts: PromptVersion | None = None
     """Version of the prompts. Default: the one that the model's card names, else v2."""
     samples: int = Field(default=1, ge=1)
     """Answers to each task."""
     temperature: float | None = Field(default=None, ge=0.0)
     """Temperature of sampling. Default: 0 for one sample, 1 for several."""
-    max_new_tokens: int = Field(default=1024, ge=1)
-    """Most tokens of an answer."""
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Share of the probability that is sampled from."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of an answer. Default: 2048 with prompts v3, else 1024."""
+    max_prompt_tokens: int = Field(default=2048, ge=32)
+    """Most tokens of a prompt; a longer one is trimmed by rule."""
     turns: int = Field(default=1, ge=1, le=16)
     """Most turns of a conversation."""
+    stop_when_correct: bool = False
+    """End a conversation with its first correct kernel."""
     seed: int = Field(default=0, ge=0)
     """Seed of the tasks that are drawn and of the sampling."""
     concurrency: int = Field(default=48, ge=1)
     """Conversations at once."""
+    ask_only: bool = False
+    """Only ask for the first answers: a server may need the GPU that the judge would time on. The
+    same command without it judges them."""
     task_scope: TaskScope = "starter"
     """Which tasks a suite of ours draws from: those that ship with receipts, or all judged here."""
     limit: int | None = Field(default=None, ge=1)
     """Only the first tasks of each suite. Default: all."""
+    tasks: str | None = None
+    """Only the tasks of these names, with commas between. Default: all."""
     family: str | None = None
     """Only tasks of this family. Default: all."""
     tier: int | None = Field(default=None, ge=0, le=3)
     """Only tasks of this tier. Default: all."""
     kernelbench_dir: Path | None = None
     """Checkout of KernelBench, for suites kernelbench:1 to kernelbench:4."""
+    k: str | None = None
+    """The k of pass@k, with commas between. Default: those of 1, 5, 10, 50, 100 that the samples
+    allow."""
+    p: str | None = None
+    """The p of fast_p, with commas between. Default: KernelBench's, 0 to 2."""
+    baseline: BaselineName = "eager"
+    """What measured times are compared with; modelled ones always with the naive kernel."""
+    ray: str | None = None
+    """Judge on the nodes of this Ray cluster: HOST:PORT, auto, or local for a new one here."""
     compare: Path | None = None
     """Folder of a finished run of the same suites: this one is compared with it, task by task."""
     fail_under: str | None = None
@@ -50,3 +81,54 @@ class EvalOptions(Config):
     max_masked: float = Field(default=0.02, ge=0.0, le=1.0)
     """Largest share of samples that faults of ours may keep from a verdict: above it the exit
     status is 3."""
+    patience: float = Field(default=600.0, ge=0.0)
+    """Seconds that the model's server may be away before the run gives up."""
+    time_limit: float | None = Field(default=None, gt=0.0)
+    """Seconds after which no sample begins: the exit status is then 4, and the same command goes
+    on. Default: none."""
+    kernelbench_out: Path | None = None
+    """Also write the run as a folder of KernelBench, which its own analysis reads."""
+    hardware: str = "unknown"
+    """Name of the hardware in KernelBench's files."""
+    wandb: bool | None = None
+    """Report to the wandb project CUDA-Evaluation too. Default: where WANDB_API_KEY is set."""
+
+    def answer_tokens(self, prompts: PromptVersion) -> int:
+        """Most tokens of an answer to prompts of a version."""
+        from coding_framework.agents.prompts import ANSWER_TOKENS  # it loads PyTorch
+
+        return self.max_new_tokens or ANSWER_TOKENS[prompts]
+
+    @property
+    def heat(self) -> float:
+        """The temperature that is sampled with."""
+        if self.temperature is not None:
+            return self.temperature
+        return 0.0 if self.samples == 1 else 1.0
+
+    @property
+    def ks(self) -> list[int]:
+        """Raises UsageError."""
+        if self.k is None:
+            return [k for k in KS if k <= self.samples]
+        asked = [int(k) if k.isascii() and k.isdigit() else 0 for k in _parts(self.k)]
+        if not asked or min(asked) < 1:
+            raise UsageError(f"--k cannot be {self.k}: give whole numbers of at least 1, e.g. 1,5")
+        return sorted({1, *asked})
+
+    @property
+    def thresholds(self) -> list[float]:
+        """Raises UsageError."""
+        if self.p is None:
+            return list(THRESHOLDS)
+        try:
+            asked = sorted({float(p) for p in _parts(self.p)})
+        except ValueError:
+            asked = []
+        if not asked or not all(0 <= p < float("inf") for p in asked):
+            raise UsageError(f"--p cannot be {self.p}: give numbers of at least 0, e.g. 0,1,1.5")
+        return asked
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

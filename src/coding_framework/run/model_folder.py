@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from pydantic import Field
 
 from coding_framework.agents.prompts import PROMPT_VERSION
+from coding_framework.evaluation.eval_run import EvalIdentity, EvalRun
 from coding_framework.evaluation.evaluate import Evaluation, EvaluationConfig, evaluate
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
@@ -82,10 +83,12 @@ async def evaluate_folder(
     *,
     adapter: Path | None = None,
     store: Path,
+    identity: EvalIdentity | None = None,
 ) -> Evaluation:
     """Conversations of the model in a folder about tasks, with a progress line; those that `store`
-    holds are not run again. Raises UsageError where the folder is no model, PolicyError where the
-    model fails."""
+    holds are not run again. identity: answers and verdicts are kept, too, in a folder beside
+    `store`, and an evaluation of another identity is refused. Raises UsageError where the folder is
+    no model, PolicyError where the model fails."""
     from coding_framework.agents.prompts import PromptBudget
 
     check_card(adapter or model, settings.prompts)
@@ -94,6 +97,9 @@ async def evaluate_folder(
     longer = SamplingParams(max_new_tokens=settings.optimizer_tokens, temperature=heat)
     total = len(tasks) * settings.samples_per_task
     with ExitStack() as stack:
+        run = None
+        if identity is not None:
+            run = stack.enter_context(EvalRun(store.with_suffix(""), identity))
         judge = make_judge(sandbox=settings.sandbox, baselines=settings.baselines)
         stack.callback(judge.close)
         policies = make_policies(model, stack, device=settings.device, adapter=adapter)
@@ -126,6 +132,7 @@ async def evaluate_folder(
                 samples_per_task=settings.samples_per_task,
             ),
             store=store,
+            run=run,
             on_done=count,
         )
 
@@ -158,13 +165,15 @@ def fine_tune(
 ) -> SFTResult:
     """SFT on the examples of this machine, looked at on held-out tasks after each epoch. `resolve`
     and the errors are those of `train_sft`."""
+    if config.per_role:
+        return _fine_tune_roles(config, scope, settings, resolve)
     from coding_framework.data.example_store import read_training_examples
-    from coding_framework.data.examples import held_out_examples, held_out_tasks, training_examples
-    from coding_framework.training.sft import load_examples, load_held_out, train_sft
+    from coding_framework.data.examples import held_out_examples, held_out_tasks
+    from coding_framework.training.sft import load_held_out, train_sft
 
     beside, target = config.extra_examples, config.generator_target
     extra = read_training_examples(Path(beside)) if beside is not None else []
-    examples = load_examples(config, partial(training_examples, scope=scope, target=target))
+    examples, told = _examples(config, scope)
     held_out: list[TrainingExample] = []
     if config.held_out_examples:
         held_out = load_held_out(config, partial(held_out_examples, scope=scope, target=target))
@@ -176,6 +185,62 @@ def fine_tune(
         if tasks:
             folder = SFTFolder(Path(config.output_dir)).evaluations
             score = make_evaluate(tasks[: config.held_out_tasks], settings, folder)
-    return train_sft(
+    result = train_sft(
         config, examples, resolve=resolve, extra=extra, held_out=held_out, evaluate=score
     )
+    return result.model_copy(update={"data": told})
+
+
+def _examples(config: SFTConfig, scope: TaskScope) -> tuple[list[TrainingExample], str]:
+    """(examples of both roles, where the generator's are from)."""
+    from coding_framework.data.examples import training_examples
+    from coding_framework.run.archive import SYNTHESIS, archive_examples
+    from coding_framework.training.sft import load_examples
+
+    synthesised = partial(training_examples, scope=scope, target=config.generator_target)
+    if config.data == "synthetic" or config.num_examples == 0:
+        return load_examples(config, synthesised), SYNTHESIS
+    half = config.num_examples // 2
+    found = archive_examples(
+        config.archive, half if config.data == "mixed" else config.num_examples
+    )
+
+    def make(role: Role, count: int, seed: int, **how: Any) -> list[TrainingExample]:
+        if role is not Role.GENERATOR or not found.examples:
+            return synthesised(role, count, seed, **how)
+        taken = list(found.examples[:count])
+        if config.data == "mixed":
+            taken += synthesised(role, count - len(taken), seed, **how)
+        return taken
+
+    mixed = config.data == "mixed" and found.examples
+    told = f"{found.told}, and {SYNTHESIS}" if mixed else found.told
+    return load_examples(config, make), told
+
+
+def _fine_tune_roles(
+    config: SFTConfig,
+    scope: TaskScope,
+    settings: EvaluationSettings,
+    resolve: Callable[[str], Path],
+) -> SFTResult:
+    """An adapter for each role, trained on the examples of that role alone, in a run of its own."""
+    from coding_framework.training.sft import claim_roles, join_roles
+
+    claim_roles(config)
+    others = config.optimizer_examples
+    counts: dict[Role, dict[str, Any]] = {
+        Role.GENERATOR: {"num_examples": config.num_examples, "optimizer_examples": 0},
+        Role.OPTIMIZER: {
+            "num_examples": 0,
+            "optimizer_examples": config.num_examples if others is None else others,
+            "held_out_tasks": 0,  # whose one answer is the generator's
+            "extra_examples": None,
+        },
+    }
+    results = {}
+    for role, changes in counts.items():
+        folder = SFTFolder(Path(config.output_dir)).roles / role.value
+        own = {**config.model_dump(), **changes, "per_role": False, "output_dir": str(folder)}
+        results[role] = fine_tune(type(config)(**own), scope, settings, resolve=resolve)
+    return join_roles(config, results)

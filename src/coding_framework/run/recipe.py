@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from coding_framework.agents.prompts import PROMPT_VERSION
+from coding_framework.errors import UsageError
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run.model_folder import EvaluationSettings
 from coding_framework.store.folder import RunFolder
@@ -19,6 +20,8 @@ from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import Config, PromptVersion, SandboxName, Task, TaskScope
 
 Skipped = Literal["sft", "rl"]
+LABELS = ("base", "sft", "rl")
+"""Names of the evaluations of a whole run, in their order."""
 
 
 class Recipe(Config):
@@ -104,7 +107,7 @@ class WholeRun(Config):
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the evaluations, in their order."""
-        return tuple(label for label in ("base", "sft", "rl") if label not in self.skip)
+        return tuple(label for label in LABELS if label not in self.skip)
 
 
 @dataclass(frozen=True)
@@ -136,10 +139,20 @@ class Job:
             "seed": self.seed,
             **self.recipe.sft,
         }
+        if changes.get("per_role"):
+            raise UsageError(
+                "a whole run trains one policy: make an adapter a role with run_sft_training.py "
+                "--per-role, and go on with run_multiturn_rl_training.py --policy per_role"
+            )
         return sft_config(RecipeFile(device=self.recipe.device), changes)
 
+    @property
+    def taught_prompts(self) -> PromptVersion:
+        """The prompts that SFT teaches."""
+        return self.sft_config(self.base_model).prompts
+
     def rl_config(self, model: str, *, taught: bool = True) -> MultiTurnRLConfig:
-        """taught: by SFT, which knows the short prompts. Raises UsageError."""
+        """taught: by SFT, which knows its prompts. Raises UsageError."""
         recipe = self.recipe
         changes: dict[str, Any] = {
             "model_path": model,
@@ -148,7 +161,7 @@ class Job:
             "max_prompt_tokens": recipe.max_prompt_tokens,
             "max_response_tokens": recipe.optimizer_tokens,
             "stop_reward": None,
-            "prompts": PROMPT_VERSION if taught else recipe.base_prompts,
+            "prompts": self.taught_prompts if taught else recipe.base_prompts,
             "seed": self.seed,
             **recipe.rl,
             "judge_args": {"sandbox": recipe.sandbox, **recipe.rl.get("judge_args", {})},

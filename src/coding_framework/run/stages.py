@@ -27,7 +27,6 @@ import psutil
 import structlog
 from rich.console import Console
 
-from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.evaluation.curriculum_curve import curriculum_curve
 from coding_framework.evaluation.metrics import StageMetrics
@@ -51,7 +50,12 @@ from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import duration
 from coding_framework.paths import write_json_atomic
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
-from coding_framework.run.recipe import Job, WholeRun
+from coding_framework.run.recipe import LABELS, Job, WholeRun
+from coding_framework.run.stage_evaluation import (
+    held_out_suite,
+    leave_evaluation,
+    stage_identity,
+)
 from coding_framework.store.conversations import read_states
 from coding_framework.store.folder import RunFolder
 from coding_framework.store.records import SFTEpoch
@@ -141,7 +145,7 @@ def _fine_tune(job: Job, base_model: str) -> dict[str, Any]:
 
 
 def evaluate_sft(run: Run) -> dict[str, Any]:
-    return _evaluate(run, "sft", Path(run.result("sft")["model"]), PROMPT_VERSION)
+    return _evaluate(run, "sft", Path(run.result("sft")["model"]), run.job.taught_prompts)
 
 
 def train_rl(run: Run) -> dict[str, Any]:
@@ -222,7 +226,17 @@ def _evaluate_folder(job: Job, label: str, model: Path, prompts: PromptVersion) 
     job.configure_logging()
     store = job.states_file(label)
     settings = job.recipe.evaluation.model_copy(update={"prompts": prompts})
-    result = asyncio.run(evaluate_folder(label, job.held_out(), settings, model, store=store))
+    tasks = job.held_out()
+    suite = held_out_suite(tasks)
+    identity = stage_identity(suite, settings, model, job.seed)
+    result = asyncio.run(
+        evaluate_folder(label, tasks, settings, model, store=store, identity=identity)
+    )
+    folder = RunFolder(job.folder)
+    earlier = LABELS[: LABELS.index(label)]
+    leave_evaluation(
+        folder.evaluation(label), suite, identity, result.states, [*map(folder.evaluation, earlier)]
+    )
     return {"metrics": result.metrics.model_dump(mode="json"), "judge": _judged_by(result.states)}
 
 
@@ -258,7 +272,7 @@ def _finish(run: Run, whole: WholeRun, config: Mapping[str, Any]) -> Summary:
         _rl_numbers(steps),
         {name: _cost(record) for name, record in run.manifest.stages.items()},
         config,
-        {**_environment(), **run.result(f"eval_{whole.labels[-1]}")["judge"]},
+        {**_environment(), **run.result(f"eval_{whole.labels[-1]}")["judge"], **_data(run)},
     )
     folder = RunFolder(whole.folder)
     write_json_atomic(folder.summary, summary.model_dump(mode="json"))
@@ -294,6 +308,7 @@ def _report(
         ("model", job.base_model),
         ("device", summary.environment["device"]),
         ("sandbox", summary.environment["sandbox"]),
+        *(("examples", told) for told in _data(run).values()),
         ("time", f"{duration(summary.wall_s)} on {cores()} cores"),
         ("memory", f"{summary.peak_memory_gib:.1f} GiB at most"),
         ("seed", str(job.seed)),
@@ -387,6 +402,13 @@ def _environment() -> dict[str, str]:
         "cores": str(cores()),
         **{name: version(name) for name in ("torch", "transformers", "trl", "verl", "ray")},
     }
+
+
+def _data(run: Run) -> dict[str, str]:
+    """Where SFT's examples came from; nothing where SFT is left out."""
+    record = run.manifest.finished("sft")
+    told = record.result.get("data") if record is not None else None
+    return {"data": told} if told else {}
 
 
 def _print_end(summary: Summary, folder: Path) -> None:

@@ -17,9 +17,10 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.paths import cannot_write
@@ -60,6 +61,8 @@ class SFTFolder(_Folder):
     """A line a step and an epoch (`store.training_log`)."""
     checkpoints = _Below("checkpoints")
     """transformers' own; removed when the run is finished."""
+    roles = _Below("roles")
+    """A run for each role, where each has an adapter of its own."""
     model = _Below("model")
     """The base model with the adapter merged."""
     evaluations = _Below("evaluations")
@@ -77,6 +80,8 @@ class AttemptFolder(_Folder):
     rollouts = _Below("rollouts")
     log = _Below("trainer.log")
     spec = _Below("episode_spec.json")
+    handed_over = _Below("handed_over.pkl")
+    """The objects that a caller handed to the trainer, for its workers."""
 
 
 class RLFolder(_Folder):
@@ -112,6 +117,10 @@ class RLFolder(_Folder):
         """Of a role's run, at the end of the phase that ends with this step."""
         return self.root / f"adapter_step_{step}"
 
+    def start_model_of(self, role: Role) -> Path:
+        """Likewise of a role that starts from a checkpoint of its own."""
+        return self.root / f"start_model_{role.value}"
+
     def role(self, role: Role) -> RLFolder:
         return RLFolder(self.root / "roles" / role.value)
 
@@ -144,6 +153,10 @@ class RunFolder(_Folder):
         """The conversations of an evaluation."""
         return states_file(self.evaluations, label)
 
+    def evaluation(self, label: str) -> Path:
+        """The same evaluation as `cuda-rl eval` leaves one (`EvalFolder`)."""
+        return self.evaluations / label
+
     @property
     def sft(self) -> SFTFolder:
         return SFTFolder(self.root / "sft_checkpoints")
@@ -167,6 +180,8 @@ class EvalFolder(_Folder):
     records = _Below("records.jsonl")
     """A flat line a sample: these three are made from the two above."""
     summary = _Below("summary.json")
+    report = _Below("report.html")
+    plots = _Below("plots")
 
 
 def states_file(evaluations: Path, label: str) -> Path:
@@ -199,6 +214,33 @@ def run_of_checkpoint(actor: Path) -> RLFolder | None:
     """The RL run that the weights in a checkpoint are of, or its best ones; None: of none."""
     root = next((p for p in actor.absolute().parents if p.name == "checkpoints"), None)
     return RLFolder(root.parent) if root is not None else None
+
+
+def require_same_run(root: Path, found: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
+    """Raises UsageError, with the first three differences, where the settings that the run in
+    `root` was begun with are not those that it would go on with."""
+    was, now = _flat(found), _flat(mine)
+    different = [
+        f"{name} was {was.get(name)!r} and is {now.get(name)!r} now"
+        for name in sorted({*was, *now})
+        if was.get(name) != now.get(name)
+    ]
+    if different:
+        raise UsageError(
+            f"{root} holds a run with other settings ({'; '.join(different[:3])}): choose another "
+            f"--output-dir, or delete {root}"
+        )
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by dotted names, so that those that differ can be told."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import structlog
 from pydantic import Field, ValidationError
@@ -103,7 +103,7 @@ def prompts_for(weights: Path | None, *, is_adapter: bool) -> PromptVersion:
     card = card_of(weights) if weights is not None else None
     if card is None or card.prompts is None:
         return "v1" if is_adapter else "v2"
-    return "v1" if card.prompts == "v1" else "v2"
+    return next((v for v in get_args(PromptVersion) if v == card.prompts), "v2")
 
 
 def check_card(folder: Path, prompts: str) -> ModelCard | None:

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
-from coding_framework.store.folder import RunFolder, locked
+from coding_framework.store.folder import RunFolder, locked, require_same_run
 from coding_framework.types import Record
 
 
@@ -123,17 +123,7 @@ class StageManifest:
                 f"{self._folder.stages} is not a run's manifest: choose another --output-dir, "
                 f"or delete {self._folder.root}"
             ) from e
-        different = [
-            f"{key} was {file.config.get(key)!r} and is {self._config.get(key)!r} now"
-            for key in sorted({*file.config, *self._config})
-            if file.config.get(key) != self._config.get(key)
-        ]
-        if different:
-            raise UsageError(
-                f"{self._folder.root} holds a run with other settings "
-                f"({'; '.join(different[:3])}): choose another --output-dir, or delete "
-                f"{self._folder.root}"
-            )
+        require_same_run(self._folder.root, file.config, self._config)
         return file
 
     def _store(self, **changes: Any) -> None:

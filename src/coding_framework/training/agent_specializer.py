@@ -64,7 +64,8 @@ class SpecializationConfig(Record):
 
     shared_policy: bool = True
     """One policy for all roles; else each role has its own adapter on one base model."""
-    reward_preset: str = "weighted"
+    reward_preset: str | RewardPreset = "weighted"
+    """Its name, or numbers of one's own."""
     prompts: PromptVersion = PROMPT_VERSION
     roles: Mapping[Role, RoleSpec] = Field(default_factory=dict)
     """A role that is not named has the defaults; the tester is always frozen."""
@@ -185,7 +186,8 @@ class AgentSpecializer:
         }
 
     def _preset(self, role: Role) -> RewardPreset:
-        preset, changes = preset_named(self.config.reward_preset), self.config.of(role)
+        named, changes = self.config.reward_preset, self.config.of(role)
+        preset = preset_named(named) if isinstance(named, str) else named
         if not changes.reward_weights:
             return preset
         name = f"{preset.name}+{role.value}"

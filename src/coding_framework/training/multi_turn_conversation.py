@@ -19,6 +19,7 @@ from coding_framework.orchestration.turn import (
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )
+from coding_framework.training.reward_functions.custom import checked
 from coding_framework.types import (
     ConversationTurn,
     CUDAConversationState,
@@ -63,6 +64,9 @@ class MultiTurnConversationManager:
     ) -> None:
         """reward: default the preset "weighted". config: default DEFAULT_CONFIG. Raises UsageError
         where there is nothing to judge with."""
+        self.own_judge, self.own_reward = judge, reward
+        """As they were given; None: the usual ones."""
+        self.compiler = compiler
         if judge is None:
             if benchmarker is None:
                 raise UsageError(
@@ -73,7 +77,7 @@ class MultiTurnConversationManager:
         self.agents = {Role.GENERATOR: generator_agent, Role.OPTIMIZER: optimizer_agent}
         self.tester = tester_agent
         self.judge = judge
-        self.reward: RewardFn = reward if reward is not None else CUDAPerformanceReward()
+        self.reward: RewardFn = checked(reward) if reward is not None else CUDAPerformanceReward()
         self.config = config if config is not None else DEFAULT_CONFIG
 
     async def run(

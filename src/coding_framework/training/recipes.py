@@ -69,6 +69,17 @@ def on_cpu(device: DeviceChoice) -> bool:
     return not torch.cuda.is_available()
 
 
+def require_gpus(device: DeviceChoice, count: int | None) -> None:
+    """Raises UsageError where more than one GPU is asked for and none is here; `device` "cpu" means
+    that so many training processes on the CPU are wanted."""
+    if device == "auto" and (count or 1) > 1 and on_cpu(device):
+        raise UsageError(
+            f"{count} GPUs were asked for and none is here: leave out --num-gpus, or say --device "
+            f"cpu for {count} processes on the CPU (--device cuda with --dry-run shows what a GPU "
+            "machine would do)"
+        )
+
+
 def sft_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> SFTConfig:
     """The recipe with the flags on top. Raises UsageError."""
     base = {} if recipe.base_model is None else {"base_model": recipe.base_model}
@@ -83,7 +94,9 @@ def sft_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> SFTConfig:
 def rl_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> MultiTurnRLConfig:
     """The recipe with the flags on top; `device` may be "auto". Raises UsageError."""
     values = {**recipe.rl, **flags}
-    cpu = on_cpu(values.pop("device", recipe.device))
+    device = values.pop("device", recipe.device)
+    require_gpus(device, values.get("num_gpus"))
+    cpu = on_cpu(device)
     values["judge_args"] = {**recipe.rl.get("judge_args", {}), **flags.get("judge_args", {})}
     try:
         return MultiTurnRLConfig.cpu(**values) if cpu else MultiTurnRLConfig.model_validate(values)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from coding_framework.agents.prompts import PROMPT_VERSION
+from coding_framework.agents.prompts import PROMPT_VERSION, PROMPT_VERSIONS
+from coding_framework.store.model_card import card_of
 from coding_framework.training.credit import DEFAULT_DISCOUNT
 from coding_framework.training.reward_functions.overlong import MOST_OVERLONG_PENALTY
 from coding_framework.types import Config, CurriculumName, PromptVersion, Record, Role
@@ -37,8 +39,16 @@ class MultiTurnRLConfig(Config):
     a *conversation* is one sample of a prompt; a *row* is one turn of it as a training example.
     """
 
-    model_path: str
+    also_called: ClassVar[Mapping[str, str]] = {
+        "verl_algorithm": "algorithm",
+        "max_turns_per_episode": "max_turns",
+        "batch_size": "prompts_per_step",
+    }
+
+    model_path: str = "sft_checkpoints/model"
     """Local Hugging Face folder of the policy to start from (the merged SFT model)."""
+    role_models: Mapping[Role, str] = Field(default_factory=dict)
+    """With policy per_role: folders of models that roles start from in place of `model_path`."""
     output_dir: str = "rl_checkpoints"
     """Folder of the run: checkpoints, conversations, metrics, logs and exported models."""
     algorithm: Algorithm = "grpo"
@@ -62,7 +72,8 @@ class MultiTurnRLConfig(Config):
     """per_role: the phase that a run is; None: all of them, one after the other."""
     prompts: PromptVersion = PROMPT_VERSION
     """Version of the prompts. v1 is short, for a policy that SFT taught the form of an answer; v2
-    explains the form with an example, for one without SFT."""
+    explains the form with an example, for one without SFT; v3 says what a kernel is handed.
+    Default: the one that the card of the model's folder names, else v1."""
     max_turns: int = Field(default=5, ge=1, le=16)
     """Most turns of a conversation."""
     prompts_per_step: int = Field(default=32, ge=1)
@@ -169,7 +180,14 @@ class MultiTurnRLConfig(Config):
     """The run ends after so long without a finished conversation or step: where resources are
     missing Ray waits silently for ever."""
     reward: str | None = None
-    """Import path of a reward's factory, which takes no arguments; it replaces the preset."""
+    """A reward of your own in place of the preset, as module:NAME or FILE.py:NAME: a function of a
+    conversation's state that gives a number or RewardComponents, or what makes one.
+
+    It is tried before the first step, on conversations that are made up. What it cannot pay in
+    training (it raises, or gives no finite number) is masked and counted."""
+    tester: bool = False
+    """Let the tester probe each kernel that runs: the next prompt tells what broke it. Each turn's
+    probes cost about as much as its verdict."""
     agents: str = "coding_framework.wiring:make_agents"
     """Import path of the factory (policy, sampling, budget=...) -> agents by role."""
 
@@ -214,6 +232,43 @@ class MultiTurnRLConfig(Config):
     overrides: tuple[str, ...] = ()
     """A Hydra override for verl, applied after all of ours and the recipe's. May be given again."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _prompts_of_the_model(cls, given: Any) -> Any:
+        """Where nobody names the prompts, those that the weights were trained on."""
+        if not isinstance(given, dict) or "prompts" in given or "model_path" not in given:
+            return given
+        card = card_of(Path(given["model_path"]))
+        known = card is not None and card.prompts in PROMPT_VERSIONS
+        return {**given, "prompts": card.prompts} if card is not None and known else given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_documented_names(cls, given: Any) -> Any:
+        """`verl_rollout_batch_size` counts the conversations of a step; `use_docker_sandbox` is the
+        judge's sandbox."""
+        if not isinstance(given, Mapping):
+            return given
+        found = dict(given)
+        if (rows := found.pop("verl_rollout_batch_size", None)) is not None:
+            names = ("prompts_per_step", "batch_size")
+            prompts = next((found[n] for n in names if n in found), cls.prompts_by_default())
+            if "samples_per_prompt" in found or rows % prompts:
+                raise ValueError(
+                    f"verl_rollout_batch_size={rows} are the conversations of a step: it has to be "
+                    f"a multiple of its {prompts} prompts, and excludes samples_per_prompt"
+                )
+            found["samples_per_prompt"] = rows // prompts
+        if (docker := found.pop("use_docker_sandbox", None)) is not None:
+            sandbox = {"sandbox": "docker" if docker else "no-docker"}
+            found["judge_args"] = {**sandbox, **found.get("judge_args", {})}
+        return found
+
+    @classmethod
+    def prompts_by_default(cls) -> int:
+        """Prompts of a step where nothing is said."""
+        return int(cls.model_fields["prompts_per_step"].default)
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.device == "cpu" and self.num_nodes != 1:
@@ -249,8 +304,18 @@ class MultiTurnRLConfig(Config):
                 f"overlong_buffer_tokens={self.overlong_buffer} leaves nothing of the "
                 f"{self.max_response_tokens} tokens of an answer: choose fewer"
             )
+        if self.reward is not None and self.role_rewards:
+            raise ValueError(
+                "role_rewards change the numbers of a preset, and reward names none: leave one out"
+            )
+        if self.tester and self.judge != type(self).model_fields["judge"].default:
+            raise ValueError("a judge of one's own runs no probes: leave the tester out")
         if Role.TESTER in self.role_rewards:
             raise ValueError("role_rewards of the tester: it takes no turn and has no reward")
+        if self.role_models and self.policy != "per_role":
+            raise ValueError("role_models are of roles with a policy each: set policy=per_role")
+        if self.role_models.keys() - {Role.GENERATOR, Role.OPTIMIZER}:
+            raise ValueError("role_models of the tester: it is not trained")
         if self.policy == "per_role":
             self._possible_per_role()
         elif self.phase is not None:
@@ -279,6 +344,10 @@ class MultiTurnRLConfig(Config):
                 "policy per_role serves the frozen role on the machine that trains: leave out "
                 "ray_address"
             )
+
+    def start_of(self, role: Role) -> str:
+        """Folder of the model that a role starts from."""
+        return self.role_models.get(role, self.model_path)
 
     @property
     def last_step(self) -> int:
@@ -339,4 +408,6 @@ class MultiTurnRLConfig(Config):
             "rollout_workers": 1,
             "object_store_mib": 512,
         }
-        return cls.model_validate({**sizes, **changes})
+        if "verl_rollout_batch_size" in changes:
+            del sizes["samples_per_prompt"]
+        return cls.model_validate({**sizes, **cls.by_our_names(changes)})

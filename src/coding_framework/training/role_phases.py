@@ -40,7 +40,7 @@ class PhasesState(Record):
     """What of an alternation is done. Written at each swap, after the phase's adapter."""
 
     model: str
-    """What RL started from: the adapters belong to it."""
+    """What RL started from, to which the adapters belong; two where roles start apart."""
     lora_rank: int
     done: tuple[RolePhase, ...] = ()
 
@@ -98,7 +98,8 @@ def read_state(config: MultiTurnRLConfig, planned: Sequence[RolePhase]) -> Phase
     """What is done in the run's folder, nothing where it is new. Raises UsageError where the folder
     holds other phases."""
     run = _run(config)
-    fresh = PhasesState(model=str(Path(config.model_path).resolve()), lora_rank=config.lora_rank)
+    starts = [str(Path(config.start_of(role)).resolve()) for role in ORDER]
+    fresh = PhasesState(model=", ".join(dict.fromkeys(starts)), lora_rank=config.lora_rank)
     path = run.phases
     if not path.exists():
         if run.checkpoints.exists():
@@ -147,7 +148,8 @@ def phase_config(
     return MultiTurnRLConfig.model_validate(
         {
             **config.model_dump(),
-            "model_path": str(Path(config.model_path).resolve()),
+            "model_path": str(Path(config.start_of(phase.role)).resolve()),
+            "role_models": {r: str(Path(config.start_of(r)).resolve()) for r in ORDER},
             "output_dir": str(run.role(phase.role).root),
             "num_episodes": max(p.until for p in planned if p.role is phase.role),
             "seed": config.seed + ORDER.index(phase.role),

@@ -27,7 +27,6 @@ from typing import Any
 import structlog
 
 from coding_framework.agents.policies import fast_dtype, load_model
-from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
@@ -49,7 +48,7 @@ from coding_framework.training.sft_examples import (
 )
 from coding_framework.training.sft_loss import answer_loss, held_out_loss
 from coding_framework.training.sft_watch import Watch
-from coding_framework.types import EvaluateFn, TrainingExample
+from coding_framework.types import EvaluateFn, Role, TrainingExample
 
 __all__ = ["SFTConfig", "SFTResult", "load_examples", "load_held_out", "train_sft"]
 
@@ -91,6 +90,36 @@ def train_sft(
     return result
 
 
+def claim_roles(config: SFTConfig) -> None:
+    """Start or continue a run with an adapter a role. Raises UsageError where the folder holds
+    another run."""
+    _claim(Path(config.output_dir).resolve(), config, _run_record(config, ()))
+
+
+def join_roles(config: SFTConfig, results: Mapping[Role, SFTResult]) -> SFTResult:
+    """The adapters of the roles' runs side by side, and what they cost together."""
+    folder = SFTFolder(Path(config.output_dir).resolve())
+    for role, result in results.items():
+        with replaced(folder.adapter(role)) as fresh:
+            shutil.copytree(result.adapters[role.value], fresh, dirs_exist_ok=True)
+    of_generator, *_ = results.values()
+    joined = of_generator.model_copy(
+        update={
+            "model": str(folder.root),
+            "adapters": {role.value: str(folder.adapter(role)) for role in results},
+            "examples": {role.value: r.examples[role.value] for role, r in results.items()},
+            "left_out": sum(r.left_out for r in results.values()),
+            "steps": sum(r.steps for r in results.values()),
+            "tokens": sum(r.tokens for r in results.values()),
+            "seconds": round(sum(r.seconds for r in results.values()), 1),
+            "min_gradient_norm": min(r.min_gradient_norm for r in results.values()),
+        }
+    )
+    record = {**_run_record(config, ()), "result": joined.model_dump()}
+    write_json_atomic(folder.config, record)
+    return joined
+
+
 # --- the folder -----------------------------------------------------------------------------------
 
 
@@ -99,8 +128,10 @@ def _run_record(config: SFTConfig, extra: Sequence[TrainingExample]) -> dict[str
     return {
         "config": config.model_dump(mode="json"),
         "extra_examples_sha256": _digest(extra),
-        "prompt_version": PROMPT_VERSION,
-        "adapter": "one adapter, trained on both roles, saved under both names",
+        "prompt_version": config.prompts,
+        "adapter": "an adapter a role"
+        if config.per_role
+        else "one adapter, trained on both roles, saved under both names",
         "versions": {name: version(name) for name in packages},
     }
 
@@ -127,7 +158,9 @@ def _claim(folder: Path, config: SFTConfig, record: Mapping[str, Any]) -> SFTRes
             ) from e
         changed = [
             name
-            for name in dict.fromkeys((*stored["config"], "generator_target"))  # older: unnamed
+            for name in dict.fromkeys(
+                (*stored["config"], "generator_target", "prompts")
+            )  # older: unnamed
             if name not in ("output_dir", "wandb", "extra_examples")
             and getattr(there, name) != getattr(config, name)
         ]
@@ -244,7 +277,7 @@ class _Run:
 
     def _short(self, tokenizer: Any, examples: Sequence[TrainingExample]) -> list[TokenizedExample]:
         """Those that are not too long, as token ids."""
-        tokenized = (tokenize_example(tokenizer, e) for e in examples)
+        tokenized = (tokenize_example(tokenizer, e, self.config.prompts) for e in examples)
         return [t for t in tokenized if len(t.input_ids) <= self.config.max_length]
 
     def _model(self) -> Any:
@@ -400,7 +433,7 @@ class _Run:
         return ModelCard(
             stage="sft",
             base_model=parent.base_model if parent is not None else self.config.base_model,
-            prompts=PROMPT_VERSION,
+            prompts=self.config.prompts,
             trained_on=TrainedOn(
                 digest=_digest(learnt),
                 counts={role.value: sum(e.role is role for e in learnt) for role in ROLES},

@@ -3,27 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from coding_framework.agents.prompts import PROMPT_VERSION
+from coding_framework.data.archive_rows import HUB_NAME
 from coding_framework.store.records import SFTEpoch
-from coding_framework.types import Config, DeviceChoice, GeneratorTarget, Record
+from coding_framework.types import (
+    Config,
+    DataSource,
+    DeviceChoice,
+    GeneratorTarget,
+    PromptVersion,
+    Record,
+)
 
 
 class SFTConfig(Config):
     """How SFT runs. Defaults are the documents' recipe for a GPU; `cpu()` gives what a 135M model
     learns from in minutes on 2 cores."""
 
+    also_called: ClassVar[Mapping[str, str]] = {
+        "qlora_r": "lora_r",
+        "qlora_alpha": "lora_alpha",
+        "qlora_dropout": "lora_dropout",
+    }
+
     base_model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
     """Model to start from: a local Hugging Face folder, a name on the hub, or a packaged model
     (`agents.models`)."""
     output_dir: str = "sft_checkpoints"
     """Folder of adapters, merged model, checkpoints and metrics."""
-    num_examples: int = Field(default=500, ge=1)
+    num_examples: int = Field(default=500, ge=0)
     """Examples for the generator."""
     optimizer_examples: int | None = Field(default=None, ge=0)
     """Examples for the optimizer. Default on a GPU: as many as for the generator."""
+    per_role: bool = False
+    """Train an adapter for each role on its own examples, in place of one adapter on those of both.
+
+    RL goes on from the two with policy per_role."""
+    data: DataSource = "synthetic"
+    """Where the generator's examples are from: synthesised kernels, the AI CUDA Engineer Archive,
+    or mixed, which is half of each. The optimizer's are always synthesised.
+
+    The archive's kernels are judged here first, once: only correct ones are learnt."""
+    archive: str = HUB_NAME
+    """With --data archive or mixed: a file or folder of the archive's rows (.jsonl, .parquet), or
+    its name on the hub. Where it cannot be read, synthesised kernels are learnt, and the result
+    says so."""
     generator_target: GeneratorTarget = "naive"
     """Which kernel of a task the generator learns: the naive one, or the fastest at real sizes,
     which is a longer answer.
@@ -48,6 +76,9 @@ class SFTConfig(Config):
     """Highest learning rate; it grows at the beginning and falls to the end."""
     warmup_ratio: float = Field(default=0.05, ge=0.0, lt=1.0)
     """Share of the steps over which the learning rate grows from 0."""
+    prompts: PromptVersion = PROMPT_VERSION
+    """Version of the prompts that are learnt. v3 says what a kernel is handed, and is longer than
+    v1: see `max_length`."""
     max_length: int = Field(default=2048, ge=64)
     """Most tokens of prompt and answer together; longer examples are left out and counted."""
     packing: bool = True
@@ -100,20 +131,22 @@ class SFTConfig(Config):
             "held_out_examples": 8,
             "held_out_tasks": 0,
         }
-        return cls.model_validate({**recipe, **changes})
+        return cls.model_validate({**recipe, **cls.by_our_names(changes)})
 
 
 class SFTResult(Record):
     """What a run left. Maker: `train_sft`. Consumers: RL, evaluation, the report."""
 
     model: str
-    """Folder of the merged model."""
+    """Folder of the merged model; with `per_role` that of both adapters."""
     adapters: Mapping[str, str]
-    """Folder of the adapter by role; the same weights under both names."""
+    """Folder of the adapter by role; the same weights under both names, unless `per_role`."""
     examples: Mapping[str, int]
     """Examples trained on, by role."""
     extra_examples: int = 0
     """How many of them are of the file `extra_examples`."""
+    data: str = ""
+    """Where the generator's examples are from, in words."""
     left_out: int
     """Examples longer than `max_length`."""
     steps: int

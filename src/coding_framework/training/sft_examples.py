@@ -9,10 +9,14 @@ from typing import Any
 import structlog
 
 from coding_framework.agents.policies import prompt_ids
-from coding_framework.agents.prompts import messages_for_example, render_answer
+from coding_framework.agents.prompts import (
+    PROMPT_VERSION,
+    messages_for_example,
+    render_answer,
+)
 from coding_framework.errors import UsageError
 from coding_framework.training.sft_config import SFTConfig
-from coding_framework.types import Record, Role, Split, TrainingExample
+from coding_framework.types import PromptVersion, Record, Role, Split, TrainingExample
 
 log = structlog.get_logger(__name__)
 
@@ -32,9 +36,11 @@ class TokenizedExample(Record):
         return [-100] * self.prompt_length + list(self.input_ids[self.prompt_length :])
 
 
-def tokenize_example(tokenizer: Any, example: TrainingExample) -> TokenizedExample:
+def tokenize_example(
+    tokenizer: Any, example: TrainingExample, prompts: PromptVersion = PROMPT_VERSION
+) -> TokenizedExample:
     """Prompt and answer as sampling sees them; the answer ends with the token that stops it."""
-    prompt = prompt_ids(tokenizer, messages_for_example(example))
+    prompt = prompt_ids(tokenizer, messages_for_example(example, prompts))
     answer = tokenizer(render_answer(example), add_special_tokens=False)["input_ids"]
     ids = (*prompt, *answer, tokenizer.eos_token_id)
     return TokenizedExample(role=example.role, input_ids=ids, prompt_length=len(prompt))

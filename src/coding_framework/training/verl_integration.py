@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -37,11 +37,14 @@ from coding_framework.store.folder import AttemptFolder, RLFolder, copy_linked, 
 from coding_framework.store.model_card import check_card
 from coding_framework.store.records import StepRecord
 from coding_framework.store.training_log import read_metrics
+from coding_framework.training.feed import Feed
+from coding_framework.training.from_manager import HasConversationConfig
+from coding_framework.training.objective import objective
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.rl_result import RLResult, progression
 from coding_framework.training.role_phases import train_in_phases
-from coding_framework.training.verl.dataset import prompt_order, write_dataset
-from coding_framework.training.verl.episode_spec import episode_spec, specialization
+from coding_framework.training.verl.dataset import write_dataset
+from coding_framework.training.verl.episode_spec import episode_spec
 from coding_framework.training.verl.machine import require_answers, require_devices, require_room
 from coding_framework.training.verl.overrides import RunPaths
 from coding_framework.training.verl.process import (
@@ -61,6 +64,9 @@ from coding_framework.training.verl.trouble import (
 )
 from coding_framework.types import Role, Task
 
+if TYPE_CHECKING:
+    from coding_framework.data.data_pipeline import CUDADataPipeline
+
 __all__ = ["MultiAgentVERLTrainer", "MultiTurnRLConfig", "RLResult", "StepRecord", "with_dtype"]
 
 _ALSO_HERE = {
@@ -79,13 +85,6 @@ POLL_S = 1.0
 MEMORY_INTERVAL_S = 10.0
 """One look at the memory of a dozen processes takes a quarter of a second."""
 WANDB_PROJECT = "CUDA-MultiTurn-RL"
-
-
-class HasConversationConfig(Protocol):
-    """What the trainer needs of a conversation manager: when a conversation ends."""
-
-    @property
-    def config(self) -> ConversationConfig: ...
 
 
 def __getattr__(name: str) -> Any:
@@ -108,11 +107,18 @@ class MultiAgentVERLTrainer:
 
     Args:
         config: How the run goes.
-        conversation_manager: Its `config` says when conversations end; None: `config.max_turns`
-            and `config.stop_reward` do.
-        reward_function: Named by its preset (`preset.name`), since it is built again in the
-            workers; None: `config.reward`, else `config.reward_preset`.
-        tasks: Training tasks.
+        conversation_manager: Its `config` says when conversations end, with the turns of
+            `config.max_turns`; its agents, tester, judge and reward are those of the run (their
+            classes and settings: the policy that is trained speaks). None: `config` says it all.
+        reward_function: What trains: a reward of `CUDAPerformanceReward`, with any numbers, or any
+            function of a conversation's state that gives a number or `RewardComponents`. It is
+            tried before the first step, and travels to the workers by value. None: the manager's,
+            else `config.reward`, else `config.reward_preset`.
+        tasks: Training tasks. None: those of the pipeline.
+        pipeline: Data of which the tasks are, and whose curriculum is told of each conversation.
+            None: the one of `CUDADataPipeline()`.
+
+    Raises UsageError where what is handed over cannot be used, or contradicts `config`.
     """
 
     def __init__(
@@ -121,11 +127,11 @@ class MultiAgentVERLTrainer:
         conversation_manager: HasConversationConfig | None = None,
         reward_function: RewardFn | None = None,
         *,
-        tasks: Sequence[Task],
+        tasks: Sequence[Task] | None = None,
+        pipeline: CUDADataPipeline | None = None,
     ) -> None:
         self._config = with_dtype(config)
         self._given = (conversation_manager, reward_function)
-        self._tasks = tasks
         if not is_model(config.model_path):
             raise UsageError(
                 f"model_path {config.model_path!r} is not a Hugging Face folder (no config.json)"
@@ -137,10 +143,9 @@ class MultiAgentVERLTrainer:
             if conversation_manager is not None
             else ConversationConfig(max_turns=config.max_turns, stop_reward=config.stop_reward)
         )
-        preset = getattr(getattr(reward_function, "preset", None), "name", config.reward_preset)
-        self._preset: str = preset
-        self._reward = config.reward if reward_function is None else None
-        specialization(self._config, preset)  # refused here rather than in a worker
+        self._objective = objective(self._config, conversation_manager, reward_function)
+        self._config = self._objective.config
+        self._feed = Feed(self._config, tasks, pipeline)
 
     async def train(self) -> RLResult:
         """Run to the last step, from the last whole checkpoint where there is one.
@@ -151,6 +156,8 @@ class MultiAgentVERLTrainer:
         """
         require_devices(self._config)
         with locked(self._run.lock, self._in_use, fcntl.flock):
+            if self._config.phase is None:  # before the first phase it was tried
+                self._objective.require_reward(self._feed.tasks[0], os.environ)
             if self._config.policy == "per_role" and self._config.phase is None:
                 return await train_in_phases(self._config, self._train_phase)
             for restart in range(self._config.max_restarts + 1):
@@ -180,7 +187,7 @@ class MultiAgentVERLTrainer:
             raise
 
     async def _train_phase(self, config: MultiTurnRLConfig) -> RLResult:
-        return await MultiAgentVERLTrainer(config, *self._given, tasks=self._tasks).train()
+        return await MultiAgentVERLTrainer(config, *self._given, tasks=self._feed.tasks).train()
 
     async def _train(self, ray_temp: Path) -> RLResult:
         started = time.monotonic()
@@ -189,6 +196,7 @@ class MultiAgentVERLTrainer:
         checkpoints.prune(root)
         done = checkpoints.step_of(resume) if resume is not None else 0
         self._steps.complete(done)
+        self._feed.record_earlier(self._run, done)
         peak = 0.0
         if done < config.last_step:
             if resume is not None:
@@ -214,15 +222,13 @@ class MultiAgentVERLTrainer:
     def _write_inputs(self, attempt: AttemptFolder, paths: RunPaths) -> None:
         config = self._config
         check_card(Path(config.model_path), config.prompts)
-        drawn = config.prompts_in_file if config.curriculum is None else len(self._tasks)
-        write_dataset(prompt_order(self._tasks, drawn, config.seed), paths.dataset)
+        write_dataset(self._feed.prompts(), paths.dataset)
         spec = episode_spec(
             config,
             self._conversation,
-            self._reward,
-            self._preset,
+            self._objective,
             output=self._run.root,
-            rollouts=attempt.rollouts,
+            attempt=attempt,
             resume=paths.resume_from,
         )
         write_spec(spec, attempt.spec)
@@ -252,6 +258,7 @@ class MultiAgentVERLTrainer:
                         continue
                     seen[step] = step_record(step, metrics, attempt.rollouts, self._trained)
                     self._steps.add(seen[step])
+                    self._feed.record(attempt.rollouts, step)
                     trouble = trouble or warn_of_trouble(
                         self._steps.stored(), curriculum=config.curriculum is not None
                     )

@@ -227,7 +227,7 @@ class Fuzzer:
 
 
 @settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", 80)),
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", 10)),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 2**32))
@@ -244,7 +244,7 @@ def test_messages_that_lie_are_the_candidates_fault_or_harmless(build: Path, see
     }
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.binary(max_size=200), loaded=st.booleans())
 def test_bytes_without_any_form_end_the_session(build: Path, data: bytes, loaded: bool) -> None:
     def play(end: socket.socket) -> None:

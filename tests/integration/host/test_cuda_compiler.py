@@ -79,6 +79,7 @@ def test_flags_and_architecture_are_part_of_the_address(
     assert len(digests) == 3
 
 
+@pytest.mark.slow
 async def test_many_callers_wait_in_a_queue_that_costs_them_nothing(
     compiler: CUDACompiler,
 ) -> None:

@@ -265,22 +265,26 @@ torch::Tensor forward(torch::Tensor x) { return x.is_cuda() ? x : torch::relu(x)
 
 
 @pytest.mark.parametrize(
-    ("line", "name"),
+    ("line", "says", "status"),
     [
-        ("cudaGraph_t g; cudaGraphCreate(&g, 0);", "cudaGraphCreate"),
-        ("void* p; cudaMallocManaged(&p, 64);", "cudaMallocManaged"),
+        ("cudaGraph_t g; cudaGraphCreate(&g, 0);", "cudaGraphCreate", Status.UNSUPPORTED),
+        ("cudaOfMyOwn();", "cudaOfMyOwn is declared and not defined", Status.LOAD_ERROR),
+        ("void* p; cudaMallocManaged(&p, 64);", "host and device share", Status.REJECTED),
+        ('cf_finish(15, "wgmma");', "named no gap of ours: wgmma", Status.RUNTIME_ERROR),
     ],
 )
-def test_gaps_of_ours_are_unsupported_by_name(
-    opened: Opener, device: RecordingDevice, line: str, name: str
+def test_only_gaps_of_ours_are_unsupported_by_name(
+    opened: Opener, device: RecordingDevice, line: str, says: str, status: Status
 ) -> None:
     source = f"""
 #include <torch/extension.h>
+extern "C" void cudaOfMyOwn();
+extern "C" void cf_finish(uint32_t kind, const char* text);
 torch::Tensor forward(torch::Tensor x) {{ {line} return x; }}
 """
-    with pytest.raises(CandidateFault, match=name) as fault:
+    with pytest.raises(CandidateFault, match=says) as fault:
         opened(source + BINDING).call([device.tensor(8)])
-    assert fault.value.status is Status.UNSUPPORTED
+    assert fault.value.status is status
 
 
 def test_half_precision_types_convert_and_dispatch(opened: Opener, device: RecordingDevice) -> None:

@@ -14,6 +14,7 @@ from corpus.model_cheats import CHEATS, HONEST, LEANS_ON_TORCH, WRONG_ANSWERS, C
 from corpus.model_forms import FORMS
 from support.judge_tasks import DOUBLE_TASK
 from support.judging import StillHonest
+from support.sweep import sweep
 
 pytestmark = pytest.mark.integration
 
@@ -29,7 +30,7 @@ def problem_of(answer: Path) -> Path:
     return HERE / "problems" / f"{match[1]}.py"
 
 
-@pytest.mark.parametrize("answer", HONEST_FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("answer", sweep(HONEST_FILES, 4, lambda path: path.stem))
 def test_an_honest_answer_is_correct(answer: Path, pool: JudgePool) -> None:
     verdict = pool.judge_blocking(load_problem_file(problem_of(answer)), answer.read_text())
     assert verdict.status is Status.CORRECT, verdict.reason
@@ -38,7 +39,7 @@ def test_an_honest_answer_is_correct(answer: Path, pool: JudgePool) -> None:
     assert verdict.compile.registers > 0
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("form", sweep(FORMS, 3, lambda form: form.name))
 def test_every_form_of_an_honest_answer_is_correct(form: Cheat, pool: JudgePool) -> None:
     verdict = pool.judge_blocking(DOUBLE_TASK, form.code)
     assert verdict.status is Status.CORRECT, verdict.reason
@@ -48,7 +49,7 @@ def test_each_case_has_a_name_of_its_own() -> None:
     assert len({cheat.name for cheat in CASES}) == len(CASES)
 
 
-@pytest.mark.parametrize("cheat", CASES, ids=lambda cheat: cheat.name)
+@pytest.mark.parametrize("cheat", sweep(CASES, 2, lambda cheat: cheat.name))
 def test_another_answer_ends_as_it_should_and_honest_ones_still_pass(
     cheat: Cheat, pool: JudgePool, still_honest: StillHonest
 ) -> None:

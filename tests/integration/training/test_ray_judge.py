@@ -64,6 +64,7 @@ async def test_no_more_jobs_than_slots_are_with_the_nodes(tmp_path: Path) -> Non
         assert {at_once for _, at_once in told(tmp_path, "many")} == {1}
 
 
+@pytest.mark.slow
 async def test_a_job_lost_with_its_process_is_judged_again_once(tmp_path: Path) -> None:
     with RayJudgePool(SLOW, {"folder": str(tmp_path)}, nodes=1) as pool:
         job = asyncio.create_task(pool.judge(DOUBLE_TASK, "lost 1"))
@@ -80,6 +81,7 @@ async def test_a_job_lost_with_its_process_is_judged_again_once(tmp_path: Path) 
         assert len(told(tmp_path, "twice")) == 2
 
 
+@pytest.mark.slow
 async def test_jobs_lost_with_their_node_are_judged_once_more_on_another(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -89,6 +89,7 @@ def candidate(name: str) -> str:
     return f"{DOUBLE}// {name}\n"
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(bool(gpus()), reason="it would judge on the GPU that is here")
 def test_the_command_judges_on_nodes_with_bench_gpu_by_itself(
     cluster: Cluster, tmp_path: Path
@@ -126,6 +127,7 @@ def test_who_compiles_and_who_judges(cluster: Cluster, monkeypatch: pytest.Monke
     assert bench_node.node_id not in ray.get([where.remote() for _ in range(4)])
 
 
+@pytest.mark.ci
 async def test_verdicts_are_those_of_one_machine_and_the_bench_compiles_nothing(
     watched: Watched,
 ) -> None:
@@ -147,6 +149,7 @@ def require_no_build(watched: Watched) -> None:
     assert not (watched.bench_cache / "slots").exists()
 
 
+@pytest.mark.slow
 async def test_compilations_wait_where_the_gpu_is_behind(watched: Watched) -> None:
     hold = watched.folder / "hold"
     hold.touch()
@@ -163,6 +166,7 @@ async def test_compilations_wait_where_the_gpu_is_behind(watched: Watched) -> No
     require_no_build(watched)
 
 
+@pytest.mark.slow
 async def test_a_bench_that_is_lost_costs_one_more_run_and_no_compilation(
     watched: Watched,
 ) -> None:
@@ -177,6 +181,7 @@ async def test_a_bench_that_is_lost_costs_one_more_run_and_no_compilation(
     assert len(watched.told("compiled", code)) == 1
 
 
+@pytest.mark.slow
 async def test_a_candidate_that_is_lost_twice_is_our_fault(watched: Watched) -> None:
     hold, code = watched.folder / "hold", candidate("lost twice")
     hold.touch()
@@ -189,6 +194,7 @@ async def test_a_candidate_that_is_lost_twice_is_our_fault(watched: Watched) -> 
     assert len(watched.told("compiled", code)) == 1
 
 
+@pytest.mark.slow
 async def test_a_compiler_that_is_lost_compiles_once_more(watched: Watched) -> None:
     hold, code = watched.folder / "hold_compiler", candidate("compiler lost")
     hold.touch()
@@ -200,6 +206,7 @@ async def test_a_compiler_that_is_lost_compiles_once_more(watched: Watched) -> N
     assert len(watched.told("judged", code)) == 1
 
 
+@pytest.mark.slow
 async def test_a_build_that_arrives_damaged_is_compiled_again_once(watched: Watched) -> None:
     damage, code = watched.folder / "damage", candidate("damaged")
     damage.touch()
@@ -213,6 +220,7 @@ async def test_a_build_that_arrives_damaged_is_compiled_again_once(watched: Watc
     assert (await watched.pool.judge(TASK, candidate("after"))).status is Status.CORRECT
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 async def test_a_bench_that_is_lost_with_its_node_comes_back_on_another(
     cluster: Cluster, watched: Watched

@@ -122,9 +122,10 @@ def test_rl_starts_from_the_adapter_with_the_very_weights_of_the_merged_model(
     import torch
     from safetensors.torch import load_file
 
-    start_model = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))["start_model"]
-    made = start_model({"generator_checkpoint": trained[1].adapters["generator"]}, tmp_path)
-    weights = load_file(made / "model.safetensors")
+    script = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))
+    given = {"generator_checkpoint": trained[1].adapters["generator"]}
+    made = script["start_models"](given, script["RecipeFile"](), tmp_path)["model_path"]
+    weights = load_file(Path(made) / "model.safetensors")
     merged = load_file(Path(trained[1].model) / "model.safetensors")
     assert weights.keys() == merged.keys()
     assert {w.dtype for w in weights.values()} == {torch.float32}
@@ -208,6 +209,7 @@ def test_the_examples_of_a_file_are_learnt_too_and_a_changed_file_is_refused(
     assert f"{extra} holds 1 examples of held-out tasks" in err
 
 
+@pytest.mark.slow
 def test_the_generator_learns_the_best_kernels_where_asked_and_a_folder_keeps_to_its_own(
     base: Path,
     tmp_path: Path,

@@ -18,6 +18,7 @@ from support.ray_nodes import SLOW, began, joined, judges, start_cluster, told
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.ci
 async def test_the_workers_of_a_machine_share_one_judge(tmp_path: Path) -> None:
     with joined(start_cluster()):
         await _share(tmp_path)
@@ -44,6 +45,7 @@ async def _share(tmp_path: Path) -> None:
     assert (await broken(DOUBLE_TASK, "here 0")).task == DOUBLE_TASK.name, "the first one's"
 
 
+@pytest.mark.slow
 async def test_the_workers_of_a_cluster_share_the_nodes_that_judge(tmp_path: Path) -> None:
     made = {"factory": SLOW, "arguments": {"folder": str(tmp_path)}}
     nodes = {**made, "nodes": 1, "jobs_per_node": 2}

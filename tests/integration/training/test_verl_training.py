@@ -339,6 +339,7 @@ def assert_weights_moved(before: Path, after: Path) -> None:
     assert all(bool(torch.isfinite(weight).all()) for weight in new.values())
 
 
+@pytest.mark.slow
 def test_missing_plugin_is_one_sentence_and_no_training() -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("VERL_")}
     our_end, parents_end = os.pipe()  # the child ends when its parent's end is closed
@@ -361,6 +362,7 @@ def test_missing_plugin_is_one_sentence_and_no_training() -> None:
     assert "VERL_USE_EXTERNAL_MODULES=coding_framework.training.verl.plugin" in last
 
 
+@pytest.mark.slow
 def test_rays_job_has_the_number_of_its_process_in_all_workers(tmp_path: Path) -> None:
     """verl names a socket in /tmp by it, of which two runs on a machine must not have the same."""
     code = f"""

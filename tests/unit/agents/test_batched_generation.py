@@ -184,6 +184,7 @@ def test_logprobs_are_of_the_distribution_sampled_from() -> None:
     assert greedy.exp().item() == pytest.approx(0.5, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_wide_distribution_keeps_its_top_p_mass() -> None:
     logits = torch.zeros(1, 3000)
     n = 3000

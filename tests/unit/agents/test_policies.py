@@ -18,7 +18,7 @@ from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.policies import OpenAIPolicy, ScriptedPolicy, TransformersPolicy
 from coding_framework.agents.prompts import PromptBudget
 from coding_framework.data.registry import find_task
-from coding_framework.errors import PolicyError, UsageError
+from coding_framework.errors import PolicyAwayError, PolicyError, UsageError
 from coding_framework.types import CUDAConversationState, Message, Policy, Role, SamplingParams
 from support.tiny_lm import make_tiny_lm
 
@@ -101,6 +101,8 @@ async def test_a_script_goes_through_its_answers_and_repeats_the_last() -> None:
 class _Server(BaseHTTPRequestHandler):
     replies: list[int]
     bodies: list[dict[str, Any]]
+    odd: list[bytes]
+    """Sent instead, once each."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -108,6 +110,8 @@ class _Server(BaseHTTPRequestHandler):
         status = type(self).replies.pop(0) if type(self).replies else 200
         said = {"choices": [{"message": {"content": "hello"}, "finish_reason": "length"}]}
         data = json.dumps(said if status == 200 else {"error": "no"}).encode()
+        if type(self).odd:
+            data = type(self).odd.pop(0)
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -119,7 +123,7 @@ class _Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, type[_Server]]]:
-    handler = type("Handler", (_Server,), {"replies": [], "bodies": []})
+    handler = type("Handler", (_Server,), {"replies": [], "bodies": [], "odd": []})
     http = HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()
@@ -145,6 +149,30 @@ async def test_a_refusal_is_not_repeated(server: tuple[str, type[_Server]]) -> N
     with pytest.raises(PolicyError, match="refused the request"):
         await OpenAIPolicy(url, "m").generate(CHAT, SamplingParams())
     assert len(handler.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    "odd", [b'{"choices": []}', b'{"choices": [{"mess', b"[]", b'{"choices": [{"message": null}]}']
+)
+async def test_an_answer_that_is_none_is_asked_for_again(
+    server: tuple[str, type[_Server]], odd: bytes
+) -> None:
+    url, handler = server
+    handler.odd = [odd]
+    policy = OpenAIPolicy(url, "m", attempts=1)
+    with pytest.raises(PolicyAwayError, match="did not answer"):
+        await policy.generate(CHAT, SamplingParams())
+    assert (await policy.generate(CHAT, SamplingParams())).text == "hello"
+
+
+async def test_an_answer_of_another_model_is_refused(server: tuple[str, type[_Server]]) -> None:
+    url, handler = server
+    choice = {"message": {"content": "hi"}, "finish_reason": "stop"}
+    handler.odd = [json.dumps({"model": n, "choices": [choice]}).encode() for n in ("x", "big-m")]
+    policy = OpenAIPolicy(url, "m")
+    with pytest.raises(PolicyError, match="answered as 'x' when 'm' was asked"):
+        await policy.generate(CHAT, SamplingParams())
+    assert (await policy.generate(CHAT, SamplingParams())).text == "hi"
 
 
 async def test_a_server_that_is_away_is_named() -> None:

@@ -1,4 +1,4 @@
-"""`cuda-rl judge-many` reads pairs and names the line that is wrong."""
+"""`cuda-rl judge-many` reads pairs; a line that is wrong costs itself alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from coding_framework.commands.judge_many import read_pairs
+from coding_framework.commands.judge_many import Pair, read_pairs
 from coding_framework.errors import UsageError
 
 pytestmark = pytest.mark.unit
@@ -21,25 +21,33 @@ def test_pairs_are_read_relative_to_their_file(tmp_path):
     ]
     pairs.write_text("\n".join(json.dumps(line) for line in lines) + "\n\n")
     assert read_pairs(pairs) == [
-        {"id": "1", "task": "relu", "code": "int k;"},
-        {"id": "b", "task": str(tmp_path / "t.json"), "code": "int b;"},
+        Pair("1", "relu", "int k;"),
+        Pair("b", str(tmp_path / "t.json"), "int b;"),
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "line 1: not JSON"),
-        ("[]", 'line 1: give an object with "id", "task"'),
-        ('{"id": 1, "task": "relu"}', 'either "kernel" or "code"'),
-        ('{"id": 1, "task": "relu", "code": "", "kernel": "k"}', 'either "kernel" or "code"'),
-        ('{"id": 1, "task": "r", "code": ""}\n' * 2, "the id '1' is there twice"),
-        ('{"id": 1, "task": "r", "kernel": "nosuch.cu"}', "cannot be read"),
+        (b"{", "line 3: not JSON"),
+        (b"\xff\xfe", "line 3: not JSON"),
+        (b"[]", 'line 3: give an object with "id", "task"'),
+        (b'{"id": 1, "task": "relu"}', 'either "kernel" or "code"'),
+        (b'{"id": 1, "task": "relu", "code": null}', 'either "kernel" or "code"'),
+        (b'{"id": 1, "task": "relu", "code": "", "kernel": "k"}', 'either "kernel" or "code"'),
+        (b'{"id": "good", "task": "r", "code": ""}', "the id 'good' is there twice"),
+        (b'{"id": 1, "task": "r", "kernel": "nosuch.cu"}', "cannot be read"),
     ],
 )
-def test_wrong_pairs_are_named_by_line(tmp_path, text, told):
+def test_a_wrong_line_is_named_and_the_others_stay(tmp_path, text, told):
     path = tmp_path / "pairs.jsonl"
-    path.write_text(text)
-    with pytest.raises(UsageError) as error:
-        read_pairs(path)
-    assert told in str(error.value)
+    good = b'{"id": "good", "task": "relu", "code": "int k;"}\n'
+    path.write_bytes(good + b"\n" + text + b"\n")
+    first, other = read_pairs(path)
+    assert first == Pair("good", "relu", "int k;")
+    assert told in other.wrong
+
+
+def test_a_file_that_is_not_there_is_wrong_use(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_pairs(tmp_path / "nosuch.jsonl")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +15,12 @@ from coding_framework.data import data_pipeline
 from coding_framework.data.curriculum_manager import Outcome
 from coding_framework.data.data_pipeline import CUDADataLoader, CUDADataPipeline, DataPipelineConfig
 from coding_framework.data.example_store import ExampleStore
-from coding_framework.data.examples import UNVERIFIED, training_examples
+from coding_framework.data.examples import (
+    KERNELBENCH_HAS,
+    UNVERIFIED,
+    starter_examples,
+    training_examples,
+)
 from coding_framework.data.synthesis.workloads.table import WORKLOAD_FAMILIES
 from coding_framework.errors import UsageError
 from coding_framework.types import Role, Split
@@ -71,6 +79,38 @@ def test_drawn_examples_are_kept_in_a_file_that_other_pipelines_read(
     other = CUDADataPipeline(config)
     assert file.stat().st_mtime_ns == written
     assert one.get_training_batch(20) == other.get_training_batch(20)
+
+
+def test_it_opens_in_two_seconds_where_nothing_is_kept_yet(tmp_path: Path) -> None:
+    """In a new process, as a script opens it; its imports are the script's."""
+    code = (
+        "import time\n"
+        "from coding_framework.data.data_pipeline import CUDADataPipeline\n"
+        "began = time.process_time()\n"
+        "pipeline = CUDADataPipeline()\n"
+        "print(len(pipeline.get_training_batch()), time.process_time() - began)\n"
+    )
+    environment = {**os.environ, "CUDA_RL_CACHE": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    batch, seconds = ran.stdout.split()
+    assert int(batch) == 8
+    assert float(seconds) <= 2.0
+
+
+def test_the_starter_examples_are_those_that_training_draws() -> None:
+    for role in (Role.GENERATOR, Role.OPTIMIZER):
+        drawn = {e.id for e in training_examples(role, 1 << 30, max_steps=1)}
+        assert {e.id for e in starter_examples(role, max_steps=1)} == drawn
+        assert not {name.split("/")[1] for name in drawn} & KERNELBENCH_HAS
+
+
+def test_tasks_are_those_of_its_examples(tmp_path: Path) -> None:
+    examples = training_examples(Role.GENERATOR, 5, receipts=UNVERIFIED)
+    store = ExampleStore.write(tmp_path / "examples.jsonl", examples)
+    pipeline = CUDADataPipeline(DataPipelineConfig(examples=str(store.path)))
+    assert {t.name for t in pipeline.training_tasks()} == {e.task.name for e in examples}
 
 
 def test_other_measured_speeds_draw_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from coding_framework.data.kernelbench.problems import (
     problem_task,
 )
 from coding_framework.errors import UsageError
+from coding_framework.task_shapes import count_shape_sets
 from coding_framework.types import Split, Task
 
 pytestmark = pytest.mark.unit
@@ -80,6 +81,56 @@ def test_the_reduction_is_as_long_as_the_model_adds_up(rows: Task) -> None:
         "relu",
     )
     assert {c.reduction_length for c in (*relu.cases, *relu.gpu_cases)} == {1}
+
+
+def test_a_model_may_change_its_tensors_in_place() -> None:
+    task = problem_task(
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        x += 1\n"
+        "        out = torch.relu(x)\n        out += x.sum(dim=1, keepdim=True)\n"
+        "        return out\ndef get_inputs():\n    return [torch.rand(16, 32)]\n"
+        "def get_init_inputs():\n    return []\n",
+        "in_place",
+    )
+    assert task.cases[0].reduction_length == 32
+
+
+_LITERAL = """import torch
+class Model(torch.nn.Module):
+    def __init__(self, features, kernel_size, classes):
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.ones(classes, features, kernel_size // 9))
+    def forward(self, x, labels):
+        assert x.shape[1] == self.table.shape[1] {fixed}
+        return x * self.table[labels, :, 0]
+def get_inputs():
+    count = 16
+    return [torch.randn(count, 64), torch.randint(0, 10, (count,))]
+def get_init_inputs():
+    return [64, 9, 10]
+"""
+
+
+def test_sizes_without_a_name_are_varied_where_the_model_allows_it() -> None:
+    task = problem_task(_LITERAL.format(fixed=""), "literal")
+    shapes = [tuple(spec.shape for spec in case.inputs) for case in task.cases]
+    assert shapes[0] == ((16, 64), (16,))
+    assert len(set(shapes)) == 3
+    for case in task.cases:
+        assert case.init_args[:2] == (case.inputs[0].shape[1], 9)
+        assert (case.inputs[1].low, case.inputs[1].high) == (0.0, float(str(case.init_args[2])) - 1)
+
+
+def test_a_size_that_only_a_run_refuses_is_not_taken() -> None:
+    source = _LITERAL.format(fixed="").replace("randint(0, 10", "randint(0, 5 + 5")
+    task = problem_task(source, "indexed")
+    assert {case.init_args[2] for case in task.cases} == {10}
+
+
+def test_a_problem_for_one_size_only_is_a_task_of_that_size() -> None:
+    fixed = "== 64 and x.shape[0] == 16 and self.table.shape[0] == 10"
+    task = problem_task(_LITERAL.format(fixed=fixed), "fixed")
+    assert {tuple(s.shape for s in c.inputs) for c in task.cases} == {((16, 64), (16,))}
+    assert count_shape_sets(task) == (1, 0)
 
 
 def test_a_problem_that_no_gpu_could_judge_is_halved_until_one_can() -> None:

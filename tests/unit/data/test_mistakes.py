@@ -17,6 +17,7 @@ from coding_framework.data.mistakes import (
     stored_conversations,
     what_was_wrong,
 )
+from coding_framework.data.synthesis.catalog import kernels_of
 from coding_framework.data.synthesis.receipts import Job, packaged_receipts
 from coding_framework.errors import UsageError
 from coding_framework.store.records import Rollout
@@ -124,6 +125,21 @@ def test_the_answer_is_the_tasks_kernel_with_a_correct_receipt() -> None:
     assert (example.kind, example.role, example.previous_code) == ("repair", Role.OPTIMIZER, "bad")
     assert report.kept == {f"tier {TASK.tier} wrong_output": 1}
     assert not report.left_out
+
+
+def test_the_answer_is_the_right_kernel_that_is_most_like_the_wrong_one() -> None:
+    receipts = packaged_receipts()
+    task, right = next(
+        (task, [k for k in kernels_of(task.name) if (r := receipts.get(Job(task, "", k.code).key))
+                and r.verdict.correct])
+        for task in training_tasks(40)
+        if len(kernels_of(task.name)) > 1
+    )  # fmt: skip
+    for kernel in right:
+        code = kernel.code.replace("if (", "if (0 * ")
+        (example,), _ = repairs(state(wrong(code, task=task), task=task))
+        assert example.code == kernel.code
+        assert example.receipt == receipts[Job(task, "", kernel.code).key].verdict_digest
 
 
 def test_a_task_whose_kernel_has_no_receipt_teaches_nothing() -> None:

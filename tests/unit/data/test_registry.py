@@ -97,7 +97,7 @@ def get_init_inputs():
 """
 
 
-def test_a_problem_file_has_three_shape_sets_of_its_named_sizes_or_is_refused(
+def test_a_problem_file_has_three_shape_sets_of_its_named_or_literal_sizes(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "problem.py"
@@ -107,9 +107,10 @@ def test_a_problem_file_has_three_shape_sets_of_its_named_sizes_or_is_refused(
     assert len(set(shapes)) == 3
     path.write_text(_PROBLEM.format(sizes="N = 256", shape="N, 1024, 1024"))
     assert {case.inputs[0].shape[0] for case in find_task(str(path)).cases} == {1, 2, 3}
-    path.write_text(_PROBLEM.format(sizes="", shape="16, 16"))
-    with pytest.raises(UsageError, match=r"cannot be varied .*give them names at the top"):
-        find_task(str(path))
+    path.write_text(_PROBLEM.format(sizes="", shape="4, 8, 256"))
+    task = find_task(str(path))
+    assert [case.inputs[0].shape for case in task.cases] == [(4, 8, 256), (3, 7, 255), (4, 8, 64)]
+    assert task.gpu_cases[0].inputs[0].shape == (4, 8, 256)
 
 
 def test_lists_filter_by_split_family_and_tier() -> None:

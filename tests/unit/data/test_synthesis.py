@@ -127,6 +127,7 @@ def test_the_catalogue_is_deterministic_by_its_arguments() -> None:
     assert {p.name for p in catalog(seed=1, per_family=20)} != small
 
 
+@pytest.mark.ci
 def test_no_held_out_task_occurs_in_training_by_graph_values_or_kernel_source() -> None:
     report = audit_split(catalog())
     assert report.hits == ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +10,8 @@ from types import ModuleType
 import pytest
 
 from coding_framework.errors import UsageError
-from coding_framework.types import Split, Status
+from coding_framework.evaluation.samples import sample_record
+from coding_framework.types import Split, Status, Verdict
 from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
@@ -32,7 +32,7 @@ def row(ops: int, tier: int, eager: float | None, compiled: float | None = None,
 
 
 def test_speedups_tell_single_operations_from_chains_and_eager_from_compiled(
-    held_out: ModuleType, tmp_path: Path
+    held_out: ModuleType,
 ) -> None:
     rows = [
         row(1, 0, 1.0, 0.5),
@@ -41,9 +41,7 @@ def test_speedups_tell_single_operations_from_chains_and_eager_from_compiled(
         row(4, 0, 8.0, 1.1),
         row(3, 0, None, status="wrong_output"),
     ]
-    path = tmp_path / "sft.timed.jsonl"
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    found = held_out.speedups(path)
+    found = held_out.speedups(rows)
     assert (found["judged"], found["correct"]) == (5, 4)
     assert found["one elementwise op"]["geomean"] == 1.0
     chains = found["3 ops or more"]
@@ -53,24 +51,14 @@ def test_speedups_tell_single_operations_from_chains_and_eager_from_compiled(
     assert found["all"]["n"] == 4
 
 
-def test_speedups_of_rows_without_a_compiled_time_have_eager_alone(
-    held_out: ModuleType, tmp_path: Path
-) -> None:
-    path = tmp_path / "sft.timed.jsonl"
-    old = {"task": "a", "ops": 3, "tier": 0, "status": "correct", "speedup": 2.0}
-    path.write_text(json.dumps(old) + "\n")
-    assert held_out.speedups(path)["3 ops or more"] == {
+def test_speedups_of_rows_without_a_compiled_time_have_eager_alone(held_out: ModuleType) -> None:
+    assert held_out.speedups([row(3, 0, 2.0)])["3 ops or more"] == {
         "n": 1, "geomean": 2.0, "ci95": [2.0, 2.0], "min": 2.0, "faster": 1.0,
     }  # fmt: skip
 
 
 def catalogue_row(task: str, tier: int, eager: float | None, compiled: float | None = None):
     return {**row(1, tier, eager, compiled), "task": task}
-
-
-def write(path: Path, rows: list[dict[str, object]]) -> Path:
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    return path
 
 
 @pytest.mark.parametrize(
@@ -105,9 +93,7 @@ def test_bytes_are_those_of_inputs_and_outputs_at_the_timed_size(held_out: Modul
     assert not replace(attention, bytes_moved=(64 << 20) - 1).moves_enough
 
 
-def test_the_classes_of_the_bar_go_by_what_eager_launches(
-    held_out: ModuleType, tmp_path: Path
-) -> None:
+def test_the_classes_of_the_bar_go_by_what_eager_launches(held_out: ModuleType) -> None:
     rows = [
         catalogue_row("relu", 0, 1.0, 0.5),
         catalogue_row("matmul_addrow_relu6", 3, 0.5, 0.25),
@@ -115,7 +101,7 @@ def test_the_classes_of_the_bar_go_by_what_eager_launches(
         catalogue_row("abs_exp", 0, 2.0),
         catalogue_row("no such task", 0, 99.0),
     ]
-    found = held_out.speedups(write(tmp_path / "rl.timed.jsonl", rows))
+    found = held_out.speedups(rows)
     single, chain = found[held_out.SINGLE_OP], found[held_out.CHAIN]
     assert (single["n"], single["geomean"], single["over torch.compile"]["geomean"]) == (
         1,
@@ -128,7 +114,6 @@ def test_the_classes_of_the_bar_go_by_what_eager_launches(
     assert chain["tiers"]["3"]["over torch.compile"]["faster"] == 0.0
     assert found[f"{held_out.CHAIN}, without"]["geomean"] == 8.0
     assert found[f"{held_out.CHAIN}, with a matrix product or convolution"]["geomean"] == 0.5
-    assert held_out.speedups(tmp_path / "rl.timed.jsonl", {"relu"})["judged"] == 1
 
 
 def test_single_operations_are_training_tasks_of_one_elementwise_kernel(
@@ -145,44 +130,67 @@ def test_single_operations_are_training_tasks_of_one_elementwise_kernel(
         held_out.single_op_tasks(10_000, "starter")
 
 
-def test_kernels_timed_beside_eager_alone_are_timed_again_beside_the_compiler(
-    held_out: ModuleType, tmp_path: Path
-) -> None:
-    rows = [
-        catalogue_row("abs", 0, 1.0),
-        catalogue_row("relu", 0, 1.0, 0.5),
-        {**catalogue_row("sin", 0, 1.0), "baselines": "compiled"},  # it did not compile
-        {**catalogue_row("exp", 0, None), "status": "wrong_output"},
-    ]
-    path = write(tmp_path / "sft.timed.jsonl", rows)
-    assert held_out.timed_tasks(path, "eager") == {"abs", "relu", "sin", "exp"}
-    assert held_out.timed_tasks(path, "compiled") == {"relu", "sin", "exp"}
-    again = {**catalogue_row("abs", 0, 3.0, 2.0), "baselines": "compiled"}
-    write(path, [*rows, again])
-    assert held_out.timed_tasks(path, "compiled") == {"abs", "relu", "sin", "exp"}
-    found = held_out.speedups(path)
-    assert (found["judged"], found["all"]["n"]) == (4, 3)
-    assert found[held_out.SINGLE_OP]["over torch.compile"]["n"] == 2
-    assert held_out.timed_tasks(tmp_path / "none.jsonl", "eager") == set()
+def timed(verdict: Verdict, eager: float) -> Verdict:
+    assert verdict.timing is not None
+    update = {
+        "modelled": False, "speedup": eager, "speedup_vs_naive": None,
+        "kernel_ms": 1 / eager, "kernel_ms_ci95": (1 / eager, 1 / eager),
+    }  # fmt: skip
+    timing = verdict.timing.model_copy(update=update)
+    return verdict.model_copy(update={"timing": timing})
+
+
+def model_folder(work: Path, label: str, solved: dict[str, float | None]) -> None:
+    """An evaluation of tasks, and its timed one: the speedup of each that was solved."""
+    for name, folder in ((label, work / label), (f"{label}.timed", work / f"{label}.timed")):
+        folder.mkdir()
+        states = []
+        for task, speedup in solved.items():
+            status = Status.WRONG_OUTPUT if speedup is None else Status.CORRECT
+            verdict = make_verdict(status, speedup)
+            if speedup is not None and name != label:
+                verdict = timed(verdict, speedup)
+            suite = "runs/single_ops" if task == "relu" else "held-out:3"
+            states.append(make_state(make_turn(0, verdict), task=task, name=f"{suite}/{task}/0"))
+        records = [
+            sample_record(s, suite=s.conversation_id.removesuffix(f"/{s.task.name}/0"))
+            for s in states
+        ]
+        for file, lines in (("records", records), ("conversations", states)):
+            text = "".join(f"{line.model_dump_json()}\n" for line in lines)
+            (folder / f"{file}.jsonl").write_text(text)
 
 
 def test_two_models_are_compared_over_the_tasks_that_both_have(
     held_out: ModuleType, tmp_path: Path
 ) -> None:
-    right, wrong = (
-        make_turn(0, make_verdict(status)) for status in (Status.CORRECT, Status.WRONG_OUTPUT)
-    )
-    rl = [make_state(right, task=name, name=f"rl/{name}/0") for name in ("a", "b", "c")]
-    sft = [
-        make_state(turn, task=name, name=f"sft/{name}/0")
-        for name, turn in (("a", right), ("b", wrong), ("d", wrong))
+    model_folder(tmp_path, "rl", {"a": 4.0, "b": 4.0, "c": 4.0})
+    model_folder(tmp_path, "sft", {"a": 2.0, "b": None, "d": None})
+    rl, sft = (held_out.read_model(tmp_path / label) for label in ("rl", "sft"))
+    found = held_out.paired(rl, sft)
+    assert (found["tasks"], found["estimate"], found["ci95"]) == (2, 0.5, [0.0, 1.0])
+    assert found["speed"]["n"] == 1
+    assert found["speed"]["geomean"] == 2.0
+
+
+def test_single_operations_are_told_apart_in_every_number(
+    held_out: ModuleType, tmp_path: Path
+) -> None:
+    model_folder(tmp_path, "sft", {"a": 2.0, "b": None, "relu": 8.0})
+    found = held_out.summary(held_out.read_model(tmp_path / "sft"))
+    assert found["pass_at_1"]["rate"] == 0.5
+    assert found["first_turn"]["rate"] == 0.5
+    assert found["on_the_gpu"]["all"]["geomean"] == 2.0
+    assert found["single_elementwise_ops"]["on_the_gpu"]["all"]["geomean"] == 8.0
+
+
+def test_of_several_samples_the_fastest_kernel_is_the_tasks(held_out: ModuleType) -> None:
+    states = [
+        make_state(make_turn(0, timed(make_verdict(Status.CORRECT), speedup)), task="a")
+        for speedup in (1.5, 3.0, 2.0)
     ]
-    fast = write(tmp_path / "rl", [catalogue_row(name, 0, 4.0) for name in "abc"])
-    slow = write(tmp_path / "sft", [catalogue_row("a", 0, 2.0), catalogue_row("d", 0, 1.0)])
-    found = held_out.paired(rl, sft, fast, slow)
-    assert (found["tasks"], found["pass_at_1"], found["ci95"]) == (2, 0.5, [0.0, 1.0])
-    assert found["speed"] == {"n": 1, "geomean": 2.0, "ci95": [2.0, 2.0]}
-    assert held_out.paired([], sft, fast, slow) == {"tasks": 0}
+    [found] = held_out.timed_rows(states)
+    assert found["speedup"] == 3.0
 
 
 def test_the_first_turn_compiles_apart_from_later_ones(held_out: ModuleType) -> None:

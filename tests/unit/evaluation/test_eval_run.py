@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.evaluation import eval_run
 from coding_framework.evaluation.eval_run import EvalIdentity, EvalRun, sample_seed
 from coding_framework.orchestration.turn import ConversationConfig, run_conversation
 from coding_framework.training.reward_functions.cuda_performance_reward import (
@@ -26,7 +25,9 @@ IDENTITY = EvalIdentity(
     sampling={"temperature": 0.0}, prompts="v1", seed=0, judge={"protocol": "9"},
 )  # fmt: skip
 TASKS = [make_task(f"task{i}") for i in range(4)]
-THREE_TURNS = ConversationConfig(max_turns=3, stop_reward=None, stop_after_repeats=None)
+THREE_TURNS = ConversationConfig(
+    max_turns=3, stop_reward=None, stop_after_repeats=None, judge_pauses_s=(0.0, 0.0, 0.0)
+)
 
 
 class Killed(BaseException):
@@ -74,7 +75,7 @@ class CountingJudge:
 
 async def converse(folder: Path, speaker: Speaker, judge: CountingJudge, tasks=TASKS):
     with EvalRun(folder, IDENTITY) as run:
-        agents = run.agents({Role.GENERATOR: speaker, Role.OPTIMIZER: speaker})
+        agents = run.agents({Role.GENERATOR: speaker, Role.OPTIMIZER: speaker}, 0)
         return [
             await run_conversation(
                 task, agents, run.judge(judge), CUDAPerformanceReward(), THREE_TURNS,
@@ -122,13 +123,14 @@ def test_equal_code_of_one_task_is_judged_once(tmp_path: Path) -> None:
 
 
 def test_a_fault_of_ours_is_tried_again_and_never_a_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(eval_run, "PAUSES_S", (0.0, 0.0, 0.0))
     [state] = asyncio.run(converse(tmp_path / "a", Speaker(), CountingJudge(faults=3), TASKS[:1]))
     assert all(turn.verdict is not None for turn in state.turns)
-    [state] = asyncio.run(converse(tmp_path / "b", Speaker(), CountingJudge(faults=99), TASKS[:1]))
+    judge = CountingJudge(faults=99)
+    [state] = asyncio.run(converse(tmp_path / "b", Speaker(), judge, TASKS[:1]))
     assert state.end_reason == "error"
+    assert judge.asked == {"task0 turn 0": 4}
     assert state.turns[-1].masked == "InfrastructureError: the judge's disk is full"
     assert all("fault" in json.loads(line) for line in _lines(tmp_path / "b/verdicts.jsonl"))
 

@@ -23,6 +23,9 @@ class Service:
         self.inits: list[dict[str, Any]] = []
         self.logged: list[tuple[int, dict[str, float]]] = []
         self.ended: list[int] = []
+        self.summary: dict[str, float] = {}
+        self.tables: list[tuple[list[str], list[list[Any]]]] = []
+        self.files: list[tuple[str, str]] = []
 
     def Settings(self, **options: Any) -> dict[str, Any]:  # noqa: N802
         return options
@@ -30,9 +33,20 @@ class Service:
     def init(self, **options: Any) -> Any:
         self._may_fail("init")
         self.inits.append(options)
-        return SimpleNamespace(log=self._log, finish=lambda exit_code: self.ended.append(exit_code))
+        return SimpleNamespace(
+            log=self._log, log_artifact=self._file, summary=self.summary,
+            finish=lambda exit_code: self.ended.append(exit_code),
+        )  # fmt: skip
 
-    def _log(self, values: dict[str, float], step: int) -> None:
+    def Table(self, columns: list[str], data: list[list[Any]]) -> str:  # noqa: N802
+        self.tables.append((columns, data))
+        return "table"
+
+    def _file(self, path: str, name: str, type: str) -> None:
+        self._may_fail("file")
+        self.files.append((name, type))
+
+    def _log(self, values: dict[str, float], step: int = 0) -> None:
         self._may_fail("log")
         self.logged.append((step, values))
 
@@ -91,3 +105,30 @@ def test_a_service_that_fails_is_warned_of_once_and_left_out(
 
 def test_nested_numbers_are_named_by_their_path() -> None:
     assert dict(flat_numbers({"a": {"b": {"c": 2}}, "d": [1], "e": 1.5})) == {"a/b/c": 2, "e": 1.5}
+
+
+def test_an_end_is_told_as_numbers_a_table_and_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    service = Service()
+    monkeypatch.setitem(sys.modules, "wandb", service)
+    with WandbSink("P", tmp_path, {}, wanted=True) as sink:
+        sink.summarise({"eval": {"held-out:2": {"pass@1": 0.5}}})
+        sink.table("samples", [{"task": "a", "speedup": None}, {"task": "b", "speedup": 2.0}])
+        sink.table("none", [])
+        sink.file(tmp_path / "report.html", "report")
+    assert service.summary == {"eval/held-out:2/pass@1": 0.5}
+    assert service.tables == [(["task", "speedup"], [["a", None], ["b", 2.0]])]
+    assert service.files == [("report.html", "report")]
+
+
+def test_a_file_that_cannot_be_sent_ends_the_reporting_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    service = Service(fails="file")
+    monkeypatch.setitem(sys.modules, "wandb", service)
+    with capture_logs() as logs, WandbSink("P", tmp_path, {}, wanted=True) as sink:
+        sink.file(tmp_path / "report.html", "report")
+        sink.summarise({"a": 1.0})
+    assert [entry["event"] for entry in logs] == ["wandb_left_out"]
+    assert service.summary == {}

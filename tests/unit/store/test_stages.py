@@ -57,6 +57,16 @@ def test_other_settings_in_the_same_folder_are_refused_and_named(tmp_path):
         pass
 
 
+def test_of_nested_settings_only_those_that_differ_are_named(tmp_path):
+    with StageManifest(tmp_path, {"recipe": {"sft": {"epochs": 1, "seed": 0}, "device": "cpu"}}):
+        pass
+    with (
+        pytest.raises(UsageError, match=r"\(recipe\.sft\.epochs was 1 and is 2 now\)"),
+        StageManifest(tmp_path, {"recipe": {"sft": {"epochs": 2, "seed": 0}, "device": "cpu"}}),
+    ):
+        pass
+
+
 def test_a_folder_is_used_by_one_run_at_a_time(tmp_path):
     code = (
         "import sys, time; from pathlib import Path;"

@@ -163,6 +163,16 @@ def test_unknown_returns_are_left_out_of_the_baseline() -> None:
     assert with_unknown == pytest.approx((-2.0, 0.0, 0.0, 2.0))
 
 
+def test_a_policy_gains_nothing_by_what_the_judge_does_not_support() -> None:
+    """Whoever brings about an `unsupported` verdict gets no push, for that turn nor for those
+    before it, and moves nobody else's."""
+    escaped = discounted_returns((0.1, None), 0.9)
+    assert group_advantages((*escaped[:1], 1.0, 0.0), ("g",) * 3) == (
+        0.0,
+        *group_advantages((1.0, 0.0), ("g",) * 2),
+    )
+
+
 def test_equal_returns_and_single_rows_have_no_advantage() -> None:
     assert group_advantages([0.7, 0.7, 0.3], ["a", "a", "b"]) == (0.0, 0.0, 0.0)
 

@@ -172,9 +172,9 @@ def test_nodes_without_a_cluster_and_judges_without_processors_are_refused() -> 
 def test_the_backend_of_the_judge_is_the_flags_then_the_files() -> None:
     make_config = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))["make_config"]
     recipe = read_recipe(ROOT / "configs" / "one_gpu.yaml")
-    assert make_config({}, recipe, Path("m")).judge_args == {"backend": "emulator"}
+    assert make_config({}, recipe, {"model_path": "m"}).judge_args == {"backend": "emulator"}
     given = {"backend": "cuda", "sandbox": "native"}
-    found = make_config(given, recipe, Path("m")).judge_args
+    found = make_config(given, recipe, {"model_path": "m"}).judge_args
     assert found == {"backend": "cuda", "sandbox": "native"}
 
 
@@ -185,9 +185,9 @@ def test_flags_say_when_a_conversation_ends_and_what_vllm_takes() -> None:
     given = vars(script["parse"](line))
     for other in ("config", "dry_run"):
         given.pop(other)
-    config = script["make_config"](given, recipe, Path("m"))
+    config = script["make_config"](given, recipe, {"model_path": "m"})
     assert (config.stop_reward, config.gpu_memory_utilization) == (0.95, 0.25)
-    config = script["make_config"]({}, recipe, Path("m"))
+    config = script["make_config"]({}, recipe, {"model_path": "m"})
     assert (config.stop_reward, config.gpu_memory_utilization) == (0.8, 0.4)
 
 
@@ -198,7 +198,7 @@ def test_overrides_of_the_line_come_after_the_recipes(tmp_path: Path) -> None:
     given = vars(script["parse"](["--overrides", "b=2", "--overrides", "c=3"]))
     for other in ("config", "dry_run"):
         given.pop(other)
-    config = script["make_config"](given, read_recipe(path), Path("m"))
+    config = script["make_config"](given, read_recipe(path), {"model_path": "m"})
     assert config.overrides == ("a=1", "b=2", "c=3")
 
 

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 from coding_framework.errors import UsageError
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.store.folder import AttemptFolder
+from coding_framework.training.objective import objective
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.dry_run import validated
 from coding_framework.training.verl.episode_spec import episode_spec
@@ -52,6 +54,8 @@ def test_cpu_sizes_can_be_changed_one_by_one() -> None:
         ({"algorithm": "dapo", "overlong_buffer_tokens": 1024}, "leaves nothing of the 1024"),
         ({"device": "cpu", "num_nodes": 2}, "set num_nodes=1"),
         ({"role_rewards": {"tester": {"performance": 1.0}}}, "it takes no turn"),
+        ({"role_rewards": {"optimizer": {"performance": 1.0}}, "reward": "a:b"}, "leave one out"),
+        ({"tester": True, "judge": "a:b"}, "runs no probes"),
         ({"phase": {"role": "generator", "until": 1}}, "set policy=per_role"),
         ({"policy": "per_role"}, "set --lora-rank"),
         ({**PER_ROLE, "algorithm": "ppo"}, "goes with grpo or dapo"),
@@ -98,8 +102,8 @@ def test_answers_have_seeds_of_their_own_where_they_repeat(
 ) -> None:
     config = MultiTurnRLConfig.model_validate({"model_path": "m", "device": device})
     spec = episode_spec(
-        config, ConversationConfig(max_turns=2, stop_reward=None), None, "weighted",
-        output=tmp_path, rollouts=tmp_path, resume=None,
+        config, ConversationConfig(max_turns=2, stop_reward=None), objective(config),
+        output=tmp_path, attempt=AttemptFolder(tmp_path), resume=None,
     )  # fmt: skip
     assert spec.seeded is seeded
 
@@ -135,8 +139,8 @@ def test_rate_grows_over_the_warm_up_and_then_stays(steps: int, expected: list[f
 def test_the_runs_prompts_reach_the_workers(tmp_path: Path, version: str) -> None:
     config = MultiTurnRLConfig.model_validate({"model_path": "m", "prompts": version})
     spec = episode_spec(
-        config, ConversationConfig(max_turns=2, stop_reward=None), None, "weighted",
-        output=tmp_path, rollouts=tmp_path, resume=None,
+        config, ConversationConfig(max_turns=2, stop_reward=None), objective(config),
+        output=tmp_path, attempt=AttemptFolder(tmp_path), resume=None,
     )  # fmt: skip
     assert spec.specialization.prompts == version
 

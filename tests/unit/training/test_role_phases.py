@@ -9,12 +9,14 @@ import pytest
 
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.store.conversations import append_rollout, run_rollouts
+from coding_framework.store.folder import base_of_adapter
 from coding_framework.store.records import Rollout, StepRecord
 from coding_framework.training.agent_specializer import AgentSpecializer, role_models
+from coding_framework.training.objective import specialization
 from coding_framework.training.rl_config import MultiTurnRLConfig, RolePhase
 from coding_framework.training.rl_result import RLResult
-from coding_framework.training.role_phases import phase_config, schedule, train_in_phases
-from coding_framework.training.verl.episode_spec import specialization
+from coding_framework.training.role_phases import ORDER, phase_config, schedule, train_in_phases
+from coding_framework.training.verl import episode_spec
 from coding_framework.types import CUDAConversationState, Role, Task, TensorSpec, TestCase
 
 pytestmark = pytest.mark.unit
@@ -142,6 +144,23 @@ async def test_what_a_run_leaves_is_read_back_as_one_policy_a_role(tmp_path: Pat
     }  # fmt: skip
     one = role_models(tmp_path / "model")
     assert (one.model, one.specialization.shared_policy) == (str(tmp_path / "model"), True)
+
+
+async def test_roles_that_start_from_different_models_keep_them(tmp_path: Path) -> None:
+    given = config(tmp_path, role_models={"optimizer": str(tmp_path / "other")})
+    trainer = Trainer()
+    result = await train_in_phases(given, trainer)
+    assert [Path(c.model_path).name for c in trainer.configs] == ["model", "other", "model"]
+    for made in trainer.configs:
+        assert made.phase is not None
+        served = episode_spec._frozen_server(made)
+        assert served is not None
+        assert Path(served.model_path).name != Path(made.model_path).name
+    final = Path(result.final_model)
+    bases = {role: Path(base_of_adapter(final / role.value)).name for role in ORDER}
+    assert bases == {GENERATOR: "model", OPTIMIZER: "other"}
+    with pytest.raises(UsageError, match="begun with the model"):
+        await train_in_phases(config(tmp_path), Trainer())
 
 
 @pytest.mark.parametrize(("role", "other"), [(GENERATOR, OPTIMIZER), (OPTIMIZER, GENERATOR)])

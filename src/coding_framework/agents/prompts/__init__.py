@@ -6,6 +6,8 @@ serving, and from a `TrainingExample` for SFT, by the same code, so SFT sees exa
 
 v1 is short, for the small models that are trained here. v2 is for larger ones as they come: the
 contract with an example, facts of the device, all counters, a bounded history, diffs as answers.
+v3 is short as well, and says what a kernel is handed: the contract made from the reference
+(`contract`), the real shapes, the device.
 
 Guaranteed: nothing is cut silently. Over budget, the history goes first, oldest attempts ahead,
 then the tester's findings, the note on a later failure, and last the old kernel (the prompt says
@@ -31,6 +33,7 @@ from coding_framework.agents.feedback import (
     no_kernel,
     outcome,
 )
+from coding_framework.agents.prompts.contract import contract_of, without_test_code
 from coding_framework.errors import UsageError
 from coding_framework.task_shapes import free_sizes
 from coding_framework.types import (
@@ -47,6 +50,9 @@ from coding_framework.types import (
 PROMPT_VERSION: PromptVersion = "v1"
 """Version of the template files that SFT and RL use; recorded with a trained adapter."""
 PROMPT_VERSIONS: tuple[PromptVersion, ...] = get_args(PromptVersion)
+ANSWER_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 1024, "v3": 2048}
+"""Most tokens of an answer, unless somebody says otherwise. A kernel of several stages has up to
+1,300, and the reason stands before it."""
 MAX_HISTORY = 4
 """Attempts that a v2 prompt tells of at most, the latest."""
 
@@ -133,9 +139,11 @@ def messages_for_tester(
     return fit(variants, budget, task.name)
 
 
-def messages_for_example(example: TrainingExample) -> tuple[Message, ...]:
+def messages_for_example(
+    example: TrainingExample, version: PromptVersion = PROMPT_VERSION
+) -> tuple[Message, ...]:
     """The prompt that `example.code` answers."""
-    page = _Page(example.task, PROMPT_VERSION, DEFAULT_DEVICE)
+    page = _Page(example.task, version, DEFAULT_DEVICE)
     if example.previous_code is None:
         return _fitted(page, None, "", None)
     verdict = example.previous_verdict
@@ -165,7 +173,7 @@ def _earlier(state: CUDAConversationState, version: PromptVersion) -> _Earlier |
         feedback=_turn_feedback(shown, version),
         later_failure=later,
         findings=findings(shown.probes),
-        history=_history(state) if version != "v1" else (),
+        history=_history(state) if version == "v2" else (),
     )
 
 
@@ -178,7 +186,7 @@ def _turn_feedback(turn: ConversationTurn, version: PromptVersion) -> str:
         return no_kernel(turn.extraction.note)
     if turn.verdict is None:
         return "It could not be judged."
-    told = feedback(turn.verdict, code=turn.code, full=version != "v1")
+    told = feedback(turn.verdict, code=turn.code, full=version == "v2")
     return " ".join((told, *turn.notes))
 
 
@@ -205,6 +213,9 @@ class _Page:
     def messages(self, name: str, **values: object) -> tuple[Message, ...]:
         """The rendered template, below the system's message."""
         reference = _IMPORTS.sub("", self.task.reference).strip()
+        if self.version == "v3":
+            reference = _IMPORTS.sub("", without_test_code(self.task.reference)).strip()
+            values["contract"] = contract_of(self.task)
         values = {k: _tame(v) if isinstance(v, str) else v for k, v in values.items()}
         shown = values.get("previous", values.get("code"))
         fence = _fence(reference, shown if isinstance(shown, str) else "")

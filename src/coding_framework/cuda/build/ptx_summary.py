@@ -26,6 +26,16 @@ bits."""
 _FLOW = re.compile(r"^\s*([\w$]+):|\bbra(?:\.uni)?\s+([\w$]+)|\b(brx\.idx|call)\b", re.MULTILINE)
 """Labels, branches, and what goes to a place that is not written there."""
 
+_KERNEL = re.compile(r"\.entry\s+(?P<name>[\w$]+)\s*\((?P<parameters>[^)]*)\)")
+_PARAMETER = re.compile(
+    r"\.param\s+(?:\.align\s+\d+\s+)?\.[a-z]+(?P<bits>\d+)\s+(?P<name>[\w$]+)"
+    r"(?:\[(?P<extent>\d+)\])?"
+)
+_LOAD = (
+    r"ld\.param(?:\.v(?P<count>[248]))?\.[a-z]+(?P<bits>\d+)\s+[^;\[]*"
+    r"\[{name}(?:\+(?P<offset>\d+))?\]"
+)
+
 _TECHNIQUES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("vectorised access", re.compile(r"\b(?:ld|st)\.(?:[\w:]+\.)*global(?:\.[\w:]+)*\.v[248]\b")),
     ("shared memory", re.compile(r"\b(?:ld|st|atom|red)\.(?:[\w:]+\.)*shared\b")),
@@ -74,6 +84,41 @@ def first_kernel(ptx: str) -> str | None:
     """The mangled name of the first `__global__` function."""
     match = _ENTRY.search(ptx)
     return match.group(1) if match else None
+
+
+def unread_parameters(ptx: str) -> dict[str, dict[int, frozenset[int]]]:
+    """By kernel and number of a parameter: its bytes that no instruction loads. An object without
+    members is passed as one byte of whatever lay there, and padding as it was."""
+    found: dict[str, dict[int, frozenset[int]]] = {}
+    for entry in _KERNEL.finditer(_COMMENT.sub("", ptx)):
+        body = ptx_body(entry.string, entry.end())
+        for number, declared in enumerate(_PARAMETER.finditer(entry["parameters"])):
+            size = int(declared["bits"]) // 8 * int(declared["extent"] or 1)
+            unread = set(range(size)) - _loaded(body, declared["name"])
+            if unread:
+                found.setdefault(entry["name"], {})[number] = frozenset(unread)
+    return found
+
+
+def ptx_body(ptx: str, start: int) -> str:
+    """From `start` to the next kernel or function."""
+    end = re.compile(r"\.entry\b|\.func\b").search(ptx, start)
+    return ptx[start : end.start() if end else len(ptx)]
+
+
+def _loaded(body: str, parameter: str) -> set[int]:
+    """Bytes of a parameter that are loaded by name; all, where its address is taken."""
+    name = re.escape(parameter)
+    loaded: set[int] = set()
+    rest = body
+    for load in re.finditer(_LOAD.format(name=name), body):
+        count = int(load["count"] or 1)
+        first = int(load["offset"] or 0)
+        loaded.update(range(first, first + count * int(load["bits"]) // 8))
+        rest = rest.replace(load.group(), "", 1)
+    if re.search(rf"(?<![\w$]){name}(?![\w$])", rest):
+        return set(range(1 << 13))
+    return loaded
 
 
 def module_variables(ptx: str) -> tuple[tuple[str, str], ...]:

@@ -6,9 +6,11 @@ disposable: one candidate, then closed. Addresses are never mapped in the candid
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, ModuleInfo
 from coding_framework.types import BackendName
 
@@ -19,6 +21,8 @@ class Device(Protocol):
     """
 
     backend: BackendName
+    meter: WorkMeter | None
+    """Counts what the candidate has the device do; None: nobody counts."""
     name: str
     """The GPU that times are measured on or modelled for, e.g. "NVIDIA H200"."""
 
@@ -56,3 +60,26 @@ class Device(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class WatchesStreams(Protocol):
+    """A device that finds the accesses of a plan's operations which nothing orders."""
+
+    def watch_streams(self) -> None:
+        """A plan begins; operations have numbers from here on."""
+        ...
+
+    def expect(self, number: int, unordered: Sequence[int]) -> None:
+        """The operation that comes next, and the earlier ones that nothing orders before it. A
+        checked launch then notes races with those (`stream_race`)."""
+        ...
+
+    def touch(self, address: int, nbytes: int, writes: bool) -> int | None:
+        """The operation reads or writes these bytes outside of a launch; the number of an earlier
+        operation that it races with."""
+        ...
+
+    def end_watch(self) -> None:
+        """The plan ends."""
+        ...

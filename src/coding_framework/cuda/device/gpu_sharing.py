@@ -27,6 +27,13 @@ from coding_framework.paths import cache_dir
 _SEATS = 64
 """Device processes on one GPU, at most."""
 _QUARANTINE_S = 600.0
+ROOM_BYTES = 8 << 30
+"""Of a GPU's memory: what a judge may hold, unless it works on tensors of billions of elements.
+That is tensors of PyTorch's that wait, kept references, the exchange buffer, the candidate's arena
+and two contexts, and its part of what references take on the way. With 20 judges on an H200, which
+has 17 rooms, its memory was full now and then, for the minutes in which 10,000 kernels were judged
+an hour instead of 28,000."""
+_ROOM_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +152,73 @@ class GpuLock:
         for descriptor in (self._gate, self._lock):
             with suppress(OSError):
                 os.close(descriptor)
+
+
+class GpuRooms:
+    """The memory of one GPU in rooms of equal size, over all processes of this user: work at real
+    size takes as many as it needs, and waits where others have them. One thread at a time."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._folder = _folder(gpu.uuid)
+        self.count = max(1, gpu.memory_bytes // ROOM_BYTES)
+
+    def needed(self, nbytes: int) -> int:
+        """Rooms for so much work: one at least, and never more than there are."""
+        return min(self.count, max(1, -(-nbytes // ROOM_BYTES)))
+
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for rooms now."""
+        waiting = _open(self._folder / "rooms_wanted")
+        try:
+            fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(waiting)
+        return False
+
+    @contextmanager
+    def take(self, count: int) -> Iterator[None]:
+        """While so many rooms are held. Who comes later waits behind who needs many."""
+        held: list[int] = []
+        try:
+            queue = _open(self._folder / "rooms")
+            try:
+                fcntl.flock(queue, fcntl.LOCK_EX)
+                held += self._free(count)
+                if len(held) < count:
+                    self._wait_for(count, held)
+            finally:
+                os.close(queue)
+            yield
+        finally:
+            for handle in held:
+                os.close(handle)
+
+    def _wait_for(self, count: int, held: list[int]) -> None:
+        waiting = _open(self._folder / "rooms_wanted")
+        try:
+            fcntl.flock(waiting, fcntl.LOCK_EX)
+            while len(held) < count:
+                time.sleep(_ROOM_PAUSE_S)
+                held += self._free(count - len(held))
+        finally:
+            os.close(waiting)
+
+    def _free(self, at_most: int) -> list[int]:
+        """Handles of rooms that nobody has, which are ours now."""
+        found: list[int] = []
+        for number in range(self.count):
+            if len(found) == at_most:
+                break
+            handle = _open(self._folder / f"room{number}")
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+            else:
+                found.append(handle)
+        return found
 
 
 class Seat:

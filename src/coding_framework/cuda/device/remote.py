@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Self
 
 from coding_framework.cuda.device import wire
+from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.plan.launch_plan import (
     CandidateFault,
     Fault,
@@ -25,6 +27,10 @@ from coding_framework.errors import DeviceError, DeviceFullError
 from coding_framework.types import BackendName, Status
 
 _MAX_ANSWER = 16 << 30
+_SIZE_AT = {"alloc": 0, "download": 1, "copy": 2, "fill": 2}
+"""Which argument of an operation says how many bytes it moves."""
+_COUNTED = frozenset({"load", "free", "poison", "upload", "launch", "check_guards", *_SIZE_AT})
+"""Operations that a candidate's plan is made of, or that take longer for what it has."""
 
 
 class RemoteDevice(ABC):
@@ -32,6 +38,8 @@ class RemoteDevice(ABC):
 
     backend: BackendName
     name: str
+    meter: WorkMeter | None = None
+    """Counts what the candidate has the device do; None: nobody counts."""
     _connection: socket.socket
     _closed: bool = True
     _what: str
@@ -102,6 +110,7 @@ class RemoteDevice(ABC):
     ) -> tuple[Any, bytearray]:
         if self._closed:
             raise DeviceError(f"{self._what} is closed: make a new one")
+        started = time.thread_time()
         try:
             wire.send(self._connection, {"operation": operation, "arguments": arguments}, payload)
             answer, data = wire.receive(self._connection, _MAX_ANSWER)
@@ -118,6 +127,9 @@ class RemoteDevice(ABC):
         if "error" in answer:
             kind = DeviceFullError if answer.get("full") else DeviceError
             raise kind(f"{self._what} failed in {operation}: {answer['error']}")
+        if self.meter is not None and operation in _COUNTED:
+            ours = time.thread_time() - started
+            self.meter.spend(answer["work_s"] + ours, _moved(operation, arguments, payload))
         return answer["result"], data
 
     def _silent(self, operation: str) -> Exception:
@@ -141,6 +153,13 @@ class RemoteDevice(ABC):
         return None
 
 
+def _moved(operation: str, arguments: tuple[Any, ...], payload: bytes | memoryview) -> int:
+    """Bytes that an operation moves or sets."""
+    if operation == "upload":
+        return len(payload)
+    return int(arguments[_SIZE_AT[operation]]) if operation in _SIZE_AT else 0
+
+
 def launch_arguments(launch: Launch) -> tuple[Any, ...]:
     """A launch without its parameters, as `device_server.launch_of` reads it."""
     return (launch.kernel, launch.grid, launch.block, launch.shared_bytes, launch.cooperative)
@@ -149,7 +168,9 @@ def launch_arguments(launch: Launch) -> tuple[Any, ...]:
 def report_of(got: dict[str, Any]) -> LaunchReport:
     """A launch report that came as data."""
     faults = tuple(Fault(**fault) for fault in got["faults"])
-    return LaunchReport(got["kernel"], got["counters"], got["time_ms"], faults, got["output"])
+    return LaunchReport(
+        got["kernel"], got["counters"], got["time_ms"], faults, got["output"], tuple(got["stored"])
+    )
 
 
 def _kernel_info(info: dict[str, Any]) -> KernelInfo:

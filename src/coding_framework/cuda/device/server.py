@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -20,7 +21,7 @@ from coding_framework.errors import DeviceFullError
 from coding_framework.types import Status
 
 MAX_MESSAGE = 16 << 30
-_TOO_DEEP = "the device does not support code nested this deep"
+_TOO_DEEP = "the device code is nested deeper than a device can hold"
 
 Answer = tuple[Any, bytes | memoryview]
 """A result that JSON can say, and raw bytes."""
@@ -66,11 +67,12 @@ def serve(
     make_machine: Callable[[], DeviceMachine],
     more: Callable[[DeviceMachine], Mapping[str, Operation]] | None = None,
     around: Callable[[str], AbstractContextManager[None]] = lambda operation: nullcontext(),
+    clock: Callable[[], float] = time.process_time,
 ) -> None:
     """Answer requests until the other end is gone, or the device is broken.
 
     more: operations of this device alone, beside the common ones. around: what an operation is
-    carried out in, by its name.
+    carried out in, by its name. clock: what the work of an operation is measured by, within that.
     """
     machine: DeviceMachine | None = None
     own: Mapping[str, Operation] = {}
@@ -87,11 +89,13 @@ def serve(
                 machine = make_machine()
                 own = more(machine) if more is not None else {}
             with around(request["operation"]):
+                started = clock()
                 answer["result"], data = _perform(machine, own, request, memoryview(payload))
+                answer["work_s"] = clock() - started
         except CandidateFault as fault:
             answer = _fault_as_data(fault)
         except RecursionError:
-            answer = _fault_as_data(CandidateFault(Status.UNSUPPORTED, _TOO_DEEP))
+            answer = _fault_as_data(CandidateFault(Status.MEMORY_LIMIT, _TOO_DEEP))
         except DeviceBroken as e:
             broken = True
             answer = {"error": str(e)} if e.fault is None else _fault_as_data(e.fault)

@@ -26,6 +26,7 @@ from coding_framework.cuda.emulator.program import (
     Register,
     Symbol,
     Variable,
+    too_large,
     unsupported,
 )
 
@@ -64,6 +65,7 @@ OPERATIONS = [
     "atomic",
     "async_copy",
     "async_group",
+    "fence",
     "shuffle",
     "vote",
     "match",
@@ -316,7 +318,7 @@ class Assembler:
         if not function.defined:
             raise unsupported(f"the device function {function.name!r}, which has no body here")
         if len(self.instructions) + len(function.instructions) > MAX_INSTRUCTIONS:
-            raise unsupported(f"a kernel of more than {MAX_INSTRUCTIONS} instructions")
+            raise too_large(f"a kernel of more than {MAX_INSTRUCTIONS} instructions")
         self.function = function
         self.frame = Frame(function)
         code = self.functions[self.numbers[function.name]]
@@ -336,7 +338,7 @@ class Assembler:
                 at += variable.nbytes
         code.local_bytes = (at + 15) // 16 * 16
         if code.local_bytes > 512 << 10:
-            raise unsupported("more than 512 KiB of local memory a thread")
+            raise too_large("more than 512 KiB of local memory a thread")
 
     def _variable_list(self, variables: tuple[Variable, ...]) -> list[int]:
         words = [len(variables)]

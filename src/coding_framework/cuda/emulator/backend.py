@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.modelled_time import modelled_result, modelled_time_ms
@@ -49,6 +49,9 @@ class EmulatorBackend:
 
     def timed_case(self, task: Task) -> TestCase:
         return task.cases[0]
+
+    def room(self, task: Task, case: TestCase) -> AbstractContextManager[None]:
+        return nullcontext()
 
     @contextmanager
     def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:

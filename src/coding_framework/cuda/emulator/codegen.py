@@ -118,7 +118,7 @@ def _read(name: str) -> str:
 def sources() -> dict[str, str]:
     """File name to text of everything gcc gets."""
     names = ("rt.h", "rounding.h", "lane_math.h", "memory.c", "warp_ops.c", "scheduler.c",
-             "matrix.c", "output.c")  # fmt: skip
+             "matrix.c", "output.c", "races.c")  # fmt: skip
     files = {name: _read(name) for name in names}
     hot, rare = hot_forms(), rare_forms()
     labels = "\n".join(f"    &&form_{number}," for number in hot.values())

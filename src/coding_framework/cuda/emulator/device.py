@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,19 @@ class EmulatorDevice(RemoteDevice):
         if self._server.owner == os.getpid() and self._server.process.poll() is None:
             with contextlib.suppress(OSError, DeviceError):
                 self._end_process()
+
+    def watch_streams(self) -> None:
+        self._ask("watch_streams")
+
+    def expect(self, number: int, unordered: Sequence[int]) -> None:
+        self._ask("expect", number, list(unordered))
+
+    def touch(self, address: int, nbytes: int, writes: bool) -> int | None:
+        found = self._ask("touch", address, nbytes, writes)[0]
+        return None if found is None else int(found)
+
+    def end_watch(self) -> None:
+        self._ask("end_watch")
 
     def _end_process(self) -> int | None:
         return self._server.end(self._pid)

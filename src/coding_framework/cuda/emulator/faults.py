@@ -16,8 +16,9 @@ from coding_framework.types import Status
 _SPACES = ("global", "shared", "local", "constant", "parameter", "generic")
 CHECK_KINDS = (
     "uninitialized_read", "uninitialized_shared_read", "shared_memory_race", "warp_race",
-    "barrier_divergence",
+    "barrier_divergence", "global_memory_race", "stream_race", "equal_writes", "unordered_read",
 )  # fmt: skip
+_WITHOUT_ADDRESS = frozenset({"barrier_divergence"})
 
 
 def _triple(index: int, shape: Dim3) -> str:
@@ -123,6 +124,17 @@ def _bounds(address: int, space: int, record: LaunchRecord, memory: DeviceMemory
     return f"{over} bytes past the end of {block}"
 
 
+def _first(kernel: Kernel, check: Check, grid: Dim3, block: Dim3) -> str:
+    """The access that was there before: opcode, line and where, from its stamp (races.c)."""
+    warp, pc = check.stamp >> 27 & 31, check.stamp & 0x7FFFFF
+    _, line, opcode = _where(kernel, pc)
+    at = f" of line {line}" if line else ""
+    return (
+        f"{opcode}{at} by a thread from {_triple(32 * warp, block)} on in block "
+        f"{_triple(check.other_block, grid)}"
+    )
+
+
 def noted(
     kernel: Kernel, checks: list[tuple[int, int, Check]], grid: Dim3, block: Dim3
 ) -> tuple[Fault, ...]:
@@ -132,6 +144,7 @@ def noted(
         where, line, opcode = _where(kernel, pc)
         thread = f"block {_triple(check.block, grid)} thread {_triple(check.thread, block)}"
         other = _triple(check.other, block)
+        first = _first(kernel, check, grid, block) if check.stamp else ""
         times = f"{check.count} time{'s' if check.count != 1 else ''}"
         message = {
             "uninitialized_read": f"{opcode} reads global memory that nothing has written, {times}",
@@ -142,6 +155,14 @@ def noted(
             "warp_race": f"{opcode} races with thread {other} of the same warp on shared memory "
             f"without a __syncwarp() between them, {times}",
             "barrier_divergence": f"{opcode} is reached by only some threads of a warp, {times}",
+            "global_memory_race": f"{opcode} on global memory races with {first}: no barrier, "
+            f"and no fence with an atomic or volatile access, orders them, {times}",
+            "stream_race": f"{opcode} on global memory races with earlier work on another stream, "
+            f"{times}",
+            "equal_writes": f"{opcode} writes to global memory what {first} writes there too, and "
+            f"nothing orders them: right while the values are equal, {times}",
+            "unordered_read": f"{opcode} meets {first} on global memory, one of them atomic, and "
+            f"nothing orders them, {times}",
         }[CHECK_KINDS[kind]]  # fmt: skip
         found.append(
             Fault(
@@ -149,9 +170,10 @@ def noted(
                 kernel=kernel.name,
                 line=line,
                 thread=thread,
-                address=None if kind == 4 else check.address,
+                address=None if CHECK_KINDS[kind] in _WITHOUT_ADDRESS else check.address,
                 count=check.count,
                 message=f"{where}: {message}; first by {thread}",
+                other=check.stamp >> 32 if CHECK_KINDS[kind] == "stream_race" else None,
             )
         )
     return tuple(found)

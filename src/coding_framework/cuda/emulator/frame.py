@@ -17,6 +17,7 @@ from coding_framework.cuda.emulator.program import (
     Register,
     Variable,
     Vector,
+    too_large,
     unsupported,
 )
 
@@ -71,7 +72,7 @@ class Frame:
 
     def _check(self) -> None:
         if self._next + self._constant_bytes > MAX_FRAME_BYTES:
-            raise unsupported(f"a function with more than {MAX_FRAME_BYTES >> 20} MiB of registers")
+            raise too_large(f"a function with more than {MAX_FRAME_BYTES >> 20} MiB of registers")
 
     def constant(self, bits: int, wide: bool) -> int:
         """Slot with `bits` in every lane."""

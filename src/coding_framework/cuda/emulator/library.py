@@ -31,6 +31,8 @@ class Alloc(ctypes.Structure):
     _fields_ = (
         ("lo", ctypes.c_uint64), ("size", ctypes.c_uint64), ("written", ctypes.c_uint32),
         ("stored", ctypes.c_uint32), ("read_only", ctypes.c_uint32), ("freed", ctypes.c_uint32),
+        ("race", ctypes.c_uint64), ("grain", ctypes.c_uint32), ("watched", ctypes.c_uint32),
+        ("was_read", ctypes.c_uint32), ("unused", ctypes.c_uint32),
     )  # fmt: skip
 
 
@@ -50,6 +52,7 @@ class Check(ctypes.Structure):
     _fields_ = (
         ("count", ctypes.c_uint64), ("address", ctypes.c_uint64), ("block", ctypes.c_uint64),
         ("thread", ctypes.c_uint32), ("other", ctypes.c_uint32),
+        ("other_block", ctypes.c_uint64), ("stamp", ctypes.c_uint64),
     )  # fmt: skip
 
 
@@ -99,7 +102,10 @@ class LaunchRecord(ctypes.Structure):
                  "longest_warp", "longest_block", "most_loads_warp", "most_loads_block",
                  "hottest_atomics", "output_bytes"),
         ("output", ctypes.c_void_p),
-        *_fields("output_size", "next_block"),
+        *_fields("output_size", "first_tick", "race_since"),
+        ("unordered", ctypes.c_void_p),
+        *_fields("nunordered", "tick", "noise", "next_block"),
+        ("races", ctypes.c_void_p),
         ("stop", ctypes.c_int32),
     )  # fmt: skip
 
@@ -125,6 +131,11 @@ def load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(build()))
     library.emulator_run.argtypes = [ctypes.c_void_p]
     library.emulator_run.restype = ctypes.c_int
+    library.race_range.argtypes = [
+        ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int,
+        ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p,
+    ]  # fmt: skip
+    library.race_range.restype = ctypes.c_uint64
     library.emulator_sizes.argtypes = [ctypes.c_int]
     library.emulator_sizes.restype = ctypes.c_uint64
     for which, record in enumerate((None, Alloc, MemCount, Check, Func, LaunchRecord)):

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from coding_framework.cuda.build.kernel_names import readable
@@ -21,15 +24,17 @@ from coding_framework.cuda.emulator.assembler import (
 )
 from coding_framework.cuda.emulator.counters import counters
 from coding_framework.cuda.emulator.faults import CHECK_KINDS, noted, raise_for
-from coding_framework.cuda.emulator.library import Check, Func, LaunchRecord, MemCount, load
+from coding_framework.cuda.emulator.library import Alloc, Check, Func, LaunchRecord, MemCount, load
 from coding_framework.cuda.emulator.lowering import lower
 from coding_framework.cuda.emulator.memory import ARENA_BYTES, DeviceMemory
 from coding_framework.cuda.emulator.parser import parse
 from coding_framework.cuda.emulator.program import Function, Module, Variable, unsupported
 from coding_framework.cuda.emulator.settings import BLOCK_ORDERS, EmulatorSettings
+from coding_framework.cuda.emulator.stream_watch import StreamWatch
 from coding_framework.cuda.emulator.timing_model import Occupancy
 from coding_framework.cuda.plan.launch_plan import (
     CandidateFault,
+    Fault,
     KernelInfo,
     Launch,
     LaunchReport,
@@ -44,6 +49,7 @@ ASSUMED_REGISTERS = 32
 MAX_OUTPUT_BYTES = 4096
 """Of printf, a launch; the rest is counted."""
 _WORKSPACE_BYTES = 4096
+_WORKSPACE_REGISTER = "%envreg"
 _WARP_BYTES = 12 << 10
 """A warp's stacks in the interpreter (rt.h: Warp)."""
 
@@ -61,6 +67,10 @@ class Machine:
         self.kernels: dict[str, Kernel] = {}
         self.registers: dict[str, int] = {}
         self._workspace = 0
+        self._tick = 0
+        self._launches = 0
+        self._spared: dict[str, set[int]] = {}
+        self._watch: StreamWatch | None = None
 
     # --- loading --------------------------------------------------------------------------------
 
@@ -90,6 +100,8 @@ class Machine:
         for variable in module.variables.values():
             if variable.name in self.addresses and variable.initial:
                 self._initialise(variable)
+        if _WORKSPACE_REGISTER in text:  # now, so that two devices give a plan the same addresses
+            self._workspace = self.memory.alloc(_WORKSPACE_BYTES)
         kernels = {f.name: self._info(f) for f in module.functions.values() if f.is_entry}
         return ModuleInfo(kernels, symbols)
 
@@ -151,12 +163,72 @@ class Machine:
         if self.library.emulator_run(ctypes.addressof(call.record)) != 0:
             raise DeviceError("the emulator found no memory for its workers")
         self.memory.take_back(call.table, checked=checks)
+        self._pass_time(int(call.record.tick))
+        self._note_stores(launch.kernel, call.table)
         try:
             raise_for(call.record, kernel, self.memory, launch.grid, launch.block)
         except CandidateFault as fault:
             fault.output = call.printed()
             raise
         return self._report(call)
+
+    def _note_stores(self, kernel: str, table: ctypes.Array[Alloc]) -> None:
+        """Memory that a kernel never stores to needs no watch for races of its threads. What no
+        earlier launch of it could have stored to is watched."""
+        stored = {a.lo for a in table if a.stored}
+        spared = self._spared.setdefault(kernel, {a.lo for a in table})
+        spared -= stored
+
+    def spared_by(self, kernel: str) -> set[int]:
+        """Allocations that were there in the kernel's first launch, and that none of its launches
+        has stored to; none where its reads count as well."""
+        return set() if self._watch is not None else self._spared.get(kernel, set())
+
+    def noise(self) -> int:
+        """What no program may rely on: other at each launch, and the same in a repeated verdict."""
+        self._launches += 1
+        text = f"{self.settings.block_order} {self._launches}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+    @property
+    def tick(self) -> int:
+        """The time of races.c, over all launches."""
+        return self._tick
+
+    def _pass_time(self, now: int) -> None:
+        if self._watch is not None:
+            self._watch.note(self._tick, now)
+        self._tick = now
+
+    # --- streams: see `WatchesStreams` ------------------------------------------------------------
+
+    @property
+    def watch(self) -> StreamWatch | None:
+        return self._watch
+
+    def watch_streams(self) -> None:
+        self._watch = StreamWatch()
+
+    def expect(self, number: int, unordered: Sequence[int]) -> None:
+        assert self._watch is not None
+        self._watch.expect(number, unordered)
+
+    def touch(self, address: int, nbytes: int, writes: bool) -> int | None:
+        watch, record = self._watch, self.memory.find(address)
+        assert watch is not None
+        if record is None or nbytes == 0:
+            return None
+        stamp = ctypes.c_uint64()
+        now = self._tick + 1
+        found = self.library.race_range(
+            ctypes.byref(record), address, nbytes, now, int(writes), watch.words(), watch.count,
+            ctypes.byref(stamp),
+        )  # fmt: skip
+        self._pass_time(now)
+        return watch.operation_at(stamp.value >> 32) if found else None
+
+    def end_watch(self) -> None:
+        self._watch = None
 
     def _validate(self, launch: Launch, kernel: Kernel) -> None:
         assert self.module is not None
@@ -232,13 +304,21 @@ class Machine:
             found["gpu__time_duration.sum"] = terms["total"] * 1e6
             time_ms = terms["total"]
         faults = noted(call.kernel, call.noted_checks(), launch.grid, launch.block)
-        return LaunchReport(launch.kernel, found, time_ms, faults, call.printed())
+        if self._watch is not None:
+            faults = tuple(self._with_operation(fault) for fault in faults)
+        stored = tuple(allocation.lo for allocation in call.table if allocation.stored)
+        return LaunchReport(launch.kernel, found, time_ms, faults, call.printed(), stored)
+
+    def _with_operation(self, fault: Fault) -> Fault:
+        """With the number of the earlier operation that it races with, for its time."""
+        if self._watch is None or fault.other is None:
+            return fault
+        return replace(fault, other=self._watch.operation_at(fault.other))
 
     def workspace(self) -> int:
-        """Zeroed memory for grid-wide barriers of cooperative launches."""
-        if not self._workspace:
-            self._workspace = self.memory.alloc(_WORKSPACE_BYTES)
-        self.memory.fill(self._workspace, 0, _WORKSPACE_BYTES)
+        """Zeroed memory for grid-wide barriers of cooperative launches; 0 where there are none."""
+        if self._workspace:
+            self.memory.fill(self._workspace, 0, _WORKSPACE_BYTES)
         return self._workspace
 
 
@@ -264,8 +344,11 @@ class _Call:
         self.mem = (MemCount * instructions)()
         self.checks = (Check * (instructions * len(CHECK_KINDS)))() if checks else (Check * 0)()
         self.check_buffer = self.checks if checks else (Check * (instructions * len(CHECK_KINDS)))()
-        self.table = memory.table(checked=checks)
+        self.table = memory.table(checked=checks, spared=machine.spared_by(launch.kernel))
         self._keep: list[object] = []
+        watch = machine.watch
+        since = None if watch is None else watch.since
+        self.unordered = StreamWatch().words() if watch is None else watch.words()
         self.output = (ctypes.c_char * MAX_OUTPUT_BYTES)()
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         warps = (threads + 31) // 32
@@ -309,6 +392,11 @@ class _Call:
             check=ctypes.addressof(self.check_buffer),
             output=ctypes.addressof(self.output),
             output_size=MAX_OUTPUT_BYTES,
+            first_tick=machine.tick,
+            race_since=machine.tick + 1 if since is None else since,
+            noise=machine.noise(),
+            unordered=ctypes.addressof(self.unordered),
+            nunordered=0 if watch is None else watch.count,
         )
 
     def _pointer(self, data: bytes) -> int:

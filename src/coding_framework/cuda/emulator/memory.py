@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 import mmap
+from collections.abc import Container
 
 from coding_framework.cuda.emulator.assembler import BASE_GLOBAL
 from coding_framework.cuda.emulator.library import Alloc
@@ -196,17 +197,21 @@ class DeviceMemory:
 
     # --- launches -------------------------------------------------------------------------------
 
-    def table(self, *, checked: bool) -> ctypes.Array[Alloc]:
-        """All allocations in ascending order, for one launch."""
+    def table(self, *, checked: bool, spared: Container[int] = ()) -> ctypes.Array[Alloc]:
+        """All allocations in ascending order, for one launch. spared: addresses of those that it
+        does not store to, as far as is known: races are not looked for there."""
         for record in self.records:
             if checked and record.written == WRITE_NONE and not record.freed:
                 self._settle(record)
+            writable = not (record.freed or record.read_only)
+            record.watched = checked and writable and record.lo not in spared
         return (Alloc * max(len(self.records), 1))(*self.records)
 
     def take_back(self, table: ctypes.Array[Alloc], *, checked: bool) -> None:
         """Learn what a launch wrote; without checks, all of an allocation that was stored to."""
         for record, seen in zip(self.records, table, strict=False):
-            record.written = seen.written
+            record.written, record.race = seen.written, seen.race
+            record.grain, record.was_read = seen.grain, seen.was_read
             if seen.stored and not checked:
                 record.written = WRITE_ALL
 

@@ -32,6 +32,9 @@ _ORDERING = {
     "cluster", "sc", "seq_cst",
 }  # fmt: skip
 _CACHING = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"}
+_STRONG = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "sc", "cg", "cv"}
+"""What other blocks may wait by: the model's strong accesses, and those past the first cache."""
+_RELEASE = {"release", "acq_rel", "sc"}
 
 
 class _Access:
@@ -40,9 +43,12 @@ class _Access:
     def __init__(self, instruction: Instruction) -> None:
         self.space, self.count, self.kind = "", 1, ""
         self.hinted = False
+        self.strong = self.release = False
         self.rest: list[str] = []
         for part in instruction.parts[1:]:
             if part in _ORDERING or part in _CACHING or part.startswith("L1::"):
+                self.strong |= part in _STRONG
+                self.release |= part in _RELEASE
                 continue
             if part.startswith("L2::"):
                 self.hinted |= part == "L2::cache_hint"
@@ -63,7 +69,8 @@ class _Access:
         """Count, size, sign and space, as memory.c reads them."""
         bits = self.count.bit_length() - 1 | (self.size.bit_length() - 1) << 2
         signed = self.kind in ("s8", "s16")
-        return bits | signed << 4 | SPACES[self.space] << 5
+        strength = self.strong << 8 | self.release << 9
+        return bits | signed << 4 | SPACES[self.space] << 5 | strength
 
 
 def _items(operand: Operand, count: int, instruction: Instruction) -> tuple[Operand, ...]:

@@ -28,8 +28,8 @@ SPECIAL_REGISTERS = {
     "%warpid": 12, "%nwarpid": 13, "%smid": 14, "%nsmid": 15, "%dynamic_smem_size": 16,
     "%total_smem_size": 17, "%envreg1": 18, "%envreg2": 19, "%laneid": 20, "%lanemask_eq": 21,
     "%lanemask_le": 22, "%lanemask_lt": 23, "%lanemask_ge": 24, "%lanemask_gt": 25,
-    "%clock": 26, "%clock_hi": 27, "%clock64": 28, "%globaltimer": 28, "%globaltimer_lo": 26,
-    "%globaltimer_hi": 27, "%gridid": 29,
+    "%clock": 26, "%clock_hi": 27, "%clock64": 28, "%globaltimer": 30, "%globaltimer_lo": 31,
+    "%globaltimer_hi": 32, "%gridid": 33,
 }  # fmt: skip
 SPACES = {"global": 0, "shared": 1, "local": 2, "const": 3, "param": 4, "": 5}
 

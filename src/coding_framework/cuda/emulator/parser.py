@@ -27,6 +27,7 @@ from coding_framework.cuda.emulator.program import (
     Symbol,
     Variable,
     Vector,
+    too_large,
     unsupported,
 )
 from coding_framework.cuda.emulator.scopes import Scope, SourceLines
@@ -172,7 +173,9 @@ class _Parser:
             self.expect("]")
         if unsized and self.token.text != "=":
             count = 0
-        if not 0 <= count * size <= MAX_VARIABLE_BYTES or align & (align - 1) or align > 1 << 16:
+        if count * size > MAX_VARIABLE_BYTES:
+            raise too_large(f"a variable of {count * size} bytes")
+        if count < 0 or align & (align - 1) or align > 1 << 16:
             raise self.error(f"the size or alignment of the variable {name!r}")
         values: list[InitialValue] = []
         if self.accept("="):

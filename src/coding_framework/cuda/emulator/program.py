@@ -24,6 +24,11 @@ def unsupported(what: str) -> CandidateFault:
     return CandidateFault(Status.UNSUPPORTED, f"the emulator does not support {what}")
 
 
+def too_large(what: str) -> CandidateFault:
+    """The fault of device code that needs more than any device is asked to hold."""
+    return CandidateFault(Status.MEMORY_LIMIT, f"the device code has {what}")
+
+
 @dataclass(slots=True, eq=False)
 class Register:
     """One virtual register. `wide`: 64 bits a lane, else a slot of 32 bits."""

@@ -62,10 +62,11 @@ def lower_barrier(asm: Assembler, instruction: Instruction) -> None:
 
 
 def lower_fence(asm: Assembler, instruction: Instruction) -> None:
-    del asm
     allowed = {"gl", "cta", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release"}
     if not set(instruction.parts[1:]) <= allowed:
         raise refuse(instruction)
+    if "cta" not in instruction.parts:
+        asm.emit("fence")
 
 
 def lower_shuffle(asm: Assembler, instruction: Instruction) -> None:

@@ -15,8 +15,9 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 
-from coding_framework.cuda.device.server import serve
+from coding_framework.cuda.device.server import DeviceMachine, Operation, serve
 from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.library import load
 from coding_framework.cuda.emulator.machine import Machine
@@ -81,10 +82,25 @@ def _fork(control: socket.socket, descriptor: int, settings: EmulatorSettings) -
         control.close()
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:
             f.write("1000")
-        serve(socket.socket(fileno=descriptor), lambda: Machine(settings))
+        serve(socket.socket(fileno=descriptor), lambda: Machine(settings), _own_operations)
         code = 0
     finally:
         os._exit(code)
+
+
+def _own_operations(machine: DeviceMachine) -> dict[str, Operation]:
+    """What the judge asks of an emulated device alone."""
+    assert isinstance(machine, Machine)
+
+    def done(work: Callable[..., object]) -> Operation:
+        return lambda arguments, _: (work(*arguments), b"")
+
+    return {
+        "watch_streams": done(machine.watch_streams),
+        "expect": done(machine.expect),
+        "touch": done(machine.touch),
+        "end_watch": done(machine.end_watch),
+    }
 
 
 def _reap(children: dict[int, int | None]) -> None:

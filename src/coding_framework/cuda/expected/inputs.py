@@ -227,8 +227,9 @@ def _normal(shape: tuple[int, ...], g: np.random.Generator) -> Floats:
 
 
 def _positive(shape: tuple[int, ...], g: np.random.Generator) -> Floats:
-    """Far from zero mean: an answer that ignores the mean, or cancels badly, is wrong."""
-    return 1.5 + 0.75 * g.standard_normal(shape)
+    """Far from zero mean: an answer that ignores the mean, or cancels badly, is wrong. None below
+    1.5: so is a minimum that starts with 0 or 1."""
+    return 1.5 + 0.75 * np.abs(g.standard_normal(shape))
 
 
 def _wide(shape: tuple[int, ...], g: np.random.Generator) -> Floats:

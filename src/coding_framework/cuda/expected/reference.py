@@ -7,7 +7,6 @@ memory, so that judging many candidates of one task computes each reference once
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,14 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from coding_framework.cuda.expected.drawn_shapes import drawn_case
+from coding_framework.cuda.expected.edge_draws import (
+    draw_edges,
+    edge_kind,
+    edge_kinds,
+    edge_seed,
+)
+from coding_framework.cuda.expected.fine_bounds import finely_expected
 from coding_framework.cuda.expected.inputs import (
     TORCH_DTYPES,
     derive_seed,
@@ -26,20 +33,27 @@ from coding_framework.cuda.expected.inputs import (
     draw_pools,
     picked_inputs,
 )
-from coding_framework.cuda.expected.parameter_order import recorded_definitions
+from coding_framework.cuda.expected.model_calls import call as _call
+from coding_framework.cuda.expected.model_calls import call_in_float64 as _call_in_float64
+from coding_framework.cuda.expected.model_calls import perturbed as _perturbed
+from coding_framework.cuda.expected.model_calls import rounding_unit
 from coding_framework.cuda.expected.signature import ModelSignature
-from coding_framework.cuda.expected.tolerance import ExpectedOutput, OutputSpread, Spread
+from coding_framework.cuda.expected.tolerance import ExpectedOutput, OutputSpread
 from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
+from coding_framework.parameter_order import recorded_definitions
 from coding_framework.types import InitArg, Task, TestCase
 
 _PERTURBED_RUNS = 3
-_FIRST_RUNS_ON_GPU = 1
-"""At real sizes: there are elements enough of every scale to find the usual error in one, and so
-many that a few look insensitive in one by luck. Who is wrong by it is compared again, by all."""
-_CACHE_BYTES = 256 << 20
-"""All five draws of three inputs and an output of 1M float32 elements each, which take 160 MiB. A
-trial goes through its draws in turn: with room for four of them alone, none would be found again.
-"""
+STEADY_RUNS = 24
+"""At small sizes, before a candidate is wrong: in a few runs what rounds may cancel by luck, once
+in some thousand elements."""
+_FIRST_RUNS = 1
+"""Of the bound that a candidate is compared with first: a few elements look insensitive in one run
+by luck. Who is wrong by it is compared again, by more."""
+_CACHE_BYTES = 320 << 20
+"""All draws, five and up to four at the edges, of three inputs and an output of 1M float32 elements
+each, which take 290 MiB. A trial goes through its draws in turn: with room for all but one of them,
+none would be found again."""
 _OTHERS_BYTES = 64 << 20
 """Above it, draws of tasks other than the one being judged go: a worker keeps no more for long."""
 _GPU_CACHE_BYTES = 3 << 29
@@ -100,12 +114,17 @@ class Expectation:
         return sum(tensor.numel() for tensor in tensors)
 
     @property
+    def decides_all(self) -> bool:
+        """Whether every element of every output counts."""
+        return all(output.decides is None for output in self.outputs)
+
+    @property
     def nbytes(self) -> int:
         """Memory that the expectation holds."""
         held = [*self.tensors]
         for output in self.outputs:
             held += [output.reference, output.native]
-            held += [] if output.tolerance is None else [output.tolerance]
+            held += [t for t in (output.tolerance, output.decides) if t is not None]
         return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
 
@@ -135,15 +154,19 @@ class ReferenceCache:
         self._place = place
         self._held: OrderedDict[tuple[str, str, int], Expectation] = OrderedDict()
         self._bytes = 0
+        self._drawn: dict[str, TestCase | None] = {}
+        self._edges: dict[tuple[str, str], tuple[int, ...]] = {}
         self._informative: dict[tuple[str, tuple[int, ...]], bool] = {}
         self._flops: dict[tuple[str, str], int] = {}
 
     def require_informative(self, task: Task, seeds: Sequence[int]) -> None:
         """Raises InfrastructureError where one constant would pass for every draw of the task's
-        first shape set: no verdict on such a task means anything."""
+        first shape set, those at the edges too: no verdict on such a task means anything."""
         key = (task_digest(task), tuple(seeds))
         if key not in self._informative:
-            draws = [self.get(task, task.cases[0], seed) for seed in seeds]
+            every = (*seeds, *self.edges(task, task.cases[0]))
+            draws = [self.get(task, task.cases[0], seed) for seed in every]
+            draws = [draw for draw in draws if draw.decides_all]
             self._informative[key] = not a_constant_passes(draws)
         if not self._informative[key]:
             raise InfrastructureError(
@@ -160,25 +183,65 @@ class ReferenceCache:
             self._held.move_to_end(key)
             return found
         place = self._place if case in task.gpu_cases else None
-        runs = _PERTURBED_RUNS if place is None else _FIRST_RUNS_ON_GPU
+        runs = _FIRST_RUNS
         made = expect(task, digest, case, self._secret, seed, place=place, runs=runs)
         self._hold(key, made)
         return made
 
     def steadier(self, task: Task, case: TestCase, seed: int) -> Expectation:
-        """The expectation of one draw with a tolerance that does not rest on one perturbed run: the
-        same one, where it does not."""
+        """The expectation of one draw with a tolerance that does not rest on a few runs: the same
+        one, where it does not. At small sizes `get` gives the usual one as before: what a verdict
+        says does not depend on who was judged first."""
         found = self.get(task, case, seed)
-        if found.perturbed_runs >= _PERTURBED_RUNS:
+        place = self._place if case in task.gpu_cases else None
+        runs = STEADY_RUNS if place is None else _PERTURBED_RUNS
+        if found.perturbed_runs >= runs:
             return found
         digest = task_digest(task)
         key = (digest, case.name, seed)
-        self._bytes -= self._held.pop(key).nbytes
-        made = expect(
-            task, digest, case, self._secret, seed, inputs=found.inputs, place=self._place
-        )
+        if place is None:
+            key = (digest, f"{case.name} steady", seed)
+        if (held := self._held.get(key)) is not None:
+            if place is None:
+                return held
+            self._bytes -= self._held.pop(key).nbytes
+        inputs, secret = found.inputs, self._secret
+        made = expect(task, digest, case, secret, seed, inputs=inputs, place=place, runs=runs)
         self._hold(key, made)
         return made
+
+    def edges(self, task: Task, case: TestCase) -> tuple[int, ...]:
+        """The seeds of the edge draws of a small shape set that decide something."""
+        key = (task_digest(task), case.name)
+        if key not in self._edges:
+            seeds = [edge_seed(kind) for kind in edge_kinds(case)]
+            self._edges[key] = tuple(s for s in seeds if self._decides(task, case, s))
+        return self._edges[key]
+
+    def drawn_case(self, task: Task) -> TestCase | None:
+        """A shape set of sizes that nobody knows before; None where the task has no others."""
+        digest = task_digest(task)
+        if digest not in self._drawn:
+            self._drawn[digest] = drawn_case(
+                task, self._secret, digest, lambda case: self._runs(task, case)
+            )
+        return self._drawn[digest]
+
+    def _runs(self, task: Task, case: TestCase) -> bool:
+        """Whether the function takes these sizes, and gives outputs that are not empty."""
+        try:
+            made, usual = (self.get(task, c, 0).outputs for c in (case, task.cases[0]))
+        except UsageError:
+            return False
+        ranks = [[output.native.dim() for output in outputs] for outputs in (made, usual)]
+        return ranks[0] == ranks[1] and all(output.native.numel() for output in made)
+
+    def _decides(self, task: Task, case: TestCase, seed: int) -> bool:
+        try:
+            outputs = self.get(task, case, seed).outputs
+        except UsageError:  # its function does not take such values
+            return False
+        return any(o.decides is None or bool(o.decides.any()) for o in outputs)
 
     def _hold(self, key: tuple[str, str, int], made: Expectation) -> None:
         self._held[key] = made
@@ -239,15 +302,24 @@ def expect(
     if inputs is None and place is not None:
         pools = draw_pools(case, secret, digest, seed)  # while others use the GPU
     elif inputs is None:
-        inputs = draw_inputs(case, secret, digest, seed)
+        kind = edge_kind(seed)
+        if kind is None:
+            inputs = draw_inputs(case, secret, digest, seed)
+        else:
+            inputs = draw_edges(case, kind, secret, digest)
     with place.working() if place is not None else nullcontext():
         if inputs is None:
             assert place is not None
             inputs = picked_inputs(pools, case, secret, digest, seed, place.device)
         with reference_model(task, digest, case, secret, seed, inputs) as (model, state):
             parameters = tuple(t.detach().clone().contiguous() for t in state.values())
-            new_spread = Spread if place is None else place.new_spread
-            outputs = _expected_outputs(model, inputs, case.reduction_length, runs, new_spread)
+            if place is None:
+                length = case.reduction_length
+                outputs = finely_expected(model, inputs, length, runs, edge_kind(seed))
+            else:
+                outputs = _expected_outputs(
+                    model, inputs, case.reduction_length, runs, place.new_spread
+                )
     init_args = case.init_args or task.init_args
     signature = ModelSignature(init_args, tuple(state), task.scalar_positions)
     return Expectation(seed, inputs, parameters, signature, outputs, runs)
@@ -316,7 +388,7 @@ def _add_run(
     spreads: Sequence[OutputSpread | None], model: nn.Module, inputs: tuple[torch.Tensor, ...]
 ) -> None:
     """A run on perturbed inputs, whose tensors are gone after it."""
-    eps = _rounding_unit(inputs)
+    eps = rounding_unit(inputs)
     moved, moved_inputs = _perturbed(model, inputs, eps)
     reference = _call_in_float64(moved, moved_inputs)
     native = _call(moved, moved_inputs)
@@ -324,31 +396,6 @@ def _add_run(
     for spread, n, r in zip(spreads, native, reference, strict=True):
         if spread is not None:
             spread.add(n, r, eps)
-
-
-def _rounding_unit(inputs: Sequence[torch.Tensor]) -> float:
-    """Relative change of the perturbed runs: twice the rounding of the coarsest input dtype."""
-    floating = [torch.finfo(t.dtype).eps for t in inputs if t.is_floating_point()]
-    return 2.0 * max(floating, default=torch.finfo(torch.float32).eps)
-
-
-def _perturbed(
-    model: nn.Module, inputs: tuple[torch.Tensor, ...], eps: float
-) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """Copies in which every floating number is multiplied by 1 + eps or 1 - eps."""
-
-    def move(tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.is_floating_point():
-            return tensor
-        coin = torch.randint(0, 2, tensor.shape, dtype=torch.int8).view(torch.bool)
-        less, more = torch.tensor([-1.0, 1.0], dtype=tensor.dtype).mul_(eps).add_(1)
-        return torch.where(coin, more, less).mul_(tensor)
-
-    moved = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in moved.parameters():
-            parameter.copy_(move(parameter))
-    return moved, tuple(move(t) for t in inputs)
 
 
 # --- the model ------------------------------------------------------------------------------------
@@ -416,40 +463,6 @@ def _model_class(source: str) -> Callable[..., Any]:
     if not callable(found):
         raise TypeError("the source defines no class Model")
     return found  # type: ignore[no-any-return]
-
-
-def _call(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """Outputs on copies, so that no reference can change what the next one sees."""
-    return _run(copy.deepcopy(model), tuple(t.clone() for t in inputs))
-
-
-def _run(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    with torch.no_grad():
-        result = model(*inputs)
-    outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-    for output in outputs:
-        if not isinstance(output, torch.Tensor):
-            raise TypeError(f"forward returned a {type(output).__name__}, not a tensor")
-    return outputs
-
-
-def _call_in_float64(
-    model: nn.Module, inputs: tuple[torch.Tensor, ...]
-) -> tuple[torch.Tensor, ...]:
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        doubled = copy.deepcopy(model).to(torch.float64)
-        outputs = _run(doubled, tuple(_doubled(t, copy=True) for t in inputs))
-        return tuple(_doubled(t) for t in outputs)  # also where the model itself names a dtype
-    finally:
-        torch.set_default_dtype(default)
-
-
-def _doubled(tensor: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
-    """In float64, if it is floating."""
-    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
-    return tensor.to(dtype, copy=copy)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from coding_framework.cuda.expected.reference import (
 )
 from coding_framework.cuda.gpu.baselines import time_compiled, time_model
 from coding_framework.cuda.gpu.device import CudaDevice
+from coding_framework.cuda.gpu.memory_need import needed_bytes
 from coding_framework.cuda.gpu.place import GPU_CASE, GpuPlace, place_of
 from coding_framework.cuda.gpu.settings import LAUNCH_WALL_S, GpuSettings
 from coding_framework.cuda.gpu.tolerance_kernels import build_kernels, worst_where_it_lies
@@ -77,6 +78,7 @@ class CudaBackend:
             self.peaks: Peaks = peaks_of(device.name, _bandwidth(device), self._properties.l2_bytes)
         self.checker = make_checker(self._properties) if make_checker is not None else None
         self._times: dict[str, BaselineTimes] = {}
+        self._needed: dict[tuple[str, str], int] = {}
 
     @functools.cached_property
     def place(self) -> GpuPlace:
@@ -108,6 +110,14 @@ class CudaBackend:
 
     def timed_case(self, task: Task) -> TestCase:
         return task.gpu_cases[0] if task.gpu_cases else task.cases[0]
+
+    def room(self, task: Task, case: TestCase) -> AbstractContextManager[None]:
+        if case not in task.gpu_cases:
+            return nullcontext()
+        key = (task_digest(task), case.name)
+        if key not in self._needed:
+            self._needed[key] = needed_bytes(task, case)
+        return self.place.room(self._needed[key])
 
     @contextmanager
     def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
@@ -212,7 +222,8 @@ class CudaBackend:
         return self._times[mode]
 
     def _measure_baseline(self, mode: _Mode, task: Task) -> float | None:
-        timing = self.time_reference(task, mode)
+        with self.room(task, self.timed_case(task)):
+            timing = self.time_reference(task, mode)
         return None if timing is None else timing.median_ms
 
     def time_reference(self, task: Task, mode: _Mode) -> Timing | None:

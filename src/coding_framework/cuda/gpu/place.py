@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock
+from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock, GpuRooms
 from coding_framework.cuda.gpu.device import end_idle
 from coding_framework.cuda.gpu.exchange import torch_device
 from coding_framework.cuda.gpu.tolerance_kernels import spread_where_it_lies
@@ -32,6 +32,7 @@ class GpuPlace:
     gpu: Gpu
     device: torch.device
     lock: GpuLock
+    rooms: GpuRooms
     new_spread = staticmethod(spread_where_it_lies)
 
     def empty(self) -> None:
@@ -39,6 +40,16 @@ class GpuPlace:
         end_idle()
         gc.collect()
         torch.cuda.empty_cache()
+
+    @contextmanager
+    def room(self, nbytes: int) -> Iterator[None]:
+        """While this process may fill so much of the GPU's memory. Where it needs much, and where
+        others wait, it first gives back what it could do without."""
+        count = self.rooms.needed(nbytes)
+        if count > 1 or self.rooms.is_wanted():
+            self.empty()
+        with self.rooms.take(count):
+            yield
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -73,4 +84,4 @@ class GpuPlace:
 
 def place_of(gpu: Gpu) -> GpuPlace:
     """Raises DeviceError where PyTorch does not see the GPU."""
-    return GpuPlace(gpu, torch_device(gpu), GpuLock(gpu.uuid))
+    return GpuPlace(gpu, torch_device(gpu), GpuLock(gpu.uuid), GpuRooms(gpu))

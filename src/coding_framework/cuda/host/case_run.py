@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from coding_framework.cuda.device.device import Device
+from coding_framework.cuda.device.device import Device, WatchesStreams
 from coding_framework.cuda.expected.inputs import (
     DTYPE_NAMES,
     TORCH_DTYPES,
@@ -25,6 +25,7 @@ from coding_framework.cuda.expected.inputs import (
 )
 from coding_framework.cuda.host.forward_arguments import forward_arguments
 from coding_framework.cuda.host.plan_recorder import PlanRecorder, RunLimits
+from coding_framework.cuda.host.stream_races import stream_race
 from coding_framework.cuda.host.wire import HostArg
 from coding_framework.cuda.plan.launch_plan import (
     Alloc,
@@ -35,10 +36,12 @@ from coding_framework.cuda.plan.launch_plan import (
     Launch,
     LaunchPlan,
     LaunchReport,
+    PlanOp,
     ReadBack,
     TensorRef,
     Upload,
 )
+from coding_framework.cuda.plan.stream_order import INPUTS
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
 
@@ -111,10 +114,10 @@ class CaseRun:
         self._recorder = recorder
         self.on_gpu = any(tensor.is_cuda for tensor in tensors)
         """Whether the tensors lie on the device's GPU, and results are to lie there too."""
-        self._inputs = len(tensors) if inputs is None else inputs
+        self.inputs = len(tensors) if inputs is None else inputs
         first = tuple(self._place(tensor) for tensor in tensors)
-        moved = tuple(self._place(tensor) for tensor in tensors[: self._inputs])
-        self._places = (first, moved + first[self._inputs :])
+        moved = tuple(self._place(tensor) for tensor in tensors[: self.inputs])
+        self._places = (first, moved + first[self.inputs :])
 
     @property
     def input_regions(self) -> tuple[tuple[int, int, int], ...]:
@@ -166,7 +169,8 @@ class CaseRun:
         takes = host.functions.get("forward")
         outputs = host.call(forward_arguments(places, names, scalars, takes))
         self._recorder.require_kept(outputs)
-        plan = LaunchPlan(places, self._recorder.operations, outputs)
+        unordered = self._recorder.unordered()
+        plan = LaunchPlan(places, self._recorder.operations, outputs, unordered)
         return plan, self._finish(plan, tensors, tuple(self._recorder.reports))
 
     def replay(
@@ -188,8 +192,26 @@ class CaseRun:
             self._device.poison(address)
             if fill is not None:
                 self._device.fill(address, fill, nbytes)
-        reports = self._carry_out(plan, checks=checks)
+        if checks and plan.unordered and isinstance(self._device, WatchesStreams):
+            reports = self._carry_out_watched(plan, self._device)
+        else:
+            reports = self._carry_out(plan, checks=checks)
         return self._finish(plan, tensors, tuple(reports))
+
+    def again(self, plan: LaunchPlan, tensors: Sequence[torch.Tensor]) -> Execution:
+        """One more call as `plan` has it, on memory as the last one left it; what the call itself
+        allocates is poisoned."""
+        self._refill(plan.inputs, tensors)
+        for op in plan.ops:
+            if isinstance(op, Alloc):
+                self._device.poison(op.address)
+        return self._finish(plan, tensors, tuple(self._carry_out(plan)))
+
+    def arguments(
+        self, host: HostProcess, scalars: Sequence[bool | int | float], names: Sequence[str]
+    ) -> tuple[HostArg, ...]:
+        """What a first call gives `forward`."""
+        return forward_arguments(self._places[0], names, scalars, host.functions.get("forward"))
 
     def repeat(self, plan: LaunchPlan, calls: int) -> None:
         """The plan's device work so many times, on memory as it is; nobody looks."""
@@ -197,26 +219,62 @@ class CaseRun:
             self._carry_out(plan)
 
     def _carry_out(self, plan: LaunchPlan, *, checks: bool = False) -> list[LaunchReport]:
+        reports = (self._one(op, checks=checks) for op in plan.ops)
+        return [report for report in reports if report is not None]
+
+    def _one(self, op: PlanOp, *, checks: bool) -> LaunchReport | None:
+        match op:
+            case Launch():
+                return self._device.launch(op, checks=checks)
+            case Upload():
+                self._device.upload(op.address, op.data)
+            case Copy():
+                self._device.copy(op.destination, op.source, op.nbytes)
+            case Fill():
+                self._device.fill(op.address, op.value, op.nbytes)
+            case Alloc() | Free() | ReadBack():
+                pass  # the memory is still there; nobody listens
+        return None
+
+    def _carry_out_watched(self, plan: LaunchPlan, watch: WatchesStreams) -> list[LaunchReport]:
+        """The plan with the checks, where streams leave some of it without an order. Raises
+        CandidateFault for two operations that touch the same bytes, one of them writing."""
+        before, last = dict(plan.unordered), len(plan.ops)
+
+        def touch(number: int, ranges: Sequence[tuple[int, int, bool]]) -> None:
+            watch.expect(number, before.get(number, ()))
+            for address, nbytes, writes in ranges:
+                other = watch.touch(address, nbytes, writes)
+                if other is not None:
+                    raise stream_race(plan, other, number, writes, "")
+
+        watch.watch_streams()
         reports = []
-        for op in plan.ops:
-            match op:
-                case Launch():
-                    reports.append(self._device.launch(op, checks=checks))
-                case Upload():
-                    self._device.upload(op.address, op.data)
-                case Copy():
-                    self._device.copy(op.destination, op.source, op.nbytes)
-                case Fill():
-                    self._device.fill(op.address, op.value, op.nbytes)
-                case Alloc() | Free() | ReadBack():
-                    pass  # the memory is still there; nobody listens
+        try:
+            inputs = [(p.address, max(1, _nbytes(p)), True) for p in plan.inputs]
+            touch(INPUTS, inputs)
+            for number, op in enumerate(plan.ops):
+                if not isinstance(op, Launch):
+                    touch(number, _touched(op))
+                else:
+                    watch.expect(number, before.get(number, ()))
+                report = self._one(op, checks=True)
+                if report is None:
+                    continue
+                reports.append(report)
+                for fault in report.faults:
+                    if fault.kind == "stream_race" and fault.other is not None:
+                        raise stream_race(plan, fault.other, number, None, fault.message)
+            touch(last, [(*self.extent(ref), False) for ref in plan.outputs])
+        finally:
+            watch.end_watch()
         return reports
 
     def twin(self, device: Device, tensors: Sequence[torch.Tensor]) -> CaseRun:
         """The same case on another device, loaded with the same build: equal addresses, so that
         plans recorded here can be replayed there. Raises DeviceError where they are not equal."""
         recorder = PlanRecorder(device, RunLimits())
-        twin = CaseRun(device, recorder, tensors, self._inputs)
+        twin = CaseRun(device, recorder, tensors, self.inputs)
         for address, nbytes in self._recorder.blocks.items():
             recorder.blocks[device.alloc(nbytes)] = nbytes
             if address not in recorder.blocks:
@@ -241,9 +299,11 @@ class CaseRun:
         self, plan: LaunchPlan, tensors: Sequence[torch.Tensor], reports: tuple[LaunchReport, ...]
     ) -> Execution:
         changed, outputs = None, plan.outputs
+        written = _written(plan, reports)
         for i, (place, tensor) in enumerate(zip(plan.inputs, tensors, strict=True)):
             bits = tensor_bits(tensor)
-            if len(bits) and not self._holds(place.address, bits):
+            used = any(place.address <= a < place.address + len(bits) for a in written)
+            if len(bits) and (used or not self._holds(place.address, bits)):
                 changed = i
                 break
         guard = self._device.check_guards()
@@ -298,6 +358,32 @@ class CaseRun:
                 Status.RUNTIME_ERROR,
                 f"returned a tensor of {nbytes} bytes at {address:#x}, which lies in no allocation",
             )
+
+
+def _nbytes(ref: TensorRef) -> int:
+    return math.prod(ref.shape) * TORCH_DTYPES[ref.dtype].itemsize
+
+
+def _touched(op: PlanOp) -> list[tuple[int, int, bool]]:
+    """(address, nbytes, whether it writes) of what an operation outside of kernels touches."""
+    match op:
+        case Upload():
+            return [(op.address, len(op.data), True)]
+        case Copy():
+            return [(op.source, op.nbytes, False), (op.destination, op.nbytes, True)]
+        case Fill():
+            return [(op.address, op.nbytes, True)]
+        case ReadBack():
+            return [(op.address, op.nbytes, False)]
+    return []
+
+
+def _written(plan: LaunchPlan, reports: Sequence[LaunchReport]) -> frozenset[int]:
+    """Addresses at which the plan wrote, as far as the device knows: what is put back afterwards
+    was written all the same."""
+    moves = {op.address for op in plan.ops if isinstance(op, Upload | Fill)}
+    copies = {op.destination for op in plan.ops if isinstance(op, Copy)}
+    return frozenset(moves | copies | {a for report in reports for a in report.stored})
 
 
 def _extent(ref: TensorRef) -> int:

@@ -27,6 +27,7 @@ enum class Kind : uint32_t {  // the numbers are those of session.py
   Unsupported = 15,
   Crashed = 16,
   Extension = 17,
+  Order = 18,
 };
 
 class Writer {

@@ -75,7 +75,7 @@ CUDAStream getCurrentCUDAStream(DeviceIndex) { return current; }
 CUDAStream getDefaultCUDAStream(DeviceIndex) { return {}; }
 CUDAStream getStreamFromPool(bool, DeviceIndex) {
   cudaStream_t s;
-  cudaStreamCreate(&s);
+  cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);  // as torch's own are
   return s;
 }
 CUDAStream getStreamFromExternal(cudaStream_t s, DeviceIndex) { return s; }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <random>
+#include <stdexcept>
 
 #include "runtime.hpp"
 
@@ -140,8 +141,8 @@ void cf_return_value(const cf_value* value) {
   result.value = *value;
   host::results.push_back(result);
 }
-void cf_return_unsupported() {
-  host::finish(host::Kind::Unsupported, "a result that is not a Tensor (nor a list of them)");
+void cf_return_no_tensor() {
+  throw std::runtime_error("a result that is not a Tensor (nor a list of them)");
 }
 void cf_bad_argument(const char* expected) { throw host::BadArgument{expected}; }
 

@@ -24,6 +24,7 @@ from coding_framework.cuda.plan.launch_plan import (
     TensorRef,
     Upload,
 )
+from coding_framework.cuda.plan.stream_order import Ordering, StreamOrder, Unordered
 from coding_framework.types import Status
 
 _EXECUTED = "smsp__inst_executed.sum"
@@ -75,9 +76,12 @@ class PlanRecorder:
         self._memory = 0
         self._uploaded = 0
         self._executed = 0.0
+        self._order = StreamOrder()
         self.reports: list[LaunchReport] = []
         self.blocks: dict[int, int] = {}
         """Address to size of everything allocated by the host, over all its calls."""
+        self.freed: set[int] = set()
+        """Those of them that the host let go of."""
 
     def begin(self) -> None:
         """Start the record of a new call of `forward`; memory from earlier calls stays."""
@@ -85,6 +89,11 @@ class PlanRecorder:
         self.reports = []
         self._uploaded = 0
         self._executed = 0.0
+        self._order = StreamOrder()
+
+    def unordered(self) -> Unordered:
+        """Of the call that ends here, the operations that no stream orders."""
+        return self._order.unordered(len(self._ops))
 
     @property
     def operations(self) -> tuple[PlanOp, ...]:
@@ -107,6 +116,7 @@ class PlanRecorder:
     def free(self, address: int) -> None:
         if address not in self.blocks:
             raise CudaCallError
+        self.freed.add(address)
         self._note(Free(address))
 
     def require_kept(self, outputs: Sequence[TensorRef]) -> None:
@@ -133,7 +143,7 @@ class PlanRecorder:
     def download(self, address: int, nbytes: int) -> bytes:
         """Device to host: marks the plan as one that may depend on data."""
         data = self._device.download(address, nbytes)
-        self._note(ReadBack(address, nbytes))
+        self._note(ReadBack(address, nbytes, data))
         return data
 
     def copy(self, destination: int, source: int, nbytes: int) -> None:
@@ -157,6 +167,11 @@ class PlanRecorder:
 
     def synchronize(self) -> None:
         """Nothing to wait for: each launch has ended when the host hears of it."""
+        self._order.all_done()
+
+    def order(self, what: Ordering, one: int, other: int) -> None:
+        """What the host says of its streams."""
+        self._order.note(what, one, other)
 
     def _note(self, op: PlanOp) -> None:
         if len(self._ops) >= self.limits.operations:
@@ -164,4 +179,6 @@ class PlanRecorder:
                 Status.TIMEOUT,
                 f"one call asks for more than {self.limits.operations} device operations",
             )
+        if not isinstance(op, Alloc | Free):
+            self._order.work(len(self._ops), op.stream if isinstance(op, Launch) else None)
         self._ops.append(op)

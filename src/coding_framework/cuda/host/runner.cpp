@@ -62,12 +62,13 @@ static void post_trouble(const Failure& failure) {
        Writer().put<uint32_t>(failure.trouble).text(failure.text.substr(0, 2000)).bytes);
 }
 
-static void post_results() {
+static void post_results(const std::string& name) {
   Writer w;
   std::vector<at::Tensor> tensors;
   for (auto& r : results) {
     if (is_tensor(r)) tensors.push_back(r.tensor);
-    else if (r.value.kind != CF_LIST && r.value.kind != CF_NONE) cf_return_unsupported();
+    else if (r.value.kind != CF_LIST && r.value.kind != CF_NONE)
+      return post_trouble({WrongArguments, name + " returned what is not a Tensor"});
   }
   w.put<uint32_t>(static_cast<uint32_t>(tensors.size()));
   for (auto& t : tensors) {
@@ -89,7 +90,7 @@ static void call(const std::string& payload) {
   static std::deque<Result> kept;  // outputs stay allocated: the judge reads them later
   if (auto failure = invoke(name, values)) return post_trouble(*failure);
   for (auto& r : results) kept.push_back(r);
-  post_results();
+  post_results(name);
 }
 
 static void load(const char* path) {

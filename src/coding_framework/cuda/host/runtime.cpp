@@ -23,6 +23,7 @@ struct Configuration {
   cudaStream_t stream;
 };
 static std::vector<Configuration> configurations;
+static bool streams_in_use = false;
 
 cudaError_t fail(cudaError_t code) {
   if (code != cudaSuccess) last_error = code;
@@ -136,9 +137,10 @@ cudaError_t device_free(void* pointer) {
 
 static constexpr size_t kPiece = size_t{32} << 20;  // of a long transfer, in one message
 
-cudaError_t upload(uint64_t to, const void* from, size_t size) {
+cudaError_t upload(uint64_t to, const void* from, size_t size, cudaStream_t stream) {
   auto* at = static_cast<const char*>(from);
   for (size_t done = 0; done < size; done += kPiece) {
+    tell_order(Ordering::On, stream);
     auto n = std::min(kPiece, size - done);
     auto reply = request(Kind::Upload, Writer().put<uint64_t>(to + done), at + done, n);
     if (reply.kind != 0) return fail(static_cast<cudaError_t>(reply.kind));
@@ -146,9 +148,10 @@ cudaError_t upload(uint64_t to, const void* from, size_t size) {
   return cudaSuccess;
 }
 
-static cudaError_t download(void* to, uint64_t from, size_t size) {
+static cudaError_t download(void* to, uint64_t from, size_t size, cudaStream_t stream) {
   auto* at = static_cast<char*>(to);
   for (size_t done = 0; done < size; done += kPiece) {
+    tell_order(Ordering::On, stream);
     auto n = std::min(kPiece, size - done);
     auto reply = request(Kind::Download, Writer().put<uint64_t>(from + done).put<uint64_t>(n));
     if (reply.kind != 0) return fail(static_cast<cudaError_t>(reply.kind));
@@ -157,8 +160,24 @@ static cudaError_t download(void* to, uint64_t from, size_t size) {
   return cudaSuccess;
 }
 
-cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kind) {
-  if (size == 0) return cudaSuccess;
+bool several_streams() { return streams_in_use; }
+void use_streams() { streams_in_use = true; }
+
+void tell_all_done() {
+  if (streams_in_use) synchronize();
+}
+
+cudaError_t tell_order(Ordering what, const void* one, const void* other) {
+  bool usual = what == Ordering::On && (one == nullptr || one == cudaStreamLegacy);
+  if (!streams_in_use || usual) return cudaSuccess;
+  Writer w;
+  w.put(static_cast<uint32_t>(what)).put(reinterpret_cast<uint64_t>(one));
+  w.put(reinterpret_cast<uint64_t>(other));
+  return fail(static_cast<cudaError_t>(request(Kind::Order, w).kind));
+}
+
+static cudaError_t move(void* to, const void* from, size_t size, cudaMemcpyKind kind,
+                        cudaStream_t stream) {
   bool to_device = is_device(to), from_device = is_device(from);
   if ((kind == cudaMemcpyHostToDevice && !to_device) ||
       (kind == cudaMemcpyDeviceToHost && !from_device) ||
@@ -174,10 +193,11 @@ cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kin
       std::memmove(to, from, size);
       return cudaSuccess;
     case cudaMemcpyHostToDevice:
-      return upload(destination, from, size);
+      return upload(destination, from, size, stream);
     case cudaMemcpyDeviceToHost:
-      return download(to, source, size);
+      return download(to, source, size, stream);
     case cudaMemcpyDeviceToDevice:
+      tell_order(Ordering::On, stream);
       return fail(static_cast<cudaError_t>(
           request(Kind::Copy, Writer().put(destination).put(source).put<uint64_t>(size)).kind));
     default:
@@ -185,8 +205,17 @@ cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kin
   }
 }
 
-cudaError_t fill(void* at, int value, size_t size) {
+cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kind,
+                     cudaStream_t stream, bool waits) {
   if (size == 0) return cudaSuccess;
+  auto code = move(to, from, size, kind, stream);
+  if (code != cudaSuccess || !(waits || is_device(from))) return code;
+  return is_device(to) && !waits ? code : tell_order(Ordering::StreamDone, stream);
+}
+
+cudaError_t fill(void* at, int value, size_t size, cudaStream_t stream) {
+  if (size == 0) return cudaSuccess;
+  tell_order(Ordering::On, stream);
   Writer w;
   w.put(reinterpret_cast<uint64_t>(at)).put<uint32_t>(value & 255).put<uint64_t>(size);
   return fail(static_cast<cudaError_t>(request(Kind::Fill, w).kind));
@@ -194,6 +223,11 @@ cudaError_t fill(void* at, int value, size_t size) {
 
 cudaError_t synchronize() {
   return fail(static_cast<cudaError_t>(request(Kind::Synchronize, Writer()).kind));
+}
+
+[[noreturn]] void reject_shared_memory(const char* name) {
+  finish(Kind::Rejected, std::string(name) +
+                             ": the judge gives no memory that host and device share; use cudaMalloc");
 }
 
 const Symbol* find_symbol(const void* variable) {
@@ -224,8 +258,8 @@ void __cudaRegisterVar(void**, char* host_variable, char*, const char* device_na
   host::variables[host_variable] = device_name;
 }
 
-void __cudaRegisterManagedVar(void**, void**, char*, const char* name, int, size_t, int, int) {
-  host::finish(host::Kind::Unsupported, std::string("__managed__ variable ") + name);
+void __cudaRegisterManagedVar(void**, void**, char*, const char*, int, size_t, int, int) {
+  host::reject_shared_memory("a __managed__ variable");
 }
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream) {

@@ -13,13 +13,23 @@ cudaError_t launch_kernel(const void* function, dim3 grid, dim3 block, void** ar
                           size_t shared, cudaStream_t stream, bool cooperative);
 cudaError_t device_malloc(void** pointer, size_t size);
 cudaError_t device_free(void* pointer);
-cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kind);
-cudaError_t upload(uint64_t to, const void* from, size_t size);
-cudaError_t fill(void* at, int value, size_t size);
+// waits: the call returns when it is done, as cudaMemcpy does
+cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kind,
+                     cudaStream_t stream = nullptr, bool waits = true);
+cudaError_t upload(uint64_t to, const void* from, size_t size, cudaStream_t stream);
+cudaError_t fill(void* at, int value, size_t size, cudaStream_t stream = nullptr);
 cudaError_t synchronize();
+
+enum class Ordering : uint32_t { On = 1, Record, Wait, StreamDone, EventDone };  // as stream_order.py
+inline constexpr uintptr_t kNonBlocking = 8;  // a bit of a stream's handle
+bool several_streams();
+void use_streams();  // nothing needs to be told before there is a second one
+void tell_all_done();  // a call that waits for the device without being asked to
+cudaError_t tell_order(Ordering what, const void* one, const void* other = nullptr);
 Kernel* find_kernel(const void* function);
 const Symbol* find_symbol(const void* variable);
 bool is_device(const void* pointer);
+[[noreturn]] void reject_shared_memory(const char* name);  // of host and device
 void note_device_memory(const void* pointer, size_t size);
 
 }  // namespace host

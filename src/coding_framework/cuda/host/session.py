@@ -22,6 +22,7 @@ from typing import Self, TypeVar
 
 import psutil
 
+from coding_framework.cuda.host.gaps import is_listed, is_toolkit_function
 from coding_framework.cuda.host.program import program_of
 from coding_framework.cuda.host.properties import H200, DeviceProperties
 from coding_framework.cuda.host.wire import (
@@ -34,6 +35,7 @@ from coding_framework.cuda.host.wire import (
     RuntimeHandler,
     clean_text,
     decode_launch,
+    decode_order,
     decode_result,
     encode_call,
     encode_setup,
@@ -59,7 +61,6 @@ _SIGKILL, _SIGXCPU, _SIGXFSZ = 9, 24, 25
 _LIBRARY_SYMBOL = re.compile(
     r"^(?:cublas|cudnn|cufft|curand|cusolver|cusparse|cutensor|nccl|nvjpeg|npp|at::|torch::|c10::)"
 )
-_CUDA_SYMBOL = re.compile(r"^(?:__cuda\w+|cuda[A-Z]\w*|cu[A-Z]\w*)")
 _ENDED = "the host code ended its process"
 
 T = TypeVar("T")
@@ -132,6 +133,11 @@ class HostSession:
         if any(o.address == 0 and 0 not in o.shape for o in outputs):
             raise CandidateFault(Status.RUNTIME_ERROR, f"{function} returned a tensor on the CPU")
         return outputs
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of the process, as far as it was seen: a short one is not looked at."""
+        return self._cpu_seen_s
 
     def close(self) -> None:
         """End the process with all its descendants."""
@@ -226,6 +232,8 @@ class HostSession:
                 handler.launch(decode_launch(reader.data, self._module))
             case Kind.SYNCHRONIZE:
                 handler.synchronize()
+            case Kind.ORDER:
+                handler.order(*decode_order(reader))
             case Kind.EXTENSION if self._on_extension is not None:
                 self._on_extension(reader.data)
             case _:
@@ -351,13 +359,13 @@ def _raise_reported(kind: int, payload: memoryview) -> None:
             raise _load_fault(clean_text(bytes(payload)))
         case Kind.REJECTED:
             symbol = clean_text(bytes(payload))
+            if ": " in symbol:
+                raise CandidateFault(Status.REJECTED, f"the kernel uses {symbol}")
             raise CandidateFault(
                 Status.REJECTED, f"the kernel calls {symbol}: it must compute in its own kernels"
             )
         case Kind.UNSUPPORTED:
-            raise CandidateFault(
-                Status.UNSUPPORTED, f"not supported yet: {clean_text(bytes(payload))}"
-            )
+            raise _gap(clean_text(bytes(payload)))
         case Kind.RAISED:
             reader = Reader(payload)
             (trouble,) = reader.numbers("I")
@@ -371,6 +379,15 @@ def _raise_reported(kind: int, payload: memoryview) -> None:
             raise _crash_fault(number, address, bool(on_device))
 
 
+def _gap(text: str) -> CandidateFault:
+    """A claim that something is missing here: a gap of ours only where our lists have it."""
+    if is_listed(text) or is_toolkit_function(text):
+        return CandidateFault(Status.UNSUPPORTED, f"not supported yet: {text}")
+    return CandidateFault(
+        Status.RUNTIME_ERROR, f"the host code ended its process and named no gap of ours: {text}"
+    )
+
+
 def _load_fault(text: str) -> CandidateFault:
     _, mark, symbol = text.partition("undefined symbol: ")
     if not mark:
@@ -381,8 +398,8 @@ def _load_fault(text: str) -> CandidateFault:
         return CandidateFault(
             Status.REJECTED, f"the kernel calls {symbol}: it must compute in its own kernels"
         )
-    if _CUDA_SYMBOL.match(symbol):
-        return CandidateFault(Status.UNSUPPORTED, f"not supported yet: {symbol}")
+    if is_toolkit_function(symbol):
+        return _gap(symbol)
     return CandidateFault(Status.LOAD_ERROR, f"{symbol} is declared and not defined")
 
 

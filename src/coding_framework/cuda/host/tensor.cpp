@@ -19,7 +19,7 @@ extern "C" void cf_release(cf_tensor* t) {
   auto* s = t->storage;
   if (--s->references == 0) {
     if (s->owned && s->on_host) std::free(s->data);
-    else if (s->owned) cudaFree(s->data);
+    else if (s->owned) host::device_free(s->data);
     delete s;
   }
   delete t;
@@ -93,10 +93,12 @@ Tensor empty(IntArrayRef sizes, const TensorOptions& o) {
   return make(sizes, o, static_cast<char*>(data), true);
 }
 
+static cudaStream_t current_stream() { return c10::cuda::getCurrentCUDAStream(-1); }
+
 Tensor Tensor::zero_() const {
   if (!is_contiguous()) cf_reject("at::Tensor::zero_ (strided)");
   if (is_cpu()) std::memset(data_ptr(), 0, nbytes());
-  else check_cuda(cudaMemset(data_ptr(), 0, nbytes()));
+  else check_cuda(host::fill(data_ptr(), 0, nbytes(), current_stream()));
   return *this;
 }
 
@@ -130,14 +132,15 @@ Tensor Tensor::fill_(Scalar value) const {
   bool same = true;
   for (size_t i = 1; i < size; i++) same = same && one[i] == one[0];
   if (same && is_cuda()) {
-    check_cuda(cudaMemset(data_ptr(), static_cast<unsigned char>(one[0]), nbytes()));
+    check_cuda(host::fill(data_ptr(), static_cast<unsigned char>(one[0]), nbytes(), current_stream()));
     return *this;
   }
   std::string all;
   all.reserve(nbytes());
   for (int64_t i = numel(); i > 0; i--) all.append(one, size);
   if (is_cpu()) std::memcpy(data_ptr(), all.data(), all.size());
-  else check_cuda(host::upload(reinterpret_cast<uint64_t>(data_ptr()), all.data(), all.size()));
+  else check_cuda(host::upload(reinterpret_cast<uint64_t>(data_ptr()), all.data(), all.size(),
+                               current_stream()));
   return *this;
 }
 
@@ -154,7 +157,7 @@ Tensor tensor_of(const Scalar* values, size_t count, const TensorOptions& o) {
   }
   auto result = empty({static_cast<int64_t>(count)}, o);
   auto kind = result.is_cpu() ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice;
-  check_cuda(cudaMemcpy(result.data_ptr(), bytes.data(), bytes.size(), kind));
+  check_cuda(host::transfer(result.data_ptr(), bytes.data(), bytes.size(), kind, current_stream()));
   return result;
 }
 Tensor from_blob(void* data, IntArrayRef sizes, const TensorOptions& o) {
@@ -221,7 +224,7 @@ Scalar Tensor::item() const {
   if (numel() != 1) fail("", "a Tensor with ", numel(), " elements cannot be converted to Scalar");
   char b[8] = {};
   auto kind = is_cpu() ? cudaMemcpyHostToHost : cudaMemcpyDeviceToHost;
-  check_cuda(cudaMemcpy(b, data_ptr(), static_cast<size_t>(element_size()), kind));
+  check_cuda(host::transfer(b, data_ptr(), static_cast<size_t>(element_size()), kind, current_stream()));
   auto as = [&b](auto x) { std::memcpy(&x, b, sizeof x); return x; };
   switch (scalar_type()) {
     case kByte: return as(uint8_t{});
@@ -408,7 +411,8 @@ Tensor Tensor::copy_(const Tensor& from, bool) const {
   if (!is_contiguous() || !from.is_contiguous()) cf_reject("at::Tensor::copy_ (strided)");
   auto kind = from.is_cpu() ? (is_cpu() ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice)
                             : (is_cpu() ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice);
-  check_cuda(cudaMemcpy(data_ptr(), from.data_ptr(), nbytes(), kind));
+  bool waits = is_cpu() || from.is_cpu();
+  check_cuda(host::transfer(data_ptr(), from.data_ptr(), nbytes(), kind, current_stream(), waits));
   return *this;
 }
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from coding_framework.cuda.host.properties import DeviceProperties
 from coding_framework.cuda.plan.launch_plan import Launch, ModuleInfo, TensorRef
+from coding_framework.cuda.plan.stream_order import Ordering
 
 HostArg = TensorRef | bool | int | float | str | None | tuple["HostArg", ...] | list["HostArg"]
 """An argument of `forward`. None: an absent optional (an undefined Tensor)."""
@@ -46,6 +47,7 @@ class Kind(IntEnum):
     UNSUPPORTED = 15
     CRASHED = 16
     EXTENSION = 17
+    ORDER = 18
 
 
 class Malformed(Exception):  # noqa: N818 - the candidate's doing, never leaves the session
@@ -85,6 +87,7 @@ class RuntimeHandler(Protocol):
     def fill(self, address: int, value: int, nbytes: int) -> None: ...
     def launch(self, launch: Launch) -> None: ...
     def synchronize(self) -> None: ...
+    def order(self, what: Ordering, one: int, other: int) -> None: ...
 
 
 CUDA_ERROR_INVALID_VALUE = 1
@@ -229,6 +232,15 @@ def decode_launch(payload: memoryview, module: ModuleInfo) -> Launch:
         stream=stream,
         cooperative=bool(cooperative),
     )
+
+
+def decode_order(reader: Reader) -> tuple[Ordering, int, int]:
+    """What host code said of streams and events."""
+    what, one, other = reader.numbers("I2Q")
+    reader.end()
+    if what not in set(Ordering):
+        raise Malformed(f"an order of kind {what}")
+    return Ordering(what), one, other
 
 
 def decode_result(payload: memoryview) -> tuple[TensorRef, ...]:

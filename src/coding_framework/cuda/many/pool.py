@@ -27,7 +27,7 @@ from typing import IO, Any, TypeVar
 import structlog
 
 from coding_framework.cuda.choose_backend import choose_backend
-from coding_framework.cuda.device.gpu_sharing import gpus, gpus_here
+from coding_framework.cuda.device.gpu_sharing import ROOM_BYTES, gpus, gpus_here
 from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
 from coding_framework.cuda.many.coalesce import Coalescer
 from coding_framework.cuda.many.compile_ahead import CompileAhead
@@ -52,11 +52,6 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 _START_S = 120.0
-_JUDGE_BYTES = 8 << 30
-"""What a judge may hold of a GPU's memory: tensors of PyTorch's that wait, kept references, the
-exchange buffer, the candidate's arena and two contexts, and its part of what references take on the
-way. With 20 judges on an H200, which holds 17, its memory was full now and then, for the minutes in
-which 10,000 kernels were judged an hour instead of 28,000."""
 _RETRIES = 1
 _BY_THE_MACHINE = frozenset({Status.TIMEOUT, Status.COMPILE_TIMEOUT, Status.MEMORY_LIMIT})
 """Verdicts by CPU time or memory, which another machine may give otherwise: never kept on disk."""
@@ -97,7 +92,7 @@ class JudgePool:
         """So many judges, or as many as the memory of the GPUs holds."""
         if self._backend != "cuda":
             return workers
-        most = max(1, sum(gpu.memory_bytes // _JUDGE_BYTES for gpu in gpus()))
+        most = max(1, sum(gpu.memory_bytes // ROOM_BYTES for gpu in gpus()))
         if workers > most:
             log.warning("fewer_judges", workers=most, asked_for=workers, why="memory of the GPUs")
         return min(workers, most)

@@ -24,6 +24,7 @@ from coding_framework.cuda.model_new.extensions import (
     decode_request,
 )
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, ModuleInfo
+from coding_framework.cuda.plan.stream_order import Ordering
 from coding_framework.cuda.sandbox import Sandbox
 from coding_framework.types import CompilationResult, Diagnostic, Status
 
@@ -73,6 +74,9 @@ class _NoDevice:
 
     def synchronize(self) -> None:
         raise CudaCallError
+
+    def order(self, what: Ordering, one: int, other: int) -> None:
+        pass
 
 
 def compile_answer(

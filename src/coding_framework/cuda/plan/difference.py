@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from coding_framework.cuda.plan.host_values import finished_on_host
 from coding_framework.cuda.plan.launch_plan import (
     Alloc,
     Copy,
@@ -28,7 +29,9 @@ from coding_framework.cuda.plan.launch_plan import (
 )
 
 _FLOATING_ATOMIC = re.compile(
-    r"^[^/\n]*\b(?:atom|red)\.[\w.:]*(?:add[\w.:]*\.(?:f|bf)\d+|cas)", re.MULTILINE
+    r"^[^/\n]*\b(?:(?:atom|red)\.[\w.:]*(?:add[\w.:]*\.(?:f|bf)\d+|cas)"
+    r"|ld\.(?:volatile|acquire|relaxed)\b)",
+    re.MULTILINE,
 )
 _POINTER_BYTES = 8
 _MIN_HOST_BYTES = 16
@@ -55,15 +58,25 @@ class PlanDifference:
     """Some of the other bytes were uploaded or filled into what the call returns."""
 
 
+Unread = Mapping[str, Mapping[int, frozenset[int]]]
+"""Offsets of bytes, by kernel and number of the parameter."""
+
+
 class PlanReader:
     """Puts the plans of one case into a form that can be compared."""
 
     def __init__(
-        self, module: ModuleInfo, inputs: Sequence[tuple[int, int, int]], blocks: Mapping[int, int]
+        self,
+        module: ModuleInfo,
+        inputs: Sequence[tuple[int, int, int]],
+        blocks: Mapping[int, int],
+        unread: Unread | None = None,
     ) -> None:
         """inputs: (address, nbytes, index) of the places of inputs and parameters; blocks: address
-        to nbytes of all memory that the host allocated, over both calls."""
+        to nbytes of all memory that the host allocated, over both calls. unread: bytes of arguments
+        that no kernel looks at, by kernel and number of the parameter."""
         self._kernels = module.kernels
+        self._unread = unread or {}
         regions = [(a, n, f"input {i}") for a, n, i in inputs]
         regions += [(s.address, s.nbytes, f"symbol {s.name}") for s in module.symbols.values()]
         regions += [(a, n, "") for a, n in blocks.items()]
@@ -89,6 +102,18 @@ class PlanReader:
             message = f"the host copied other bytes to the device on other inputs ({min(new)})"
             return PlanDifference(message, False, changed, into_output)
         return None
+
+    def finished_on_host(self, first: LaunchPlan, second: LaunchPlan) -> str | None:
+        """A sentence where the second plan sends numbers that its host made of what it read."""
+        return finished_on_host(first, second, self._numbers)
+
+    def _numbers(self, launch: Launch) -> list[bytes]:
+        words = _parameters(self._kernels.get(launch.kernel), launch.params)
+        values = (launch.params[offset : offset + size] for offset, size in words)
+        return [v for v in values if len(v) < _POINTER_BYTES or not self._is_address(v)]
+
+    def _is_address(self, word: bytes) -> bool:
+        return self._region(int.from_bytes(word, "little")) is not None
 
     def _new_moves(self, first: LaunchPlan, second: LaunchPlan) -> tuple[int, bool]:
         """Bytes that fills and copies of the second plan alone stand for, and whether one of these
@@ -129,14 +154,27 @@ class PlanReader:
     def _words(self, launch: Launch, labels: dict[int, str]) -> Words:
         words = []
         kernel = self._kernels.get(launch.kernel)
-        for offset, size in _parameters(kernel, launch.params):
-            value = launch.params[offset : offset + size]
+        params = self._looked_at(launch, kernel)
+        for offset, size in _parameters(kernel, params):
+            value = params[offset : offset + size]
             if size == _POINTER_BYTES:
                 words.append(self._pointer(int.from_bytes(value, "little"), labels) or value.hex())
             else:
                 words.append(value.hex())
         shape = (str(launch.grid), str(launch.block), str(launch.shared_bytes))
         return (launch.kernel, *shape, *words)
+
+    def _looked_at(self, launch: Launch, kernel: KernelInfo | None) -> bytes:
+        """The arguments, with zeros where the kernel does not look."""
+        unread = self._unread.get(launch.kernel)
+        if kernel is None or not unread:
+            return launch.params
+        params = bytearray(launch.params)
+        for number, offsets in unread.items():
+            for at in offsets:
+                if (place := kernel.param_offsets[number] + at) < len(params):
+                    params[place] = 0
+        return bytes(params)
 
     def _uploads(self, plan: LaunchPlan) -> dict[str, Upload]:
         labels: dict[int, str] = {}
@@ -196,8 +234,9 @@ def host_share(plan: LaunchPlan, input_bytes: int) -> str | None:
 
 
 def adds_atomically(ptx: str) -> bool:
-    """Whether device code adds floating-point numbers in whatever order its threads come: by an
-    atomic add, or by a loop around a compare-and-swap."""
+    """Whether device code may add floating-point numbers in whatever order its threads come: by an
+    atomic add, by a loop around a compare-and-swap, or by what other blocks have made so far, which
+    it looks at by strong loads."""
     return _FLOATING_ATOMIC.search(ptx) is not None
 
 

@@ -72,6 +72,8 @@ class ReadBack:
 
     address: int
     nbytes: int
+    data: bytes = field(default=b"", compare=False, repr=False)
+    """What the host read when the plan was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,9 @@ class LaunchPlan:
     """Where the inputs lay when the plan was recorded; a replay refills the same addresses."""
     ops: tuple[PlanOp, ...]
     outputs: tuple[TensorRef, ...]
+    unordered: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Operations, each with the earlier ones that neither stream, event nor synchronisation orders
+    before it (`stream_order.py`). () where everything is in order."""
 
     @property
     def reads_back(self) -> bool:
@@ -159,6 +164,8 @@ class Fault:
     address: int | None
     count: int
     message: str
+    other: int | None = None
+    """Of a race between streams: the number of the earlier operation in the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +179,5 @@ class LaunchReport:
     faults: tuple[Fault, ...] = ()
     output: str = ""
     """What it printed with printf, bounded."""
+    stored: tuple[int, ...] = ()
+    """Starts of the allocations that it wrote to, where the device knows."""

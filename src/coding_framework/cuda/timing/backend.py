@@ -91,6 +91,11 @@ class Backend(Protocol):
         """The shape set that is timed."""
         ...
 
+    def room(self, task: Task, case: TestCase) -> AbstractContextManager[None]:
+        """Entered for a shape set, references included: where it is of real size, work that needs
+        more of the device's memory than others leave waits here."""
+        ...
+
     def equip(self, expectation: Expectation, timed: bool) -> AbstractContextManager[Equipment]:
         """Open a fresh device for a shape set. timed: whether it is the one that is timed."""
         ...

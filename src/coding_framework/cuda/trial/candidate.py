@@ -12,14 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from coding_framework.cuda.build.ptx_summary import may_repeat
+from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.expected.reference import ReferenceCache
-from coding_framework.cuda.host.plan_recorder import first_budget, instruction_budget
+from coding_framework.cuda.host.plan_recorder import (
+    RunLimits,
+    first_budget,
+    instruction_budget,
+)
 from coding_framework.cuda.model_new.build import ExtensionWanted
 from coding_framework.cuda.model_new.extensions import ExtensionRequest
-from coding_framework.cuda.plan.launch_plan import CandidateFault
+from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
 from coding_framework.cuda.timing.backend import Backend
 from coding_framework.cuda.timing.profiler import ReplayFiles
 from coding_framework.cuda.timing.results import TimedCase, summed_counters
+from coding_framework.cuda.trial.fresh_processes import RecordedCall, require_same_plans
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_setup
 from coding_framework.cuda.trial.trial import CaseTrial
 from coding_framework.cuda.trial.verdict_draft import NOT_CHECKED, TrialLog, VerdictDraft
@@ -48,22 +54,36 @@ class CandidateTrials:
         """seeds: the draws of each shape set. profile: whether to count the timed plan's hardware
         events, where the device has a profiler."""
         self._setting = setting
+        self._checker_meter = WorkMeter()  # what the checker cannot finish, the device may
         self._draft = draft
         self._references = references
         self._seeds = seeds
         self._compile_also = compile_also
         self._profile = profile
         self._timing_seed = int(draft.candidate.sha256[:8], 16)
+        self._tried = setting
+        """The setting with the build that was tried last: an answer may have asked for more."""
+        self._module: ModuleInfo | None = None
+        self._recorded: list[RecordedCall] = []
+        """Calls whose plans other processes must repeat."""
         self._dependent = False
         """Whether the launches on an earlier shape set depended on values."""
+        self._drawn: TestCase | None = None
 
-    def try_all(self, cases: Sequence[TestCase]) -> TimedCase:
-        """Every shape set in order; gives the one that is timed. Raises CandidateFault."""
+    def try_all(self, cases: Sequence[TestCase], drawn: TestCase | None = None) -> TimedCase:
+        """Every shape set in order, and the drawn one; gives the one that is timed. Raises
+        CandidateFault."""
         self._require_end(cases)
         found: dict[str, TimedCase] = {}
         for case in cases:
             found[case.name] = self._try(case)
             self._dependent = self._dependent or found[case.name].own_seed is not None
+        if drawn is not None:
+            self._drawn = drawn
+            self._try(drawn)
+        if self._recorded and self._module is not None:
+            limits = RunLimits()
+            require_same_plans(self._tried, self._module, self._recorded, limits)
         return found[self._setting.backend.timed_case(self._draft.task).name]
 
     def _require_end(self, cases: Sequence[TestCase]) -> None:
@@ -128,8 +148,15 @@ class CandidateTrials:
         """The correctness protocol on one shape set: a fresh device and a fresh host process. on:
         the backend's checker instead of the backend; nothing is timed there. Raises
         CandidateFault."""
-        setting = self._setting if on is None else replace(self._setting, backend=on)
+        setting = self._setting
+        if on is not None:
+            setting = replace(setting, backend=on, meter=self._checker_meter)
         timed = on is None and case == setting.backend.timed_case(self._draft.task)
+        with setting.backend.room(self._draft.task, case):
+            return self._until_built(setting, case, timed)
+
+    def _until_built(self, setting: TrialSetting, case: TestCase, timed: bool) -> TimedCase:
+        """Begins again with a larger build where an answer asks for one."""
         tests = self._draft.log.tests
         tested = len(tests)
         while True:
@@ -148,12 +175,25 @@ class CandidateTrials:
             trial = CaseTrial(
                 task, case, setup, references, self._seeds, self._draft.log, self._timing_seed
             )
+            if case is self._drawn:
+                return trial.call_twice()
             real_size = case in task.gpu_cases
             passed = trial.record(dependent=self._dependent) if real_size else trial.judge()
+            if trial.recorded is not None:
+                self._keep(trial.recorded, setting, setup)
             passed = trial.measured(passed)
             if is_timed and self._profile:
                 self._count_events(setting, setup, case, passed)
             return passed
+
+    def _keep(self, call: RecordedCall, setting: TrialSetting, setup: TrialSetup) -> None:
+        """Keep a first call for `require_same_plans`: those of one device and the newest build."""
+        if self._module is not None and setting.backend.name != self._tried.backend.name:
+            return
+        if setup.module != self._module:
+            self._recorded.clear()
+        self._tried, self._module = setting, setup.module
+        self._recorded.append(call)
 
     def _note_device(self, setting: TrialSetting, setup: TrialSetup) -> None:
         self._draft.device, self._draft.driver = setup.device_name, setting.backend.driver

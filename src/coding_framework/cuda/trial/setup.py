@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coding_framework.cuda.device.device import Device
+from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.expected.reference import Expectation
+from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.host.case_run import CaseRun, HostProcess
 from coding_framework.cuda.host.plan_recorder import PlanRecorder
 from coding_framework.cuda.host.program import is_answer
+from coding_framework.cuda.host.properties import H200, DeviceProperties
 from coding_framework.cuda.host.session import HOST_LIMITS, HostSession
+from coding_framework.cuda.host.wire import RuntimeHandler
 from coding_framework.cuda.model_new.build import want_extension
 from coding_framework.cuda.model_new.session import AnswerSession
 from coding_framework.cuda.plan.difference import PlanReader, adds_atomically
@@ -33,6 +37,8 @@ class TrialSetting:
     host_cpu_s: int
     """CPU time of a host process, for one shape set."""
     backend: Backend
+    meter: WorkMeter = field(default_factory=WorkMeter)
+    """What the candidate had devices do so far, over all shape sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,30 @@ class TrialSetup:
 
 
 @contextmanager
+def open_host(
+    setting: TrialSetting,
+    module: ModuleInfo,
+    handler: RuntimeHandler,
+    properties: DeviceProperties = H200,
+) -> Iterator[Callable[[ModelSignature], HostProcess]]:
+    """Start a build's host code in a process of its own; gives how calls with a model's signature
+    are made in it. Raises as `open_setup`. handler: who carries out what it asks for."""
+    limits = replace(HOST_LIMITS, cpu_s=setting.host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES)
+    answers = is_answer(setting.build)
+    with HostSession(
+        setting.build,
+        module,
+        handler,
+        setting.sandbox,
+        limits,
+        properties=properties,
+        on_extension=want_extension if answers else None,  # nobody else may ask for kernels
+    ) as session:
+        yield lambda signature: AnswerSession(session, signature) if answers else session
+        setting.meter.spend(session.cpu_s)
+
+
+@contextmanager
 def open_setup(
     setting: TrialSetting, expectation: Expectation, *, timed: bool = False
 ) -> Iterator[TrialSetup]:
@@ -72,30 +102,20 @@ def open_setup(
     build = setting.build
     with setting.backend.equip(expectation, timed) as equipment:
         device, other = equipment.device, equipment.open_other_schedule
+        device.meter = setting.meter
 
         def open_other_schedule() -> Device:
             assert other is not None
             device = other()
+            device.meter = setting.meter
             device.load(build)
             return device
 
         module = device.load(build)
         recorder = PlanRecorder(device, equipment.limits)
         run = CaseRun(device, recorder, expectation.tensors, len(expectation.inputs))
-        host_limits = replace(
-            HOST_LIMITS, cpu_s=setting.host_cpu_s, memory_bytes=_HOST_MEMORY_BYTES
-        )
-        answers = is_answer(build)
-        with HostSession(
-            build,
-            module,
-            recorder,
-            setting.sandbox,
-            host_limits,
-            properties=equipment.properties,
-            on_extension=want_extension if answers else None,  # nobody else may ask for kernels
-        ) as session:
-            host = AnswerSession(session, expectation.signature) if answers else session
+        with open_host(setting, module, recorder, equipment.properties) as open_session:
+            host = open_session(expectation.signature)
             ptx = (build / "device.ptx").read_text(errors="replace")
             yield TrialSetup(
                 run,

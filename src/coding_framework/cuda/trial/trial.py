@@ -19,8 +19,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
-import torch
-
+from coding_framework.cuda.expected.edge_draws import draw_name
 from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.expected.tolerance import Comparison, ExpectedOutput, compare
 from coding_framework.cuda.host.case_run import Execution, Output
@@ -33,11 +32,13 @@ from coding_framework.cuda.plan.launch_plan import (
 )
 from coding_framework.cuda.timing.measurement import CHECKED_DRAWS
 from coding_framework.cuda.timing.results import TimedCase
+from coding_framework.cuda.trial.fresh_processes import RecordedCall, recorded_call
+from coding_framework.cuda.trial.kept_state import STATE_DRAWS, Draw, KeptState, same_bits
 from coding_framework.cuda.trial.setup import TrialSetup
 from coding_framework.cuda.trial.verdict_draft import TrialLog
 from coding_framework.types import Status, Task, TestCase, TestResult
 
-_RACES = frozenset({"shared_memory_race"})
+_RACES = frozenset({"shared_memory_race", "global_memory_race"})
 """Faults of a run that make a result a matter of luck. Between threads of one warp (`warp_race`)
 hardware has an order on which much honest code relies: that stays a pitfall."""
 _WARP = 32
@@ -61,6 +62,10 @@ class References(Protocol):
 
     def steadier(self, task: Task, case: TestCase, seed: int) -> Expectation:
         """The same with a tolerance that owes nothing to luck: who is wrong by it is wrong."""
+        ...
+
+    def edges(self, task: Task, case: TestCase) -> tuple[int, ...]:
+        """The seeds of the edge draws that decide something."""
         ...
 
 
@@ -87,6 +92,9 @@ class CaseTrial:
         self._seeds = tuple(seeds)
         self._log = log
         self._timing_seed = timing_seed
+        self._varies = False
+        self.recorded: RecordedCall | None = None
+        """The first call, where its plan may be compared with other processes'."""
 
     def judge(self) -> TimedCase:
         """All four steps. Raises CandidateFault with the status of the verdict."""
@@ -106,9 +114,39 @@ class CaseTrial:
                 return self._judge_dependent(plan, seed, execution)
             replays.append(execution.reports)
         self._rerun(plan, fresh[-1], execution)
-        self._call_again(plan, fresh[0])
-        self._call_again(plan, fresh[-1], moved=True)
+        edges, again, moved = self._shared_out(fresh)
+        for seed in edges:
+            execution = self._setup.run.replay(plan, self._expect(seed).tensors)
+            if not self._right(seed, execution):
+                return self._judge_dependent(plan, seed, execution)
+        kept = KeptState(self._setup, plan)
+        second = self._call_again(plan, again)
+        draws = [(again, *fresh)[i % len(self._seeds)] for i in range(STATE_DRAWS)]
+        kept.require_none(self._setup.run, second, [self._draw(seed) for seed in draws])
+        self._call_again(plan, moved, moved=True)
+        if not self._varies:
+            self.recorded = recorded_call(
+                self._case.name, plan, self._setup, self._expect(self._seeds[0])
+            )
         return self._timed(plan, replays)
+
+    def _draw(self, seed: int) -> Draw:
+        """A draw to try calls on, and whether what comes of one is right."""
+        return lambda: self._expect(seed).tensors, lambda e: self._right(seed, e)
+
+    def _edge_seeds(self) -> tuple[int, ...]:
+        """The edge draws; none in an experiment that has no other draw than the first."""
+        if len(set(self._seeds)) == 1:
+            return ()
+        return self._references.edges(self._task, self._case)
+
+    def _shared_out(self, fresh: Sequence[int]) -> tuple[list[int], int, int]:
+        """The edge draws to replay, and what the two calls at the end are made on: edge draws that
+        count as a whole, where there are any."""
+        edges = self._edge_seeds()
+        whole = [seed for seed in edges if self._expect(seed).decides_all][:2]
+        again, moved = [*whole, *(fresh[0], fresh[-1])[len(whole) :]]
+        return [seed for seed in edges if seed not in whole], again, moved
 
     def record(self, *, dependent: bool) -> TimedCase:
         """The first host call, repeated with other values in all other memory, and one with moved
@@ -146,6 +184,16 @@ class CaseTrial:
     def _check_timed(self, expectation: Expectation, outputs: tuple[Output, ...]) -> None:
         if not self._passes(expectation, Execution(outputs, (), None, None)):
             self._wrong(expectation.seed, f"wrong in a timed call: {self._log.tests[-1].detail}")
+
+    def call_twice(self) -> TimedCase:
+        """The host code on the first draw, and once more on the last with the inputs elsewhere: for
+        a shape set whose sizes nobody knew. Raises CandidateFault."""
+        first, last = self._seeds[0], self._seeds[-1]
+        plan, execution = self._call_host(first)
+        self._check(first, execution)
+        self._require_device_work(plan)
+        self._call_again(plan, last, moved=True)
+        return self._timed(plan, [execution.reports])
 
     def call_once(self) -> None:
         """The host code alone, on the first draw. Raises CandidateFault where it fails or is wrong;
@@ -221,7 +269,7 @@ class CaseTrial:
             self._check(seed, again)
             return
         with self._setup.equipment.computing():
-            same = _same_bits(before, again)
+            same = same_bits(before, again)
         if not same:
             raise CandidateFault(
                 Status.NONDETERMINISTIC,
@@ -243,11 +291,20 @@ class CaseTrial:
         leaked = leaked_bytes(second)
         if leaked:
             self._log.note("memory_leak", "medium", f"a call leaves {leaked} bytes allocated")
+        if plan.reads_back:
+            self._require_not_finished(plan, second)
+        self._varies |= difference is not None and not difference.one_time_setup
         if difference is not None and difference.one_time_setup:
             self._log.note("one_time_setup", "low", f"set up once: {difference.message}")
         elif difference is not None and not plan.reads_back:
             self._log.note("plan_changed", "medium", f"right, but {difference.message}")
         return second
+
+    def _require_not_finished(self, plan: LaunchPlan, second: LaunchPlan) -> None:
+        """A part of the answer that the host makes may be too small for a replay to show it."""
+        finished = self._setup.plan_reader().finished_on_host(plan, second)
+        if finished is not None:
+            self._cheating("host_computation", finished)
 
     def _judge_dependent(self, plan: LaunchPlan, seed: int, replayed: Execution) -> TimedCase:
         """A replay on fresh inputs was wrong: stale or steered by values, or simply wrong?"""
@@ -282,10 +339,11 @@ class CaseTrial:
 
     def _require_only_steered(self, first: LaunchPlan, other: LaunchPlan) -> None:
         """What the host read may choose between plans; it may not make the answer."""
-        difference = self._setup.plan_reader().difference(first, other)
+        reader = self._setup.plan_reader()
+        difference = reader.difference(first, other)
         excess = host_share(other, self._input_bytes())
         if excess is None and difference is not None:
-            excess = steering_excess(difference)
+            excess = steering_excess(difference) or reader.finished_on_host(first, other)
         if excess is not None:
             self._cheating("host_computation", excess)
 
@@ -298,6 +356,12 @@ class CaseTrial:
             "launches depend on values read back: the host code ran for every draw",
         )
         reports = [execution.reports]
+        for edge in self._edge_seeds():
+            plan, on_edge = self._call_host(edge)
+            self._check(edge, on_edge)
+            self._require_only_steered(first, plan)
+        if seed not in self._seeds:  # it showed on an edge draw
+            seed = self._seeds[0]
         for other in self._seeds[self._seeds.index(seed) + 1 :]:
             plan, execution = self._call_host(other)
             self._check(other, execution)
@@ -397,7 +461,7 @@ class CaseTrial:
 
     def _wrong(self, seed: int, detail: str) -> None:
         raise CandidateFault(
-            Status.WRONG_OUTPUT, f"shape set {self._case.name!r}, seed {seed}: {detail}"
+            Status.WRONG_OUTPUT, f"shape set {self._case.name!r}, {draw_name(seed)}: {detail}"
         )
 
     def _cheating(self, rule: str, message: str) -> None:
@@ -423,12 +487,6 @@ class CaseTrial:
     def _input_bytes(self) -> int:
         tensors = self._expect(self._seeds[0]).tensors
         return sum(t.numel() * t.element_size() for t in tensors)
-
-
-def _same_bits(one: Execution, other: Execution) -> bool:
-    return len(one.outputs) == len(other.outputs) and all(
-        torch.equal(a.raw, b.raw) for a, b in zip(one.outputs, other.outputs, strict=True)
-    )
 
 
 def _severity(comparison: Comparison) -> tuple[bool, float]:

@@ -1,8 +1,10 @@
-"""The integer constants at the top of a KernelBench problem, and the module run with others.
+"""The integer constants of a KernelBench problem that are sizes, and the module run with others.
 
-Only literals of module-level assignments change (`N = 2048 * 2`, `height = width = 128`,
-`input_shape = (32768,)`), so what is derived from them stays consistent. Constants that say what
-the function is, not how large its input is (kernel sizes, strides, groups, axes), never change.
+*Named* ones are literals of module-level assignments (`N = 2048 * 2`, `height = width = 128`,
+`input_shape = (32768,)`): what is derived from them stays consistent. *Literal* ones stand where
+they are used: the extents in `get_inputs` (`torch.randn(4, 8, 256)`) and the arguments that
+`get_init_inputs` returns. Constants that say what the function is, not how large its input is
+(kernel sizes, strides, groups, axes), never change.
 """
 
 from __future__ import annotations
@@ -19,15 +21,27 @@ _SEMANTIC = re.compile(
 )
 SMALLEST_SIZE = 8
 """Literals below this are taken for axes, flags or filter sizes, and stay."""
+_SHAPED = frozenset(
+    {"rand", "randn", "zeros", "ones", "empty", "randint", "full", "normal", "uniform", "Tensor"}
+    | {"FloatTensor", "HalfTensor", "DoubleTensor", "LongTensor", "IntTensor"}
+)
+"""Functions whose arguments hold extents."""
+_SHAPE_LAST = frozenset({"randint", "normal", "uniform"})
+"""Those whose plain numbers are values; a tuple among their arguments is the shape."""
+_SHAPE_FIRST = frozenset({"full"})
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One integer literal: which assignment it stands in, and which literal of it."""
+    """One integer literal: which assignment or function it stands in, and which literal of it."""
 
     name: str
     position: int
     value: int
+    smallest: int = 1
+    """An extent that stands for itself stays above 1, which would mean broadcasting."""
+    bound: bool = False
+    """It is the end of what `randint` draws, and goes with the size that it indexes."""
 
 
 Values = Mapping[Constant, int]
@@ -39,21 +53,26 @@ def parse(source: str) -> ast.Module:
 
 
 def size_constants(tree: ast.Module) -> tuple[Constant, ...]:
-    """The literals that may be scaled."""
-    return tuple(constant for constant, _ in _walk(tree))
+    """The named sizes, which may be scaled."""
+    return tuple(constant for constant, _ in _named(tree))
+
+
+def literal_sizes(tree: ast.Module) -> tuple[Constant, ...]:
+    """The sizes that have no name at the top of the file."""
+    return tuple(constant for constant, _ in _literal(tree))
 
 
 def run_module(tree: ast.Module, values: Values) -> dict[str, Any]:
     """The module's namespace with the given values for its constants."""
     changed = ast.parse(ast.unparse(tree))
-    for constant, node in _walk(changed):
+    for constant, node in (*_named(changed), *_literal(changed)):
         node.value = values.get(constant, constant.value)
     namespace: dict[str, Any] = {"__name__": "kernelbench_problem"}
     exec(compile(changed, "<problem>", "exec"), namespace)
     return namespace
 
 
-def _walk(tree: ast.Module) -> list[tuple[Constant, ast.Constant]]:
+def _named(tree: ast.Module) -> list[tuple[Constant, ast.Constant]]:
     found: list[tuple[Constant, ast.Constant]] = []
     for statement in tree.body:
         if isinstance(statement, ast.Assign):
@@ -81,3 +100,89 @@ def _literals(name: str, value: ast.expr) -> list[tuple[Constant, ast.Constant]]
     if isinstance(value, ast.BinOp) and found:  # of `2048 * 2` the largest literal is the size
         found = [max(found, key=lambda pair: pair[0].value)]
     return [pair for pair in found if pair[0].value >= SMALLEST_SIZE]
+
+
+def _literal(tree: ast.Module) -> list[tuple[Constant, ast.Constant]]:
+    """Sizes in the bodies of `get_inputs` and `get_init_inputs`."""
+    functions = {s.name: s for s in tree.body if isinstance(s, ast.FunctionDef)}
+    found: list[ast.Constant] = []
+    bounds: list[ast.Constant] = []
+    if "get_inputs" in functions:
+        found += _extents(functions["get_inputs"])
+        bounds = _bounds(functions["get_inputs"])
+    if "get_init_inputs" in functions:
+        found += _arguments(functions["get_init_inputs"], _constructor_names(tree))
+    return [
+        (Constant("literal", i, node.value, 2, bound=i >= len(found)), node)
+        for i, node in enumerate((*found, *bounds))
+        if isinstance(node.value, int)
+    ]
+
+
+def _extents(function: ast.FunctionDef) -> list[ast.Constant]:
+    """Whole numbers that are extents of tensors, and those of local names (`n = 256`)."""
+    found: list[ast.Constant] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for names, value in _bindings(node):
+                if names and not any(_SEMANTIC.search(name) for name in names):
+                    found += [n for _, n in _literals(names[0], value)]
+        elif isinstance(node, ast.Call):
+            found += [n for shape in _shapes(node) for n in _whole_numbers(shape, above=1)]
+    return list({id(node): node for node in found}.values())
+
+
+def _bounds(function: ast.FunctionDef) -> list[ast.Constant]:
+    """The ends of what `randint` draws that may be sizes."""
+    found: list[ast.Constant] = []
+    for call in ast.walk(function):
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "randint":
+            ends = [*call.args[:2], *(k.value for k in call.keywords if k.arg == "high")]
+            numbers = [n for end in ends for n in _whole_numbers(end, above=SMALLEST_SIZE - 1)]
+            found += [n for n in numbers if n in ends]
+    return found
+
+
+def _shapes(call: ast.Call) -> list[ast.expr]:
+    """The arguments of a call that hold a tensor's extents."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if name not in _SHAPED:
+        return []
+    given = [k.value for k in call.keywords if k.arg == "size"]
+    if name in _SHAPE_FIRST:
+        return [*call.args[:1], *given]
+    if name in _SHAPE_LAST:
+        return [*(a for a in call.args if isinstance(a, (ast.Tuple, ast.List))), *given]
+    return [*call.args, *given]
+
+
+def _arguments(function: ast.FunctionDef, names: list[str]) -> list[ast.Constant]:
+    """Whole numbers that `get_init_inputs` returns, but those whose names say that they are no
+    sizes. names: of the constructor's parameters."""
+    found: list[ast.Constant] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return) and isinstance(node.value, (ast.List, ast.Tuple)):
+            for i, value in enumerate(node.value.elts):
+                if i >= len(names) or not _SEMANTIC.search(names[i]):
+                    found += _whole_numbers(value, above=SMALLEST_SIZE - 1)
+    return found
+
+
+def _constructor_names(tree: ast.Module) -> list[str]:
+    """Parameters of `Model.__init__`, without self."""
+    for model in tree.body:
+        if isinstance(model, ast.ClassDef) and model.name == "Model":
+            for method in model.body:
+                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                    return [a.arg for a in method.args.args[1:]]
+    return []
+
+
+def _whole_numbers(value: ast.expr, *, above: int) -> list[ast.Constant]:
+    """The literals of a number, or of a tuple of numbers; an expression of others is none."""
+    parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
+    return [
+        part
+        for part in parts
+        if isinstance(part, ast.Constant) and type(part.value) is int and part.value > above
+    ]

@@ -21,7 +21,14 @@ from pathlib import Path
 
 import structlog
 
-from coding_framework.data.kernelbench.constants import Values, parse, run_module
+from coding_framework.data.kernelbench.constants import (
+    Constant,
+    Values,
+    literal_sizes,
+    parse,
+    run_module,
+    size_constants,
+)
 from coding_framework.data.kernelbench.sizes import (
     Budget,
     Measure,
@@ -43,6 +50,8 @@ GPU_BUDGET = Budget(elements=1 << 30, flops=1 << 62)
 """Two draws of a float64 reference with its tolerance take up to 80 bytes an output on the way: the
 3.2 billion elements of the largest activations would take more than a GPU of 140 GB has."""
 
+Sizes = dict[str, Values]
+"""The constants of each shape set."""
 _INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 
 
@@ -89,16 +98,14 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     source, scalar_positions = _with_scalars_as_arguments(source)
     tree = parse(source)
     original = measure(tree, {})
-    sizes = _sizes(tree, original)
-    bounds = input_bounds(tree, sizes["main"])
-    cases = []
-    for label, values in sizes.items():
-        made = measure(tree, values)
-        terms = max(reduction_length(tree, values), made.products_per_output)
-        cases.append(_case(label, made, bounds, terms))
+    sizes = _sizes(tree, original, size_constants(tree))
+    if not _differ(tree, sizes):
+        sizes = _with_literals(tree, original, sizes)
+    own_sizes = {constant: constant.value for constant in sizes["main"]}
+    bounds, cases = _cases(tree, sizes)
     real = original
     if not GPU_BUDGET.holds(original):
-        real = measure(tree, shrink(tree, {}, original, GPU_BUDGET))
+        real = measure(tree, shrink(tree, own_sizes, original, GPU_BUDGET))
     terms = _scaled_reduction(cases[0].reduction_length, real)
     return Task(
         name=name,
@@ -117,10 +124,25 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     )
 
 
-def _sizes(tree: ast.Module, original: Measure) -> dict[str, Values]:
+def _with_literals(tree: ast.Module, original: Measure, few: Sizes) -> Sizes:
+    """Shape sets by the sizes without a name too; `few`, where the model does not run at them."""
+    sizes = _sizes(tree, original, (*size_constants(tree), *literal_sizes(tree)))
+    try:
+        _cases(tree, sizes)
+    except Exception:  # only a run shows what an index may be; the problem says so in its own way
+        return few
+    return sizes
+
+
+def _differ(tree: ast.Module, sizes: Sizes) -> bool:
+    made = [measure(tree, values) for values in sizes.values()]
+    return len({(m.inputs, m.init_args) for m in made}) == len(sizes)
+
+
+def _sizes(tree: ast.Module, original: Measure, constants: Sequence[Constant]) -> Sizes:
     """Three shape sets. A problem that no budget holds is at its smallest already: then the others
-    are larger."""
-    main = shrink(tree, {}, original, MAIN_BUDGET)
+    are larger. They are equal where the model is for one size only."""
+    main = shrink(tree, {c: c.value for c in constants}, original, MAIN_BUDGET)
     odd = make_odd(tree, main, original)
     elements = min(TINY_BUDGET.elements, measure(tree, main).elements // 4)
     tiny = shrink(tree, main, original, Budget(elements, TINY_BUDGET.flops))
@@ -129,6 +151,17 @@ def _sizes(tree: ast.Module, original: Measure) -> dict[str, Values]:
         "odd": enlarge(tree, main, original, 3) if odd == main else odd,
         "tiny": enlarge(tree, main, original, 2) if tiny == main else tiny,
     }
+
+
+def _cases(tree: ast.Module, sizes: Sizes) -> tuple[list[Bounds], list[TestCase]]:
+    """The bounds of the inputs, and the shape sets. Raises whatever the problem raises."""
+    bounds = input_bounds(tree, sizes["main"])
+    cases = []
+    for label, values in sizes.items():
+        made = measure(tree, values)
+        terms = max(reduction_length(tree, values), made.products_per_output)
+        cases.append(_case(label, made, bounds, terms))
+    return bounds, cases
 
 
 def _case(label: str, made: Measure, bounds: Sequence[Bounds], terms: int) -> TestCase:

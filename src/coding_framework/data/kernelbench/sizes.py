@@ -17,7 +17,6 @@ from coding_framework.data.kernelbench.constants import (
     Constant,
     Values,
     run_module,
-    size_constants,
 )
 from coding_framework.types import DType, InitArg
 
@@ -100,19 +99,19 @@ def as_tensors(result: Any) -> tuple[torch.Tensor, ...]:
 
 
 def shrink(tree: ast.Module, start: Values, original: Measure, budget: Budget) -> Values:
-    """Halve the largest constant until the budget holds, equal ones together; a constant that the
-    model cannot do with less of (divisible by groups, larger than a filter) stays. May end above
-    the budget where sizes are written into the model itself."""
-    values = {c: start.get(c, c.value) for c in size_constants(tree)}
+    """Halve the largest of the constants until the budget holds, equal ones together; a constant
+    that the model cannot do with less of (divisible by groups, larger than a filter) stays. May end
+    above the budget where sizes are written into the model itself."""
+    values = dict(start)
     fixed: set[Constant] = set()
     current = measure(tree, values)
     while not budget.holds(current):
-        free = [c for c in values if c not in fixed and values[c] > 1]
+        free = [c for c in values if c not in fixed and values[c] > c.smallest]
         if not free:
             break
         largest = max(free, key=lambda c: values[c])
-        for group in _groups(largest, free, values):
-            trial = values | {c: max(1, values[c] // 2) for c in group}
+        for group in filter(None, _groups(largest, free, values)):
+            trial = values | {c: max(c.smallest, values[c] // 2) for c in group}
             smaller = _try_measure(tree, trial, original)
             if smaller is not None:
                 values, current = trial, smaller
@@ -128,7 +127,7 @@ def make_odd(tree: ast.Module, start: Values, original: Measure) -> Values:
     values = dict(start)
     for constant in start:
         odd = values[constant] - 1 - values[constant] % 2
-        for group in _groups(constant, list(values), values):
+        for group in filter(None, _groups(constant, list(values), values)):
             trial = values | dict.fromkeys(group, odd)
             if odd >= 3 and _try_measure(tree, trial, original) is not None:
                 values = trial
@@ -145,8 +144,10 @@ def enlarge(tree: ast.Module, start: Values, original: Measure, factor: int) -> 
 def _groups(
     constant: Constant, among: Sequence[Constant], values: Values
 ) -> tuple[list[Constant], list[Constant]]:
-    """The constant alone; then with all that have the same value, which may have to agree."""
-    return [constant], [c for c in among if values[c] == values[constant]]
+    """The constant alone; then with all that have the same value, which may have to agree, and must
+    where one of them is drawn to index the others."""
+    equal = [c for c in among if values[c] == values[constant]]
+    return ([] if any(c.bound for c in equal) else [constant]), equal
 
 
 def _try_measure(tree: ast.Module, values: Values, original: Measure) -> Measure | None:

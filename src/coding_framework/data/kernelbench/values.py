@@ -37,15 +37,16 @@ def reduction_length(tree: ast.Module, values: Values) -> int:
     """How many elements of one input or weight an output element adds up, at these sizes.
 
     Found by differentiation: the non-zero derivatives of a few output elements. 1 for elementwise
-    functions and for outputs without derivatives. Raises whatever the problem raises.
+    functions and for outputs without derivatives. A model may change its tensors in place. Raises
+    whatever the problem raises.
     """
+    from torch.autograd.graph import allow_mutation_on_saved_tensors
 
-    with _own_draws():
+    with _own_draws(), allow_mutation_on_saved_tensors():
         model, inputs = _instance(tree, values)
-        leaves = [*inputs, *model.parameters()]
-        leaves = [t.detach().requires_grad_() if t.is_floating_point() else t for t in leaves]
-        outputs = as_tensors(model(*leaves[: len(inputs)]))
-        sources = [t for t in leaves[: len(inputs)] if t.requires_grad] + list(model.parameters())
+        leaves = [t.detach().requires_grad_() if t.is_floating_point() else t for t in inputs]
+        outputs = as_tensors(model(*(t.clone() for t in leaves)))
+        sources = [t for t in leaves if t.requires_grad] + list(model.parameters())
         longest = 1
         for output in outputs:
             if output.requires_grad and output.numel():

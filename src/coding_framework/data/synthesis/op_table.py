@@ -25,6 +25,8 @@ def _sampled(f: Callable[[float], float]) -> Callable[[Bounds, Constants, Bounds
     of these functions has an edge between two samples that a domain depends on."""
 
     def span(v: Bounds, constants: Constants, operand: Bounds) -> Bounds:
+        if v[0] == v[1]:
+            return f(v[0]), f(v[0])
         values = [f(v[0] + (v[1] - v[0]) * i / 256) for i in range(257)]
         if v[0] < 0 < v[1]:
             values.append(f(0.0))

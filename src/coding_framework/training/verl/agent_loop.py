@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 import os
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -30,12 +31,16 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget
+from coding_framework.agents.tester import TesterAgent
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
 from coding_framework.orchestration.turn import Agents, RewardFn, end_reason, run_turn
 from coding_framework.store.conversations import append_rollout
 from coding_framework.store.records import Rollout, VerdictTime
 from coding_framework.training.agent_specializer import AgentSpecializer
 from coding_framework.training.credit import conversation_returns, group_key
+from coding_framework.training.handed_over import HandedOver, read_handed_over
+from coding_framework.training.import_paths import build
+from coding_framework.training.reward_functions.custom import chosen_reward
 from coding_framework.training.reward_functions.overlong import OverlongShaping
 from coding_framework.training.verl import (  # noqa: F401  (bound into verl by their import)
     dynamic_sampling,
@@ -45,13 +50,16 @@ from coding_framework.training.verl import (  # noqa: F401  (bound into verl by 
 )
 from coding_framework.training.verl.frozen_role import FrozenServer
 from coding_framework.training.verl.overrides import AGENT_LOOP
-from coding_framework.training.verl.spec import SPEC_VARIABLE, EpisodeSpec, build, read_spec
+from coding_framework.training.verl.spec import SPEC_VARIABLE, EpisodeSpec, read_spec
 from coding_framework.types import (
     ConversationTurn,
     CUDAConversationState,
     Generation,
     JudgeFn,
     Message,
+    Policy,
+    Probe,
+    ProbeResult,
     Role,
     SamplingParams,
     Task,
@@ -139,17 +147,29 @@ class VerlPolicy:
 class TimedJudge:
     """A judge with a wall limit of ours: a verdict that does not come is our fault."""
 
-    def __init__(self, judge: JudgeFn, limit_s: float) -> None:
+    def __init__(self, judge: Any, limit_s: float) -> None:
+        """judge: a `JudgeFn`, with `probe` where there is a tester."""
         self._judge = judge
         self._limit_s = limit_s
 
     async def __call__(self, task: Task, code: str) -> Verdict:
         try:
-            return await asyncio.wait_for(self._judge(task, code), self._limit_s)
+            verdict: Verdict = await asyncio.wait_for(self._judge(task, code), self._limit_s)
+            return verdict
         except TimeoutError as e:
             raise InfrastructureError(
                 f"no verdict within {self._limit_s:.0f} s: the judge is overloaded or stuck"
             ) from e
+
+    async def probe(
+        self, task: Task, code: str, probes: tuple[Probe, ...]
+    ) -> tuple[ProbeResult, ...]:
+        """What comes of a tester's probes (`types.ProbeFn`)."""
+        try:
+            found = await asyncio.wait_for(self._judge.probe(task, code, probes), self._limit_s)
+        except TimeoutError as e:
+            raise InfrastructureError(f"no probe ended within {self._limit_s:.0f} s") from e
+        return tuple(found)
 
 
 class ClockedJudge:
@@ -174,10 +194,15 @@ class Environment:
 
     def __init__(self, spec: EpisodeSpec) -> None:
         self.spec = spec
-        self.judge: JudgeFn = TimedJudge(build(spec.judge, **spec.judge_args), spec.judge_timeout_s)
+        self.judge = TimedJudge(build(spec.judge, **spec.judge_args), spec.judge_timeout_s)
         specializer = AgentSpecializer(spec.specialization)
         self.learning = specializer.learning
-        self.reward: RewardFn = build(spec.reward) if spec.reward else specializer.reward
+        file = spec.handed_over
+        handed = read_handed_over(Path(file)) if file is not None else HandedOver()
+        own = chosen_reward(handed.reward, spec.reward)
+        self.reward: RewardFn = own if own is not None else specializer.reward
+        self.agents = handed.agents
+        self.tester = TesterAgent(self.judge.probe) if spec.tester else None
         self.frozen = FrozenServer(spec.frozen_server) if spec.frozen_server else None
         if spec.overlong is not None:
             self.reward = OverlongShaping(self.reward, spec.overlong)
@@ -214,7 +239,10 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         fault: str | None = None
         while fault is None and (ended := end_reason(state, spec.conversation)) is None:
             try:
-                state = await run_turn(state, agents, judge, environment.reward, spec.conversation)
+                state = await run_turn(
+                    state, agents, judge, environment.reward, spec.conversation,
+                    tester=environment.tester,
+                )  # fmt: skip
             except (PolicyError, UsageError) as e:  # UsageError: a task that no prompt can hold
                 fault = f"{type(e).__name__}: {e}"
                 log.warning("policy_failed", task=task.name, step=step, error=fault)
@@ -244,15 +272,31 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
             update={"temperature": 0.0 if spec.greedy else temperature}
         )
         version = spec.specialization.prompts
-        other = {"prompts": version} if version != PROMPT_VERSION else {}
+        other: dict[str, Any] = {"prompts": version} if version != PROMPT_VERSION else {}
         budget = PromptBudget(spec.max_prompt_tokens, policy.count)
-        make = partial(build, spec.agents, budget=budget, **other)
+        if environment.agents is not None:
+            make: Any = partial(agents_of, environment.agents, budget=budget, **other)
+        else:
+            make = partial(build, spec.agents, budget=budget, **other)
         if environment.frozen is None:
             return cast(Agents, make(policy, sampling))
         frozen = VerlPolicy(environment.frozen, self.tokenizer, spec, f"{policy.seed_text}/frozen")
         generates = Role.GENERATOR in environment.learning
         first, later = (policy, frozen) if generates else (frozen, policy)
         return cast(Agents, make(first, sampling, optimizer=later))
+
+
+def agents_of(
+    kinds: Mapping[Role, Any],
+    policy: Policy,
+    sampling: SamplingParams,
+    *,
+    optimizer: Policy | None = None,
+    **how: Any,
+) -> Agents:
+    """Agents of the classes that were handed over, as the factory `EpisodeSpec.agents` makes."""
+    policies = {Role.GENERATOR: policy, Role.OPTIMIZER: optimizer or policy}
+    return {role: kind(policies[role], sampling, **how) for role, kind in kinds.items()}
 
 
 def weights_of(step: int) -> dict[str, int]:

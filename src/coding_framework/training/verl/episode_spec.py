@@ -7,18 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from coding_framework.errors import UsageError
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.checkpoints import CURRICULUM
-from coding_framework.store.folder import RLFolder
-from coding_framework.training.agent_specializer import (
-    SPEAKERS,
-    AgentSpecializer,
-    RoleSpec,
-    SpecializationConfig,
-)
+from coding_framework.store.folder import AttemptFolder, RLFolder
+from coding_framework.training.agent_specializer import SPEAKERS
+from coding_framework.training.handed_over import write_handed_over
+from coding_framework.training.objective import Objective, specialization
 from coding_framework.training.reward_functions.overlong import Overlong
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.overrides import MOST_AT_ONCE, MOST_AT_ONCE_ON_GPU
@@ -28,6 +22,7 @@ from coding_framework.types import SamplingParams
 
 JUDGE = "coding_framework.wiring:make_judge"
 CLUSTER_JUDGE = "coding_framework.wiring:make_cluster_judge"
+HANDED_JUDGE = "coding_framework.training.handed_over:judge_in"
 SHARED_JUDGE = "coding_framework.training.verl.shared_judge:SharedJudge"
 CORES_PER_GPU = 2
 """Cores that judge nothing, for each GPU: its rollout engine and its trainer launch kernels from
@@ -37,22 +32,28 @@ one thread each, and the GPU waits where these wait."""
 def episode_spec(
     config: MultiTurnRLConfig,
     conversation: ConversationConfig,
-    reward: str | None,
-    preset: str,
+    objective: Objective,
     *,
     output: Path,
-    rollouts: Path,
+    attempt: AttemptFolder,
     resume: Path | None,
 ) -> EpisodeSpec:
-    """The spec of one attempt. reward: import path of one that takes the preset's place. output:
+    """The spec of one attempt, beside which the objects that were handed over are written. output:
     the run's folder. resume: the checkpoint that the attempt goes on from. Raises UsageError for
     rewards of a role that the preset does not have."""
     judge, judge_args = judge_of(config, output)
+    if objective.objects is not None:
+        write_handed_over(objective.objects, attempt.handed_over)
+    if objective.handed.judge is not None:
+        file = {"file": str(attempt.handed_over)}
+        judge, judge_args = SHARED_JUDGE, {"factory": HANDED_JUDGE, "arguments": file}
     return EpisodeSpec(
         judge=judge,
         judge_args=judge_args,
-        specialization=specialization(config, preset),
-        reward=reward,
+        specialization=specialization(config, objective.preset),
+        reward=objective.reward_path,
+        handed_over=str(attempt.handed_over) if objective.objects is not None else None,
+        tester=config.tester,
         agents=config.agents,
         conversation=conversation,
         discount=config.discount,
@@ -71,34 +72,8 @@ def episode_spec(
         overlong=_overlong(config),
         curriculum=_curriculum(config, resume),
         frozen_server=_frozen_server(config),
-        rollouts_dir=str(rollouts),
+        rollouts_dir=str(attempt.rollouts),
     )
-
-
-def specialization(config: MultiTurnRLConfig, preset: str) -> SpecializationConfig:
-    """What each role has of its own in this run. Raises UsageError for rewards of a role that the
-    preset does not have."""
-    phase = config.phase
-    try:
-        found = SpecializationConfig(
-            shared_policy=phase is None,
-            reward_preset=preset,
-            prompts=config.prompts,
-            roles={
-                role: RoleSpec(
-                    reward_weights=config.role_rewards.get(role, {}),
-                    frozen=phase is not None and phase.role is not role,
-                    adapter=phase.frozen_adapter if phase and phase.role is not role else None,
-                )
-                for role in SPEAKERS
-            },
-        )
-        AgentSpecializer(found)
-    except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"role_rewards {where}: {first['msg']} (preset {preset})") from e
-    return found
 
 
 def _frozen_server(config: MultiTurnRLConfig) -> ServerConfig | None:
@@ -106,8 +81,9 @@ def _frozen_server(config: MultiTurnRLConfig) -> ServerConfig | None:
         return None
     assert config.compute_dtype != "auto", "the trainer decides it first"
     most = MOST_AT_ONCE if config.device == "cpu" else MOST_AT_ONCE_ON_GPU
+    (frozen,) = SPEAKERS.keys() - {config.phase.role}
     return ServerConfig(
-        model_path=config.model_path,
+        model_path=config.start_of(frozen),
         adapter=config.phase.frozen_adapter,
         device=config.device,
         dtype=config.compute_dtype,

@@ -36,7 +36,7 @@ def measure(rollouts: Sequence[Rollout]) -> Measures:
         turns_mean=len(turns) / len(rollouts) if rollouts else None,
         cheats=sum(v.status is Status.CHEATING for v in judged),
         rejected=sum(v.status is Status.REJECTED for v in judged),
-        statuses=Counter(v.status.value for v in judged),
+        statuses=Counter(t.verdict.status.value for t in turns if t.verdict is not None),
         verdict_s=_quantiles((t.wall_s for t in times), LATENCY_QUANTILES),
         verdict_wait_s=_quantiles((t.waited_s for t in times), LATENCY_QUANTILES),
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from coding_framework.errors import UsageError
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.types import Record
 
@@ -33,6 +34,9 @@ them, and with fewer they wait for each other silently for ever. Ray starts a wo
 beforehand, so not many more."""
 GPU_CPU_SLOTS = 4
 """Those of a GPU, on the CPU of a training process: verl asks for 3, for the roles there."""
+STORE_VARIABLE = "RAY_OBJECT_STORE_MEMORY"
+LEAST_STORE = 80 * 2**20
+"""Bytes; Ray refuses less."""
 OWN_RAY = "+ray_kwargs.ray_init.address=local"
 """Among the overrides where Ray is an instance of the run's own."""
 MOST_AT_ONCE = 48
@@ -276,6 +280,19 @@ def cluster_overrides(config: MultiTurnRLConfig, environment: Mapping[str, str])
     ]
 
 
+def store_bytes(config: MultiTurnRLConfig, environment: Mapping[str, str]) -> int:
+    """Size of Ray's object store: RAY_OBJECT_STORE_MEMORY, where it is set, else the setting.
+    Raises UsageError where that is no number."""
+    said = environment.get(STORE_VARIABLE)
+    if not said:
+        return config.object_store_mib * 2**20
+    if not said.isdigit() or int(said) < LEAST_STORE:
+        raise UsageError(
+            f"{STORE_VARIABLE}={said}: set it to a number of bytes of at least {LEAST_STORE}"
+        )
+    return int(said)
+
+
 def ray_options(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
     """Arguments of `ray.init` for an instance of our own."""
     needed = RAY_CPU_SLOTS + config.rollout_workers + GPU_CPU_SLOTS * config.num_gpus
@@ -283,7 +300,7 @@ def ray_options(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
         "address": "local",  # without it Ray would join one that runs on the machine
         "_temp_dir": str(paths.ray_temp),
         "include_dashboard": False,
-        "object_store_memory": config.object_store_mib * 2**20,
+        "object_store_memory": store_bytes(config, os.environ),
         "num_cpus": max(os.cpu_count() or 1, needed, 16),
     }
     if config.object_spilling_dir is not None:

@@ -22,8 +22,8 @@ import structlog
 from ray.exceptions import RayError
 
 from coding_framework.errors import InfrastructureError, error_as_data, raise_reported
+from coding_framework.training.import_paths import build
 from coding_framework.training.verl.ray_cluster import Layout
-from coding_framework.training.verl.spec import build
 
 log = structlog.get_logger(__name__)
 

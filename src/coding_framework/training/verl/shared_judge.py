@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_framework.errors import InfrastructureError
 from coding_framework.training.verl.ray_actors import NodeJudge, raise_from_node
-from coding_framework.types import Task, Verdict
+from coding_framework.types import Probe, ProbeResult, Task, Verdict
 
 ACTOR = "coding_framework_judge"
 """Ray name by which workers share a judge; with the node's where they are those of a machine."""
@@ -61,8 +61,18 @@ class SharedJudge:
 
     async def __call__(self, task: Task, code: str) -> Verdict:
         """The verdict on one candidate. Raises InfrastructureError on a fault of ours."""
+        verdict: Verdict = await self._ask("__call__", task, code)
+        return verdict
+
+    async def probe(
+        self, task: Task, code: str, probes: tuple[Probe, ...]
+    ) -> tuple[ProbeResult, ...]:
+        """What comes of a tester's probes (`types.ProbeFn`). Raises InfrastructureError."""
+        return tuple(await self._ask("probe", task, code, probes))
+
+    async def _ask(self, method: str, task: Task, *arguments: Any) -> Any:
         try:
-            answer = await self._actor.ask.remote("__call__", task, code)
+            answer = await self._actor.ask.remote(method, task, *arguments)
         except RayError as e:
             why = (str(e).strip().splitlines() or [""])[-1]
             raise InfrastructureError(
@@ -70,5 +80,4 @@ class SharedJudge:
                 f"a candidate of task {task.name!r} ({type(e).__name__}: {why[:300]}): try again"
             ) from e
         raise_from_node(answer)
-        verdict: Verdict = answer
-        return verdict
+        return answer

@@ -6,14 +6,13 @@ So the judge, the reward and the agents are named by import path and built where
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from coding_framework.errors import TrainingError, UsageError
+from coding_framework.errors import TrainingError
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.training.agent_specializer import SpecializationConfig
 from coding_framework.training.reward_functions.overlong import Overlong
@@ -45,13 +44,17 @@ class EpisodeSpec(Record):
     specialization: SpecializationConfig = SpecializationConfig()
     """What each role has of its own: its reward, and whether its turns are learnt from."""
     reward: str | None = None
-    """"module:callable" that gives a `RewardFn`; None: the specialization's."""
+    """Path of a reward, as `MultiTurnRLConfig.reward`; None: the specialization's."""
+    handed_over: str | None = None
+    """File of the objects that the caller handed to the trainer (`HandedOver`); None: none."""
     agents: str
     """"module:callable"; called with (policy, sampling, budget=PromptBudget), with prompts=version
     where the specialization names another than SFT's, and with optimizer=policy where a role is
     frozen, gives a mapping of role to agent."""
     frozen_server: ServerConfig | None = None
     """The model of the role that is frozen; None: one policy speaks for all."""
+    tester: bool = False
+    """Whether a tester's probes of each kernel that runs are in the next prompt."""
     conversation: ConversationConfig
     discount: float = Field(ge=0.0, le=1.0)
     sampling: SamplingParams
@@ -89,19 +92,3 @@ def read_spec(path: Path) -> EpisodeSpec:
         return EpisodeSpec.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
         raise TrainingError(f"episode spec {path} cannot be used: {e}") from e
-
-
-def build(import_path: str, *args: Any, **kwargs: Any) -> Any:
-    """Import "module:callable" and call it.
-
-    Raises:
-        UsageError: where the path has another form, or names nothing callable.
-    """
-    module_name, _, attribute = import_path.partition(":")
-    if not attribute:
-        raise UsageError(f"import path {import_path!r}: write it as 'module:callable'")
-    try:
-        factory = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as e:
-        raise UsageError(f"import path {import_path!r} names nothing that can be used: {e}") from e
-    return factory(*args, **kwargs)

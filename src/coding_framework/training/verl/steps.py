@@ -17,7 +17,7 @@ from coding_framework.store.records import Rollout, StepRecord
 from coding_framework.training.agent_specializer import AgentSpecializer
 from coding_framework.training.verl.measures import measure, rows_with_advantage
 from coding_framework.training.verl.overrides import ROWS_METRIC
-from coding_framework.types import ConversationTurn, Role
+from coding_framework.types import ConversationTurn, Role, Status
 
 _TIMES = {
     "gen": "rollout_s",
@@ -133,8 +133,9 @@ def _solved_error(rollouts: Sequence[Rollout]) -> float | None:
 
 
 def _is_fault(turn: ConversationTurn) -> bool:
-    """Whether our side failed on the turn (a gap of the judge, `unsupported`, has a verdict)."""
-    return turn.masked is not None and turn.verdict is None
+    """Whether our side failed on the turn, or a reward of the user's; `unsupported` is a gap."""
+    gap = turn.verdict is not None and turn.verdict.status is Status.UNSUPPORTED
+    return turn.masked is not None and not gap
 
 
 def _best_reward(rollout: Rollout) -> float | None:

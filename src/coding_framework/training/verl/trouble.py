@@ -78,8 +78,9 @@ def check_faults(records: Sequence[StepRecord], limit: float, log_file: Path) ->
 
     if binom.sf(faults - 1, turns, limit) < FAULT_DOUBT:
         raise TrainingError(
-            f"{faults} of {turns} turns were lost to faults of ours (limit {limit:.0%}): the judge "
-            f"or the rollout server is broken, see the rollouts beside {log_file}"
+            f"{faults} of {turns} turns were lost to faults of ours (limit {limit:.0%}): the "
+            "judge, the rollout server or a reward of your own is broken, see the rollouts beside "
+            f"{log_file}"
         )
 
 

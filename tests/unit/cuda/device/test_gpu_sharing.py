@@ -37,6 +37,47 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
 
 
+def test_work_takes_the_rooms_that_it_needs_and_never_more_than_there_are() -> None:
+    rooms = sharing.GpuRooms(ONE)
+    assert rooms.count == 17
+    assert rooms.needed(0) == rooms.needed(8 << 30) == 1
+    assert rooms.needed((8 << 30) + 1) == 2
+    assert rooms.needed(1 << 40) == 17
+
+
+def test_large_work_waits_for_room_and_later_work_waits_behind_it() -> None:
+    first, large, later = (sharing.GpuRooms(ONE) for _ in range(3))
+    order: list[str] = []
+
+    def work(rooms: sharing.GpuRooms, count: int, name: str) -> None:
+        with rooms.take(count):
+            order.append(name)
+
+    with first.take(2):
+        threads = [threading.Thread(target=work, args=(large, 17, "large"))]
+        threads[0].start()
+        while not first.is_wanted():
+            time.sleep(0.001)
+        threads.append(threading.Thread(target=work, args=(later, 1, "later")))
+        threads[1].start()
+        time.sleep(0.05)
+        assert order == []
+    for thread in threads:
+        thread.join(timeout=10)
+    assert order == ["large", "later"]
+    assert not first.is_wanted()
+
+
+def test_rooms_of_a_process_that_dies_are_free_again() -> None:
+    code = (
+        "import os; from coding_framework.cuda.device.gpu_sharing import GpuRooms, Gpu\n"
+        f"with GpuRooms(Gpu(0, {ONE.uuid!r}, 'x', {ONE.memory_bytes}, '')).take(17): os._exit(1)"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
+    with sharing.GpuRooms(ONE).take(17):
+        pass
+
+
 def test_gpus_are_read_from_the_drivers_listing() -> None:
     assert Gpu(0, "GPU-aaaa-1", "NVIDIA H200", 143771 << 20, "580.159.04") == ONE
     assert parse_gpus("No devices were found\n") == ()

@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 _OPCODE = re.compile(r"^\s*(?:\{\s*)?(?:@!?%p\d+\s+)?([a-z]\w*)[\w.:]*[\s;]", re.MULTILINE)
 
 
+@pytest.mark.ci
 def test_every_family_with_a_lowering_is_run_by_some_test() -> None:
     """In what nvcc made of the tests' kernels, or in PTX that a test writes out; arithmetic has
     test_every_form.py."""

@@ -15,6 +15,7 @@ from support.random_kernels import make_kernel
 pytestmark = pytest.mark.unit
 
 
+@pytest.mark.ci
 @settings(
     max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True,
     database=None,

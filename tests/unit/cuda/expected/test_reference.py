@@ -156,7 +156,7 @@ def test_a_fault_of_ours_is_not_the_tasks(monkeypatch: pytest.MonkeyPatch) -> No
     def full(*arguments: object) -> None:
         raise DeviceFullError("no memory left")
 
-    monkeypatch.setattr(reference_module, "_add_run", full)
+    monkeypatch.setattr(reference_module, "finely_expected", full)
     with pytest.raises(DeviceFullError):
         _expect(_task())
 

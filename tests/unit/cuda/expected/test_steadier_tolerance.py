@@ -129,9 +129,17 @@ def test_a_tolerance_of_one_unlucky_run_is_too_tight_and_that_of_more_is_not(
     assert cache.steadier(TASK, LARGE, SEED) is steadier
 
 
-def test_small_shape_sets_have_a_steady_tolerance_from_the_start() -> None:
+def test_the_tolerance_of_a_small_shape_set_rests_on_more_runs_before_an_answer_is_wrong() -> None:
     cache = references()
-    assert cache.steadier(TASK, SMALL, 0) is cache.get(TASK, SMALL, 0)
+    first = cache.get(TASK, SMALL, 0)
+    steadier = cache.steadier(TASK, SMALL, 0)
+    (narrow,), (wide,) = first.outputs, steadier.outputs
+    assert narrow.tolerance is not None
+    assert wide.tolerance is not None
+    assert bool((wide.tolerance >= narrow.tolerance).all())
+    assert bool((wide.tolerance > narrow.tolerance).any())
+    assert cache.steadier(TASK, SMALL, 0) is steadier
+    assert cache.get(TASK, SMALL, 0) is first, "who is judged later is told the same tolerance"
 
 
 def test_a_trial_compares_again_before_it_calls_an_answer_wrong(unlucky_first_run: None) -> None:

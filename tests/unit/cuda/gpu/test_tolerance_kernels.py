@@ -24,12 +24,16 @@ BLOCKS, THREADS = 3, 256
 KINDS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 
+@pytest.fixture(scope="module")
+def gpu() -> Gpu:
+    return Gpu(compile_ptx(our_source("tolerance_kernels")))
+
+
 @pytest.fixture(autouse=True)
-def on_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_the_emulator(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
     """Each launch is one of the emulator's, on copies of its tensors."""
 
     def launch(name: str, *arguments: torch.Tensor | float) -> None:
-        gpu = Gpu(compile_ptx(our_source("tolerance_kernels")))
         sizes = tuple(ctypes.sizeof(kind) for kind in LAYOUTS[name])
         assert sizes == gpu.info.kernels[name].param_sizes
         tensors = {i: a for i, a in enumerate(arguments) if isinstance(a, torch.Tensor)}
@@ -40,6 +44,7 @@ def on_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
             if found := gpu.get(places[i], tensor.numel() * tensor.element_size(), "u1").tobytes():
                 flat = torch.frombuffer(bytearray(found), dtype=tensor.dtype)
                 tensor.copy_(flat.reshape(tensor.shape))
+            gpu.machine.memory.free(places[i])
 
     monkeypatch.setattr(tolerance_kernels, "launch", launch)
     monkeypatch.setattr(tolerance_kernels, "blocks", lambda numbers: BLOCKS)

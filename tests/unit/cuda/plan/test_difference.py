@@ -154,6 +154,8 @@ def test_memory_that_is_neither_freed_nor_returned_has_leaked() -> None:
         ("\tred.relaxed.gpu.global.add.noftz.f16x2 [%rd1], %r3;", True),
         ("\t@%p1 atom.shared.add.f64 %fd1, [%r1], %fd2;", True),
         ("\tatom.global.cas.b32 %r1, [%rd1], %r2, %r3;", True),
+        ("\tld.volatile.global.f32 %f1, [%rd1];", True),
+        ("\tld.global.f32 %f1, [%rd1];", False),
         ("\tatom.global.add.u32 %r1, [%rd1], 1;", False),
         ("\tatom.global.max.s32 %r1, [%rd1], 1;", False),
         ("\tadd.f32 %f1, %f2, %f3; // atom.global.add.f32", False),

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from coding_framework.cuda.judge import note_few_sizes
 from coding_framework.cuda.plan.launch_plan import Fault
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.types import (
@@ -31,6 +32,20 @@ TASK = Task(name="t", tier=0, family="f", ops=("x",), description="", reference=
 
 def _draft() -> VerdictDraft:
     return VerdictDraft(TASK, Candidate(code="int x;"), "emulator", Receipt(seeds=(0,)))
+
+
+def test_a_task_of_one_size_is_told_in_the_verdict() -> None:
+    draft = _draft()
+    note_few_sizes(draft)
+    (note,) = draft.verdict(Status.REJECTED, "r").pitfalls
+    assert note.rule == "few_sizes"
+    assert "1 different shape set, 0 of them unseen" in note.message
+    sizes = (TensorSpec(name="x", shape=(n,)) for n in (4, 5, 6))
+    cases = tuple(TestCase(name=str(spec.shape), inputs=(spec,)) for spec in sizes)
+    draft = _draft()
+    draft.task = TASK.model_copy(update={"cases": cases})
+    note_few_sizes(draft)
+    assert draft.log.notes == []
 
 
 def _test(passed: bool) -> TestResult:

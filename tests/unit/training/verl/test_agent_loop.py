@@ -19,9 +19,12 @@ from coding_framework.training.credit import group_advantages, group_key
 from coding_framework.training.verl.spec import EpisodeSpec
 from coding_framework.types import (
     Candidate,
+    CompileSummary,
     Extraction,
     JudgeFn,
     Message,
+    Probe,
+    ProbeResult,
     RewardComponents,
     RewardPart,
     Role,
@@ -30,6 +33,7 @@ from coding_framework.types import (
     Task,
     TensorSpec,
     TestCase,
+    TestResult,
     Verdict,
 )
 
@@ -116,6 +120,26 @@ def make_judge() -> JudgeFn:
     return judge
 
 
+class ProbingJudge:
+    """Finds every kernel wrong, and answers a tester."""
+
+    async def __call__(self, task: Task, code: str) -> Verdict:
+        failed = TestResult(
+            case="main", seed=0, shapes=((4,),), dtype="float32", max_abs_error=1.0,
+            max_rel_error=1.0, tolerance=0.1, passed=False,
+        )  # fmt: skip
+        return Verdict(
+            status=Status.WRONG_OUTPUT, reason="", task=task.name, tests=(failed,),
+            candidate_sha256=Candidate(code=code).sha256, backend="emulator",
+            compile=CompileSummary(),
+        )  # fmt: skip
+
+    async def probe(
+        self, task: Task, code: str, probes: tuple[Probe, ...]
+    ) -> tuple[ProbeResult, ...]:
+        return tuple(ProbeResult(probe=p, passed=False, detail=f"of {code}") for p in probes)
+
+
 def make_reward() -> Any:
     """A tenth a letter."""
 
@@ -174,6 +198,17 @@ def test_each_turn_is_a_row_with_its_own_return_and_group(environment: Any, tmp_
     assert (stored.group, stored.session, stored.fault) == ("u-1", 0, None)
     assert stored.returns == pytest.approx((0.4, 0.4))
     assert stored.state.end_reason == "max_turns"
+
+
+def test_a_tester_probes_the_kernel_that_is_to_be_mended(environment: Any, tmp_path: Path) -> None:
+    made = agent_loop.Environment(spec(tmp_path, judge=f"{__name__}:ProbingJudge", tester=True))
+    agent_loop.Environment._current = made
+    rows = episode(Server(["ab", "abcd"]))
+    assert [r.reward_score for r in rows] == pytest.approx([0.2 + 0.5 * 0.4, 0.4])
+    (stored,) = read_rollouts(tmp_path, 4)
+    first, last = stored.state.turns
+    assert {result.detail for result in first.probes} == {"of ab"}
+    assert last.probes == ()
 
 
 def in_phase(environment: Any, folder: Path, learns: Role, frozen: Server, **changes: Any) -> None:

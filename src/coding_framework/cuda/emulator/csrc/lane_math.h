@@ -69,8 +69,10 @@ static inline f32 fast_div(f32 a, f32 b) {
   f32 size = fabsf(b);
   return size > 0x1p126f && size < INFINITY ? a * copysignf(0.0f, b) : a / b;
 }
-static inline f32 sin_approx(f32 x) { return (f32)sin((f64)x); }
-static inline f32 cos_approx(f32 x) { return (f32)cos((f64)x); }
+// Turns are rounded, as the hardware's are: the error grows with the argument.
+static inline f64 turned(f32 x) { return 6.283185307179586 * (f64)(x * 0.15915494309189535f); }
+static inline f32 sin_approx(f32 x) { return (f32)sin(turned(x)); }
+static inline f32 cos_approx(f32 x) { return (f32)cos(turned(x)); }
 static inline f32 tanh_approx(f32 x) {   // 11 bits, half an ulp of them the stated error of 2^-11
   u32 u = bits_f((f32)tanh((f64)x));
   return x != x ? x : f_bits((u + 0x1000u) & ~0x1fffu);

@@ -296,6 +296,7 @@ u8 *translate(Worker *k, Warp *w, const In *I, int lane, u64 address, u32 size, 
     Alloc *a = alloc_of(k, I, address, size, store);
     if (a) {
       if (L->checks) check_global(k, w, I, lane, a, address, size, store);
+      if (store == READ && a->watched) race_read(k, w, I, lane, a, address, size);
       return L->arena + (address - BASE_GLOBAL);
     }
   }
@@ -344,7 +345,33 @@ static inline Alloc *whole_warp(Worker *k, const In *I, const u64 *a, u32 width,
   return alloc_of(k, I, lo, hi - lo + width, store);
 }
 
-static void check_shared_store(Worker *k, Warp *w, const In *I, int l, u8 *p, void **slots);
+static void check_store(Worker *k, Warp *w, const In *I, int l, u64 address, u8 *p, void **slots);
+
+// A thread that finds the same once more, where others may change it, waits for them: its turn ends.
+static void poll(Worker *k, Warp *w, const In *I, u64 address, u64 value) {
+  u64 found = (value * 0x9E3779B97F4A7C15ull ^ address) * 0x9E3779B97F4A7C15ull + (u64)I->pc + 1;
+  if (found != w->polled) { w->polled = found; w->polls = 0; return; }
+  if (++w->polls < 2 || k->left <= 0) return;
+  k->slice -= k->left;
+  k->left = 0;
+  k->polled++;
+}
+
+static inline int is_global(Worker *k, const u8 *p) { return (u64)(p - k->L->arena) < k->L->arena_bytes; }
+
+// The first word that a strong load got, and what its place publishes.
+static void strong_read(Worker *k, Warp *w, const In *I, const u64 *at, const u8 *const *p) {
+  u64 value = 0;
+  u32 size = SIZE_OF(I);
+  int first = __builtin_ctz(w->mask);
+  memcpy(&value, p[first], size);
+  poll(k, w, I, at[first] + I->imm, value);
+  if (!k->L->races) return;
+  for (u32 x = w->mask; x; x &= x - 1) {
+    int l = __builtin_ctz(x);
+    if (is_global(k, p[l])) race_sync(k, w, I, at[l] + I->imm, 1, 0);
+  }
+}
 
 int memory_load(Worker *k, Warp *w, const In *I) {
   Launch *L = k->L;
@@ -353,10 +380,11 @@ int memory_load(Worker *k, Warp *w, const In *I) {
   u32 size = SIZE_OF(I), count = COUNT_OF(I), width = size * count, mask = w->mask;
   void *slots[8];
   slots_of(w->R, I, slots);
-  if (LIKELY(mask == FULL && size == 4)) {
+  int strong = I->fl & FL_STRONG;
+  if (LIKELY(mask == FULL && size == 4 && !strong)) {
     u64 low;
     Alloc *al = whole_warp(k, I, a, width, 0, &low);
-    if (LIKELY(al && (!L->checks || al->written == WRITE_ALL))) {
+    if (LIKELY(al && (!L->checks || (al->written == WRITE_ALL && !al->watched)))) {
       const u8 *arena = L->arena - BASE_GLOBAL;
       if (is_row(a, width)) {
         u64 first = a[0] + I->imm;
@@ -381,10 +409,13 @@ int memory_load(Worker *k, Warp *w, const In *I) {
     }
   }
   u8 *p[LANES];
+  k->access = strong ? ACCESS_STRONG : 0;
   for (u32 x = mask; x; x &= x - 1) {
     int l = __builtin_ctz(x);
     if (!(p[l] = translate(k, w, I, l, a[l] + I->imm, width, SPACE(I), 0))) return FAULTED;
   }
+  k->access = 0;
+  if (UNLIKELY(strong)) strong_read(k, w, I, a, (const u8 *const *)p);
   if (L->count) count_sectors(k, I, a, width, mask, 0);
   for (u32 x = mask; x; x &= x - 1) {
     int l = __builtin_ctz(x);
@@ -399,18 +430,26 @@ int memory_store(Worker *k, Warp *w, const In *I) {
   u32 size = SIZE_OF(I), count = COUNT_OF(I), width = size * count, mask = w->mask;
   void *slots[8];
   slots_of(w->R, I, slots);
-  if (LIKELY(mask == FULL && size == 4 && is_row(a, width))) {
+  int strong = I->fl & FL_STRONG;
+  if (LIKELY(mask == FULL && size == 4 && !strong && is_row(a, width))) {
     u64 first = a[0] + I->imm;
     Alloc *al = first & (width - 1) ? NULL : alloc_of(k, I, first, width * LANES, 1);
     if (LIKELY(al != NULL)) {
       if (L->count) count_row(k, I, first, width * LANES, 1);
       if (L->checks) check_global(k, w, I, 0, al, first, width * LANES, 1);
+      u32 row[LANES * 4];
       u8 *to = L->arena + (first - BASE_GLOBAL);
-      if (count == 1) memcpy(to, slots[0], 128);
+      int watched = L->checks && al->watched;
+      u32 *into = watched ? row : (u32 *)to;
+      if (count == 1) memcpy(into, slots[0], 128);
       else for (u32 j = 0; j < count; j++) {
         const u32 *s = slots[j];
-        u32 *p = (u32 *)to + j;
+        u32 *p = into + j;
         EACH_LANE p[l * count] = s[l];
+      }
+      if (watched) {
+        race_write(k, w, I, 0, al, first, width * LANES, (const u8 *)row, width, 0);
+        memcpy(to, row, width * LANES);
       }
       return RUN;
     }
@@ -423,9 +462,14 @@ int memory_store(Worker *k, Warp *w, const In *I) {
   if (L->count) count_sectors(k, I, a, width, mask, 1);
   for (u32 x = mask; x; x &= x - 1) {
     int l = __builtin_ctz(x);
-    if (L->checks) check_shared_store(k, w, I, l, p[l], slots);
+    if (L->checks) check_store(k, w, I, l, a[l] + I->imm, p[l], slots);
     for (u32 j = 0; j < count; j++) get(slots[j], l, p[l] + j * size, size);
   }
+  if (UNLIKELY(strong) && L->races)
+    for (u32 x = mask; x; x &= x - 1) {
+      int l = __builtin_ctz(x);
+      if (is_global(k, p[l])) race_sync(k, w, I, a[l] + I->imm, 0, 1);
+    }
   return RUN;
 }
 
@@ -440,6 +484,22 @@ static void check_shared_store(Worker *k, Warp *w, const In *I, int l, u8 *p, vo
     get(slots[j], l, bytes, size);
     check_shared(k, w, I, l, (u32)at + j * size, size, WRITE, !memcmp(bytes, p + j * size, size));
   }
+}
+
+// A store to shared or global memory, before it is done.
+static void check_store(Worker *k, Warp *w, const In *I, int l, u64 address, u8 *p, void **slots) {
+  if (!is_global(k, p)) { check_shared_store(k, w, I, l, p, slots); return; }
+  u32 size = SIZE_OF(I), count = COUNT_OF(I);
+  u8 bytes[32];
+  for (u32 j = 0; j < count; j++) get(slots[j], l, bytes + j * size, size);
+  race_store(k, w, I, l, address, size * count, bytes);
+}
+
+// The same of any instruction that stores `bytes` for one lane.
+void race_store(Worker *k, Warp *w, const In *I, int lane, u64 address, u32 size, const u8 *bytes) {
+  Alloc *a = k->L->races ? alloc_of(k, I, address, size, 1) : NULL;
+  if (a && a->watched)
+    race_write(k, w, I, lane, a, address, size, bytes, size, I->fl & FL_STRONG ? ACCESS_STRONG : 0);
 }
 
 // The checks of a whole warp's words at once, where each was last written before the last barrier:
@@ -673,6 +733,20 @@ static u64 exchange(int op, int kind, u32 size, u8 *p, u64 v, u64 v2) {
   EXCHANGE(u64);
 }
 
+// An atomic on global memory. failed: a compare-and-swap that found another value only read.
+static void check_atomic(Worker *k, Warp *w, const In *I, int lane, u64 address, u32 size, int failed) {
+  race_sync(k, w, I, address, 1, !failed);
+  Alloc *a = alloc_of(k, I, address, size, 1);
+  if (!a || !a->watched) return;
+  if (!failed) {
+    race_write(k, w, I, lane, a, address, size, NULL, size, ACCESS_ATOMIC | ACCESS_STRONG);
+    return;
+  }
+  k->access = ACCESS_STRONG;
+  race_read(k, w, I, lane, a, address, size);
+  k->access = 0;
+}
+
 // fl: count and size as for loads, space; b: operand slots; c: op | kind << 8 | has result << 16.
 // With several elements (red.v2.f32) the following record lists destinations, then operands.
 int memory_atomic(Worker *k, Warp *w, const In *I) {
@@ -698,13 +772,22 @@ int memory_atomic(Worker *k, Warp *w, const In *I) {
     int l = __builtin_ctz(x);
     u8 *p = translate(k, w, I, l, at[l], size * count, space, ATOMIC);
     if (!p) return FAULTED;
+    u64 before = 0, after = 0;
+    int failed = 0;
+    if (size * count <= 8) memcpy(&before, p, size);
     for (int j = 0; j < count; j++) {
       u64 v = 0, v2 = 0, old;
       get(w->R + (count > 1 ? more[4 + j] : I->b), l, (u8 *)&v, size);
       if (op == AT_CAS) get(w->R + more[0], l, (u8 *)&v2, size);
       old = exchange(op, kind, size, p + j * size, v, v2);
       put(w->R + (count > 1 ? more[j] : I->d), l, (u8 *)&old, size, 0);
+      if (op == AT_CAS) failed = old != v;
     }
+    if (op != AT_MIN && op != AT_MAX && count == 1) {
+      memcpy(&after, p, size);
+      if (before == after && l == __builtin_ctz(mask)) poll(k, w, I, at[l], before);
+    }
+    if (k->L->races && is_global(k, p)) check_atomic(k, w, I, l, at[l], size * count, failed);
   }
   return RUN;
 }

@@ -45,7 +45,13 @@ enum {
   FAULT_STACK, FAULT_DIVERGENCE, FAULT_ASSERT, FAULT_CPU_TIME, FAULT_CALL, FAULT_MEMORY,
   FAULT_READ_ONLY, FAULT_FREED,
 };
-enum { CHECK_UNINIT, CHECK_UNINIT_SHARED, CHECK_RACE, CHECK_RACE_WARP, CHECK_BARRIER, CHECKS };
+enum {
+  CHECK_UNINIT, CHECK_UNINIT_SHARED, CHECK_RACE, CHECK_RACE_WARP, CHECK_BARRIER, CHECK_GLOBAL, CHECK_STREAM,
+  CHECK_EQUAL, CHECK_WEAK_READ, CHECKS
+};
+// Of loads, stores and atomics, in `fl`: volatile, relaxed, acquire or release; and a release.
+enum { FL_STRONG = 256, FL_RELEASE = 512 };
+enum { ACCESS_ATOMIC = 1, ACCESS_STRONG = 2 };
 enum { WRITE_NONE, WRITE_SOME, WRITE_ALL };
 enum { ORDER_FORWARD, ORDER_REVERSE, ORDER_INTERLEAVED };
 
@@ -54,11 +60,13 @@ typedef struct { u16 op, fl; u32 d, a, b, c; i32 pc; i64 imm; } In;
 typedef struct { u32 pc, rpc, mask, bypass; } Entry;
 // barrier: program counter + 1 of a barrier, 0 for another .sync instruction, NOWHERE for a long loop
 typedef struct { u32 pc, mask, barrier; } Parked;
-typedef struct { u64 lo, size; u32 written, stored, read_only, freed; } Alloc;
+// race: who accessed it (races.c), in units of 2^grain bytes; watched: whether accesses are noted there;
+// was_read: whether there are reads among them
+typedef struct { u64 lo, size; u32 written, stored, read_only, freed; u64 race; u32 grain, watched, was_read, unused; } Alloc;
 typedef struct {
   u64 requests, sectors, lanes, wavefronts, ideal, l1_misses, bytes, tags;
 } MemCount;
-typedef struct { u64 count, address, block; u32 thread, other; } Check;
+typedef struct { u64 count, address, block; u32 thread, other; u64 other_block, stamp; } Check;
 typedef struct { u64 kind, block, address, size; i64 pc; u64 thread, space, extra; } Fault;
 typedef struct {
   u64 entry, frame_bytes, const_at, const_bytes, local_bytes;
@@ -77,6 +85,8 @@ typedef struct {
   u32 live, act, mask, bar; int sp, fp, state, wid;
   u32 func, local_base, bar_dst, bar_kind, bar_mask, epoch, forced, stuck, slice, paused; int nparked;
   u64 ran, loads;   // instructions, and loads from global memory
+  u64 polled; u32 polls;         // what a strong access gave last, and how often again
+  u32 tick, seen, fenced;        // races.c: now; what the warp has seen; what its next strong write tells
   Async *async; u32 nasync, group[LANES], born;   // born: lanes that a thread was started in
   Parked parked[LANES];
   u32 tid[3][LANES] __attribute__((aligned(64)));
@@ -95,7 +105,10 @@ typedef struct Block {
   // After a barrier of a part of the block, until the next of all: since[w][v] is the last epoch whose
   // accesses by warp v are ordered before what warp w does now.
   u32 partial, since[LANES][LANES];
+  u32 barrier_tick, since_tick[LANES][LANES];   // races.c: the same in ticks
 } Block;
+
+typedef struct Races Races;
 
 typedef struct {
   // module
@@ -113,8 +126,12 @@ typedef struct {
   u64 executed, branches, divergent, dram_read, dram_write, barriers, longest_warp, longest_block;
   u64 most_loads_warp, most_loads_block, hottest_atomics, output_bytes;
   u8 *output; u64 output_size;
+  // races: the last tick before the launch, the first whose accesses may race, those of earlier work
+  // that nothing orders before the launch (from, to], and the last tick so far
+  u64 first_tick, race_since; const u64 *unordered; u64 nunordered, tick;
+  u64 noise;   // what clocks, and the names of grids and processors, are made of
   // inner
-  u64 next_block; i32 stop;
+  u64 next_block; Races *races; i32 stop;
 } Launch;
 
 typedef struct {
@@ -125,11 +142,23 @@ typedef struct {
   u32 *hot;   // atomics by address, HOT_PLACES sums
   Block *parked, *parked_last, *pool; u64 nparked;
   u64 started_ns; u32 epoch, block_number, victim, spins;
+  u64 clock_reads, clock_ahead;
+  u32 access, polled;   // strength of the access that is made; warps that found nothing new in this turn
 } __attribute__((aligned(128))) Worker;   // no cache line of two: each counts at every instruction
 
 // Record the first fault of a launch and stop all workers. Always returns FAULTED.
 int raise_fault(Worker *k, Warp *w, u32 kind, i32 pc, int lane, u64 address, u32 size, u32 space);
 void note_check(Worker *k, int kind, i32 pc, u32 thread, u32 other, u64 address);
+
+int open_races(Launch *L);
+void close_races(Launch *L);
+void race_start(Worker *k, Block *b, u64 warps);
+void race_barrier(Worker *k, Block *b, u64 warps, u32 got, u32 gave, int all);
+void race_fence(Worker *k, Warp *w);
+void race_sync(Worker *k, Warp *w, const In *I, u64 address, int reads, int writes);
+void race_read(Worker *k, Warp *w, const In *I, int lane, Alloc *a, u64 address, u32 size);
+void race_write(Worker *k, Warp *w, const In *I, int lane, Alloc *a, u64 address, u32 size, const u8 *bytes,
+                u32 unit, u32 flags);
 
 int memory_load(Worker *k, Warp *w, const In *I);
 int memory_store(Worker *k, Warp *w, const In *I);
@@ -149,6 +178,7 @@ void warp_reduce(Warp *w, const In *I);
 void special_register(Worker *k, Warp *w, const In *I);
 int warp_matrix(Worker *k, Warp *w, const In *I);
 int device_printf(Worker *k, Warp *w, const In *I);
+void race_store(Worker *k, Warp *w, const In *I, int lane, u64 address, u32 size, const u8 *bytes);
 int run_warp(Worker *k, Warp *w);
 
 static inline u32 movemask(const u32 *p) {

@@ -120,11 +120,12 @@ static void start_block(Worker *k, Block *b, u64 index) {
     w->R = w->base; w->live = w->act = n >= 32 ? FULL : (1u << n) - 1;
     w->sp = 0; w->fp = 0; w->state = RUN; w->func = (u32)L->entry_func; w->local_base = 0; w->epoch = 0;
     w->bar_dst = 0; w->nparked = 0; w->forced = 0; w->stuck = 0; w->slice = WARP_SLICE;
-    w->paused = 0; w->ran = w->loads = 0; w->nasync = 0; w->born = w->live;
+    w->paused = 0; w->ran = w->loads = 0; w->nasync = 0; w->born = w->live; w->polled = w->polls = 0;
     memset(w->group, 0, sizeof w->group);
     w->st[0] = (Entry){(u32)f->entry, NOWHERE, w->live, 0};
     set_mask(w, w->live);
   }
+  if (L->races) race_start(k, b, (threads + 31) / 32);
 }
 
 // --- barriers -------------------------------------------------------------------------------------
@@ -153,6 +154,7 @@ static void release(Worker *k, Block *b, u64 warps, u32 id) {
       live |= (u32)(b->warps[i].state != DONE) << i;
       got |= (u32)(b->warps[i].state == BLOCKED && b->warps[i].bar == id) << i;
     }
+    if (k->L->races) race_barrier(k, b, warps, got, got == live ? 0 : bar->gave, got == live);
     if (got == live) b->partial = 0;
     else order_after(b, warps, got, bar->gave);
   }
@@ -203,12 +205,13 @@ static int run_block(Worker *k, Block *b, i64 slice) {
   u64 warps = (L->ntid[0] * L->ntid[1] * L->ntid[2] + 31) / 32;
   k->blk = b;
   for (;;) {
-    int ran = 0;
+    u32 ran = 0;
     i64 round = 0;
+    k->polled = 0;
     for (u64 i = 0; i < warps; i++) {
       Warp *w = &b->warps[i];
       if (w->state != RUN) continue;
-      ran = 1;
+      ran++;
       k->slice = k->left = w->slice;
       int how = run_warp(k, w);
       i64 used = k->slice - k->left;
@@ -219,16 +222,17 @@ static int run_block(Worker *k, Block *b, i64 slice) {
       w->state = how == YIELD ? RUN : how;
     }
     if (charge(k, &b->warps[0], round)) return FAULTED;
-    if (round >= WARP_SLICE) k->spins = 1;
+    if (round >= WARP_SLICE || k->polled) k->spins = 1;
     slice -= round;
     if (b->done == warps) return DONE;
-    if (!settle(k, b, warps) && !ran) {
+    int freed = settle(k, b, warps);
+    if (!freed && !ran) {
       Warp *stuck = &b->warps[0];
       for (u64 i = 0; i < warps; i++) if (b->warps[i].state == BLOCKED) { stuck = &b->warps[i]; break; }
       i32 pc = L->code[stuck->st[stuck->sp < 0 ? 0 : stuck->sp].pc - 1].pc;
       return raise_fault(k, stuck, FAULT_DEADLOCK, pc, __builtin_ctz(stuck->mask ? stuck->mask : 1), 0, 0, 0);
     }
-    if (slice <= 0) return YIELD;
+    if (slice <= 0 || (ran && !freed && k->polled == ran)) return YIELD;   // all of them wait for others
   }
 }
 
@@ -353,6 +357,8 @@ int emulator_run(Launch *L) {
   if (!workers) return -1;
   int failed = 0;
   for (u64 i = 0; i < n; i++) failed |= open_worker(&workers[i], L);
+  L->tick = L->first_tick;
+  if (L->checks && n == 1) failed |= open_races(L);
   if (!failed && n == 1) work(&workers[0]);
   else if (!failed) {
     pthread_t thread[64];
@@ -368,6 +374,7 @@ int emulator_run(Launch *L) {
   }
   L->hottest_atomics = hottest(workers, n);
   for (u64 i = 0; i < n; i++) close_worker(&workers[i]);
+  close_races(L);
   free(workers);
   return failed ? -1 : 0;
 }

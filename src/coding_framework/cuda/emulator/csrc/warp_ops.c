@@ -94,6 +94,21 @@ void warp_reduce(Warp *w, const In *I) {
   for (u32 x = w->mask; x; x &= x - 1) d[__builtin_ctz(x)] = r;
 }
 
+static u64 mixed(u64 x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+  return x ^ x >> 31;
+}
+
+// Clocks begin anywhere, run at any rate and jump ahead at any read: nothing more is promised of them.
+static u64 clock_now(Worker *k) {
+  u64 noise = mixed(k->L->noise + ++k->clock_reads);
+  k->clock_ahead += noise >> 8 & ((1ull << (noise & 15)) - 1);
+  u64 ran = (u64)(k->slice - k->left) + k->L->executed * 4;
+  return (mixed(k->L->noise) >> 16) + ran * (1 + k->L->noise % 97) + k->clock_ahead;
+}
+#define EPOCH_NS 1700000000000000000ull
+
 // Special registers by number (assembler.py, SPECIAL_REGISTERS); fl 1: a 64-bit destination.
 void special_register(Worker *k, Warp *w, const In *I) {
   Launch *L = k->L;
@@ -106,7 +121,6 @@ void special_register(Worker *k, Warp *w, const In *I) {
     EACH_LANE d[l] = M[l] ? s[l] : d[l];
     return;
   }
-  u64 threads = L->ntid[0] * L->ntid[1] * L->ntid[2];
   int each = 1;
   if (what < 3) EACH_LANE value[l] = w->tid[what][l];
   else if (what == 20) EACH_LANE value[l] = l;
@@ -120,19 +134,19 @@ void special_register(Worker *k, Warp *w, const In *I) {
     case 3: case 4: case 5: one = L->ntid[what - 3]; break;
     case 6: case 7: case 8: one = k->blk->ctaid[what - 6]; break;
     case 9: case 10: case 11: one = L->nctaid[what - 9]; break;
-    case 12: one = w->wid; break;
-    case 13: one = (threads + 31) / 32; break;
-    case 14: one = k->blk->index % 132; break;
+    case 12: one = (mixed(L->noise + k->blk->index) + (u64)w->wid) % 64; break;   // slots, as the SM has them
+    case 13: one = 64; break;
+    case 14: one = mixed(L->noise ^ k->blk->index << 20) % 132; break;
     case 15: one = 132; break;
     case 16: one = L->dynamic_shared; break;
     case 17: one = L->shared_bytes; break;
     case 18: one = L->workspace >> 32; break;         // %envreg1, %envreg2: the grid's workspace
     case 19: one = L->workspace & FULL; break;
-    case 26: case 27: case 28: {                      // clocks: instructions since the start
-      u64 now = (u64)(k->slice - k->left) + L->executed * 4;
-      one = what == 27 ? now >> 32 : now;
-      break;
-    }
+    case 26: case 28: one = clock_now(k); break;
+    case 27: one = clock_now(k) >> 32; break;
+    case 30: case 31: one = EPOCH_NS + clock_now(k); break;
+    case 32: one = (EPOCH_NS + clock_now(k)) >> 32; break;
+    case 33: one = mixed(~L->noise); break;
     default: break;                                   // 29: zero
   }
   if (I->fl) {

@@ -21,7 +21,7 @@ void cf_define(const char* name, cf_call call, void* function, int n_parameters,
 void cf_return(cf_tensor* tensor);  // borrowed; called once for each tensor of the result
 // A number, a string, or (CF_LIST) that the next `count` results are a list; 1 in `integer`: a tuple.
 void cf_return_value(const cf_value* value);
-[[noreturn]] void cf_return_unsupported();
+[[noreturn]] void cf_return_no_tensor();
 [[noreturn]] void cf_bad_argument(const char* expected);
 }
 
@@ -173,7 +173,7 @@ void give(const T& v) {
     cf_value value = to_value(v);
     cf_return_value(&value);
   } else {
-    cf_return_unsupported();
+    cf_return_no_tensor();
   }
 }
 inline void give(const at::Tensor& t) { cf_return(t.impl()); }

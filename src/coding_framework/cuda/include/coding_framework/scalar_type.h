@@ -99,11 +99,22 @@ const char* toString(ScalarType t);
   friend __host__ __device__ NAME operator OP(int a, const NAME& b) {                           \
     return float(a) OP float(b);                                                                \
   }
+// Found by the namespace of its argument, as torch's are.
+#ifdef __CUDACC__
+#define CF_SMALL_FLOAT_LDG(NAME)                                         \
+  inline __device__ NAME __ldg(const NAME* at) {                                 \
+    return NAME(::__ldg(reinterpret_cast<const unsigned short*>(at)), NAME::from_bits()); \
+  }
+#else
+#define CF_SMALL_FLOAT_LDG(NAME)
+#endif
 #ifdef CF_WANT_HALF
 CF_SMALL_FLOAT(Half, __half, , __half2float, __float2half_rn)
+CF_SMALL_FLOAT_LDG(Half)
 #endif
 #ifdef CF_WANT_BFLOAT16
 CF_SMALL_FLOAT(BFloat16, __nv_bfloat16, explicit, __bfloat162float, __float2bfloat16_rn)
+CF_SMALL_FLOAT_LDG(BFloat16)
 #endif
 
 template <class T>

@@ -13,10 +13,12 @@ from typing import Any
 
 from . import _types, amp, autograd, cuda, jit, nn, utils
 from ._create import *
+from ._deferred import broadcast
 from ._names import look_up
 from ._tensor import Tensor
+from ._typed import typed
 from ._types import ALIASES, BY_NAME, DTYPES, Namespace, Size, Token, finfo, iinfo
-from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .autograd import enable_grad, inference_mode, no_grad, profiler, set_grad_enabled
 
 device, dtype = _types.Device, _types.DType
 
@@ -35,7 +37,10 @@ for _token in [
 ]:
     globals()[_token] = Token(f"torch.{_token}")
 
-FloatTensor = HalfTensor = LongTensor = IntTensor = Tensor
+for _name, _kind in typed(on_cuda=False).items():
+    globals()[_name] = _kind
+for _name, _kind in typed(on_cuda=True).items():
+    setattr(cuda, _name, _kind)
 backends = Namespace(
     cudnn=Namespace(benchmark=False, deterministic=False, enabled=True, allow_tf32=True),
     cuda=Namespace(matmul=Namespace(allow_tf32=False)),
@@ -72,6 +77,18 @@ def use_deterministic_algorithms(mode: bool, **_: Any) -> None:
     """No algorithm of torch's is ever run."""
 
 
+def broadcast_shapes(*shapes: Any) -> Size:
+    return Size(broadcast(*(s if isinstance(s, tuple) else (s,) for s in shapes)))
+
+
+def promote_types(type1: _types.DType, type2: _types.DType) -> _types.DType:
+    return _types.promoted(type1, type2)
+
+
+def _assert(condition: Any, message: str) -> None:
+    assert condition, message
+
+
 def _view(name: str) -> Any:
     return lambda input, *arguments, **options: getattr(input, name)(*arguments, **options)
 
@@ -86,6 +103,7 @@ for _name in [
     "t",
     "permute",
     "movedim",
+    "moveaxis",
     "squeeze",
     "unsqueeze",
     "select",

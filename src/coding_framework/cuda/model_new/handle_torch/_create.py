@@ -7,14 +7,13 @@ from typing import Any
 
 from . import _host
 from ._deferred import Deferred, State
-from ._handle import deferred_tensor, from_values, make, sizes_of
+from ._handle import Handle, deferred_tensor, from_values, make, sizes_of
 from ._tensor import Tensor
-from ._types import BY_NAME, Device, DType
+from ._types import BY_NAME, Device, DType, Size
 
 
 class _Defaults:
     dtype = BY_NAME["float32"]
-    device: Any = None
 
 
 def get_default_dtype() -> DType:
@@ -26,7 +25,7 @@ def set_default_dtype(d: DType) -> None:
 
 
 def set_default_device(device: Any) -> None:
-    _Defaults.device = device
+    Device.default = None if device is None else Device(device)
 
 
 def empty(*size: Any, dtype: DType | None = None, device: Any = None, **_: Any) -> Tensor:
@@ -52,7 +51,7 @@ def full(
 def _made(
     size: tuple[Any, ...], origin: str, fill: float | None, of: DType | None, where: Any
 ) -> Tensor:
-    return make(sizes_of(size), of or _Defaults.dtype, where or _Defaults.device, origin, fill)
+    return make(sizes_of(size), of or _Defaults.dtype, where or Device.default, origin, fill)
 
 
 def empty_strided(
@@ -90,13 +89,26 @@ def tensor(data: Any, *, dtype: DType | None = None, device: Any = None, **_: An
         kinds = {type(v) for v in values}
         whole = bool(values) and float not in kinds
         dtype = BY_NAME["bool" if kinds == {bool} else "int64"] if whole else _Defaults.dtype
-    where = device or _Defaults.device
+    where = device or Device.default
     on_cuda = where is not None and Device(where).type == "cuda"
     if State.constructing:
         fill = values[0] if len(values) == 1 else None
         made = Deferred(shape, dtype, "torch.tensor", values=values, fill=fill, on_cuda=on_cuda)
         return deferred_tensor(made)
     return from_values(values, shape, dtype, on_cuda)
+
+
+def legacy_tensor(data: tuple[Any, ...], dtype: DType, device: Any = None) -> Tensor:
+    """`torch.Tensor(...)` and its typed forms: of sizes with whatever the memory holds, of values,
+    or of another tensor."""
+    if len(data) == 1 and isinstance(data[0], Tensor):
+        return data[0].detach()
+    if len(data) == 1 and isinstance(data[0], (list, tuple)) and not isinstance(data[0], Size):
+        return tensor(data[0], dtype=dtype, device=device)
+    return empty(*(data or (0,)), dtype=dtype, device=device)
+
+
+Handle.legacy = legacy_tensor
 
 
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:

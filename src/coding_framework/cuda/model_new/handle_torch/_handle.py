@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from . import _host
 from ._deferred import Deferred, State
@@ -29,9 +30,27 @@ class Handle:
     layout = None
     names = ()
 
-    def __init__(self, pointer: int, deferred: Deferred | None = None) -> None:
-        self._pointer: int = pointer
-        self._deferred = deferred
+    legacy: ClassVar[Callable[..., Tensor]]
+    """What `torch.Tensor(...)` gives: the function in _create, which says so itself."""
+
+    _pointer: int
+    _deferred: Deferred | None
+
+    def __init__(self, *data: Any, device: Any = None) -> None:
+        """`torch.Tensor(2, 3)`: of these sizes; `torch.Tensor([1.0, 2.0])`: of these values."""
+        self._take(Handle.legacy(data, BY_NAME["float32"], device))
+
+    @classmethod
+    def at(cls, pointer: int, deferred: Deferred | None = None) -> Self:
+        """A handle on what the host library has at `pointer`."""
+        made = cls.__new__(cls)
+        made._pointer, made._deferred = pointer, deferred
+        return made
+
+    def _take(self, other: Handle) -> None:
+        """Become the handle that `other` was, which is not used again."""
+        self._pointer, self._deferred = other._pointer, other._deferred
+        other.__dict__["_pointer"] = None
 
     def __del__(self) -> None:
         pointer = self.__dict__.get("_pointer")
@@ -214,7 +233,7 @@ def result_of(values: list[Value]) -> Any:
     def read(value: Value) -> Any:
         match value.kind:
             case _host.TENSOR:
-                return Handle.tensor_class(int(value.tensor))
+                return Handle.tensor_class.at(int(value.tensor))
             case _host.LIST:
                 items = [read(next(rest)) for _ in range(value.count)]
                 return tuple(items) if value.integer else items
@@ -283,7 +302,7 @@ def deferred_tensor(deferred: Deferred) -> Tensor:
     for i in range(len(deferred.shape) - 2, -1, -1):
         strides[i] = strides[i + 1] * max(1, deferred.shape[i + 1])
     pointer = _host.adopt(0, deferred.dtype.code, deferred.shape, tuple(strides), exists=False)
-    return Handle.tensor_class(pointer, deferred)
+    return Handle.tensor_class.at(pointer, deferred)
 
 
 def new_empty(shape: tuple[int, ...] | list[int], of: DType, on_cuda: bool) -> Tensor:

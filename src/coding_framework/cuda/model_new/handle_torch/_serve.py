@@ -227,7 +227,9 @@ class _Reader:
             case _host.TENSOR:
                 code, address, dims = self.numbers("IQI")
                 sizes, strides = self.numbers(f"{dims}q"), self.numbers(f"{dims}q")
-                return Tensor(_host.adopt(address, BY_CODE[code].code, sizes, strides, exists=True))
+                return Tensor.at(
+                    _host.adopt(address, BY_CODE[code].code, sizes, strides, exists=True)
+                )
             case _host.INT:
                 return self.numbers("q")[0]
             case _host.BOOL:

@@ -88,11 +88,19 @@ class Tensor(Handle):
         order.insert(destination % self.ndim, order.pop(source % self.ndim))
         return self.permute(*order)
 
+    moveaxis = movedim
+
     def squeeze(self, dim: int | None = None) -> Tensor:
         return _view("squeeze", self) if dim is None else call("squeeze_at", self, dim)
 
+    def squeeze_(self, dim: int | None = None) -> Tensor:
+        return self.set_(self.squeeze(dim))
+
     def unsqueeze(self, dim: int) -> Tensor:
         return _view("unsqueeze", self, dim)
+
+    def unsqueeze_(self, dim: int) -> Tensor:
+        return self.set_(self.unsqueeze(dim))
 
     def expand(self, *sizes: Any) -> Tensor:
         return _view("expand", self, sizes_of(sizes))
@@ -229,8 +237,13 @@ class Tensor(Handle):
         return self._to_device(False)
 
     def type(self, wanted: Any = None) -> Any:
+        from ._typed import TensorType, name_of, named
+
         if wanted is None:
-            return "torch.cuda.FloatTensor" if self.is_cuda else "torch.FloatTensor"
+            return name_of(self)
+        kind = named(wanted) if isinstance(wanted, str) else wanted
+        if isinstance(kind, TensorType):
+            return self.to(kind.dtype)._to_device(kind.on_cuda)
         return self.to(wanted)
 
     def type_as(self, other: Tensor) -> Tensor:
@@ -275,6 +288,23 @@ class Tensor(Handle):
         self, size: Any, fill_value: float, dtype: DType | None = None, device: Any = None
     ) -> Tensor:
         return self._new((size,), "torch.full", fill_value, dtype, device)
+
+    def new(self, *data: Any) -> Tensor:
+        made: Tensor = type(self).legacy(data, self.dtype, self.device)
+        return made
+
+    def new_tensor(
+        self, data: Any, dtype: DType | None = None, device: Any = None, **_: Any
+    ) -> Tensor:
+        made: Tensor = type(self).legacy((data,), dtype or self.dtype, device or self.device)
+        return made
+
+    def resize_(self, *size: Any) -> Tensor:
+        """Of these sizes; larger than before, with memory of its own that nothing has written."""
+        shape = sizes_of(size)
+        if math.prod(shape) > self.numel() or not self.is_contiguous():
+            return self.set_(make(shape, self.dtype, self.device, "torch.empty", None))
+        return self.set_(self.view(-1)[: math.prod(shape)].view(shape))
 
     def _new(
         self, size: tuple[Any, ...], origin: str, fill: float | None, of: DType | None, where: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 
 class DType:
@@ -77,11 +77,28 @@ ALIASES = {
 }
 
 
+_RANKS = (
+    *("bool", "uint8", "int8", "int16", "int32", "int64"),
+    *("float16", "bfloat16", "float32", "float64"),
+)
+
+
+def promoted(one: DType, other: DType) -> DType:
+    """The type that holds both, as torch has it."""
+    names = {one.name, other.name}
+    if names in ({"uint8", "int8"}, {"float16", "bfloat16"}):
+        return BY_NAME["int16" if "int8" in names else "float32"]
+    return max(one, other, key=lambda d: _RANKS.index(d.name))
+
+
 class Device:
     """Where a tensor lies: "cpu" or "cuda"."""
 
     type: str
     index: int | None
+    default: ClassVar[Device | None] = None
+    """Where tensors are made that name no place; None: on the CPU."""
+    _outer: Device | None = None
 
     def __init__(self, kind: Any = "cuda", index: int | None = None) -> None:
         if isinstance(kind, Device):
@@ -112,10 +129,12 @@ class Device:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __enter__(self) -> Device:
+        """Tensors are made here until the block ends."""
+        self._outer, Device.default = Device.default, self
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        Device.default = self._outer
 
 
 class Size(tuple[int, ...]):

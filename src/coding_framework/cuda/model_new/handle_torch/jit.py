@@ -9,4 +9,4 @@ def script(function: Any, *_: Any, **__: Any) -> Any:
     return function
 
 
-script_method = export = ignore = unused = script
+script_method = export = ignore = unused = script_if_tracing = script

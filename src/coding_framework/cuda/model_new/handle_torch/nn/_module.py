@@ -23,9 +23,7 @@ class Parameter(Tensor):
             from .._types import BY_NAME
 
             data = make([0], BY_NAME["float32"], None, "torch.empty", None)
-        source = data.detach()
-        super().__init__(source._pointer, source._deferred)
-        source.__dict__["_pointer"] = None
+        self._take(data.detach())
         self.requires_grad = requires_grad
 
 

@@ -52,7 +52,7 @@ class _Function:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if named:
-            _host.unsupported(f"{self.__name__}() called with names of arguments")
+            _host.unsupported("a compiled function called with names of arguments")
         if self._number is None:
             raise NotCompiledYet(self.__name__)
         values = [value_of(a) for a in arguments]
@@ -108,6 +108,13 @@ def _texts(given: Any) -> list[str]:
 def load(*_: Any, **__: Any) -> Any:
     """Reads files, and there are none."""
     _host.unsupported("torch.utils.cpp_extension.load (use load_inline)")
+
+
+class BuildExtension:
+    """For a setup.py, which nothing runs here: it may be named."""
+
+
+CUDAExtension = CppExtension = include_paths = library_paths = BuildExtension
 
 
 def is_ninja_available() -> bool:

@@ -1,0 +1,288 @@
+"""The catalogue of module tasks: counts, times, and the audit against KernelBench.
+
+    python benchmarks/module_tasks.py --kernelbench FILE_OR_FOLDER ... [--write-exclusions]
+
+The audit compares every module task with every problem in three ways that know nothing of the
+generator: the syntax trees, the values on the same inputs with the same parameters, and the overlap
+of 8-grams of the sources (a hit from 0.6). --write-exclusions first traces what PyTorch executes
+for every draft and writes the keys of those that a problem has too, until none is left
+(`data/modules/excluded.txt`). Prints JSON; the exit status is 1 where there is a hit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from module_leaks import (
+    Problem,
+    Trace,
+    grams,
+    overlap,
+    problem_trace,
+    syntax_key,
+    traced,
+)
+
+from coding_framework.data.modules import catalog
+from coding_framework.data.modules.records import ModuleDraft, extent, shape_of
+from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.writing import write_module
+
+MOST_OVERLAP = 0.6
+
+
+def problems_of(paths: Sequence[Path]) -> list[Problem]:
+    """The problems of JSON-lines files and of folders of .py files."""
+    found: list[Problem] = []
+    for path in paths:
+        if path.is_dir():
+            found += [Problem(p.stem, p.read_text()) for p in sorted(path.glob("*.py"))]
+        else:
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            found += [Problem(row["name"], row["code"]) for row in rows]
+    return found
+
+
+def draft_trace(draft: ModuleDraft) -> Trace:
+    """The trace of a draft at its tiniest sizes."""
+    module = write_module(draft)
+    names = Problem(draft.name, module.source).namespace()
+    sizes = draft.sizes[2]
+    with torch.device("meta"):
+        inputs = [
+            torch.empty(shape_of(i.dims, sizes), dtype=getattr(torch, i.dtype))
+            for i in draft.inputs
+        ]
+    return traced(names["Model"], module.init_args(sizes), inputs)
+
+
+def leaking(drafts: Sequence[ModuleDraft], traces: Sequence[Trace]) -> list[str]:
+    """Keys of the drafts that a problem has: of level 1 by all calls, of level 2 by their names."""
+    calls = {trace.calls for trace in traces}
+    names = {trace.names for trace in traces if len(trace.names) > 1}
+    found = []
+    for draft in drafts:
+        trace = draft_trace(draft)
+        if trace.calls in calls or (draft.level == 2 and trace.names in names):
+            found.append(draft.key)
+    return found
+
+
+def write_exclusions(problems: Sequence[Problem]) -> int:
+    """Extend `excluded.txt` until the catalogue has nothing that a problem has; how many keys."""
+    traces = list(traces_of(problems))
+    known = set(leaking(list(catalog.grid(excluding=False)), traces))
+    own = {problem: grams(problem.source) for problem in problems}
+    while True:
+        catalog.EXCLUDED_PATH.write_text(
+            "".join(f"{key}\n" for key in sorted(known)), encoding="utf-8"
+        )
+        catalog.excluded_keys.cache_clear()
+        catalog.all_drafts.cache_clear()
+        drafts = catalog.all_drafts()
+        new = set(leaking([d for d in drafts if d.level == 2], traces))
+        new |= {d.key for d, _, share in overlaps(drafts, own) if share >= MOST_OVERLAP}
+        print(f"{len(known)} keys excluded, {len(new)} more found", file=sys.stderr)
+        if not new:
+            return len(known)
+        known |= new
+
+
+def traces_of(problems: Sequence[Problem]) -> Iterator[Trace]:
+    for problem in problems:
+        try:
+            yield problem_trace(problem)
+        except Exception as e:  # whatever a problem raises on the meta device
+            print(f"{problem.name} cannot be traced: {type(e).__name__}: {e}", file=sys.stderr)
+
+
+# --- the audit -----------------------------------------------------------------------------------
+
+
+def syntax_hits(
+    drafts: Sequence[ModuleDraft], problems: Sequence[Problem]
+) -> list[tuple[str, str]]:
+    theirs = {}
+    for problem in problems:
+        try:
+            theirs[syntax_key(problem)] = problem.name
+        except Exception as e:  # a problem that needs a package which is not here
+            print(f"{problem.name} has no syntax key: {type(e).__name__}: {e}", file=sys.stderr)
+    keys = ((d.name, syntax_key(Problem(d.name, write_module(d).source))) for d in drafts)
+    return [(name, theirs[key]) for name, key in keys if key in theirs]
+
+
+def overlaps(
+    drafts: Sequence[ModuleDraft], own: dict[Problem, frozenset[tuple[str, ...]]]
+) -> Iterator[tuple[ModuleDraft, str, float]]:
+    """(draft, the problem that its source is most like, their overlap)."""
+    holders: dict[tuple[str, ...], list[Problem]] = defaultdict(list)
+    for problem, found in own.items():
+        for gram in found:
+            holders[gram].append(problem)
+    for draft in drafts:
+        mine = grams(write_module(draft).source)
+        shared = Counter(problem for gram in mine for problem in holders.get(gram, ()))
+        near = shared.most_common(5)
+        share, name = max(((overlap(mine, own[p]), p.name) for p, _ in near), default=(0.0, ""))
+        yield draft, name, share
+
+
+def value_hits(
+    drafts: Sequence[ModuleDraft], problems: Sequence[Problem]
+) -> tuple[list[tuple[str, str]], int]:
+    """(module tasks that give what a problem gives, how many pairs were compared)."""
+    from coding_framework.data.kernelbench.problems import problem_task
+
+    by_form: dict[tuple[Any, ...], list[ModuleDraft]] = defaultdict(list)
+    for draft in drafts:
+        ranks = tuple((len(i.dims), i.dtype) for i in draft.inputs)
+        parameters = sorted(len(p.dims) for p in write_module(draft).parameters)
+        by_form[ranks, tuple(parameters)].append(draft)
+    hits, compared = [], 0
+    for problem in problems:
+        try:
+            task = problem_task(problem.source, problem.name)
+            case = task.cases[-1]
+            names = Problem(problem.name, task.reference).namespace()
+            model = names["Model"](*(case.init_args or task.init_args))
+            inputs = [_fixed(i.shape, i.dtype, k) for k, i in enumerate(case.inputs)]
+            wanted = _result(model, inputs)
+        except Exception as e:  # what cannot be scaled has nothing to be compared with
+            print(f"{problem.name} has no small values: {e}", file=sys.stderr)
+            continue
+        shapes = [tuple(t.shape) for t in model.state_dict().values()]
+        ranks = tuple((len(i.shape), i.dtype) for i in case.inputs)
+        form = (ranks, tuple(sorted(len(s) for s in shapes)))
+        for draft in by_form.get(form, ()):
+            found = _values(draft, case.inputs, shapes, inputs)
+            if found is None:
+                continue
+            compared += 1
+            same = found.shape == wanted.shape and found.dtype == wanted.dtype
+            if same and torch.allclose(found, wanted, rtol=1e-4, atol=1e-6):
+                hits.append((draft.name, problem.name))
+    return hits, compared
+
+
+def _fixed(shape: Sequence[int], dtype: str, number: int) -> torch.Tensor:
+    """Of both signs: on positive values alone relu is the identity."""
+    count = torch.Size(shape).numel()
+    if dtype == "int64":
+        return (torch.arange(count) % 2).reshape(shape)
+    return torch.sin(torch.arange(count, dtype=torch.float64) * 1.7 + number).reshape(shape)
+
+
+def _result(model: Any, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """On parameters that depend on their sorted place among those of equal shape alone."""
+    model = model.double()
+    seen: Counter[tuple[int, ...]] = Counter()
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            if tensor.is_floating_point():
+                shape = tuple(tensor.shape)
+                tensor.copy_(_fixed(shape, "float64", 7 + seen[shape]))
+                seen[shape] += 1
+        out = model(*inputs)
+    return torch.as_tensor(out[0] if isinstance(out, tuple) else out)
+
+
+def _values(
+    draft: ModuleDraft,
+    given: Sequence[Any],
+    shapes: list[tuple[int, ...]],
+    inputs: Sequence[torch.Tensor],
+) -> torch.Tensor | None:
+    """What the module gives at a problem's sizes; None where it does not take them."""
+    module = write_module(draft)
+    sizes: dict[str, int] = {}
+    tensors = [(i.dims, g.shape) for i, g in zip(draft.inputs, given, strict=True)]
+    tensors += [
+        (p.dims, s) for p, s in zip(module.parameters, shapes, strict=True) if len(p.dims) == len(s)
+    ]
+    for dims, shape in tensors:
+        for dim, value in zip(dims, shape, strict=True):
+            if dim.isidentifier() and sizes.setdefault(dim, value) != value:
+                return None
+    try:
+        mine = sorted(shape_of(p.dims, sizes) for p in module.parameters)
+        if mine != sorted(shapes) or any(
+            extent(d, sizes) != v for ds, s in tensors for d, v in zip(ds, s, strict=True)
+        ):
+            return None
+        model = Problem(draft.name, module.source).namespace()["Model"](*module.init_args(sizes))
+        return _result(model, inputs)
+    except Exception:  # at these sizes it is no module
+        return None
+
+
+# --- counts and times ----------------------------------------------------------------------------
+
+
+def times(drafts: Sequence[ModuleDraft]) -> dict[str, float]:
+    """Seconds for the list, and the longest and median milliseconds of making one task."""
+    catalog.all_drafts.cache_clear()
+    start = time.process_time()
+    catalog.all_drafts()
+    listed = time.process_time() - start
+    each = []
+    for draft in drafts[::23]:
+        start = time.process_time()
+        module_task(write_module(draft))
+        each.append(1e3 * (time.process_time() - start))
+    each.sort()
+    return {
+        "list_s": round(listed, 2),
+        "task_ms_median": round(each[len(each) // 2], 2),
+        "task_ms_most": round(each[-1], 2),
+    }
+
+
+def main() -> int:
+    cli = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    cli.add_argument(
+        "--kernelbench", type=Path, nargs="*", default=[], help="files or folders of problems"
+    )
+    cli.add_argument("--write-exclusions", action="store_true")
+    args = cli.parse_args()
+    torch.set_num_threads(1)
+    problems = problems_of(args.kernelbench)
+    if args.write_exclusions:
+        write_exclusions(problems)
+    drafts = catalog.all_drafts()
+    report: dict[str, Any] = {
+        "tasks": {
+            f"level {level} {part}": n
+            for (level, part), n in sorted(Counter((d.level, d.part) for d in drafts).items())
+        },
+        "families": dict(Counter(d.family for d in drafts)),
+        "excluded": len(catalog.excluded_keys()),
+        **times(drafts),
+    }
+    if problems:
+        own = {problem: grams(problem.source) for problem in problems}
+        text = sorted(
+            ((share, d.name, name) for d, name, share in overlaps(drafts, own)), reverse=True
+        )
+        by_syntax = syntax_hits(drafts, problems)
+        by_values, compared = value_hits(drafts, problems)
+        report["audit"] = {
+            "problems": len(problems), "syntax_hits": by_syntax, "value_hits": by_values,
+            "values_compared": compared, "most_overlap": text[0] if text else None,
+            "overlap_hits": [t for t in text if t[0] >= MOST_OVERLAP],
+        }  # fmt: skip
+    print(json.dumps(report, indent=1))
+    found = report.get("audit", {})
+    return int(any(found.get(k) for k in ("syntax_hits", "value_hits", "overlap_hits")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""What must come out of one draw of a small shape set, with a bound for each element of its own.
+
+The bound of `tolerance.py`, whose S here is what rounding can lose in the element's own computation
+(`rounding.py`), and without the root mean square of the output: where elements are independent, a
+small one gets nothing from a large one. Results of half precision may be off by the last bit of the
+scale.
+
+Of an edge draw an element decides only where PyTorch's own result agrees with the float64 one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from coding_framework.cuda.expected.edge_draws import EdgeKind
+from coding_framework.cuda.expected.model_calls import (
+    call,
+    call_in_float64,
+    perturbed,
+    rounding_unit,
+)
+from coding_framework.cuda.expected.rounding import BY_INDEX, UNDEFINED_TIES, Inexact
+from coding_framework.cuda.expected.tolerance import (
+    ExpectedOutput,
+    Spread,
+    accumulation_eps,
+    element_tolerance,
+    eps_factor,
+    gap,
+)
+
+_AGREES = 16.0
+"""PyTorch's result agrees within so many times what a candidate is allowed."""
+_MOST_OPERATIONS = 600
+"""Of a model: each takes some 30 microseconds more where its rounding is tried. Above it one such
+run is made, and the root mean square of the output bounds its small elements as well."""
+
+
+def finely_expected(
+    model: nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    reduction_length: int,
+    runs: int,
+    edge: EdgeKind | None,
+) -> tuple[ExpectedOutput, ...]:
+    """runs: in which each operation is inexact; more never draw others than fewer."""
+    native = call(model, inputs)
+    reference = call_in_float64(model, inputs)
+    bounds = [
+        _Bound(n, r, reduction_length) if n.is_floating_point() else None
+        for n, r in zip(native, reference, strict=True)
+    ]
+    if edge is None:
+        _add_errors(bounds, model, inputs)
+    operations, coarse = _add_changes(bounds, model, inputs, runs, edge, reduction_length)
+    ties = edge == "ties" and _ties_are_undefined(operations, native)
+    return tuple(
+        _output(n, r, b, coarse, edge, ties)
+        for n, r, b in zip(native, reference, bounds, strict=True)
+    )
+
+
+class _Bound(Spread):
+    """`Spread` whose errors and changes come of runs of their own."""
+
+    def __init__(
+        self, native: torch.Tensor, reference: torch.Tensor, reduction_length: int
+    ) -> None:
+        super().__init__(native, reference)
+        self._native = native
+        self._length = reduction_length
+        self._changes = torch.zeros_like(self._errors)
+
+    def add_errors(self, native: torch.Tensor, reference: torch.Tensor) -> None:
+        torch.maximum(self._errors, gap(native, reference), out=self._errors)
+
+    def add_changes(self, reference: torch.Tensor, eps: float) -> None:
+        assert self._changes is not None
+        changes = gap(reference, self._reference).div_(eps)
+        self._changes = torch.maximum(self._changes, changes)
+
+    def finish(self, coarse: bool, edge: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The bound of each element, and for an edge draw which of them decide."""
+        assert self._changes is not None
+        dtype, reference = self._native.dtype, self._reference
+        scale = torch.maximum(reference.abs().reshape(-1), self._changes)
+        agrees = None
+        if edge:
+            agrees = torch.isfinite(reference) & torch.isfinite(self._native)
+            room = _AGREES * (eps_factor(dtype, self._length) + torch.finfo(dtype).eps)
+            agrees &= (self._errors <= room * scale).reshape(reference.shape)
+            self._errors *= agrees.reshape(-1)
+        bound = element_tolerance(
+            reference, self._errors, self._changes, dtype, self._length, coarse=coarse
+        )
+        if torch.finfo(dtype).eps > accumulation_eps(dtype):
+            last_bit = torch.nan_to_num(scale, 0.0, 0.0, 0.0) * torch.finfo(dtype).eps
+            bound += last_bit.reshape(bound.shape)
+        return bound, agrees
+
+
+def _add_errors(
+    bounds: Sequence[_Bound | None], model: nn.Module, inputs: tuple[torch.Tensor, ...]
+) -> None:
+    """PyTorch's errors on inputs that rounding moved."""
+    moved = perturbed(model, inputs, rounding_unit(inputs))
+    native, reference = call(*moved), call_in_float64(*moved)
+    for bound, n, r in zip(bounds, native, reference, strict=True):
+        if bound is not None:
+            bound.add_errors(n, r)
+
+
+def _add_changes(
+    bounds: Sequence[_Bound | None],
+    model: nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    runs: int,
+    edge: EdgeKind | None,
+    reduction_length: int,
+) -> tuple[Counter[str], bool]:
+    """What rounding changes: the operations that there are, and whether they were too many. They
+    are off by as much as a sum of that length may be: the square of an error is no error of the
+    same share."""
+    eps = eps_factor(torch.float32, reduction_length)
+    if any(t.dtype is torch.float64 for t in inputs):
+        eps = 4 * accumulation_eps(torch.float64) ** 0.5  # less would vanish in float64 itself
+    operations: Counter[str] = Counter()
+    for run in range(runs):
+        block, place = divmod(run, 6)
+        # three runs, then the same the other way: a minimum shows a change in one direction alone
+        way = eps if place < 3 else -eps
+        inexact = Inexact(way, 3 * block + place % 3, decides_beyond=edge is None)
+        changed = call_in_float64(model, inputs, inexact)
+        for bound, reference in zip(bounds, changed, strict=True):
+            if bound is not None:
+                bound.add_changes(reference, eps)
+        operations = inexact.seen
+        if operations.total() > _MOST_OPERATIONS:
+            return operations, True
+    return operations, False
+
+
+def _ties_are_undefined(operations: Counter[str], outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether an answer may depend on which of two equal elements an operation takes."""
+    chosen = operations.keys() & UNDEFINED_TIES
+    told = any(not t.is_floating_point() for t in outputs) or operations.keys() & BY_INDEX
+    return bool(chosen and told)
+
+
+def _output(
+    native: torch.Tensor,
+    reference: torch.Tensor,
+    bound: _Bound | None,
+    coarse: bool,
+    edge: EdgeKind | None,
+    ties: bool,
+) -> ExpectedOutput:
+    if bound is None:
+        tolerance, decides = None, native == reference if edge is not None else None
+    else:
+        tolerance, decides = bound.finish(coarse, edge is not None)
+    if decides is not None and ties:
+        decides = torch.zeros_like(decides)
+    if decides is not None and bool(decides.all()):
+        decides = None
+    return ExpectedOutput(reference, native, tolerance, decides)

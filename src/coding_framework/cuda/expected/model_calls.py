@@ -1,0 +1,75 @@
+"""Calls of a task's model: in its own dtype, in float64, and on inputs that rounding moved."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import nn
+
+
+def call(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Outputs on copies, so that no reference can change what the next one sees."""
+    return run(copy.deepcopy(model), tuple(t.clone() for t in inputs))
+
+
+def run(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Outputs on these very tensors. Raises TypeError where one is no tensor."""
+    with torch.no_grad():
+        result = model(*inputs)
+    outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    for output in outputs:
+        if not isinstance(output, torch.Tensor):
+            raise TypeError(f"forward returned a {type(output).__name__}, not a tensor")
+    return outputs
+
+
+def call_in_float64(
+    model: nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    within: AbstractContextManager[object] | None = None,
+) -> tuple[torch.Tensor, ...]:
+    """Outputs in float64, where they are floating. within: entered for the call itself."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        doubled = copy.deepcopy(model).to(torch.float64)
+        copies = tuple(_in_float64(t, copy=True) for t in inputs)
+        with within or nullcontext():
+            outputs = run(doubled, copies)
+        return tuple(_in_float64(t) for t in outputs)  # also where the model itself names a dtype
+    finally:
+        torch.set_default_dtype(default)
+
+
+def _in_float64(tensor: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
+    """In float64, if it is floating."""
+    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.to(dtype, copy=copy)
+
+
+def rounding_unit(inputs: Sequence[torch.Tensor]) -> float:
+    """Relative change of the perturbed runs: twice the rounding of the coarsest input dtype."""
+    floating = [torch.finfo(t.dtype).eps for t in inputs if t.is_floating_point()]
+    return 2.0 * max(floating, default=torch.finfo(torch.float32).eps)
+
+
+def perturbed(
+    model: nn.Module, inputs: tuple[torch.Tensor, ...], eps: float
+) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """Copies in which every floating number is multiplied by 1 + eps or 1 - eps."""
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        coin = torch.randint(0, 2, tensor.shape, dtype=torch.int8).view(torch.bool)
+        less, more = torch.tensor([-1.0, 1.0], dtype=tensor.dtype).mul_(eps).add_(1)
+        return torch.where(coin, more, less).mul_(tensor)
+
+    moved = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            parameter.copy_(move(parameter))
+    return moved, tuple(move(t) for t in inputs)

@@ -1,0 +1,144 @@
+"""Records a candidate's calls anew in processes of their own, on paper, and compares the plans.
+
+What host code decides by its process (an address, a random number, the clock) or by how often it
+was called shows as another plan. Nothing is carried out, so that a recording costs the start of a
+process and a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from coding_framework.cuda.build.ptx_summary import unread_parameters
+from coding_framework.cuda.expected.reference import Expectation
+from coding_framework.cuda.expected.signature import ModelSignature
+from coding_framework.cuda.host.case_run import HostProcess
+from coding_framework.cuda.host.paper_device import PaperDevice, ReadsBackError
+from coding_framework.cuda.host.plan_recorder import PlanRecorder, RunLimits
+from coding_framework.cuda.host.program import is_answer
+from coding_framework.cuda.host.wire import HostArg
+from coding_framework.cuda.model_new.build import ExtensionWanted
+from coding_framework.cuda.plan.difference import PlanReader, Unread
+from coding_framework.cuda.plan.launch_plan import (
+    CandidateFault,
+    LaunchPlan,
+    ModuleInfo,
+    TensorRef,
+)
+from coding_framework.cuda.plan.plan_data import moved_ops
+from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_host
+from coding_framework.types import Status
+
+PROCESSES = 10
+"""A fair coin that host code throws in its process falls alike in the trial's and all of these once
+in 1,024 times."""
+CALLS = 16
+"""Further calls on each shape set in the last of them; each has its inputs elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """The first call on one shape set, as its trial recorded it."""
+
+    case: str
+    plan: LaunchPlan
+    arguments: tuple[HostArg, ...]
+    regions: tuple[tuple[int, int, int], ...]
+    """(address, nbytes, index) of every place of the inputs and parameters."""
+    inputs: int
+    """How many of them are inputs, which may lie elsewhere in another call."""
+    blocks: dict[int, int]
+    signature: ModelSignature
+
+
+def recorded_call(
+    case: str, plan: LaunchPlan, setup: TrialSetup, first: Expectation
+) -> RecordedCall:
+    """What other processes must repeat. first: the draw of the call."""
+    run = setup.run
+    arguments = run.arguments(setup.host, first.scalars, first.signature.parameter_names)
+    blocks = dict(setup.recorder.blocks)
+    return RecordedCall(
+        case, plan, arguments, run.input_regions, run.inputs, blocks, first.signature
+    )
+
+
+def require_same_plans(
+    setting: TrialSetting, module: ModuleInfo, calls: Sequence[RecordedCall], limits: RunLimits
+) -> int:
+    """Raises CandidateFault where another process, or a later call, asks for other work than the
+    trial's first call did. Gives the number of recordings that could be made: none of an answer in
+    Python, whose process takes as long to start as all its calls."""
+    made = 0
+    if is_answer(setting.build):
+        return made
+    unread = unread_parameters((setting.build / "device.ptx").read_text(errors="replace"))
+    try:
+        for number in range(PROCESSES):
+            paper = PaperDevice()
+            recorder = PlanRecorder(paper, limits)
+            with open_host(setting, module, recorder) as open_session:
+                hosts = [open_session(call.signature) for call in calls]
+                for host, call in zip(hosts, calls, strict=True):
+                    _record(module, recorder, host, call, unread)
+                    made += 1
+                if number < PROCESSES - 1:
+                    continue
+                for host, call in zip(hosts, calls, strict=True):
+                    for _ in range(CALLS):
+                        _record(module, recorder, host, _elsewhere(call, paper), unread)
+                        made += 1
+    except (ReadsBackError, ExtensionWanted):
+        pass  # no more can be made: what it does next depends on what it reads, or is compiled
+    return made
+
+
+def _elsewhere(call: RecordedCall, paper: PaperDevice) -> RecordedCall:
+    """The call with its inputs at addresses of their own: nobody looks at those of another call."""
+    sizes = {address: nbytes for address, nbytes, _ in call.regions}
+    now = {p.address: paper.alloc(sizes[p.address]) for p in call.plan.inputs[: call.inputs]}
+
+    def moved(value: HostArg) -> HostArg:
+        match value:
+            case TensorRef():
+                return replace(value, address=now.get(value.address, value.address))
+            case tuple():
+                return tuple(moved(item) for item in value)
+            case list():
+                return [moved(item) for item in value]
+        return value
+
+    places = tuple(replace(p, address=now.get(p.address, p.address)) for p in call.plan.inputs)
+    plan = replace(
+        call.plan,
+        inputs=places,
+        ops=moved_ops(call.plan.ops, {(a, max(1, sizes[a])): to for a, to in now.items()}),
+        outputs=tuple(replace(o, address=now.get(o.address, o.address)) for o in call.plan.outputs),
+    )
+    index = {p.address: i for i, p in enumerate(call.plan.inputs)}
+    kept = tuple(r for r in call.regions if r[2] >= call.inputs)
+    regions = tuple((to, sizes[a], index[a]) for a, to in now.items()) + kept
+    arguments = tuple(moved(a) for a in call.arguments)
+    return replace(call, plan=plan, arguments=arguments, regions=regions)
+
+
+def _record(
+    module: ModuleInfo,
+    recorder: PlanRecorder,
+    host: HostProcess,
+    call: RecordedCall,
+    unread: Unread,
+) -> None:
+    recorder.begin()
+    outputs = host.call(call.arguments)
+    plan = LaunchPlan(call.plan.inputs, recorder.operations, outputs)
+    reader = PlanReader(module, call.regions, {**call.blocks, **recorder.blocks}, unread)
+    difference = reader.difference(call.plan, plan)
+    if difference is None or difference.one_time_setup:
+        return
+    raise CandidateFault(
+        Status.NONDETERMINISTIC,
+        f"shape set {call.case!r}: the host code asks for other work in another process or a later "
+        f"call: {difference.message}",
+    )

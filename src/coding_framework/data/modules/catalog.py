@@ -1,0 +1,168 @@
+"""Which module tasks there are, and which of them training may see.
+
+Guaranteed: the catalogue is the same everywhere. No task is a function of KernelBench's levels 1 to
+3 (`excluded.txt` names what the grids and the grammar would give and KernelBench has; made and
+checked by `benchmarks/module_tasks.py`). Held-out and validation tasks share no combination of
+arguments (level 1) and not all their pairs of neighbouring operations (level 2) with training:
+three families, a tenth of the combinations and 15% of the pairs are held out, and training has no
+task with any of these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+
+from coding_framework.data.modules import layer_families as layers
+from coding_framework.data.modules import tensor_families as tensors
+from coding_framework.data.modules.epilogues import FUSED_FAMILIES, fused_drafts, pairs_of
+from coding_framework.data.modules.records import ModuleDraft, ModuleTask, Part
+from coding_framework.data.modules.writing import write_module
+
+EXCLUDED_PATH = Path(__file__).with_name("excluded.txt")
+HELD_OUT_FAMILIES = ("separable_convolution", "distance", "power_pooling")
+HELD_OUT, VALIDATION = 400, 100
+"""Tasks of these parts, half of them of level 2."""
+_PAIRS_HELD_OUT, _PAIRS_VALIDATION = 0.15, 0.05
+_COMBINATIONS_HELD_OUT, _COMBINATIONS_VALIDATION = 0.10, 0.03
+_SALT = "coding-framework modules 1"
+_PER_FAMILY = {"linear_fused": 800, "conv2d_fused": 800, "conv_transpose3d_fused": 400}
+_USUAL_PER_FAMILY = 500
+"""Training tasks of a family of level 2."""
+
+Drafts = Callable[[], Iterable[ModuleDraft]]
+
+_LEVEL_1: tuple[Drafts, ...] = (
+    lambda: layers.convolutions(1), lambda: layers.convolutions(2), lambda: layers.convolutions(3),
+    lambda: layers.transposed_convolutions(1), lambda: layers.transposed_convolutions(2),
+    lambda: layers.transposed_convolutions(3), layers.depthwise_convolutions,
+    layers.pointwise_convolutions, layers.separable_convolutions, layers.max_pools,
+    layers.average_pools, layers.power_pools, layers.adaptive_pools, layers.batch_norms,
+    layers.instance_norms, layers.group_norms, layers.layer_norms, layers.rms_norms,
+    layers.unit_norms, tensors.sums, tensors.extrema, tensors.arguments_of_extrema, tensors.moments,
+    tensors.vector_norms, tensors.log_sums, tensors.products_of_elements, tensors.softmaxes,
+    tensors.scans, tensors.regression_losses, tensors.classification_losses, tensors.margin_losses,
+    tensors.matrix_products, tensors.linear_layers, tensors.attentions, tensors.activations,
+    tensors.gates, tensors.moves, tensors.pads, tensors.resamplings, tensors.distances,
+    tensors.embeddings,
+)  # fmt: skip
+
+
+def _share(text: str) -> float:
+    """A number in [0, 1) that the text alone decides."""
+    digest = hashlib.sha256(f"{_SALT}|{text}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+@cache
+def excluded_keys() -> frozenset[str]:
+    """Keys of drafts whose function KernelBench has."""
+    if not EXCLUDED_PATH.exists():
+        return frozenset()
+    return frozenset(EXCLUDED_PATH.read_text(encoding="utf-8").splitlines())
+
+
+def _part_of_combination(draft: ModuleDraft) -> Part:
+    """Of level 1, by the operations and their arguments; all ranks and sizes go together."""
+    if draft.family in HELD_OUT_FAMILIES:
+        return "held_out"
+    drawn = _share(" ".join(o.key for o in draft.operations))
+    if drawn < _COMBINATIONS_HELD_OUT:
+        return "held_out"
+    return "validation" if drawn < _COMBINATIONS_HELD_OUT + _COMBINATIONS_VALIDATION else "train"
+
+
+@cache
+def _part_of_pair(pair: str) -> Part:
+    drawn = _share(pair)
+    if drawn < _PAIRS_HELD_OUT:
+        return "held_out"
+    return "validation" if drawn < _PAIRS_HELD_OUT + _PAIRS_VALIDATION else "train"
+
+
+def _part_of_fused(draft: ModuleDraft) -> Part:
+    """Held out with one held-out pair; training has only pairs of its own."""
+    parts = {_part_of_pair(pair) for pair in pairs_of(draft)}
+    return "held_out" if "held_out" in parts else "validation" if "validation" in parts else "train"
+
+
+@lru_cache(maxsize=1)
+def all_drafts() -> tuple[ModuleDraft, ...]:
+    """The catalogue: level 1, then level 2. About a second, once a process."""
+    first = [d.in_part(_part_of_combination(d)) for d in grid()]
+    second = [d for family in FUSED_FAMILIES for d in _fused(family)]
+    kept = _limited(first, HELD_OUT - HELD_OUT // 2, VALIDATION // 2)
+    return (*kept, *_limited(second, HELD_OUT // 2, VALIDATION // 2))
+
+
+def grid(*, excluding: bool = True) -> Iterator[ModuleDraft]:
+    """The drafts of level 1, each function once."""
+    seen = set(excluded_keys()) if excluding else set()
+    elementwise = {key.partition(":")[2] for key in seen}
+    for drafts in _LEVEL_1:
+        for draft in drafts():
+            everywhere = draft.family == "activation" and _spelled(draft) in elementwise
+            if draft.key not in seen and not everywhere:
+                seen.add(draft.key)
+                yield draft
+
+
+def _spelled(draft: ModuleDraft) -> str:
+    """The key without the ranks: an elementwise function is the same at any rank."""
+    return draft.key.partition(":")[2]
+
+
+def _fused(family: str) -> Iterator[ModuleDraft]:
+    """A family's training tasks, and what is drawn beside them of the other parts."""
+    wanted = _PER_FAMILY.get(family, _USUAL_PER_FAMILY)
+    seen = set(excluded_keys())
+    for draft in fused_drafts(family):
+        if wanted == 0:
+            return
+        if draft.key in seen:
+            continue
+        seen.add(draft.key)
+        part = _part_of_fused(draft)
+        wanted -= part == "train"
+        yield draft.in_part(part)
+
+
+def _limited(drafts: list[ModuleDraft], held_out: int, validation: int) -> list[ModuleDraft]:
+    """The training tasks, and so many of the others, drawn by their names: the rest is dropped."""
+    most = {"held_out": held_out, "validation": validation}
+    kept = set()
+    for part, count in most.items():
+        members = sorted((d.name for d in drafts if d.part == part), key=_share)
+        kept |= set(members[:count])
+    return [d for d in drafts if d.part == "train" or d.name in kept]
+
+
+@lru_cache(maxsize=1)
+def _by_name() -> Mapping[str, ModuleDraft]:
+    return {draft.name: draft for draft in all_drafts()}
+
+
+def find_module(name: str) -> ModuleTask | None:
+    """The module task of that name; None where there is none."""
+    if not name.startswith(("m1_", "m2_")):
+        return None
+    draft = _by_name().get(name)
+    return write_module(draft) if draft is not None else None
+
+
+def module_tasks(
+    part: Part | None = None, *, level: int | None = None, count: int | None = None
+) -> list[ModuleTask]:
+    """The module tasks of a part, in the catalogue's order; with `count` so many, drawn evenly."""
+    chosen = [d for d in all_drafts() if part in (None, d.part) and level in (None, d.level)]
+    if count is not None and count < len(chosen):
+        chosen = random.Random(_SALT).sample(chosen, count)
+    return [write_module(draft) for draft in chosen]
+
+
+def family_names() -> tuple[str, ...]:
+    """All families of module tasks."""
+    return tuple(dict.fromkeys(draft.family for draft in all_drafts()))

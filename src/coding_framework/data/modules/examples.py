@@ -1,0 +1,68 @@
+"""Supervised examples of module tasks: task -> kernel, and a kernel -> the one of the next level.
+
+Guaranteed: of training tasks alone; every answer has a `correct` receipt of the judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from coding_framework.data.examples import Receipts, generating, kernel_ms, optimizing
+from coding_framework.data.modules.kernels import kernels_of
+from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.writing import write_module
+from coding_framework.data.pairs import PairReport
+from coding_framework.data.synthesis.receipts import Job
+from coding_framework.types import KernelExample, Task, TrainingExample
+
+
+def module_jobs(drafts: Iterable[ModuleDraft]) -> Iterator[Job]:
+    """All kernels of the drafts."""
+    for draft in drafts:
+        task, kernels = _material(draft)
+        for kernel in kernels:
+            yield Job(task, kernel.level, kernel.code)
+
+
+def module_pairs(
+    drafts: Iterable[ModuleDraft], receipts: Receipts, report: PairReport
+) -> Iterator[TrainingExample]:
+    """The examples of the training tasks among the drafts, counted in `report`."""
+    for draft in drafts:
+        if draft.part != "train":
+            continue
+        for example in _examples(draft, receipts, report):
+            report.kept[f"tier {example.task.tier} {example.kind}"] += 1
+            yield example
+
+
+def _examples(
+    draft: ModuleDraft, receipts: Receipts, report: PairReport
+) -> Iterator[TrainingExample]:
+    task, kernels = _material(draft)
+    found = [(kernel, receipts.get(Job(task, kernel.level, kernel.code).key)) for kernel in kernels]
+    report.left_out["not judged"] += sum(receipt is None for _, receipt in found)
+    judged = [(kernel, receipt) for kernel, receipt in found if receipt is not None]
+    report.left_out["not correct"] += sum(not receipt.verdict.correct for _, receipt in judged)
+    correct = [(kernel, receipt) for kernel, receipt in judged if receipt.verdict.correct]
+    for kernel, receipt in correct:
+        yield generating(task, kernel.model_copy(update={"why_faster": ""}), receipt)
+    for (kernel, before), (better, after) in pairwise(correct):
+        if kernel_ms(after) < kernel_ms(before):
+            yield optimizing(task, kernel, before, better, after)
+
+
+def _material(draft: ModuleDraft) -> tuple[Task, list[KernelExample]]:
+    module = write_module(draft)
+    task = module_task(module)
+    return task, [
+        KernelExample(
+            task=task.name,
+            level="naive" if variant.level == 0 else f"level {variant.level}",
+            code=variant.source,
+            why_faster=variant.reason,
+        )
+        for variant in kernels_of(module)
+    ]

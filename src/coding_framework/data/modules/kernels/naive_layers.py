@@ -1,0 +1,403 @@
+"""Naive kernels of layers: products, convolutions, pooling, normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coding_framework.data.modules.kernels.lowering import (
+    Lines,
+    Lowering,
+    Tensor,
+    linear,
+    product_of,
+)
+from coding_framework.data.modules.pointwise import c_literal
+from coding_framework.data.modules.records import Operation, Parameter
+
+Parameters = tuple[Parameter, ...]
+Lower = Callable[[Lowering, Operation, Parameters], None]
+
+
+def reads(parameters: Parameters) -> list[Tensor]:
+    """The parameters as kernels read them."""
+    return [Tensor(p.c_name, p.c_name) for p in parameters]
+
+
+# --- products ------------------------------------------------------------------------------------
+
+
+def lower_linear(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    weight, *bias = parameters
+    *outer, k = w.dims
+    out = w.variable(str(o["out"]))
+    last = len(outer)
+    row = linear([f"i{a}" for a in range(last)], outer)
+    w.terms.append(k)
+    body = [
+        f"float v = {f'{bias[0].c_name}[i{last}]' if bias else '0.0f'};",
+        f"for (int j = 0; j < {k}; j++)",
+        f"  v += x[({row}) * {k} + j] * {weight.c_name}[i{last} * {k} + j];",
+    ]
+    w.map(body, [*outer, out], *reads(parameters))
+
+
+def lower_product(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """`matmul`, `bmm` and `matmul_last`: x times another input, either turned."""
+    ta, tb, own = o.flag("ta"), o.flag("tb"), o.flag("own")
+    inputs = w.task.inputs
+    other = inputs[0] if own else inputs[-1] if o.name == "matmul_last" else inputs[1]
+    given = [w.variable(d) for d in other.dims]
+    batch = w.dims[:-2]
+    m, k = (w.dims[-1], w.dims[-2]) if ta else (w.dims[-2], w.dims[-1])
+    n = given[-2] if tb else given[-1]
+    r = len(batch)
+    places = [f"i{a}" for a in range(r)]
+    left = linear([*places, "j", f"i{r}"] if ta else [*places, f"i{r}", "j"], w.dims)
+    right = linear([*places, f"i{r + 1}", "j"] if tb else [*places, "j", f"i{r + 1}"], given)
+    w.terms.append(k)
+    name = "x" if own else other.name
+    body = ["float v = 0.0f;", f"for (int j = 0; j < {k}; j++) v += x[{left}] * {name}[{right}];"]
+    w.map(body, [*batch, m, n], *([] if own else [Tensor(other.name, other.name)]))
+
+
+def lower_addmm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    a, b = w.task.inputs[1:3]
+    k = w.variable(a.dims[-1])
+    r = len(w.dims) - 2
+    places = [f"i{axis}" for axis in range(r)]
+    left = linear([*places, f"i{r}", "j"], [*w.dims[:-1], k])
+    right = linear([*places, "j", f"i{r + 1}"], [*w.dims[:-2], k, w.dims[-1]])
+    w.terms.append(k)
+    body = [
+        "float v = 0.0f;",
+        f"for (int j = 0; j < {k}; j++) v += {a.name}[{left}] * {b.name}[{right}];",
+        f"v = {c_literal(o['beta'])} * x[i] + {c_literal(o['alpha'])} * v;",
+    ]
+    w.map(body, w.dims, Tensor(a.name, a.name), Tensor(b.name, b.name))
+
+
+def lower_attention(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """Scores, their softmax by rows, the product with the values: each has kernels of its own."""
+    k, v = (given.name for given in w.task.inputs[1:3])
+    *outer, length, e = w.dims
+    r = len(outer)
+    places = [f"i{a}" for a in range(r)]
+    left = linear([*places, f"i{r}", "j"], w.dims)
+    right = linear([*places, f"i{r + 1}", "j"], w.dims)
+    w.terms.append(e)
+    body = ["float v = 0.0f;", f"for (int j = 0; j < {e}; j++) v += x[{left}] * {k}[{right}];",
+            f"v = v * {c_literal(o['scale'])};"]  # fmt: skip
+    if o.flag("causal"):
+        body.append(f"if (i{r + 1} > i{r}) v = -INFINITY;")
+    post, w.post = w.post, []
+    dims = list(w.dims)
+    w.map(body, [*outer, length, length], Tensor(k, k))
+    softmax(w, r + 1, "expf(x[i] - most[{g}]) / total[{g}]")
+    w.post = post
+    w.terms.append(length)
+    score = linear([*places, f"i{r}", "j"], [*outer, length, length])
+    value = linear([*places, "j", f"i{r + 1}"], dims)
+    total = f"for (int j = 0; j < {length}; j++) v += x[{score}] * values[{value}];"
+    w.map(["float v = 0.0f;", total], dims, Tensor("values", v))
+
+
+def softmax(w: Lowering, axis: int, result: str, sign: str = "") -> None:
+    """Largest and sum of exponentials along an axis, then the result."""
+    w.reduce([axis], f"{sign}{{e}}", start="-INFINITY", join="fmaxf({a}, {e})", final=False)
+    most = w.stat("most")
+    w.reduce([axis], f"expf({sign}{{e}} - most[i])", most, final=False)
+    total = w.stat("total")
+    kept = [a for a in range(len(w.dims)) if a != axis]
+    group = linear([f"i{a}" for a in kept], [w.dims[a] for a in kept]) if kept else "0"
+    w.map([f"float v = {result.replace('{g}', group)};"], w.dims, most, total)
+
+
+# --- convolutions --------------------------------------------------------------------------------
+
+
+def lower_conv(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    transposed = o.name.startswith("conv_transpose")
+    weight, *bias = parameters
+    n = int(o.name[-2])
+    batch, c, *spatial = w.dims
+    depthwise = o.number("groups") < 0
+    m = c if depthwise else w.variable(str(o["out"]))
+    groups = o.number("groups")
+    outs = conv_extents(w, o)
+    each_in = "1" if depthwise else c if groups == 1 else w.new_size("cg", f"{c} / {groups}")
+    each_out = "1" if depthwise else m if groups == 1 else w.new_size("mg", f"{m} / {groups}")
+    kernel = o.integers("kernel_size")
+    w.terms.append(w.new_size("terms", f"{each_in} * {_times(kernel)}"))
+    channel = "i1" if depthwise else "e" if groups == 1 else f"i1 / {each_out} * {each_in} + e"
+    taps = linear([f"r{a}" for a in range(n)], [str(k) for k in kernel])
+    if transposed:
+        to = "i1" if groups == 1 else f"i1 % {each_out}"
+        first = f"({channel}) * {each_out} + {to}"
+    else:
+        first = "i1" if depthwise else f"i1 * {each_in} + e"
+    inside: Lines = []
+    x_at = linear(
+        ["i0", channel if " " not in channel else f"({channel})", *(f"p{a}" for a in range(n))],
+        w.dims,
+    )
+    inside.append(f"v += x[{x_at}] * {weight.c_name}[({first}) * {_times(kernel)} + {taps}];")
+    lines = inside
+    for axis in reversed(range(n)):
+        lines = _tap_loop(o, axis, spatial[axis], lines, transposed)
+    if not depthwise:
+        lines = [f"for (int e = 0; e < {each_in}; e++) {{", *(f"  {line}" for line in lines), "}"]
+    start = f"{bias[0].c_name}[i1]" if bias else "0.0f"
+    w.map([f"float v = {start};", *lines], [batch, m, *outs], *reads(parameters))
+
+
+def _times(kernel: tuple[int, ...]) -> int:
+    total = 1
+    for k in kernel:
+        total *= k
+    return total
+
+
+def conv_extents(w: Lowering, o: Operation) -> list[str]:
+    """The extents of a convolution's result along its spatial axes."""
+    turned = o.name.startswith("conv_transpose")
+    return [_conv_extent(w, o, axis, dim, turned) for axis, dim in enumerate(w.dims[2:])]
+
+
+def _conv_extent(w: Lowering, o: Operation, axis: int, dim: str, transposed: bool) -> str:
+    k, s = o.integers("kernel_size")[axis], o.integers("stride")[axis]
+    p, d = o.integers("padding")[axis], o.integers("dilation")[axis]
+    if transposed:
+        more = d * (k - 1) + 1 + o.integers("output_padding")[axis] - 2 * p
+        return w.new_size(
+            f"o{dim}",
+            f"({dim} - 1) * {s} + {more}" if more >= 0 else f"({dim} - 1) * {s} - {-more}",
+        )
+    return _window_extent(w, dim, 2 * p - d * (k - 1) - 1, s)
+
+
+def _window_extent(w: Lowering, dim: str, less: int, stride: int) -> str:
+    moved = f"{dim} + {less}" if less > 0 else f"{dim} - {-less}"
+    if stride == 1:
+        total = less + 1
+        return w.new_size(
+            f"o{dim}",
+            dim if total == 0 else f"{dim} + {total}" if total > 0 else f"{dim} - {-total}",
+        )
+    return w.new_size(f"o{dim}", f"({moved}) / {stride} + 1")
+
+
+def _tap_loop(o: Operation, axis: int, dim: str, inside: Lines, transposed: bool) -> Lines:
+    k, s = o.integers("kernel_size")[axis], o.integers("stride")[axis]
+    p, d = o.integers("padding")[axis], o.integers("dilation")[axis]
+    tap = f"r{axis}" if d == 1 else f"r{axis} * {d}"
+    if transposed:
+        lines = [f"int p{axis} = i{axis + 2} + {p} - {tap};"]
+        if s > 1:
+            lines += [
+                f"if (p{axis} < 0 || p{axis} % {s} != 0) continue;",
+                f"p{axis} = p{axis} / {s};",
+                f"if (p{axis} >= {dim}) continue;",
+            ]
+        else:
+            lines.append(f"if (p{axis} < 0 || p{axis} >= {dim}) continue;")
+    else:
+        at = f"i{axis + 2}" if s == 1 else f"i{axis + 2} * {s}"
+        lines = [f"int p{axis} = {at} + {tap}{f' - {p}' if p else ''};"]
+        if p:
+            lines.append(f"if (p{axis} < 0 || p{axis} >= {dim}) continue;")
+    return [
+        f"for (int r{axis} = 0; r{axis} < {k}; r{axis}++) {{",
+        *(f"  {line}" for line in (*lines, *inside)),
+        "}",
+    ]
+
+
+# --- pooling -------------------------------------------------------------------------------------
+
+
+def lower_pool(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    kind, n = o.name.split("_pool")[0], int(o.name[-2])
+    batch, c, *spatial = w.dims
+    kernel, stride, padding = o.integers("kernel_size"), o.integers("stride"), o.integers("padding")
+    dilation = o.number("dilation") if "dilation" in dict(o.arguments) else 1
+    outs = [_pool_extent(w, o, dim, a, dilation) for a, dim in enumerate(spatial)]
+    at = linear(["i0", "i1", *(f"p{a}" for a in range(n))], w.dims)
+    p = c_literal(o["norm_type"]) if kind == "lp" else ""
+    inside = {
+        "max": f"v = fmaxf(v, x[{at}]);",
+        "avg": f"v += x[{at}]; count++;",
+        "lp": f"v += powf(x[{at}], {p});",
+    }[kind]
+    lines = [inside]
+    for axis in reversed(range(n)):
+        tap = f"r{axis}" if dilation == 1 else f"r{axis} * {dilation}"
+        before = f" - {padding[axis]}" if padding[axis] else ""
+        place = f"int p{axis} = i{axis + 2} * {stride[axis]} + {tap}{before};"
+        check = f"if (p{axis} < 0 || p{axis} >= {spatial[axis]}) continue;"
+        lines = [
+            f"for (int r{axis} = 0; r{axis} < {kernel[axis]}; r{axis}++) {{",
+            *(f"  {line}" for line in (place, check, *lines)),
+            "}",
+        ]
+    body = [
+        f"float v = {'-INFINITY' if kind == 'max' else '0.0f'};",
+        *(["int count = 0;"] if kind == "avg" else []),
+        *lines,
+    ]
+    if kind == "avg":
+        body.append(
+            "v = v / count;" if not o.flag("count_include_pad") else f"v = v / {_times(kernel)}.0f;"
+        )
+    if kind == "lp":
+        body.append(f"v = powf(v, 1.0f / {p});")
+    if kind != "max":
+        w.terms.append(str(_times(kernel)))
+    w.map(body, [batch, c, *outs])
+
+
+def _pool_extent(w: Lowering, o: Operation, dim: str, axis: int, dilation: int) -> str:
+    k, s, p = (
+        o.integers("kernel_size")[axis],
+        o.integers("stride")[axis],
+        o.integers("padding")[axis],
+    )
+    less = 2 * p - dilation * (k - 1) - 1
+    if not o.flag("ceil_mode"):
+        return _window_extent(w, dim, less, s)
+    moved = less + s - 1
+    steps = f"({dim} + {moved}) / {s}" if moved >= 0 else f"({dim} - {-moved}) / {s}"
+    return w.new_size(f"o{dim}", f"{steps} + 1 - ({steps} * {s} >= {dim} + {p})")
+
+
+def lower_adaptive_pool(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    average, n = "avg" in o.name, int(o.name[-2])
+    batch, c, *spatial = w.dims
+    sizes = o.integers("output_size")
+    at = linear(["i0", "i1", *(f"p{a}" for a in range(n))], w.dims)
+    lines = [f"v += x[{at}]; count++;" if average else f"v = fmaxf(v, x[{at}]);"]
+    for axis in reversed(range(n)):
+        i, dim, size = f"i{axis + 2}", spatial[axis], sizes[axis]
+        end = f"(({i} + 1) * {dim} + {size - 1}) / {size}"
+        lines = [
+            f"for (int p{axis} = {i} * {dim} / {size}; p{axis} < {end}; p{axis}++) {{",
+            *(f"  {line}" for line in lines),
+            "}",
+        ]
+    body = [
+        f"float v = {'0.0f' if average else '-INFINITY'};",
+        *(["int count = 0;"] if average else []),
+        *lines,
+    ]
+    if average:
+        body.append("v = v / count;")
+        w.terms.append(product_of(spatial))
+    w.map(body, [batch, c, *(str(s) for s in sizes)])
+
+
+def lower_global_pool(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    axes = list(range(2, len(w.dims)))
+    if o["kind"] == "max":
+        w.reduce(axes, "{e}", start="-INFINITY", join="fmaxf({a}, {e})", keepdim=True)
+        return
+    finish = "a" if o["kind"] == "sum" else f"a / ({product_of([w.dims[a] for a in axes])})"
+    w.reduce(axes, "{e}", finish=finish, keepdim=True)
+
+
+# --- normalisation -------------------------------------------------------------------------------
+
+
+def _normalised(
+    w: Lowering, o: Operation, parameters: Parameters, axes: list[int], group: str, affine_at: str,
+    dims: list[str] | None = None,
+) -> None:  # fmt: skip
+    """Mean and variance over axes of x (seen with `dims`), then the elements. group: the place of
+    an element's mean. affine_at: that of its weight and bias."""
+    seen = w.dims if dims is None else dims
+    count = product_of([seen[a] for a in axes])
+    w.reduce(axes, "{e}", finish=f"a / ({count})", final=False, dims=dims)
+    mean = w.stat("mean")
+    finish = f"rsqrtf(a / ({count}) + {c_literal(o['eps'])})"
+    w.reduce(axes, "({e} - mean[i]) * ({e} - mean[i])", mean, finish=finish, final=False, dims=dims)
+    scale = w.stat("scale")
+    body = [f"float v = (x[i] - mean[{group}]) * scale[{group}];"]
+    affine = parameters[:2] if o.flag("affine") else ()
+    if affine:
+        body.append(f"v = v * {affine[0].c_name}[{affine_at}] + {affine[1].c_name}[{affine_at}];")
+    w.map(body, w.dims, mean, scale, *reads(affine))
+
+
+def lower_batch_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    axes = [0, *range(2, len(w.dims))]
+    _normalised(w, o, parameters, axes, "i1", "i1")
+
+
+def lower_instance_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    axes = list(range(2, len(w.dims)))
+    _normalised(w, o, parameters, axes, f"i0 * {w.dims[1]} + i1", "i1")
+
+
+def lower_group_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    groups, (n, c, *rest) = o.number("num_groups"), w.dims
+    each = w.new_size("each", f"{c} / {groups}") if groups > 1 else c
+    dims = [n, str(groups), each, *rest]
+    group = f"i0 * {groups} + i1 / {each}" if groups > 1 else "i0"
+    _normalised(w, o, parameters, list(range(2, len(dims))), group, "i1", dims)
+
+
+def lower_layer_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    count = o.number("axes")
+    outer = len(w.dims) - count
+    axes = list(range(outer, len(w.dims)))
+    group = linear([f"i{a}" for a in range(outer)], w.dims[:outer])
+    inner = linear([f"i{a}" for a in axes], [w.dims[a] for a in axes])
+    _normalised(w, o, parameters, axes, group, inner)
+
+
+def lower_rms_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    axis = o.number("axis")
+    kept = [a for a in range(len(w.dims)) if a != axis]
+    group = linear([f"i{a}" for a in kept], [w.dims[a] for a in kept])
+    finish = f"rsqrtf(a / {w.dims[axis]} + {c_literal(o['eps'])})"
+    w.reduce([axis], "{e} * {e}", finish=finish, final=False)
+    scale = w.stat("scale")
+    weight = f" * {parameters[0].c_name}[i{axis}]" if parameters else ""
+    w.map([f"float v = x[i] * scale[{group}]{weight};"], w.dims, scale, *reads(parameters))
+
+
+def lower_normalize(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    axis, p = o.number("axis"), o.real("p")
+    kept = [a for a in range(len(w.dims)) if a != axis]
+    group = linear([f"i{a}" for a in kept], [w.dims[a] for a in kept])
+    power, root = powers(p)
+    w.reduce([axis], power, finish=f"fmaxf({root}, 1e-12f)", final=False)
+    w.map([f"float v = x[i] / size[{group}];"], w.dims, w.stat("size"))
+
+
+def powers(p: float) -> tuple[str, str]:
+    """|e|^p, and the root of their sum."""
+    if p == 1.0:
+        return "fabsf({e})", "a"
+    if p == 2.0:
+        return "{e} * {e}", "sqrtf(a)"
+    if p == 3.0:
+        return "fabsf({e}) * {e} * {e}", "cbrtf(a)"
+    return f"powf(fabsf({{e}}), {c_literal(p)})", f"powf(a, 1.0f / {c_literal(p)})"
+
+
+LAYER_KERNELS: dict[str, Lower] = {
+    "linear": lower_linear,
+    **dict.fromkeys(("bmm", "matmul", "matmul_last"), lower_product),
+    "addmm": lower_addmm,
+    "attention": lower_attention,
+    **{f"conv{t}{n}d": lower_conv for t in ("", "_transpose") for n in (1, 2, 3)},
+    **{f"{kind}_pool{n}d": lower_pool for kind in ("max", "avg", "lp") for n in (1, 2, 3)},
+    **{f"adaptive_{k}_pool{n}d": lower_adaptive_pool for k in ("avg", "max") for n in (1, 2, 3)},
+    "global_pool": lower_global_pool,
+    "batch_norm": lower_batch_norm,
+    "instance_norm": lower_instance_norm,
+    "group_norm": lower_group_norm,
+    "layer_norm": lower_layer_norm,
+    "rms_norm": lower_rms_norm,
+    "normalize": lower_normalize,
+}
+"""Operation -> what writes its kernels."""

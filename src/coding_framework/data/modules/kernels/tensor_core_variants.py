@@ -1,0 +1,247 @@
+"""Module tasks with their products and convolutions on tensor cores.
+
+As the naive lowering, but that linear layers, products and convolutions in float32 are written by
+`products`, `convolutions` and `transposed`, and end with the elementwise operations after them.
+What remains of a task keeps its naive kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+
+from coding_framework.data.modules.kernels.convolutions import (
+    MOST_TAPS,
+    Convolution,
+    out_extents,
+    tile_of,
+)
+from coding_framework.data.modules.kernels.convolutions import tensor_parts as convolution_parts
+from coding_framework.data.modules.kernels.lowering import (
+    Lines,
+    Lowering,
+    Tensor,
+    product_of,
+    strip,
+)
+from coding_framework.data.modules.kernels.naive import lower
+from coding_framework.data.modules.kernels.naive_layers import Lower, conv_extents
+from coding_framework.data.modules.kernels.products import Product, tensor_parts, tile_parts
+from coding_framework.data.modules.kernels.tensor_cores import Parts, Tile
+from coding_framework.data.modules.kernels.transposed import tensor_parts as transposed_parts
+from coding_framework.data.modules.records import (
+    KernelVariant,
+    ModuleTask,
+    Operation,
+    Parameter,
+    extent,
+)
+
+_LEAST = 32
+"""Rows, columns and inner indices of a product below which a tile is mostly empty."""
+_MULTIPROCESSORS = 132
+"""Blocks that a product should have at least, else its inner indices are shared out."""
+_NAMES = re.compile(r"\b(product|finish|conv|pack|order|first)\b")
+_TENSOR_REASON = (
+    "products run on tensor cores: each factor is split in two TF32 parts, tiles come to shared "
+    "memory by asynchronous copies, and float32 additions make the long sums"
+)
+_TILES_REASON = (
+    "a block makes 128x128 outputs and a thread 8x8 in registers, so each value from shared memory "
+    "is used eight times, and copies of the next tiles run meanwhile"
+)
+
+
+class _NotHereError(Exception):
+    """The templates have nothing for this operation as it stands."""
+
+
+def tensor_core_variants(task: ModuleTask) -> Sequence[KernelVariant]:
+    """FMA tiles (level 1) for products; tensor cores (level 2) for products and convolutions."""
+    if any(given.dtype != "float32" for given in task.inputs[:1]):
+        return ()
+    found = []
+    for level, reason, heads in ((1, _TILES_REASON, _TILES), (2, _TENSOR_REASON, _TENSOR)):
+        if any(o.name in heads for o in task.operations):
+            try:
+                source = lower(task, heads).source()
+            except _NotHereError:
+                continue
+            found.append(KernelVariant(level=level, reason=reason, source=source))
+    return found
+
+
+# --- products ------------------------------------------------------------------------------------
+
+
+def _linear_tiles(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
+    _linear(w, o, parameters, on_tensor_cores=False)
+
+
+def _linear_tensor(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
+    _linear(w, o, parameters, on_tensor_cores=True)
+
+
+def _linear(
+    w: Lowering, o: Operation, parameters: tuple[Parameter, ...], *, on_tensor_cores: bool
+) -> None:
+    weight, *bias = parameters
+    *outer, k = w.dims
+    dims = [*outer, w.variable(str(o["out"]))]
+    extra, post = _epilogue(w, dims, {f"i{len(outer)}": "q", "i": "r * n + q"})
+    if bias:
+        extra, post = [*extra, bias[0].c_name], [f"a += g{len(extra)}[q];", *post]
+    product = Product(
+        u_inner_first=True, post=tuple(post), extra=tuple(f"g{i}" for i in range(len(extra)))
+    )
+    m, n = product_of(outer) if outer else "1", dims[-1]
+    parts = _product_parts(w, product, (m, k, n), on_tensor_cores=on_tensor_cores)
+    _emit(w, parts, [w.x.host, weight.c_name, *extra], [m, n, k], ["m", "n", "k"], dims)
+
+
+def _matmul_tiles(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
+    _matmul(w, o, on_tensor_cores=False)
+
+
+def _matmul_tensor(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
+    _matmul(w, o, on_tensor_cores=True)
+
+
+def _matmul(w: Lowering, o: Operation, *, on_tensor_cores: bool) -> None:
+    if o.flag("own") or len(w.dims) > 3 or w.x.host != w.task.inputs[0].name:
+        raise _NotHereError
+    other = w.task.inputs[-1] if o.name == "matmul_last" else w.task.inputs[1]
+    given = [w.variable(d) for d in other.dims]
+    if len(given) != len(w.dims):
+        raise _NotHereError
+    ta, tb = o.flag("ta"), o.flag("tb")
+    *batch, rows, columns = w.dims
+    m, k = (columns, rows) if ta else (rows, columns)
+    n = given[-2] if tb else given[-1]
+    dims = [*batch, m, n]
+    flat = "((int)blockIdx.z * m + r) * n + q" if batch else "r * n + q"
+    extra, post = _epilogue(w, dims, {f"i{len(batch) + 1}": "q", f"i{len(batch)}": "r", "i": flat})
+    product = Product(
+        x_inner_first=not ta, u_inner_first=tb, batched=bool(batch), post=tuple(post),
+        extra=tuple(f"g{i}" for i in range(len(extra))),
+    )  # fmt: skip
+    parts = _product_parts(w, product, (m, k, n), on_tensor_cores=on_tensor_cores)
+    _emit(w, parts, [w.x.host, other.name, *extra], [m, n, k], ["m", "n", "k"], dims)
+
+
+def _product_parts(
+    w: Lowering, product: Product, sizes: tuple[str, str, str], *, on_tensor_cores: bool
+) -> Parts:
+    m, k, n = (extent(size, w.main_values) for size in sizes)
+    if min(m, k, n) < _LEAST:
+        raise _NotHereError
+    if not on_tensor_cores:
+        return tile_parts(product)
+    blocks = -(-m // 64) * -(-n // 64)
+    if not product.batched and blocks < 2 * _MULTIPROCESSORS and k >= 1024:
+        return tensor_parts(product, Tile(128, 64, 32), split=True)
+    large = -(-m // 128) * -(-n // 128) >= 4 * _MULTIPROCESSORS and k >= 1024
+    return tensor_parts(product, Tile() if large else Tile(64, 64, 32))
+
+
+# --- convolutions --------------------------------------------------------------------------------
+
+
+def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
+    turned, groups = o.name.startswith("conv_transpose"), o.number("groups")
+    weight, *bias = parameters
+    batch, c, *spatial = w.dims
+    kernel = o.integers("kernel_size")
+    if groups < 1 or prod(kernel) > MOST_TAPS:
+        raise _NotHereError
+    m = w.variable(str(o["out"]))
+    each_in, each_out = (d if groups == 1 else f"{d} / {groups}" for d in (c, m))
+    inner = extent(each_in, w.main_values) * prod(kernel)
+    channels = extent(each_out, w.main_values)
+    if min(inner, channels) < _LEAST:
+        raise _NotHereError
+    outs = conv_extents(w, o)
+    dims = [batch, m, *outs]
+    flat = f"q / places * n * {groups} * places + p * places + q % places"
+    extra, post = _epilogue(w, dims, {"i1": "p"} if turned else {"i1": "p", "i": flat})
+    conv = Convolution(
+        kernel, o.integers("stride"), o.integers("padding"), o.integers("dilation"), groups,
+        turned, o.integers("output_padding") if turned else (), bool(bias), tuple(post),
+        tuple(f"g{i}" for i in range(len(extra))),
+    )  # fmt: skip
+    write = transposed_parts if turned else convolution_parts
+    parts = write(conv, tile_of(channels))
+    names = ["m", "c", "n", *conv.extents, *out_extents(conv)]
+    given = [w.x.host, weight.c_name, *(b.c_name for b in bias), *extra]
+    _emit(
+        w, parts, given, [batch, each_in, each_out, *spatial, *outs], names, dims, tuple(conv.names)
+    )
+
+
+# --- what both need ------------------------------------------------------------------------------
+
+
+def _epilogue(w: Lowering, dims: Sequence[str], places: dict[str, str]) -> tuple[list[str], Lines]:
+    """The elementwise operations that follow, on an output `a`: what they read, under the names g0,
+    g1 and so on, and their statements. places: the coordinates that the kernel knows."""
+    lines, reads = w.head_end(dims)
+    text = "\n".join(lines)
+    for number, read in enumerate(reads):
+        text = re.sub(rf"\b{re.escape(read)}\b", f"g{number}", text)
+    used = sorted(set(re.findall(r"\bi\d*\b", text)))
+    if not set(used) <= set(places):
+        raise _NotHereError
+    text = re.sub(r"\bi\b", "place", text)  # the kernels have an `i` of their own
+    defined = [f"int {'place' if name == 'i' else name} = {places[name]};" for name in used]
+    return reads, ["float v = a;", *defined, *text.splitlines(), "a = v;"] if lines else []
+
+
+def _emit(
+    w: Lowering,
+    parts: Parts,
+    tensors: Sequence[str],
+    sizes: Sequence[str],
+    size_names: Sequence[str],
+    dims: Sequence[str],
+    names: tuple[str, ...] = (),
+) -> None:
+    """The kernels, a host function that launches them, and its call."""
+    names = names or ("x", "u", *(f"g{i}" for i in range(len(tensors) - 2)))
+    number, out = w.new_head()
+
+    def own(lines: Sequence[str]) -> Lines:
+        return [_NAMES.sub(rf"\g<1>{number}", line) for line in lines]
+
+    for text in parts.shared:
+        lines = [*text.strip("\n").splitlines(), ""]
+        if lines[0] not in w.device:
+            w.device += lines
+    declared = [*(f"torch::Tensor {n}" for n in (*names, "o")), *(f"int {n}" for n in size_names)]
+    w.device += [
+        *own(parts.device),
+        "",
+        f"void launch{number}({', '.join(declared)}) {{",
+        *(f"  {line}" for line in own(parts.launch)),
+        "}",
+        "",
+    ]
+    shape = ", ".join(strip(d) for d in dims)
+    arguments = ", ".join([*tensors, out, *(strip(s) for s in sizes)])
+    w.host += [
+        f"auto {out} = torch::empty({{{shape}}}, {w.task.inputs[0].name}.options());",
+        f"launch{number}({arguments});",
+    ]
+    w.x, w.dims, w.post = Tensor("x", out), list(dims), []
+
+
+_TILES: dict[str, Lower] = {
+    "linear": _linear_tiles,
+    **dict.fromkeys(("matmul", "bmm", "matmul_last"), _matmul_tiles),
+}
+_TENSOR: dict[str, Lower] = {
+    "linear": _linear_tensor,
+    **dict.fromkeys(("matmul", "bmm", "matmul_last"), _matmul_tensor),
+    **dict.fromkeys((f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)), _conv),
+}
+"""Operation -> what writes its kernels, instead of the naive ones."""

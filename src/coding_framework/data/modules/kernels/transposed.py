@@ -1,0 +1,163 @@
+"""Tensor-core kernels of transposed convolutions.
+
+The outputs whose coordinates leave the same residue by the stride are reached by the same taps, so
+each residue is a convolution of stride 1 with those taps, and all of them are one launch. The
+weights are packed first, by residue, so that their rows are contiguous along the channels out.
+"""
+
+from __future__ import annotations
+
+from itertools import product as cartesian
+from math import prod
+
+from coding_framework.data.modules.kernels.convolutions import (
+    COMMENT,
+    MOST_TAPS,
+    TENSOR,
+    Convolution,
+    Ints,
+    common,
+    flat,
+    launch_lines,
+    out_extents,
+    part,
+    post_lines,
+    tile_of,
+    whole,
+)
+from coding_framework.data.modules.kernels.tensor_cores import (
+    COPY,
+    COPY_ONE,
+    PARTS,
+    Parts,
+    Tile,
+    copies,
+    multiply,
+    source_offsets,
+    store,
+)
+from coding_framework.data.synthesis.kernel_text import fill
+
+_PACK = """
+// taps by the residue of the outputs that they reach, and where each residue's begin
+__constant__ int order[] = {$order}, first[] = {$first};
+
+// weights as [group][tap][channel in][channel out], rows of a multiple of 4
+__global__ void pack(const float* u, float* w, int c, int n, int nw, int count) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  int r = i % nw, f = i / nw % c, d = i / nw / c % $taps, g = i / nw / c / $taps;
+  w[i] = r < n ? u[((g * c + f) * n + r) * $taps + order[d]] : 0.0f;
+}
+"""
+
+
+def _phases(conv: Convolution) -> tuple[list[int], list[int]]:
+    """Taps in the order of the residues that they reach, and where those of each residue begin."""
+    reached: dict[Ints, list[int]] = {
+        phase: [] for phase in cartesian(*(range(step) for step in conv.steps))
+    }
+    for number, tap in enumerate(cartesian(*(range(k) for k in conv.kernel))):
+        phase = tuple(
+            (t * d - p) % s
+            for t, d, p, s in zip(tap, conv.spread, conv.margins, conv.steps, strict=True)
+        )
+        reached[phase].append(number)
+    order = [tap for taps in reached.values() for tap in taps]
+    first = [0]
+    for taps in reached.values():
+        first.append(first[-1] + len(taps))
+    return order, first
+
+
+def tensor(conv: Convolution, tile: Tile | None = None) -> str:
+    """One implicit product for each residue, by 3xTF32 on tensor cores."""
+    return whole(conv, tensor_parts(conv, tile or tile_of(1 << 10)))
+
+
+def tensor_parts(conv: Convolution, tile: Tile) -> Parts:
+    """The kernels of `tensor`."""
+    if conv.taps > MOST_TAPS:
+        raise ValueError(f"{conv.taps} taps: the kernel has bits for {MOST_TAPS} of them")
+    order, first = _phases(conv)
+    extents, kernel, steps = conv.extents, conv.kernel, conv.steps
+    phases, many = prod(steps), conv.groups > 1
+    counts = tuple(
+        f"o{e}" if s == 1 else f"((o{e} + {s - 1}) / {s})"
+        for e, s in zip(extents, steps, strict=True)
+    )
+    group = f"blockIdx.z / {phases}" if many and phases > 1 else "blockIdx.z"
+    residue = f"blockIdx.z % {phases}" if many else "blockIdx.z"
+    residue = residue if phases > 1 else "0"
+    setup = [f"int phase = {residue}, reached = first[phase + 1] - first[phase];"]
+    if many:
+        setup.append(f"x += (size_t)({group}) * c * {' * '.join(extents)};")
+        setup.append(f"u += ((size_t)({group}) * {conv.taps} + first[phase]) * c * ((n + 3) & ~3);")
+    else:
+        setup.append("u += (size_t)first[phase] * c * ((n + 3) & ~3);")
+    starts, taps, within, place = [], [], [], []
+    for axis, extent in enumerate(extents):
+        step, margin, spread = steps[axis], conv.margins[axis], conv.spread[axis]
+        starts.append(f"i{extent} = {part('y', counts, axis)}")
+        tap = part("order[first[phase] + d]", kernel, axis)
+        tap = f"({tap}) * {spread}" if spread > 1 else tap
+        if step > 1:
+            setup.append(f"int f{extent} = {part('phase', steps, axis)};")
+            taps.append(f"t{extent} = (f{extent} + {margin} - {tap}) / {step}")
+            place.append(f"{part('QQ', counts, axis)} * {step} + f{extent}")
+        else:
+            taps.append(f"t{extent} = {margin} - {tap}")
+            place.append(part("QQ", counts, axis))
+        within.append(f"(unsigned)(i{extent} + t{extent}) < {extent}")
+    volume, out = " * ".join(extents), out_extents(conv)
+    channels = f"{conv.groups} * c" if many else "c"
+    at_start = flat([f"i{e}" for e in extents], extents)
+
+    image = (
+        f"q / places * (size_t)(n * {conv.groups}) + ({group}) * n"
+        if many
+        else "q / places * (size_t)n"
+    )
+    column, total = [], " * ".join(out)
+    if phases > 1:
+        column = [
+            f"int p{e} = {p.replace('QQ', '(q % places)')};"
+            for e, p in zip(extents, place, strict=True)
+        ]
+        outside = [f"p{e} >= o{e}" for e, s in zip(extents, steps, strict=True) if s > 1]
+        column.append(f"if ({' || '.join(outside)}) return;")
+        column.append(
+            f"float* at = o + ({image}) * {total} + {flat([f'p{e}' for e in extents], out)};"
+        )
+    else:
+        column.append(f"float* at = o + ({image}) * {total} + q % places;")
+    post = post_lines(conv, f"({group})")
+    device = fill(
+        TENSOR,
+        **common(conv, tile),
+        phase=setup,
+        places=" * ".join(counts),
+        reached="reached",
+        start=[f"int {', '.join(starts)};"],
+        base=f"(size_t)(v / places) * {channels} * {volume} + {at_start}",
+        tap=[f"int {', '.join(taps)};"],
+        within=" && ".join(within),
+        tap_of="f / c",
+        offset=flat(["f % c", *(f"t{e}" for e in extents)], ("", *extents)),
+        row="nw = (n + 3) & ~3",
+        offsets=source_offsets(tile, "fu", tile.rows, "r0", "n", "nw", inner_first=False),
+        load_weights=copies(tile, "a", "u", "fu", tile.rows, "nw", inner_first=False),
+        walk=multiply(tile, left_inner_first=False, right_inner_first=False),
+        store=store(tile, ("n", "count"), post, f"at[(size_t)r * {total}]", column),
+    )  # fmt: skip
+    pack = fill(
+        _PACK, order=", ".join(map(str, order)), first=", ".join(map(str, first)), taps=conv.taps
+    )
+    launch = [
+        "int nw = (n + 3) / 4 * 4, count = u.numel() / n * nw;",
+        "auto z = torch::empty({count}, u.options());",
+        "pack<<<(count + 255) / 256, 256>>>"
+        "(u.data_ptr<float>(), z.data_ptr<float>(), c, n, nw, count);",
+        *launch_lines(conv, tile, " * ".join(("m", *counts)), conv.groups * phases),
+    ]
+    return Parts(COMMENT, (COPY, COPY_ONE, PARTS), [*pack, "", *device], launch)

@@ -1,0 +1,352 @@
+"""The elementwise operations of module tasks: their PyTorch spellings beside their CUDA C.
+
+In the templates {v} is the value, {x} the tensor, and an argument's name its value. `channel` marks
+those that read a parameter or an input of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from coding_framework.data.modules.records import Operation, Value
+from coding_framework.data.modules.spelling import Writing
+
+Reads = Literal["", "parameter", "input", "head"]
+Arguments = tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """One elementwise operation."""
+
+    name: str
+    words: str
+    c: tuple[str, ...]
+    """Statements on {v}; {p} is what it reads."""
+    functions: tuple[str, ...]
+    """Expressions in `forward`; "F." stands for torch.nn.functional."""
+    module: str = ""
+    """The layer of torch.nn; "" where there is none."""
+    reads: Reads = ""
+    """A parameter per channel, another input of x's shape, or what the first layer gave."""
+    choices: tuple[Arguments, ...] = ((),)
+    """Arguments to draw from in level 2."""
+    alone: tuple[Arguments, ...] = ()
+    """Further arguments that it is a task with by itself, in level 1."""
+    jumps: bool = False
+    """Not continuous: never after arithmetic that rounds."""
+
+
+def _each(name: str, *values: Value) -> tuple[Arguments, ...]:
+    return tuple(((name, value),) for value in values)
+
+
+def _pairs(first: str, second: str, *values: tuple[Value, Value]) -> tuple[Arguments, ...]:
+    return tuple(((first, a), (second, b)) for a, b in values)
+
+
+_SOFTPLUS = "fmaxf({v}, 0.0f) + log1pf(expf(-fabsf({v})))"
+
+_TABLE = (
+    Pointwise(
+        "relu",
+        "ReLU",
+        ("{v} = fmaxf({v}, 0.0f);",),
+        ("torch.relu({x})", "F.relu({x})", "{x}.relu()", "torch.clamp({x}, min=0.0)"),
+        "nn.ReLU()",
+    ),
+    Pointwise(
+        "sigmoid",
+        "Sigmoid",
+        ("{v} = 1.0f / (1.0f + expf(-{v}));",),
+        ("torch.sigmoid({x})", "{x}.sigmoid()"),
+        "nn.Sigmoid()",
+    ),
+    Pointwise(
+        "tanh", "Tanh", ("{v} = tanhf({v});",), ("torch.tanh({x})", "{x}.tanh()"), "nn.Tanh()"
+    ),
+    Pointwise(
+        "gelu",
+        "GELU",
+        ("{v} = 0.5f * {v} * (1.0f + erff({v} * 0.70710678f));",),
+        ("F.gelu({x})",),
+        "nn.GELU()",
+    ),
+    Pointwise(
+        "gelu_tanh",
+        "GELU (tanh approximation)",
+        ("{v} = 0.5f * {v} * (1.0f + tanhf(0.79788456f * ({v} + 0.044715f * {v} * {v} * {v})));",),
+        ('F.gelu({x}, approximate="tanh")',),
+        'nn.GELU(approximate="tanh")',
+    ),
+    Pointwise(
+        "silu",
+        "Swish",
+        ("{v} = {v} / (1.0f + expf(-{v}));",),
+        ("F.silu({x})", "{x} * torch.sigmoid({x})", "torch.sigmoid({x}) * {x}"),
+        "nn.SiLU()",
+    ),
+    Pointwise(
+        "mish",
+        "Mish",
+        (f"{{v}} = {{v}} * tanhf({_SOFTPLUS});",),
+        ("F.mish({x})", "{x} * torch.tanh(F.softplus({x}))"),
+        "nn.Mish()",
+    ),
+    Pointwise(
+        "softplus",
+        "Softplus",
+        ("{v} = {v} * {beta} > {threshold} ? {v} : log1pf(expf({v} * {beta})) / {beta};",),
+        ("F.softplus({x}, beta={beta}, threshold={threshold})",),
+        "nn.Softplus(beta={beta}, threshold={threshold})",
+        choices=_pairs("beta", "threshold", (1.0, 20.0), (2.0, 20.0)),
+        alone=_pairs("beta", "threshold", (0.5, 20.0), (1.5, 10.0), (3.0, 15.0), (0.25, 20.0)),
+    ),
+    Pointwise(
+        "hardswish",
+        "HardSwish",
+        ("{v} = {v} * fminf(fmaxf({v} + 3.0f, 0.0f), 6.0f) / 6.0f;",),
+        ("F.hardswish({x})", "{x} * F.relu6({x} + 3.0) / 6.0"),
+        "nn.Hardswish()",
+    ),
+    Pointwise(
+        "hardsigmoid",
+        "HardSigmoid",
+        ("{v} = fminf(fmaxf({v} + 3.0f, 0.0f), 6.0f) / 6.0f;",),
+        ("F.hardsigmoid({x})",),
+        "nn.Hardsigmoid()",
+    ),
+    Pointwise(
+        "softsign",
+        "Softsign",
+        ("{v} = {v} / (1.0f + fabsf({v}));",),
+        ("F.softsign({x})", "{x} / (1 + torch.abs({x}))"),
+        "nn.Softsign()",
+    ),
+    Pointwise(
+        "elu",
+        "ELU",
+        ("{v} = {v} > 0.0f ? {v} : {alpha} * expm1f({v});",),
+        ("F.elu({x}, alpha={alpha})",),
+        "nn.ELU(alpha={alpha})",
+        choices=_each("alpha", 1.0, 0.5),
+        alone=_each("alpha", 0.1, 0.3, 1.67, 2.0, 3.0),
+    ),
+    Pointwise(
+        "celu",
+        "CELU",
+        ("{v} = {v} > 0.0f ? {v} : {alpha} * expm1f({v} / {alpha});",),
+        ("F.celu({x}, alpha={alpha})",),
+        "nn.CELU(alpha={alpha})",
+        choices=_each("alpha", 1.0, 2.0),
+        alone=_each("alpha", 0.5, 0.75, 1.5, 3.0),
+    ),
+    Pointwise(
+        "selu",
+        "SELU",
+        ("{v} = 1.05070099f * ({v} > 0.0f ? {v} : 1.67326324f * expm1f({v}));",),
+        ("F.selu({x})", "torch.selu({x})"),
+        "nn.SELU()",
+    ),
+    Pointwise(
+        "leaky_relu",
+        "LeakyReLU",
+        ("{v} = {v} > 0.0f ? {v} : {negative_slope} * {v};",),
+        (
+            "F.leaky_relu({x}, negative_slope={negative_slope})",
+            "torch.where({x} > 0, {x}, {x} * {negative_slope})",
+        ),
+        "nn.LeakyReLU({negative_slope})",
+        choices=_each("negative_slope", 0.01, 0.1, 0.2),
+        alone=_each("negative_slope", 0.02, 0.05, 0.3, 0.25, 0.5),
+    ),
+    Pointwise(
+        "hardtanh",
+        "HardTanh",
+        ("{v} = fminf(fmaxf({v}, {min_val}), {max_val});",),
+        ("F.hardtanh({x}, min_val={min_val}, max_val={max_val})",),
+        "nn.Hardtanh(min_val={min_val}, max_val={max_val})",
+        choices=_pairs("min_val", "max_val", (-1.0, 1.0), (-2.0, 2.0), (-0.5, 1.5)),
+        alone=_pairs("min_val", "max_val", (-3.0, 1.0), (0.0, 4.0), (-0.25, 0.75)),
+    ),
+    Pointwise(
+        "clamp",
+        "Clamp",
+        ("{v} = fminf(fmaxf({v}, {min_value}), {max_value});",),
+        (
+            "torch.clamp({x}, {min_value}, {max_value})",
+            "torch.clamp({x}, min={min_value}, max={max_value})",
+            "{x}.clamp({min_value}, {max_value})",
+        ),
+        choices=_pairs("min_value", "max_value", (-1.0, 1.0), (0.0, 3.0), (-0.5, 2.0), (-3.0, 0.5)),
+        alone=_pairs("min_value", "max_value", (-2.0, 0.25), (0.1, 0.9), (-4.0, 4.0)),
+    ),
+    Pointwise(
+        "clamp_min",
+        "ClampMin",
+        ("{v} = fmaxf({v}, {min_value});",),
+        ("torch.clamp({x}, min={min_value})", "torch.clamp_min({x}, {min_value})"),
+        choices=_each("min_value", -0.5, 0.25, -1.0),
+        alone=_each("min_value", 0.75, -2.0),
+    ),
+    Pointwise(
+        "relu6", "ReLU6", ("{v} = fminf(fmaxf({v}, 0.0f), 6.0f);",), ("F.relu6({x})",), "nn.ReLU6()"
+    ),
+    Pointwise("abs", "Abs", ("{v} = fabsf({v});",), ("torch.abs({x})", "{x}.abs()")),
+    Pointwise(
+        "square", "Square", ("{v} = {v} * {v};",), ("{x} * {x}", "torch.square({x})", "{x} ** 2")
+    ),
+    Pointwise("sin", "Sine", ("{v} = sinf({v});",), ("torch.sin({x})",)),
+    Pointwise(
+        "logsigmoid",
+        "LogSigmoid",
+        ("{v} = fminf({v}, 0.0f) - log1pf(expf(-fabsf({v})));",),
+        ("F.logsigmoid({x})",),
+        "nn.LogSigmoid()",
+    ),
+    Pointwise(
+        "tanhshrink",
+        "Tanhshrink",
+        ("{v} = {v} - tanhf({v});",),
+        ("F.tanhshrink({x})", "{x} - torch.tanh({x})"),
+        "nn.Tanhshrink()",
+    ),
+    Pointwise(
+        "softshrink",
+        "Softshrink",
+        ("{v} = {v} > {lambd} ? {v} - {lambd} : ({v} < -{lambd} ? {v} + {lambd} : 0.0f);",),
+        ("F.softshrink({x}, lambd={lambd})",),
+        "nn.Softshrink(lambd={lambd})",
+        choices=_each("lambd", 0.5, 0.25),
+        alone=_each("lambd", 0.1, 0.75, 1.0, 1.5),
+    ),
+    Pointwise(
+        "hardshrink",
+        "Hardshrink",
+        ("{v} = fabsf({v}) > {lambd} ? {v} : 0.0f;",),
+        ("F.hardshrink({x}, lambd={lambd})",),
+        "nn.Hardshrink(lambd={lambd})",
+        choices=_each("lambd", 0.5),
+        alone=_each("lambd", 0.1, 0.25, 0.75, 1.0),
+        jumps=True,
+    ),
+    Pointwise(
+        "threshold",
+        "Threshold",
+        ("{v} = {v} > {threshold} ? {v} : {value};",),
+        ("F.threshold({x}, {threshold}, {value})", "torch.where({x} > {threshold}, {x}, {value})"),
+        "nn.Threshold({threshold}, {value})",
+        choices=_pairs("threshold", "value", (0.1, 0.0)),
+        jumps=True,
+        alone=_pairs("threshold", "value", (0.5, -1.0), (-0.5, 2.0), (1.0, 0.5), (0.25, 20.0)),
+    ),
+    Pointwise(
+        "add_scalar",
+        "AddScalar",
+        ("{v} = {v} + {add_value};",),
+        ("{x} + {add_value}", "torch.add({x}, {add_value})"),
+        choices=_each("add_value", 0.5, 1.0, 2.0, 0.1),
+    ),
+    Pointwise(
+        "subtract_scalar",
+        "SubtractScalar",
+        ("{v} = {v} - {subtract_value};",),
+        ("{x} - {subtract_value}", "torch.sub({x}, {subtract_value})"),
+        choices=_each("subtract_value", 0.5, 1.0, 2.0),
+    ),
+    Pointwise(
+        "scale",
+        "Scaling",
+        ("{v} = {v} * {scale_factor};",),
+        ("{x} * {scale_factor}", "torch.mul({x}, {scale_factor})"),
+        choices=_each("scale_factor", 2.0, 0.5, 1.5, 0.1),
+    ),
+    Pointwise(
+        "divide",
+        "Divide",
+        ("{v} = {v} / {divisor};",),
+        ("{x} / {divisor}", "torch.div({x}, {divisor})"),
+        choices=_each("divisor", 2.0, 10.0, 1.5),
+    ),
+    Pointwise(
+        "add_bias",
+        "BiasAdd",
+        ("{v} = {v} + {p};",),
+        ("{x} + {p}", "torch.add({x}, {p})"),
+        reads="parameter",
+    ),
+    Pointwise(
+        "subtract_bias", "BiasSubtract", ("{v} = {v} - {p};",), ("{x} - {p}",), reads="parameter"
+    ),
+    Pointwise(
+        "multiply_weight",
+        "ChannelScale",
+        ("{v} = {v} * {p};",),
+        ("{x} * {p}", "{p} * {x}"),
+        reads="parameter",
+    ),
+    Pointwise(
+        "add_input",
+        "ResidualInput",
+        ("{v} = {v} + {p};",),
+        ("{x} + {p}", "torch.add({x}, {p})"),
+        reads="input",
+    ),
+    Pointwise(
+        "multiply_input",
+        "Gate",
+        ("{v} = {v} * {p};",),
+        ("{x} * {p}", "torch.mul({x}, {p})"),
+        reads="input",
+    ),
+    Pointwise("add_head", "ResidualAdd", ("{v} = {v} + {p};",), ("{x} + {p}",), reads="head"),
+    Pointwise(
+        "multiply_head", "ResidualMultiply", ("{v} = {v} * {p};",), ("{x} * {p}",), reads="head"
+    ),
+)
+
+POINTWISE: dict[str, Pointwise] = {row.name: row for row in _TABLE}
+
+_PARAMETER_NAMES = {"add_bias": "bias", "subtract_bias": "subtract", "multiply_weight": "weight"}
+
+
+def write_pointwise(w: Writing, operation: Operation) -> None:
+    """The statement of an elementwise operation, and what it needs in `__init__`."""
+    row = POINTWISE[operation.name]
+    if row.reads:
+        w.step(_spelling(w, row).replace("{p}", _read(w, operation, row)))
+    elif row.module and w.spelling.form == "module":
+        named = {name: w.argument(name, value) for name, value in operation.arguments}
+        w.layer(operation.name, row.module.format(**named))
+    else:
+        named = {name: w.constant(name, value) for name, value in operation.arguments}
+        w.step(_spelling(w, row).format(x="{x}", **named))
+
+
+def _spelling(w: Writing, row: Pointwise) -> str:
+    text = w.pick(*row.functions)
+    return text.replace("F.", w.function("")) if "F." in text else text
+
+
+def _read(w: Writing, operation: Operation, row: Pointwise) -> str:
+    if row.reads == "input":
+        return w.draft.inputs[-1].name
+    if row.reads == "head":
+        return "residual"
+    inner = w.rank - 2 if w.draft.layout == "channels_first" else 0
+    dims = (w.channels, *("1",) * inner)
+    return w.parameter(_PARAMETER_NAMES[operation.name], dims)
+
+
+def c_statements(operation: Operation, value: str, read: str = "") -> list[str]:
+    """The operation on a C variable."""
+    named = {name: c_literal(argument) for name, argument in operation.arguments}
+    return [line.format(v=value, p=read, **named) for line in POINTWISE[operation.name].c]
+
+
+def c_literal(value: Value) -> str:
+    """A number as a float of C."""
+    assert isinstance(value, (int, float)), value
+    text = repr(float(value))
+    return f"{text}f" if not text.startswith("-") else f"({text}f)"

@@ -1,0 +1,96 @@
+"""Whether a user's module is a function that a kernel can be judged against; if not, why.
+
+A verdict compares outputs for equal inputs. A module whose output is drawn, or depends on the calls
+before, has no such output; one that decides by values of its inputs cannot be given other sizes.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from coding_framework.errors import UsageError
+from coding_framework.types import Task
+
+_ON_VALUES = ("item()", "data-dependent", "on meta tensors", "meta tensors")
+
+
+def explained(error: UsageError, name: str) -> UsageError:
+    """The same error, or a clearer one where the module looks at values that are not there yet."""
+    if any(mark in str(error) for mark in _ON_VALUES):
+        return UsageError(
+            f"the forward of {name} decides by the values of its inputs (an `if` on a tensor, "
+            "`.item()`, boolean indexing): its sizes cannot be varied; decide by shapes alone, or "
+            "use torch.where"
+        )
+    return error
+
+
+def require_function(task: Task) -> None:
+    """Raises UsageError where the module's output is no function of its inputs and parameters."""
+    import torch
+
+    case = min(task.cases, key=lambda c: sum(_size(s.shape) for s in c.inputs))
+    if not case.inputs:
+        raise UsageError(
+            f"get_inputs() of {task.name} returns no tensor: there is nothing for a kernel to "
+            "compute from; give the module its input as a tensor"
+        )
+    names: dict[str, Any] = {"__name__": "problem"}
+    exec(compile(task.reference, f"<{task.name}>", "exec"), names)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        model = names["Model"](*(case.init_args or task.init_args))
+        inputs = [_drawn(s.shape, s.dtype, s.low, s.high) for s in case.inputs]
+        fresh = copy.deepcopy(model)
+        torch.manual_seed(1)
+        first = _outputs(model, inputs)
+        torch.manual_seed(2)
+        if not _equal(first, _outputs(fresh, inputs)):
+            raise UsageError(
+                f"the forward of {task.name} draws random numbers (dropout in training, rand): "
+                "no kernel can give its output; switch dropout off (p=0, or .eval() in __init__), "
+                "or take the numbers as an input"
+            )
+        if not _equal(first, _outputs(model, inputs)):
+            raise UsageError(
+                f"the output of {task.name} depends on the calls before it (a buffer that "
+                "forward changes): a verdict compares single calls; take the state as an input"
+            )
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+def _drawn(shape: tuple[int, ...], dtype: str, low: float | None, high: float | None) -> Any:
+    import torch
+
+    if "float" in dtype:
+        start = 0.0 if low is None else low
+        unit = torch.rand(shape)
+        values = (
+            torch.randn(shape)
+            if low is None and high is None
+            else start + unit * ((high or 1) - start)
+        )
+        return values.to(getattr(torch, dtype))
+    least, most = int(low or 0), int(1 if high is None else high)
+    return torch.randint(least, most + 1, shape).to(getattr(torch, dtype))
+
+
+def _outputs(model: Any, inputs: list[Any]) -> list[Any]:
+    found = model(*(tensor.clone() for tensor in inputs))
+    return [t.clone() for t in (found if isinstance(found, (tuple, list)) else (found,))]
+
+
+def _equal(ones: list[Any], others: list[Any]) -> bool:
+    import torch
+
+    return all(
+        torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        for a, b in zip(ones, others, strict=True)
+    )

@@ -1,0 +1,1 @@
+"""Rollouts of models and kernels that statistics decide."""

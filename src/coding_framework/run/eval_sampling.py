@@ -1,0 +1,137 @@
+"""The samples of an evaluation: conversations about tasks, each with its record.
+
+(task, sample) -> conversation -> best kernel, at other shapes too -> SampleRecord
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from coding_framework.evaluation.eval_run import EvalRun
+from coding_framework.evaluation.evaluate import run_limited
+from coding_framework.evaluation.samples import SampleRecord, sample_record
+from coding_framework.evaluation.suites import EvalSuite, SuiteTask
+from coding_framework.monitoring.progress import Progress
+from coding_framework.orchestration.turn import (
+    Agents,
+    ConversationConfig,
+    RewardFn,
+    judge_or_reason,
+    run_conversation,
+)
+from coding_framework.types import BaselineName, CUDAConversationState, JudgeFn, Role
+
+FIRST_CORRECT = 0.01
+"""A correct turn is worth more than this under every preset."""
+JUDGE_PAUSES_S = (1.0, 5.0, 25.0)
+"""Before another try of a verdict that a fault of ours kept."""
+
+Sample = tuple[CUDAConversationState, SampleRecord]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One sample that is asked for."""
+
+    suite: EvalSuite
+    entry: SuiteTask
+    number: int
+    agents: Agents
+
+    @property
+    def name(self) -> str:
+        return f"{self.suite.name}/{self.entry.task.name}/{self.number}"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What all samples share."""
+
+    run: EvalRun
+    judge: JudgeFn
+    reward: RewardFn
+    turns: int = 1
+    stop_when_correct: bool = False
+    baseline: BaselineName = "eager"
+    judge_pauses_s: tuple[float, ...] = JUDGE_PAUSES_S
+
+    async def sample(self, wanted: Wanted) -> Sample:
+        """The conversation, and its record."""
+        entry = wanted.entry
+        config = ConversationConfig(
+            max_turns=self.turns,
+            stop_reward=FIRST_CORRECT if self.stop_when_correct else None,
+            judge_pauses_s=self.judge_pauses_s,
+        )
+        state = await run_conversation(
+            entry.task,
+            self.run.agents(wanted.agents, wanted.number),
+            self.run.judge(self.judge),
+            self.reward,
+            config,
+            conversation_id=wanted.name,
+        )
+        record = sample_record(
+            state,
+            suite=wanted.suite.name,
+            sample=wanted.number,
+            level=entry.level,
+            baseline=self.baseline,
+        )
+        return state, await self._elsewhere(entry, state, record)
+
+    async def _elsewhere(
+        self, entry: SuiteTask, state: CUDAConversationState, record: SampleRecord
+    ) -> SampleRecord:
+        """The record with what came of its kernel at other shapes, where the suite has some."""
+        best = state.best_turn
+        if entry.other_shapes is None or best is None or best.code is None:
+            return record
+        verdict, _ = await judge_or_reason(
+            entry.other_shapes, best.code, self.run.judge(self.judge), self.judge_pauses_s
+        )
+        if verdict is None:
+            return record
+        found = {
+            "holdout_status": verdict.status.value,
+            "holdout_speedup": verdict.speedup,
+            "holdout_reason": verdict.reason,
+        }
+        return record.model_copy(update=found)
+
+    async def ask(self, wanted: Wanted) -> None:
+        """Only the first answer, which is kept."""
+        state = CUDAConversationState(conversation_id=wanted.name, task=wanted.entry.task)
+        await self.run.agents(wanted.agents, wanted.number)[Role.GENERATOR].answer(state)
+
+
+async def sample_all(
+    sampling: Sampling, wanted: Sequence[Wanted], concurrency: int, time_limit_s: float | None
+) -> list[Sample]:
+    """The samples in their order, without those that the limit of time left out."""
+    correct = 0
+    with Progress("  evaluating", len(wanted), "samples") as progress:
+
+        async def one(each: Wanted) -> Sample:
+            nonlocal correct
+            found = await sampling.sample(each)
+            correct += found[1].correct
+            progress.advance(note=f"{correct} correct")
+            return found
+
+        work = {each.name: partial(one, each) for each in wanted}
+        done = await run_limited(work, concurrency, time_limit_s)
+    return [done[name] for name in work if name in done]
+
+
+async def ask_all(sampling: Sampling, wanted: Sequence[Wanted], concurrency: int) -> None:
+    """The first answers of all samples."""
+    with Progress("  asking", len(wanted), "answers") as progress:
+
+        async def one(each: Wanted) -> None:
+            await sampling.ask(each)
+            progress.advance()
+
+        await run_limited({each.name: partial(one, each) for each in wanted}, concurrency)

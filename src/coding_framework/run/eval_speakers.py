@@ -1,0 +1,141 @@
+"""Who answers in an evaluation: a model in a folder, one behind a server, or answers in files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_framework.evaluation.answers import GivenAgent, answers_digest, matched, read_answers
+from coding_framework.evaluation.eval_run import sample_seed
+from coding_framework.evaluation.suites import EvalSuite
+from coding_framework.run.eval_options import EvalOptions
+from coding_framework.run.eval_sampling import Wanted
+from coding_framework.store.checkpoints import file_digest
+from coding_framework.store.folder import RunFolder, is_model
+from coding_framework.store.model_card import check_card, prompts_for
+from coding_framework.types import Message, Policy, PromptVersion, Role, SamplingParams
+from coding_framework.wiring import make_agents, make_policies
+
+_OF_MODELS = ("*.safetensors", "*.json", "*.jinja")
+"""Weights, configuration, tokenizer."""
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """Who answers what."""
+
+    name: str
+    digest: str
+    """Of the weights or of the answers; "unverifiable: ..." of a server."""
+    prompts: PromptVersion | None
+    """None: answers in files had none of ours."""
+    wanted: Sequence[Wanted]
+
+
+def speaker_of(
+    model: str | None, suites: Sequence[EvalSuite], options: EvalOptions, stack: ExitStack
+) -> Speaker:
+    """A model's policies are closed with `stack`. model None: the answers of the options. Raises
+    UsageError where there is no such model."""
+    return _given(suites, options) if model is None else _asked(model, suites, options, stack)
+
+
+def weights_of(model: str | None, options: EvalOptions) -> Path | None:
+    """The folder that a card may lie in; None: of a server, or of answers."""
+    if model is None or options.server is not None:
+        return None
+    return Path(options.adapter) if options.adapter is not None else model_in(Path(model))
+
+
+def model_in(folder: Path) -> Path:
+    """The model that a training run in a folder ended with, else the folder itself."""
+    run = RunFolder(folder)
+    if is_model(folder):
+        return folder
+    return next((p for p in (run.rl.final_model, run.sft.model) if p.is_dir()), folder)
+
+
+def _given(suites: Sequence[EvalSuite], options: EvalOptions) -> Speaker:
+    assert options.answers is not None
+    answers = read_answers(options.answers)
+    wanted = [
+        Wanted(suite, entry, given.sample, {Role.GENERATOR: GivenAgent(given)})
+        for suite in suites
+        for entry, given in matched(suite, answers)
+    ]
+    name = f"answers of {options.answers}"
+    return Speaker(name=name, digest=answers_digest(answers), prompts=None, wanted=wanted)
+
+
+def _asked(
+    model: str, suites: Sequence[EvalSuite], options: EvalOptions, stack: ExitStack
+) -> Speaker:
+    from coding_framework.agents.prompts import PromptBudget
+
+    weights = weights_of(model, options)
+    prompts = options.prompts or prompts_for(weights, is_adapter=options.adapter is not None)
+    if weights is not None:
+        check_card(weights, prompts)
+    policies, digest = _policies(model, options, stack)
+    generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
+    budget = PromptBudget(options.max_prompt_tokens, _counter(generator, options))
+    sampling = SamplingParams(
+        max_new_tokens=options.answer_tokens(prompts),
+        temperature=options.heat,
+        top_p=options.top_p,
+    )
+    wanted = []
+    for number in range(options.samples):
+        for suite in suites:
+            for entry in suite.tasks:
+                seed = sample_seed(options.seed, entry.task.name, number)
+                own = sampling.model_copy(update={"seed": seed})
+                agents = make_agents(
+                    generator, own, optimizer=optimizer, budget=budget, prompts=prompts
+                )
+                wanted.append(Wanted(suite, entry, number, agents))
+    return Speaker(name=model, digest=digest, prompts=prompts, wanted=wanted)
+
+
+def _counter(policy: Policy, options: EvalOptions) -> Callable[[tuple[Message, ...]], int]:
+    from coding_framework.agents.policies import prompt_ids, token_counter
+
+    if options.tokenizer is None:
+        return token_counter(policy)
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(options.tokenizer)
+    return lambda messages: len(prompt_ids(tokenizer, messages))
+
+
+def _policies(
+    model: str, options: EvalOptions, stack: ExitStack
+) -> tuple[Mapping[Role, Policy], str]:
+    """Who speaks for each role, and the digest of the weights. Closed with `stack`."""
+    if options.server is not None:
+        from coding_framework.agents.policies import OpenAIPolicy
+
+        policy = OpenAIPolicy(options.server, model)
+        roles = (Role.GENERATOR, Role.OPTIMIZER)
+        return dict.fromkeys(roles, policy), f"unverifiable: {options.server}"
+    from coding_framework.agents.models import resolve_model
+
+    local = model_in(Path(model))
+    has_roles = local.is_dir() and not is_model(local)
+    folder = local if has_roles else resolve_model(str(local) if local.is_dir() else model)
+    adapter = None if options.adapter is None else Path(options.adapter)
+    policies = make_policies(folder, stack, adapter=adapter)
+    return policies, " ".join(
+        weights_digest(path) for path in (folder, adapter) if path is not None
+    )
+
+
+def weights_digest(folder: Path) -> str:
+    """Of all files below the folder that make the model, with an adapter a role those too."""
+    files = sorted(path for kind in _OF_MODELS for path in folder.rglob(kind))
+    said = [(str(p.relative_to(folder)), p.stat().st_size, file_digest(p)) for p in files]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()

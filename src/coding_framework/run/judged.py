@@ -1,0 +1,42 @@
+"""Kernels judged once: what has no receipt yet is judged by this machine's emulator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from coding_framework.data.synthesis.receipts import Job, all_receipts, build_receipts
+from coding_framework.monitoring.progress import Progress
+from coding_framework.store.lines import JsonlSink
+from coding_framework.wiring import cores, make_judge
+
+
+def judge_jobs(jobs: Iterable[Job], path: Path, workers: int | None) -> tuple[int, int]:
+    """Judge what has no receipt, appending to `path`; (open for a fault of ours, judged now)."""
+    known = all_receipts(path)
+    wanted = list({job.key: job for job in jobs}.values())
+    pending = [job for job in wanted if job.key not in known]
+    if not pending:
+        return 0, 0
+    count = workers or cores()
+
+    async def judge() -> int:
+        with (
+            JsonlSink(path) as sink,
+            Progress(
+                "judging", len(wanted), "kernels", done=len(wanted) - len(pending)
+            ) as progress,
+            make_judge("emulator", workers=count) as pool,
+        ):
+            return await build_receipts(
+                pool.judge,
+                pending,
+                sink.write_line,
+                known=known,
+                concurrency=2 * count,
+                progress=progress,
+            )
+
+    failed = asyncio.run(judge())
+    return failed, len(pending) - failed

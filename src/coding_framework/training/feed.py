@@ -1,0 +1,82 @@
+"""The tasks of an RL run, and its conversations told to the data that they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coding_framework.errors import UsageError
+from coding_framework.store.conversations import read_rollouts
+from coding_framework.store.folder import RLFolder, rollouts_file
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.dataset import prompt_order
+from coding_framework.types import Task
+
+if TYPE_CHECKING:
+    from coding_framework.data.data_pipeline import CUDADataPipeline
+
+DEFAULT_TASKS = 256
+"""Most different tasks of a run that is given none, as in `run.recipe.Recipe.rl_tasks`."""
+
+
+class Feed:
+    """The tasks that a run draws its prompts from."""
+
+    def __init__(
+        self,
+        config: MultiTurnRLConfig,
+        tasks: Sequence[Task] | None = None,
+        pipeline: CUDADataPipeline | None = None,
+    ) -> None:
+        """tasks: None: those of the pipeline. pipeline: None: the default one, where there are no
+        tasks. Raises UsageError where there is no task, or two curricula contradict each other."""
+        self._config, self._pipeline = config, pipeline
+        self._told = 0
+        theirs = pipeline.config.curriculum if pipeline is not None else None
+        if theirs is not None and theirs != config.curriculum:
+            raise UsageError(
+                f"the pipeline's curriculum is {theirs} and the run's {config.curriculum}: give "
+                f"the run curriculum={theirs!r} too, by which it draws its prompts"
+            )
+        self.tasks = list(tasks) if tasks is not None else _tasks_of(config, pipeline)
+        if not self.tasks:
+            raise UsageError("no task to train on: give at least one training task")
+
+    def prompts(self) -> list[Task]:
+        """The prompts of the run in their order; with a curriculum its tasks, once. Raises
+        UsageError for a task that is not for training."""
+        config = self._config
+        drawn = config.prompts_in_file if config.curriculum is None else len(self.tasks)
+        return prompt_order(self.tasks, drawn, config.seed)
+
+    def record(self, rollouts: Path, step: int) -> None:
+        """Tell the pipeline of a step's conversations, in the order of their prompts; of each step
+        once."""
+        if self._pipeline is None or step <= self._told:
+            return
+        ended = read_rollouts(rollouts, step)
+        for rollout in sorted(ended, key=lambda r: (r.prompt, r.session)):
+            self._pipeline.record_training_result(rollout.state)
+        self._told = step
+
+    def record_earlier(self, run: RLFolder, done: int) -> None:
+        """Tell it of the steps that earlier attempts have made."""
+        if self._pipeline is None:
+            return
+        attempts = run.attempts()[::-1]
+        for step in range(1, done + 1):
+            folder = next(
+                (a.rollouts for a in attempts if rollouts_file(a.rollouts, step).exists()), None
+            )
+            if folder is not None:
+                self.record(folder, step)
+
+
+def _tasks_of(config: MultiTurnRLConfig, pipeline: CUDADataPipeline | None) -> list[Task]:
+    from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
+
+    source = pipeline or CUDADataPipeline(DataPipelineConfig(seed=config.seed))
+    wanted = config.num_episodes * config.prompts_per_step
+    most = DEFAULT_TASKS if config.curriculum else min(wanted, DEFAULT_TASKS)
+    return source.training_tasks()[:most]

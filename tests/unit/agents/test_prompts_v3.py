@@ -1,0 +1,124 @@
+"""Prompts of version 3 state the contract; those of older versions stay as models learnt them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from coding_framework.agents.prompts import ANSWER_TOKENS, build_messages, messages_for_example
+from coding_framework.agents.prompts.contract import contract_of, without_test_code
+from coding_framework.data.examples import UNVERIFIED, training_examples
+from coding_framework.data.kernelbench.problems import problem_task
+from coding_framework.data.registry import find_task
+from coding_framework.errors import UsageError
+from coding_framework.store.model_card import ModelCard, prompts_for, write_card
+from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.types import CUDAConversationState, PromptVersion, Role, Task
+
+pytestmark = pytest.mark.unit
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, in_channels, out_channels, kernel_size, eps, bias_shape):
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size)
+        self.bias = nn.Parameter(torch.randn(bias_shape))
+        self.norm = nn.BatchNorm2d(out_channels, eps=eps)
+
+    def forward(self, image):
+        return self.norm(self.conv(image) + self.bias)
+
+# Test code
+batch = 32
+in_channels = 16
+out_channels = 24
+kernel_size = 3
+height = width = 64
+eps = 1e-3
+bias_shape = (out_channels, 1, 1)
+
+def get_inputs():
+    return [torch.randn(batch, in_channels, height, width)]
+
+def get_init_inputs():
+    return [in_channels, out_channels, kernel_size, eps, bias_shape]
+"""
+
+
+def prompt(task: Task, version: PromptVersion) -> str:
+    state = CUDAConversationState(conversation_id="x", task=task)
+    return build_messages(state, Role.GENERATOR, version=version)[1].content
+
+
+def test_prompts_of_older_models_are_what_these_models_learnt() -> None:
+    digest = hashlib.sha256()
+    for name in ("relu", "gelu_matmul", "conv2dk3_relu", "rowsum"):
+        state = CUDAConversationState(conversation_id="x", task=find_task(name))
+        for version in ("v1", "v2"):
+            for message in build_messages(state, Role.GENERATOR, version=version):
+                digest.update(f"{message.role}\0{message.content}\0".encode())
+    assert digest.hexdigest() == "61e2242e4f2073504bb1fb3622fb815feb7e06c6c51ac662cd85c556a8411252"
+
+
+def test_the_signature_has_real_shapes_parameters_in_order_and_numbers_by_name() -> None:
+    contract = contract_of(problem_task(PROBLEM, "conv"))
+    assert contract.signature == (
+        "forward(Tensor image[32, 16, 64, 64], Tensor conv_weight[24, 16, 3, 3], "
+        "Tensor conv_bias[24], Tensor bias[24, 1, 1], Tensor norm_weight[24], "
+        "Tensor norm_bias[24], Tensor norm_running_mean[24], Tensor norm_running_var[24], "
+        "Tensor<int64> norm_num_batches_tracked[], int in_channels, int out_channels, "
+        "int kernel_size, float eps)"
+    )
+    assert "kernel_size = 3, eps = 0.001" in contract.constants
+    assert "in_channels" not in contract.constants
+    assert "in_channels" in contract.varies
+    assert "of image" in contract.varies
+
+
+def test_a_number_among_the_inputs_is_an_argument_by_its_own_name() -> None:
+    source = (
+        "import torch, torch.nn as nn\nclass Model(nn.Module):\n"
+        "    def forward(self, A, s):\n        return A * s\n"
+        "N = 512\ndef get_inputs():\n    return [torch.rand(N, N), 3.14]\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    contract = contract_of(problem_task(source, "scalar"))
+    assert contract.signature == "forward(Tensor A[512, 512], float s)"
+    assert contract.constants == "s = 3.14"
+
+
+def test_the_prompt_has_the_module_without_its_test_code() -> None:
+    said = prompt(problem_task(PROBLEM, "conv"), "v3")
+    assert "get_inputs" not in said
+    assert "height = width" not in said
+    assert "self.conv = nn.Conv2d" in said
+    assert "H200" in said
+    shown = without_test_code("a = 2\nb = a * 2\nc = 3\nclass Model:\n    k = b\n")
+    assert shown == "a = 2\nb = a * 2\nclass Model:\n    k = b\n"
+
+
+def test_a_reference_that_cannot_be_built_is_said_in_a_sentence() -> None:
+    task = find_task("relu").model_copy(update={"init_args": (3,), "name": "wrong"})
+    with pytest.raises(UsageError, match="reference of task 'wrong' cannot be built"):
+        contract_of(task)
+
+
+def test_sft_learns_the_prompt_that_is_asked_by() -> None:
+    (example,) = training_examples(Role.GENERATOR, 1, receipts=UNVERIFIED)
+    assert messages_for_example(example, "v3")[1].content == prompt(example.task, "v3")
+
+
+@pytest.mark.parametrize("version", ["v1", "v2", "v3"])
+def test_a_model_is_asked_by_the_prompts_that_its_card_names(
+    version: PromptVersion, tmp_path: Path
+) -> None:
+    write_card(tmp_path, ModelCard(stage="sft", base_model="b", prompts=version))
+    assert prompts_for(tmp_path, is_adapter=False) == version
+    assert MultiTurnRLConfig(model_path=str(tmp_path)).prompts == version
+    assert MultiTurnRLConfig(model_path=str(tmp_path), prompts="v2").prompts == "v2"
+    assert ANSWER_TOKENS[version] == (2048 if version == "v3" else 1024)

@@ -1,0 +1,62 @@
+"""The templates of fast products and convolutions: what they write, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from coding_framework.data.modules.catalog import find_module
+from coding_framework.data.modules.kernels import convolutions, kernels_of, transposed
+from coding_framework.data.modules.kernels.convolutions import Convolution
+from coding_framework.data.modules.kernels.products import Product, tensor, tiles
+from coding_framework.data.modules.kernels.tensor_cores import Tile
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_product_of_batches_is_not_split() -> None:
+    with pytest.raises(ValueError, match="not split"):
+        tensor(Product(batched=True), split=True)
+
+
+@pytest.mark.parametrize("write", [convolutions.tensor, transposed.tensor])
+def test_more_taps_than_bits_are_refused(write: object) -> None:
+    assert callable(write)
+    with pytest.raises(ValueError, match="121 taps"):
+        write(Convolution((11, 11)))
+
+
+def test_steps_on_an_output_stand_in_the_kernel_that_has_it() -> None:
+    product = Product(post=("a += b[q];",), extra=("b",))
+    for source in (tensor(product), tensor(product, split=True), tiles(product)):
+        assert source.count("a += b[q];") == 1
+        assert "torch::Tensor b" in source
+    assert "a += b[q];" in tensor(product, split=True).split("void finish")[1]
+
+
+def test_each_tap_of_a_transposed_convolution_reaches_one_residue() -> None:
+    source = transposed.tensor(Convolution((3, 5), (2, 3), (1, 0), (1, 2), transposed=True))
+    order = source.split("order[] = {")[1].split("}")[0]
+    first = source.split("first[] = {")[1].split("}")[0]
+    assert sorted(int(tap) for tap in order.split(",")) == list(range(15))
+    starts = [int(start) for start in first.split(",")]
+    assert starts == sorted(starts)
+    assert (len(starts), starts[-1]) == (2 * 3 + 1, 15)
+
+
+def test_a_tile_fits_a_multiprocessor() -> None:
+    for tile in (Tile(), Tile(64, 64, 32), convolutions.tile_of(64), convolutions.tile_of(128)):
+        assert tile.shared_bytes <= 227 << 10
+        assert 4 * tile.rows * (tile.columns + 4) <= tile.shared_bytes
+    assert convolutions.tile_of(64).rows == 64
+    assert convolutions.tile_of(131).rows == 64
+    assert convolutions.tile_of(128).rows == 128
+
+
+def test_a_linear_layer_has_three_levels_and_its_epilogue_in_the_last_kernel() -> None:
+    module = find_module("m2_linear_subtract_bias_add_head_abs_subtract_bias_8e87be")
+    assert module is not None
+    naive, fma, cores = kernels_of(module)
+    assert [naive.level, fma.level, cores.level] == [0, 1, 2]
+    assert all(variant.reason for variant in (fma, cores))
+    assert "mma.sync" in cores.source
+    assert cores.source.count("fabsf(v)") == 1

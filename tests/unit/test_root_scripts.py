@@ -1,0 +1,119 @@
+"""What the root scripts say before they load anything: of checkpoints, flags and Ctrl-C."""
+
+from __future__ import annotations
+
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coding_framework.errors import UsageError
+from coding_framework.store.folder import RLFolder
+from coding_framework.training.recipes import RecipeFile
+from coding_framework.types import Role
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+RL = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))
+
+
+def adapter(folder: Path, weights: bytes) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text("{}")
+    (folder / "adapter_model.safetensors").write_bytes(weights)
+    return folder
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """`start_models` with merging replaced, in an empty folder."""
+
+    def merge(source: Path, target: Path) -> None:
+        target.mkdir(parents=True)
+        (target / "config.json").write_text(source.name)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(RL["start_models"].__globals__, "merge", merge)
+
+    def models(**given: object) -> dict[str, Any]:
+        return RL["start_models"](given, RecipeFile(), tmp_path / "run")
+
+    return models
+
+
+def test_the_adapters_that_sft_leaves_are_what_rl_starts_from(start: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is missing, and there is no sft_checkpoints/generator"):
+        start()
+    adapter(tmp_path / "sft_checkpoints/generator", b"1")
+    adapter(tmp_path / "sft_checkpoints/optimizer", b"1")
+    assert start() == {"model_path": str(RLFolder(tmp_path / "run").start_model)}
+
+
+def test_a_checkpoint_that_is_missing_is_not_called_different(start: Any, tmp_path: Path) -> None:
+    one = adapter(tmp_path / "one", b"1")
+    with pytest.raises(UsageError, match=r"^there is no gone: make one"):
+        start(generator_checkpoint="gone", optimizer_checkpoint="gone too")
+    with pytest.raises(UsageError, match=r"^there is no gone too: make one"):
+        start(generator_checkpoint=str(one), optimizer_checkpoint="gone too")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="empty is neither a model nor an adapter"):
+        start(generator_checkpoint=str(tmp_path / "empty"))
+
+
+def test_two_checkpoints_are_where_two_policies_start(start: Any, tmp_path: Path) -> None:
+    one, two = adapter(tmp_path / "one", b"1"), adapter(tmp_path / "two", b"2")
+    given = {"generator_checkpoint": str(one), "optimizer_checkpoint": str(two)}
+    with pytest.raises(UsageError, match=r"differ, and one policy .* choose --policy per_role"):
+        start(**given)
+    run = RLFolder(tmp_path / "run")
+    assert start(**given, policy="per_role") == {
+        "model_path": str(run.start_model),
+        "role_models": {"optimizer": str(run.start_model_of(Role.OPTIMIZER))},
+    }
+    assert (run.start_model / "config.json").read_text() == "one"
+    assert (run.start_model_of(Role.OPTIMIZER) / "config.json").read_text() == "two"
+
+
+def test_ctrl_c_while_a_script_imports_is_one_line_and_130() -> None:
+    """A model library is imported for seconds; here one that never ends."""
+    line = "import coding_framework.commands.interrupts, time; print(flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as script:
+        assert script.stdout is not None
+        script.stdout.readline()
+        began = time.monotonic()
+        script.send_signal(signal.SIGINT)
+        _, said = script.communicate(timeout=30)
+    assert script.returncode == 130
+    assert said == "error: stopped: the same command goes on from where it was\n"
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run_multiturn_rl_training.py",
+        "run_sft_training.py",
+        "launch_complete_cuda_training.py",
+        "test_complete_system.py",
+    ],
+)
+def test_every_script_takes_care_of_ctrl_c_first(name: str) -> None:
+    lines = (ROOT / name).read_text().splitlines()
+    first = next(line for line in lines if line.startswith("import "))
+    assert first.startswith("import coding_framework.commands.interrupts")
+
+
+def test_a_flag_with_an_impossible_value_is_named_as_it_was_given(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    launch = runpy.run_path(str(ROOT / "launch_complete_cuda_training.py"))
+    assert launch["main"](["--sft-batch-size", "0"]) == 2
+    assert "--sft-batch-size cannot be 0" in capsys.readouterr().err
