@@ -1,0 +1,501 @@
+"""What every HTTP server of ours has: tokens, limits, errors as one sentence, metrics.
+
+    app = make_app("judge", gate, metrics)      # FastAPI with the guards installed
+    caller = gate.caller(request, "verify")     # who asks; 401, 403
+    with gate.running(caller): ...              # 429
+    body = await read_object(request, limits)   # 400, 408, 413
+    run_app(app, listen, gate.tokens)           # until SIGTERM or Ctrl-C
+
+Guaranteed: an answer never holds a traceback; what fails by our fault is 503 with the request's
+number, under which the log has the traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+import structlog
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from pydantic import Field
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as AsgiScope
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from coding_framework import __version__
+from coding_framework.deployment.limits import Limits, Meter, OverLimitError
+from coding_framework.deployment.tokens import LOCAL_SCOPES, Scope, Token, TokenFile
+from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.monitoring.text import one_line
+from coding_framework.types import Config
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+HEADER_BYTES = 16 * 1024
+HEADER_S = 10.0
+LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
+
+
+class Listen(Config):
+    """Where a server listens."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Any but this machine's own needs a token (`cuda-rl token create`)."""
+    port: int = Field(default=8080, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one, which the first line names."""
+    uds: Path | None = None
+    """Unix socket to listen on instead of a port."""
+    forwarded_allow_ips: str = "127.0.0.1"
+    """Proxies whose X-Forwarded-For is believed."""
+
+
+class ApiError(Exception):
+    """What a caller is told: a status, a type for programs, a sentence for people."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.retry_after_s, self.more = status, kind, retry_after_s, more
+
+    def response(self) -> Response:
+        """As OpenAI's API says errors."""
+        said = {"message": str(self), "type": self.kind, "param": None, "code": self.kind}
+        headers = {}
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(max(1, math.ceil(self.retry_after_s)))
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return as_json({"error": {**said, **self.more}}, self.status, headers)
+
+
+def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer in JSON."""
+    return Response(orjson.dumps(value), status, headers, "application/json")
+
+
+# --- who asks -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. Without any token in the file, callers on this machine are one: `local`."""
+
+    id: str
+    scopes: frozenset[Scope]
+    token: Token | None = None
+
+
+class Gate:
+    """Lets callers in, by their tokens and limits."""
+
+    def __init__(self, tokens: TokenFile | None, limits: Limits) -> None:
+        self.tokens = tokens
+        self.limits = limits
+        self._meter = Meter(limits)
+
+    def caller(self, request: Request, scope: Scope) -> Caller:
+        """Who asks, who must have `scope`. Raises ApiError 401 or 403."""
+        caller = self._identified(request)
+        if scope not in caller.scopes:
+            raise ApiError(
+                403, "missing_scope", f"this needs a token with the scope {scope}: ask for one"
+            )
+        return caller
+
+    def _identified(self, request: Request) -> Caller:
+        if self.tokens is None or not self.tokens.all():
+            return Caller("local", LOCAL_SCOPES)
+        kind, _, secret = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not secret:
+            raise ApiError(401, "no_token", "send a token: Authorization: Bearer crl_...")
+        token = self.tokens.find(secret.strip())
+        if token is None:
+            raise ApiError(
+                401, "wrong_token", "this token is unknown, expired or revoked: ask for a new one"
+            )
+        return Caller(token.id, token.scopes, token)
+
+    @contextmanager
+    def running(self, caller: Caller) -> Iterator[None]:
+        """While a request of the caller's runs. Raises ApiError 429."""
+        try:
+            running = self._meter.request(caller.id, caller.token)
+            running.__enter__()
+        except OverLimitError as e:
+            raise _too_many(e) from e
+        try:
+            yield
+        finally:
+            running.__exit__(None, None, None)
+
+    def charge(self, caller: Caller, candidates: int) -> None:
+        """So many kernels will be judged for the caller. Raises ApiError 429."""
+        try:
+            self._meter.candidates(caller.id, caller.token, candidates)
+        except OverLimitError as e:
+            raise _too_many(e) from e
+
+
+def _too_many(error: OverLimitError) -> ApiError:
+    return ApiError(
+        429, "over_limit", f"{error}: wait and ask again", retry_after_s=error.retry_after_s
+    )
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+
+async def read_object(request: Request, limits: Limits) -> dict[str, Any]:
+    """The JSON object of a body. Raises ApiError 400, 408 or 413."""
+    body = await request.body()
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as e:
+        raise ApiError(400, "not_json", f"the body is not JSON ({one_line(str(e), 120)})") from e
+    if not isinstance(value, dict):
+        raise ApiError(400, "not_an_object", "the body must be a JSON object")
+    if _deeper_than(value, limits.json_depth):
+        raise ApiError(
+            400, "too_deep", f"the body is nested over {limits.json_depth} deep: flatten it"
+        )
+    return value
+
+
+def _deeper_than(value: Any, depth: int) -> bool:
+    """orjson itself stops at 1024, so that what is looked through here is bounded."""
+    level = [value]
+    for _ in range(depth):
+        inner = [x for v in level for x in (v.values() if isinstance(v, dict) else v)]
+        level = [x for x in inner if isinstance(x, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled when the client goes away. The body must have been
+    read. Raises ClientGoneError then."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGoneError
+        return task.result()
+    finally:
+        for pending in (task, gone):
+            pending.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await pending
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection before its answer."""
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+# --- the application ------------------------------------------------------------------------------
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+
+class HttpMetrics:
+    """Prometheus metrics of one application. A server adds its own to `registry`. Labels are
+    bounded: never a token, a task or a request's number."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._responses = Counter(
+            "cuda_rl_http_responses", "Answers, by route and status.", ("route", "status"),
+            registry=self.registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "cuda_rl_http_seconds", "Time of an answer, by route.", ("route",),
+            buckets=SECONDS, registry=self.registry,
+        )  # fmt: skip
+        Gauge(
+            "cuda_rl_build_info", "The version that runs.", ("version",), registry=self.registry
+        ).labels(__version__).set(1)
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        self._responses.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+def make_app(
+    title: str, gate: Gate, metrics: HttpMetrics, *, docs: bool = False, **settings: Any
+) -> FastAPI:
+    """An application with the guards, `/healthz` and `/metrics`. docs: show OpenAPI at /docs."""
+    app = FastAPI(
+        title=title, version=__version__, openapi_url="/openapi.json" if docs else None,
+        docs_url="/docs" if docs else None, redoc_url=None, **settings,
+    )  # fmt: skip
+    app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(UsageError, _on_usage_error)
+    app.add_exception_handler(InfrastructureError, _on_infrastructure_error)
+    app.add_middleware(_Guard, limits=gate.limits, metrics=metrics)
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok", "version": __version__}
+
+    @app.get("/metrics")
+    async def prometheus() -> Response:
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return app
+
+
+async def _on_api_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    what = {404: "there is nothing at this address", 405: "this address takes another method"}
+    sentence = what.get(error.status_code, "the request cannot be answered")
+    return ApiError(error.status_code, "http_error", sentence).response()
+
+
+async def _on_usage_error(request: Request, error: Exception) -> Response:
+    return ApiError(400, "wrong_use", one_line(str(error), 500)).response()
+
+
+async def _on_infrastructure_error(request: Request, error: Exception) -> Response:
+    log.warning("request_failed", request=request.scope.get("number"), error=str(error)[:500])
+    return ApiError(503, "unavailable", one_line(str(error), 500), retry_after_s=5.0).response()
+
+
+class _Guard:
+    """Outermost: limits the body, numbers the request, counts the answer, hides our faults."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: HttpMetrics) -> None:
+        self._app, self._limits, self._metrics = app, limits, metrics
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        number = scope["number"] = secrets.token_hex(8)
+        statuses: list[int] = []
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+                message["headers"].append((b"x-cudarl-request", number.encode()))
+            await send(message)
+
+        try:
+            await self._app(scope, _limited(scope, receive, self._limits), noted)
+        except ClientGoneError:
+            statuses.append(499)
+        except Exception as e:
+            error = e if isinstance(e, ApiError) else _our_fault(number, e)
+            if not statuses:
+                await error.response()(scope, receive, noted)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            seconds = time.perf_counter() - started
+            status = statuses[0] if statuses else 499
+            self._metrics.answered(route, status, seconds)
+            log.info(
+                "answered", request=number, method=scope["method"], route=route, status=status,
+                seconds=round(seconds, 4),
+            )  # fmt: skip
+
+
+def _our_fault(number: str, error: Exception) -> ApiError:
+    log.error("request_crashed", request=number, exc_info=error)
+    return ApiError(
+        503,
+        "our_fault",
+        f"the server failed on this request, number {number}: its log says why",
+        retry_after_s=5.0,
+    )
+
+
+def _limited(scope: AsgiScope, receive: Receive, limits: Limits) -> Receive:
+    """`receive` that ends a body which is too long (413) or too slow (408)."""
+    _require_length(scope, limits)
+    ends = time.monotonic() + limits.body_s
+    got, whole = 0, False
+
+    async def limited() -> Message:
+        nonlocal got, whole
+        if whole:
+            return await receive()
+        try:
+            async with asyncio.timeout(max(0.0, ends - time.monotonic())):
+                message = await receive()
+        except TimeoutError:
+            raise ApiError(
+                408, "too_slow", f"the body took over {limits.body_s:g} s: send it faster"
+            ) from None
+        got += len(message.get("body", b""))
+        if got > limits.body_bytes:
+            raise _too_large(limits)
+        whole = message["type"] == "http.request" and not message.get("more_body", False)
+        return message
+
+    return limited
+
+
+def _require_length(scope: AsgiScope, limits: Limits) -> None:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value[:20]) > limits.body_bytes:
+            raise _too_large(limits)
+
+
+def _too_large(limits: Limits) -> ApiError:
+    return ApiError(413, "too_large", f"the body has over {limits.body_bytes} bytes: send less")
+
+
+# --- the process ----------------------------------------------------------------------------------
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's, with limits on a request's head, which it has none of."""
+
+    _head_bytes = 0
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_head()
+
+    def _await_head(self) -> None:
+        self._head_bytes = 0
+        self._settle()
+        self._late = self.loop.call_later(HEADER_S, self._end_late)
+
+    def _settle(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _end_late(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._late is not None:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._late is not None and self._head_bytes > HEADER_BYTES:
+            self._end_late()
+
+    def on_message_begin(self) -> None:
+        if self._late is None:
+            self._await_head()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._settle()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._settle()
+        super().connection_lost(exc)
+
+
+def require_safe(listen: Listen, tokens: TokenFile | None) -> None:
+    """Raises UsageError where others could reach a server that has no token."""
+    outside = listen.uds is None and listen.host not in LOCAL_HOSTS
+    if outside and (tokens is None or not tokens.all()):
+        raise UsageError(
+            f"a server on {listen.host} needs tokens, and there is none: create one with "
+            "`cuda-rl token create --scope complete`, or listen on 127.0.0.1"
+        )
+
+
+def run_app(
+    app: FastAPI,
+    listen: Listen,
+    tokens: TokenFile | None,
+    *,
+    started: Callable[[str], None] = lambda url: None,
+    before: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; running requests get 10 s. started: told the address.
+
+    Raises UsageError where the address is taken, or others could reach it without a token.
+    """
+    require_safe(listen, tokens)
+    asyncio.run(_serve(app, listen, started, before))
+
+
+async def _serve(
+    app: FastAPI,
+    listen: Listen,
+    started: Callable[[str], None],
+    before: Callable[[], Awaitable[None]] | None,
+) -> None:
+    if before is not None:
+        await before()
+    config = uvicorn.Config(
+        app, host=listen.host, port=listen.port, uds=str(listen.uds) if listen.uds else None,
+        http=_Protocol, loop="asyncio", log_config=None, access_log=False, server_header=False,
+        forwarded_allow_ips=listen.forwarded_allow_ips, timeout_graceful_shutdown=10,
+        timeout_keep_alive=30,
+    )  # fmt: skip
+    server = _Server(config, started)
+    try:
+        await server.serve()
+    except SystemExit as e:  # uvicorn's word for an address that it cannot have
+        raise UsageError(
+            f"cannot listen on {listen.uds or f'{listen.host}:{listen.port}'}: it is taken or not "
+            "this machine's; choose another"
+        ) from e
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, started: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._tell = started
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.should_exit:
+            return
+        if self.config.uds:
+            self._tell(f"unix:{self.config.uds}")
+            return
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        self._tell(f"http://{f'[{host}]' if ':' in host else host}:{port}")

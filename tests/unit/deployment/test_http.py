@@ -1,0 +1,218 @@
+"""Tokens, limits and errors that every server of ours has."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
+
+from coding_framework.deployment.http import (
+    Gate,
+    HttpMetrics,
+    Listen,
+    make_app,
+    read_object,
+    require_safe,
+)
+from coding_framework.deployment.limits import Bucket, Limits, Meter, OverLimitError
+from coding_framework.deployment.tokens import TokenFile
+from coding_framework.errors import InfrastructureError, UsageError
+
+pytestmark = pytest.mark.unit
+
+
+def app_of(gate: Gate) -> FastAPI:
+    app = make_app("test", gate, HttpMetrics())
+
+    @app.post("/echo")
+    async def echo(request: Request) -> Any:
+        caller = gate.caller(request, "verify")
+        with gate.running(caller):
+            return await read_object(request, gate.limits)
+
+    @app.get("/crash")
+    async def crash() -> None:
+        raise RuntimeError("the secret of the traceback")
+
+    @app.get("/away")
+    async def away() -> None:
+        raise InfrastructureError("no nvcc is here: install it")
+
+    return app
+
+
+def client_of(tokens: TokenFile | None = None, **limits: Any) -> TestClient:
+    gate = Gate(tokens, Limits(**limits))
+    return TestClient(app_of(gate), raise_server_exceptions=False)
+
+
+def test_without_tokens_a_local_caller_is_let_in() -> None:
+    assert client_of().post("/echo", json={"a": 1}).json() == {"a": 1}
+
+
+def test_with_a_token_in_the_file_a_caller_needs_one(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["verify"])
+    client = client_of(tokens)
+    refused = client.post("/echo", json={})
+    assert (refused.status_code, refused.json()["error"]["type"]) == (401, "no_token")
+    wrong = client.post("/echo", json={}, headers={"Authorization": "Bearer crl_no"})
+    assert (wrong.status_code, wrong.json()["error"]["type"]) == (401, "wrong_token")
+    right = client.post("/echo", json={}, headers={"Authorization": f"Bearer {secret}"})
+    assert right.status_code == 200
+    assert secret not in tokens.path.read_text()
+
+
+def test_a_revoked_token_ends_without_a_restart(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    token_id, secret = tokens.create(["verify"])
+    client = client_of(tokens)
+    header = {"Authorization": f"Bearer {secret}"}
+    assert client.post("/echo", json={}, headers=header).status_code == 200
+    TokenFile(tokens.path).revoke(token_id)
+    assert client.post("/echo", json={}, headers=header).status_code == 401
+
+
+def test_an_expired_token_is_refused(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["verify"], expires_s=100.0)
+    made = tokens.all()[0].created_at
+    assert tokens.find(secret, made + 99.0) is not None
+    assert tokens.find(secret, made + 101.0) is None
+
+
+def test_a_token_without_the_scope_is_refused(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, secret = tokens.create(["complete"])
+    refused = client_of(tokens).post(
+        "/echo", json={}, headers={"Authorization": f"Bearer {secret}"}
+    )
+    assert refused.status_code == 403
+    assert "verify" in refused.json()["error"]["message"]
+
+
+def test_revoking_an_unknown_token_says_where_the_ids_are(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="token list"):
+        TokenFile(tmp_path / "tokens").revoke("1234")
+
+
+def test_a_file_that_holds_no_tokens_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("not json\n")
+    with pytest.raises(UsageError, match="not a file of tokens"):
+        TokenFile(tmp_path / "tokens").all()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind"),
+    [
+        (b"{", 400, "not_json"),
+        (b"[]", 400, "not_an_object"),
+        (b'{"a": "\\ud800"}', 400, "not_json"),
+        (b'{"a":' * 40 + b"1" + b"}" * 40, 400, "too_deep"),
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, 400, "not_json"),
+        (b'{"a": "' + b"x" * 2000 + b'"}', 413, "too_large"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_in_a_sentence(
+    body: bytes, status: int, kind: str
+) -> None:
+    size = 1024 if status == 413 else 1 << 20
+    answer = client_of(body_bytes=size).post("/echo", content=body)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (status, kind)
+
+
+def test_a_body_without_its_length_is_limited_too() -> None:
+    chunks = iter([b'{"a": "', b"x" * 3000, b'"}'])
+    answer = client_of(body_bytes=1024).post("/echo", content=chunks)
+    assert answer.status_code == 413
+
+
+def test_a_crash_is_503_with_a_number_and_no_traceback() -> None:
+    answer = client_of().get("/crash")
+    assert answer.status_code == 503
+    assert "secret" not in answer.text
+    assert "Traceback" not in answer.text
+    assert answer.headers["x-cudarl-request"] in answer.json()["error"]["message"]
+
+
+def test_a_fault_of_the_machine_is_503_with_its_sentence() -> None:
+    answer = client_of().get("/away")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "install it" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nothing", 404), ("/echo", 405)])
+def test_a_wrong_address_is_an_error_of_the_same_form(path: str, status: int) -> None:
+    answer = client_of().get(path)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (status, "http_error")
+
+
+def test_more_requests_than_allowed_are_429_with_the_wait() -> None:
+    client = client_of(requests_per_s=0.5)
+    answers = [client.post("/echo", json={}) for _ in range(3)]
+    assert answers[-1].status_code == 429
+    assert int(answers[-1].headers["retry-after"]) >= 1
+
+
+def test_metrics_count_answers_by_route_and_not_by_path() -> None:
+    client = client_of()
+    client.get("/nothing/1")
+    client.get("/nothing/2")
+    text = client.get("/metrics").text
+    assert 'cuda_rl_http_responses_total{route="other",status="404"} 2.0' in text
+
+
+def test_a_bucket_gives_its_capacity_at_once_and_then_its_rate() -> None:
+    bucket = Bucket(capacity=2.0, per_s=1.0)
+    assert [bucket.take(1.0, 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
+    assert bucket.take(1.0, 1.0) == 0.0
+
+
+def test_a_bucket_lends_what_is_more_than_it_holds_and_waits_for_the_debt() -> None:
+    bucket = Bucket(capacity=2.0, per_s=1.0)
+    assert bucket.take(5.0, 0.0) == 0.0
+    assert bucket.take(1.0, 0.0) == pytest.approx(4.0)
+
+
+def test_requests_that_run_are_counted_until_they_end() -> None:
+    meter = Meter(Limits(concurrent=1))
+    with meter.request("a", None):
+        with pytest.raises(OverLimitError), meter.request("a", None):
+            pass
+        with meter.request("b", None):
+            pass
+    with meter.request("a", None):
+        pass
+
+
+def test_other_addresses_need_a_token(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    with pytest.raises(UsageError, match="token create"):
+        require_safe(Listen(host="0.0.0.0"), tokens)
+    tokens.create(["complete"])
+    require_safe(Listen(host="0.0.0.0"), tokens)
+    require_safe(Listen(), None)
+
+
+async def test_a_body_that_comes_too_slowly_ends_with_408() -> None:
+    gate = Gate(None, Limits(body_s=0.05))
+    app = app_of(gate)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        await asyncio.sleep(3600)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/echo", "raw_path": b"/echo",
+        "query_string": b"", "headers": [], "http_version": "1.1", "scheme": "http",
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2), "root_path": "",
+    }  # fmt: skip
+    await app(scope, receive, send)
+    assert sent[0]["status"] == 408
