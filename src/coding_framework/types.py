@@ -611,6 +611,11 @@ class ConversationTurn(Record):
     """What the tester found: feedback for the next agent. No verdict or reward depends on it."""
     alternatives: tuple[ConversationTurn, ...] = ()
     """Other candidates of this turn that were judged and not chosen (best of n)."""
+    generated_s: float | None = None
+    """Wall time until the policy had answered, with its queue; None where it was not taken."""
+    judged_s: float | None = None
+    """Wall time until there was a verdict, with its queue; None where the judge was not asked, and
+    where it was not taken."""
 
     @model_validator(mode="after")
     def _judged_or_masked(self) -> Self:

@@ -6,6 +6,8 @@
         checkpoints/global_step_N/          what RL resumes from (`store.checkpoints`)
         attempts/NNN/rollouts/step_N.jsonl  its conversations, of each start of the trainer
         roles/ROLE/                         with a policy a role: an RL run of each
+    any of them                             run.json, heartbeat.json, system.jsonl, judge.jsonl and
+                                            alerts.jsonl: what it tells of itself
 
 Names never change: a run that an older version began is resumed, and its files are read.
 """
@@ -40,6 +42,19 @@ class _Below:
 @dataclass(frozen=True)
 class _Folder:
     root: Path
+
+
+class WatchFolder(_Folder):
+    """What any run tells of itself while it goes on (`store.run_status`), beside what it is there
+    for."""
+
+    identity = _Below("run.json")
+    heartbeat = _Below("heartbeat.json")
+    system = _Below("system.jsonl")
+    system_before = _Below("system.1.jsonl")
+    """Older samples of the machine, thinned."""
+    judge = _Below("judge.jsonl")
+    alerts = _Below("alerts.jsonl")
 
 
 class SolveFolder(_Folder):

@@ -40,6 +40,9 @@ class Rollout(Record):
     """A fault of the policy server that ended the conversation."""
     verdict_times: tuple[VerdictTime, ...] = ()
     """Of each verdict that the judge gave."""
+    began_at: str | None = None
+    ended_at: str | None = None
+    """UTC, ISO 8601; None in rollouts of older versions."""
 
 
 class TierRates(Record):
