@@ -43,7 +43,8 @@ class Metric(Record):
     """Observations of a bounded mean are clipped to [low, high], and clips are counted."""
     better: Better = "higher"
     margin: float = Field(default=0.0, ge=0.0)
-    """Harm that is tolerated in a bounded mean, in its own unit."""
+    """Harm that is tolerated in a bounded mean, in its own unit: a candidate is rolled back when it
+    is known to be worse by more than this."""
     relative_risk: float = Field(default=1.25, ge=1.0)
     """A bad event may be so many times as likely in the candidate."""
     alpha: float | None = Field(default=None, gt=0.0, lt=1.0)
@@ -80,7 +81,7 @@ DEFAULT_STEPS = (
     RampStep(share=0.50, min_units=0),
 )
 DEFAULT_METRICS = (
-    Metric(name="utility", kind="goal", type="bounded_mean", margin=0.02),
+    Metric(name="utility", kind="goal", type="bounded_mean"),
     Metric(name="error", kind="guardrail", type="bad_event"),
     Metric(name="unverified", kind="guardrail", type="bad_event"),
     Metric(name="slow", kind="guardrail", type="bad_event"),
@@ -114,6 +115,11 @@ class ABTestConfig(Record):
     on_inconclusive: Literal["keep_incumbent", "promote_if_not_worse"] = "keep_incumbent"
     freshness_s: float = Field(default=600.0, gt=0.0)
     """No step is taken where the newest outcome is older."""
+    answer_within_s: float = Field(default=180.0, gt=0.0)
+    """A request without an outcome after so long is lost, which is an error."""
+    slow_s: float | None = Field(default=None, gt=0.0)
+    """A request that takes longer is slow. None: 1.25 times the incumbent's 95th percentile of the
+    last day, found when the rollout is created; without 100 requests in it nothing is slow."""
 
     @model_validator(mode="after")
     def _is_a_rollout(self) -> Self:
@@ -128,6 +134,10 @@ class ABTestConfig(Record):
             raise ValueError("exactly one metric must be the goal")
         if any(m.kind == "goal" and m.type != "bounded_mean" for m in self.metrics):
             raise ValueError("the goal must be a bounded mean")
+        if self.on_inconclusive == "promote_if_not_worse" and self.goal.margin == 0:
+            raise ValueError(
+                "promote_if_not_worse needs the goal's margin: how much worse the candidate may be"
+            )
         shares = [step.share for step in self.steps]
         if not shares or shares != sorted(set(shares)) or shares[-1] > self.split:
             raise ValueError(f"the steps must grow, up to the split {self.split} at most: {shares}")
@@ -161,12 +171,24 @@ class Experiment(Record):
     """Its version."""
 
 
+class Shadow(Record):
+    """A candidate that answers in secret beside the incumbent."""
+
+    experiment: str
+    candidate: str
+    """Its version."""
+    share: float = Field(ge=0.0, le=1.0)
+    """Of the units whose requests both answer."""
+    salt: str
+
+
 class Endpoint(Record):
     """What an alias stands for now."""
 
     incumbent: str
     generation: int
     experiment: Experiment | None = None
+    shadow: Shadow | None = None
 
 
 class Assignment(NamedTuple):
@@ -196,6 +218,19 @@ class TrafficRouter:
         else:
             version, variant = endpoint.incumbent, "incumbent"
         return Assignment(version, experiment.id, variant, True, endpoint.generation)  # type: ignore[arg-type]
+
+    def without_rollout(self, alias: str) -> Assignment:
+        """The incumbent's answer, outside of any rollout. Raises KeyError for an unknown alias."""
+        endpoint = self._endpoints[alias]
+        return Assignment(endpoint.incumbent, None, "incumbent", False, endpoint.generation)
+
+    def shadow(self, alias: str, unit: bytes) -> Shadow | None:
+        """The candidate that answers this unit's request as well, unseen; None: none does. Raises
+        KeyError for an unknown alias."""
+        shadow = self._endpoints[alias].shadow
+        if shadow is None or _uniform(shadow.salt, unit) >= shadow.share:
+            return None
+        return shadow
 
 
 def unit_of(secret: bytes, value: str) -> bytes:

@@ -63,17 +63,20 @@ class Effect:
         """With one more unit. candidate: 1 where it is the candidate's, else 0; observed: in
         [0, 1]; split: probability of the candidate's arm."""
         weight = candidate / split - (1 - candidate) / (1 - split)
-        increment = weight * (observed - self.expected)
-        units = self.units + 1
         rate = np.maximum(1 / _RECENT, 1 / (self.units + 2))
+        expected = self.expected + rate * (observed - self.expected)
+        return self._grown(weight * (observed - self.expected), expected)
+
+    def after_pair(self, difference: Numbers) -> Effect:
+        """With one more unit that both versions answered. difference: candidate less incumbent."""
+        return self._grown(difference, self.expected)
+
+    def _grown(self, increment: Numbers, expected: Numbers) -> Effect:
+        units = self.units + 1
         off = increment - self.mean
         mean = self.mean + off / units
-        return Effect(
-            units=units,
-            expected=self.expected + rate * (observed - self.expected),
-            mean=mean,
-            squares=self.squares + off * (increment - mean),
-        )
+        squares = self.squares + off * (increment - mean)
+        return Effect(units=units, expected=expected, mean=mean, squares=squares)
 
     @property
     def deviation(self) -> Numbers:
@@ -173,8 +176,15 @@ def _crossed_with(probability: float, places: Any, mass: Any, step: float) -> fl
 
 def _quadrature(low: float, high: float) -> tuple[Any, Any]:
     """Places and weights of an integral from low to high."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = _legendre()
     return low + (nodes + 1) / 2 * (high - low), weights * (high - low) / 2
+
+
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[Any, Any]:
+    """Nodes and weights on [-1, 1]: an eigenvalue problem of a third of a second."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return nodes, weights
 
 
 def units_to_plan(

@@ -1,0 +1,292 @@
+"""`DeploymentManager`: which versions there are, what each alias stands for, and their rollouts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from coding_framework.deployment.ab_testing import ABTestConfig, TestVariant
+from coding_framework.deployment.manager import ABTestManager, Evaluation
+from coding_framework.deployment.store import (
+    ConflictError,
+    DeploymentStore,
+    EndpointRow,
+    ExperimentRow,
+    VersionRow,
+    canonical,
+)
+from coding_framework.errors import UsageError, first_complaint
+from coding_framework.evaluation.compare import compare_runs
+from coding_framework.evaluation.samples import SampleRecord
+from coding_framework.types import Record
+
+GATE_LOSS = -0.02
+"""A candidate whose pass@1 may be no lower than this, by the end of its interval, is tried out."""
+
+
+class VersionSpec(Record):
+    """What a version is. It never changes; its digest says which it is."""
+
+    model: str = Field(min_length=1)
+    """The name under which its backend serves it."""
+    backend: str = ""
+    """Of `serve.yaml`; empty: the only one."""
+    adapter: str = ""
+    """A folder; empty: the bare model."""
+    prompts: str = "v3"
+    temperature: float | None = Field(default=None, ge=0.0)
+    max_new_tokens: int | None = Field(default=None, gt=0)
+    weights_sha256: str = ""
+    """Of the weights; empty where nobody can tell."""
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(canonical(self.model_dump(mode="json")).encode()).hexdigest()
+
+
+class Status(Record):
+    """What an alias stands for, and its rollout."""
+
+    alias: str
+    incumbent: str
+    previous: str | None
+    generation: int
+    rollout: Evaluation | None
+
+
+class HistoryEntry(Record):
+    """One change, of the audit chain."""
+
+    seq: int
+    at: str
+    actor: str
+    action: str
+    experiment: str | None
+    before: dict[str, Any] | None
+    after: dict[str, Any]
+    reason: str
+    evidence: dict[str, Any]
+
+
+class DeploymentManager:
+    """What an operator does, by the command line or a server's routes."""
+
+    def __init__(self, store: DeploymentStore) -> None:
+        self.store = store
+        self.experiments = ABTestManager(store)
+
+    # --- versions -------------------------------------------------------------------------------
+
+    def register_version(
+        self,
+        version: str,
+        spec: VersionSpec,
+        evaluation: Sequence[SampleRecord] = (),
+        actor: str = "operator",
+    ) -> VersionRow:
+        """Keep a version, with the samples of its evaluation. The same again with an evaluation
+        adds that. Raises ConflictError where the name or the content is another version's."""
+        known = {row.id: row for row in self.store.versions()}.get(version)
+        told = _samples_to_json(evaluation)
+        with self.store.transaction() as tx:
+            if known is None:
+                row = VersionRow(
+                    id=version, spec=spec.model_dump_json(), digest=spec.digest, evaluation=told,
+                    created_us=tx.now_us, retired_us=None,
+                )  # fmt: skip
+                tx.add_version(row)
+            elif known.digest != spec.digest:
+                raise ConflictError(f"version {version} is registered with another content")
+            elif told is not None:
+                tx.set_evaluation(version, told)
+            tx.add_audit(
+                actor, "register", before=None, after={"version": version}, reason="",
+                evidence={"digest": spec.digest, "evaluation_sha256": _digest(told)},
+            )  # fmt: skip
+        return self.store.version(version)
+
+    def spec(self, version: str) -> VersionSpec:
+        """Raises UsageError for an unknown one."""
+        return VersionSpec.model_validate_json(self.store.version(version).spec)
+
+    def retire(self, version: str, reason: str, actor: str = "operator") -> None:
+        """Its backend may unload it. Raises UsageError where something still stands for it."""
+        self.store.version(version)
+        users = [e.alias for e in self.store.endpoints() if e.incumbent == version]
+        users += [
+            row.alias
+            for row in self.store.experiments()
+            if row.ended_us is None and version in _versions_of(self.experiments.config(row))
+        ]
+        if users:
+            raise UsageError(f"{users[0]} still uses version {version}: put another one in first")
+        with self.store.transaction() as tx:
+            tx.set_retired(version)
+            tx.add_audit(
+                actor, "retire", before=None, after={"version": version}, reason=reason, evidence={}
+            )
+
+    # --- aliases --------------------------------------------------------------------------------
+
+    def deploy(self, alias: str, version: str, actor: str = "operator") -> EndpointRow:
+        """The first version of a new alias. Raises ConflictError where there is one."""
+        self._require_usable(version)
+        if any(row.alias == alias for row in self.store.endpoints()):
+            raise ConflictError(
+                f"{alias} stands for a version already: try another one out with `cuda-rl deploy "
+                f"start {alias} VERSION`"
+            )
+        with self.store.transaction() as tx:
+            row = tx.add_endpoint(alias, version)
+            tx.add_audit(
+                actor, "deploy", before=None, after={"alias": alias, "incumbent": version},
+                reason="", evidence={},
+            )  # fmt: skip
+        return row
+
+    def rollback(
+        self, alias: str, reason: str, to: str | None = None, actor: str = "operator"
+    ) -> EndpointRow:
+        """An active rollout ends and its candidate serves nobody; without one, or with `to`, the
+        alias stands for its previous version, or for `to`. No model is loaded: a version that was
+        not retired is still there."""
+        endpoint, active = self.store.endpoint(alias), self.store.active_experiment(alias)
+        if active is not None:
+            self.experiments.rollback(active.id, reason, actor)
+            if to is None or to == endpoint.incumbent:
+                return self.store.endpoint(alias)
+        target = to or endpoint.previous
+        if target is None:
+            raise UsageError(
+                f"{alias} has no previous version and no rollout: say which with --to VERSION"
+            )
+        self._require_usable(target)
+        with self.store.transaction() as tx:
+            now = tx.endpoint(alias)
+            if now.incumbent != endpoint.incumbent:
+                raise ConflictError(f"{alias} was changed meanwhile: look at its status again")
+            row = tx.move_endpoint(now, target)
+            tx.add_audit(
+                actor, "put_back", before={"alias": alias, "incumbent": endpoint.incumbent},
+                after={"alias": alias, "incumbent": target}, reason=reason, evidence={},
+            )  # fmt: skip
+        return row
+
+    def status(self, alias: str) -> Status:
+        endpoint, active = self.store.endpoint(alias), self.store.active_experiment(alias)
+        found = active or next(iter(reversed(self.store.experiments(alias))), None)
+        return Status(
+            alias=alias, incumbent=endpoint.incumbent, previous=endpoint.previous,
+            generation=endpoint.generation,
+            rollout=self.experiments.evaluate(found.id) if found else None,
+        )  # fmt: skip
+
+    def history(self, alias: str | None = None) -> list[HistoryEntry]:
+        """Oldest first; of one alias, or all."""
+        own = {row.id: row.alias for row in self.store.experiments()}
+        found = []
+        for row in self.store.audit():
+            before, after = json.loads(row.before), json.loads(row.after)
+            of = own.get(row.experiment or "") or after.get("alias")
+            if alias is None or of == alias:
+                at = datetime.fromtimestamp(row.ts_us / 1e6, UTC).isoformat(timespec="seconds")
+                found.append(
+                    HistoryEntry(
+                        seq=row.seq,
+                        at=at,
+                        actor=row.actor,
+                        action=row.action,
+                        experiment=row.experiment,
+                        before=before,
+                        after=after,
+                        reason=row.reason,
+                        evidence=json.loads(row.evidence),
+                    )
+                )
+        return found
+
+    # --- rollouts -------------------------------------------------------------------------------
+
+    def config(self, alias: str, version: str, settings: dict[str, Any]) -> ABTestConfig:
+        """A rollout of `version` against what the alias stands for. settings: fields of an
+        `ABTestConfig`. Raises UsageError."""
+        given = {
+            "alias": alias,
+            "incumbent": TestVariant(
+                name="incumbent", version=self.store.endpoint(alias).incumbent
+            ),
+            "candidate": TestVariant(name="candidate", version=version),
+        }
+        if wrong := sorted(given.keys() & settings.keys()):
+            raise UsageError(f"{wrong[0]} is said by the command: remove it from the settings")
+        try:
+            return ABTestConfig.model_validate({**settings, **given})
+        except ValidationError as e:
+            raise UsageError(first_complaint(e, prefix="")) from e
+
+    def start_rollout(
+        self,
+        config: ABTestConfig,
+        reason: str,
+        actor: str = "operator",
+        *,
+        without_evaluation: bool = False,
+    ) -> ExperimentRow:
+        """Past the gate, into the shadow or the ramp. Raises UsageError where the candidate's
+        evaluation is missing or worse than the incumbent's, unless `without_evaluation`."""
+        if (active := self.store.active_experiment(config.alias)) is not None:
+            raise ConflictError(
+                f"{config.alias} has an active rollout, {active.id} ({active.state}): end it first"
+            )
+        self._require_usable(config.candidate.version)
+        evidence = {"gate": "skipped by hand"} if without_evaluation else self._gate(config)
+        draft = self.experiments.create(config, actor)
+        try:
+            return self.experiments.start(draft.id, actor=actor, reason=reason, evidence=evidence)
+        except ConflictError:
+            self.experiments.stop(draft.id, "another rollout was first", actor)
+            raise
+
+    def _gate(self, config: ABTestConfig) -> dict[str, Any]:
+        """Evidence that the candidate is not known to be worse. Raises UsageError."""
+        incumbent, candidate = (
+            self._samples(variant.version) for variant in (config.incumbent, config.candidate)
+        )
+        first = compare_runs(incumbent, candidate).differences[0]
+        if first.ci95[1] < GATE_LOSS:
+            raise UsageError(
+                f"version {config.candidate.version} is worse in its evaluation: {first.metric} "
+                f"{first.estimate:+.3f} ({first.ci95[0]:+.3f} to {first.ci95[1]:+.3f}, "
+                f"{first.tasks} tasks); it is not tried on users"
+            )
+        return {"gate": first.model_dump(mode="json")}
+
+    def _samples(self, version: str) -> list[SampleRecord]:
+        told = self.store.version(version).evaluation
+        if told is None:
+            raise UsageError(
+                f"version {version} has no evaluation: `cuda-rl deploy register {version} "
+                "--evaluation RUN` adds one, or start with --without-evaluation"
+            )
+        return [SampleRecord.model_validate(sample) for sample in json.loads(told)]
+
+    def _require_usable(self, version: str) -> None:
+        if self.store.version(version).retired_us is not None:
+            raise UsageError(f"version {version} is retired: register it under another name")
+
+
+def _versions_of(config: ABTestConfig) -> tuple[str, str]:
+    return config.incumbent.version, config.candidate.version
+
+
+def _samples_to_json(samples: Sequence[SampleRecord]) -> str | None:
+    return canonical([s.model_dump(mode="json") for s in samples]) if samples else None
+
+
+def _digest(text: str | None) -> str | None:
+    return None if text is None else hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,379 @@
+"""`ABTestManager`: experiments in the deployment database, moved by people and by their own log.
+
+Every move is one transaction: compare-and-set on the state, the `transition` event, the row of the
+audit chain. A move of the controller's is the decision of `Rollout` over the log up to the event
+before the transition, so that `verify` can find it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from coding_framework.deployment.ab_testing import ABTestConfig
+from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.rollout import Decision, Rollout
+from coding_framework.deployment.statistics import units_to_plan
+from coding_framework.deployment.store import (
+    FINAL,
+    SERVING,
+    ConflictError,
+    DeploymentStore,
+    ExperimentRow,
+    Transaction,
+    canonical,
+)
+from coding_framework.errors import UsageError
+from coding_framework.types import Record
+
+CONTROLLER = "controller"
+_CHECKPOINT_EVERY = 20_000
+_SPREAD = 0.5
+"""Largest standard deviation of anything in [0, 1]: the plan where nothing is known."""
+_SLOWER = 1.25
+_ENOUGH_REQUESTS = 100
+_DAY_US = 86_400_000_000
+
+
+class Evaluation(Record):
+    """Where an experiment stands, for people and programs. Maker: `ABTestManager.evaluate`."""
+
+    experiment: str
+    alias: str
+    state: str
+    step: int
+    enrolment: float
+    generation: int
+    reason: str | None
+    decision: str | None
+    """What the log demands and nobody has done yet: a state; None: nothing."""
+    decision_reason: str | None
+    numbers: dict[str, Any]
+    """Counts, estimates with intervals, e-values, the next gate (`Rollout.summary`)."""
+
+
+class ABTestManager:
+    """Creates, moves and evaluates experiments. Any number of processes may have one each."""
+
+    def __init__(self, store: DeploymentStore) -> None:
+        self.store = store
+        self._lock = threading.RLock()
+        self._rollouts: dict[str, Rollout] = {}
+        self._kept_at: dict[str, int] = {}
+
+    # --- life of an experiment ------------------------------------------------------------------
+
+    def create(self, config: ABTestConfig, actor: str = "operator") -> ExperimentRow:
+        """A draft, with what the config leaves open filled in. Raises UsageError where the alias
+        does not stand for the incumbent, or a version is unknown."""
+        endpoint = self.store.endpoint(config.alias)
+        for variant in (config.incumbent, config.candidate):
+            if self.store.version(variant.version).retired_us is not None:
+                raise UsageError(f"version {variant.version} is retired: register it again")
+        if endpoint.incumbent != config.incumbent.version:
+            raise UsageError(
+                f"{config.alias} stands for {endpoint.incumbent} and not for "
+                f"{config.incumbent.version}: start the rollout from that version"
+            )
+        config = self._completed(config)
+        text = config.model_dump_json()
+        row = ExperimentRow(
+            id=f"exp-{uuid.uuid4().hex[:12]}", alias=config.alias, config=text,
+            config_sha256=hashlib.sha256(text.encode()).hexdigest(),
+            salt_enrol=secrets.token_hex(16), salt_arm=secrets.token_hex(16), state="DRAFT",
+            resume_state=None, step=0, enrolment=0.0, generation=0, reason=None,
+            created_us=self.store.now_us(), ended_us=None,
+        )  # fmt: skip
+        with self.store.transaction() as tx:
+            tx.add_experiment(row)
+            body = canonical({"config": text})
+            tx.add_event(f"{row.id}:config", "config", body, experiment=row.id)
+            tx.add_audit(
+                actor, "create", before=None, after={"state": "DRAFT"}, reason="",
+                experiment=row.id, evidence={"config_sha256": row.config_sha256},
+            )  # fmt: skip
+        return row
+
+    def start(
+        self,
+        experiment: str,
+        *,
+        actor: str = "operator",
+        reason: str = "",
+        evidence: Mapping[str, Any] | None = None,
+    ) -> ExperimentRow:
+        """From draft, past its gate, into the shadow or the ramp. evidence: of the gate."""
+        row = self._require(experiment, ("DRAFT",), "start")
+        first = "SHADOW" if self.config(row).shadow_units else "RAMPING"
+        gate = Decision("GATED", reason, dict(evidence or {}))
+        with self.store.transaction() as tx:
+            gated = self._move(tx, row, gate, "gate", actor)
+            return self._move(tx, gated, Decision(first, reason, {}), "start", actor)
+
+    def pause(self, experiment: str, reason: str, actor: str = "operator") -> ExperimentRow:
+        """The incumbent serves everybody until `resume`."""
+        row = self._require(experiment, ("SHADOW", *SERVING), "pause")
+        return self._by_hand(row, "pause", "PAUSED", actor, reason)
+
+    def resume(self, experiment: str, reason: str, actor: str = "operator") -> ExperimentRow:
+        """Back to where it was. Raises UsageError where the world has changed meanwhile."""
+        row = self._require(experiment, ("PAUSED",), "resume")
+        if (row.reason or "").startswith("config_changed"):
+            raise UsageError(
+                f"experiment {row.id} was paused since a version changed: what was seen before and "
+                "after must not be mixed; stop it and start another one"
+            )
+        return self._by_hand(row, "resume", row.resume_state or "RAMPING", actor, reason)
+
+    def promote(
+        self, experiment: str, reason: str, actor: str = "operator", *, force: bool = False
+    ) -> ExperimentRow:
+        """The candidate becomes the incumbent. Before the rollout's own decision only by force."""
+        row = self._require(experiment, ("SHADOW", *SERVING, "PAUSED"), "promote")
+        if not force:
+            raise UsageError(
+                f"experiment {row.id} has not decided yet ({row.state}): wait for it, or say "
+                "--force, which is written down as a decision of yours"
+            )
+        return self._by_hand(row, "promote", "PROMOTED", actor, reason, {"force": True})
+
+    def rollback(self, experiment: str, reason: str, actor: str = "operator") -> ExperimentRow:
+        """The candidate serves nobody from now on."""
+        row = self._require(experiment, ("SHADOW", *SERVING, "PAUSED"), "roll back")
+        return self._by_hand(row, "rollback", "ROLLED_BACK", actor, reason)
+
+    def stop(self, experiment: str, reason: str, actor: str = "operator") -> ExperimentRow:
+        """End without a decision; the incumbent stays."""
+        row = self._require(experiment, ("DRAFT", "SHADOW", *SERVING, "PAUSED"), "stop")
+        return self._by_hand(row, "stop", "STOPPED", actor, reason)
+
+    def get(self, experiment: str) -> ExperimentRow:
+        """Raises UsageError for an unknown one."""
+        return self.store.experiment(experiment)
+
+    def list(self, alias: str | None = None) -> Sequence[ExperimentRow]:
+        """Oldest first."""
+        return self.store.experiments(alias)
+
+    def config(self, row: ExperimentRow) -> ABTestConfig:
+        return ABTestConfig.model_validate_json(row.config)
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def record_exposure(self, experiment: str, unit: bytes, variant: str, request: str) -> bool:
+        """Durable when it returns. False: the experiment does not serve now, or the request has an
+        exposure; then the answer must not be the candidate's."""
+        with self.store.transaction() as tx:
+            return expose(tx, experiment, unit, variant, request)
+
+    def record_outcome(self, request: str, outcome: Outcome) -> bool:
+        """Durable when it returns. False: the request was not exposed, or has an outcome."""
+        with self.store.transaction() as tx:
+            return tx.add_outcome(request, outcome.model_dump_json())
+
+    def record_pair(
+        self, experiment: str, unit: bytes, request: str, incumbent: Outcome, candidate: Outcome
+    ) -> bool:
+        """Both versions' outcomes of one request in the shadow. False: it is over, or recorded."""
+        with self.store.transaction() as tx:
+            return add_pair(tx, experiment, unit, request, incumbent, candidate)
+
+    # --- evaluation -----------------------------------------------------------------------------
+
+    def evaluate(self, experiment: str) -> Evaluation:
+        """Where it stands by its log and the time; nothing is changed."""
+        row = self.store.experiment(experiment)
+        rollout = Rollout(self.config(row))
+        for event in self.store.events(experiment):
+            rollout.read(event)
+        rollout.advance(self.store.now_us())
+        found = rollout.decision()
+        return Evaluation(
+            experiment=row.id, alias=row.alias, state=row.state, step=row.step,
+            enrolment=row.enrolment, generation=row.generation, reason=row.reason,
+            decision=found and found.to, decision_reason=found and found.reason,
+            numbers=rollout.summary(),
+        )  # fmt: skip
+
+    def act(self, experiment: str) -> ExperimentRow | None:
+        """Read what is new and do what the log demands; the experiment where it moved, else None.
+
+        One caller at a time for speed (`Controller`); more are safe: one of them moves it.
+        """
+        with self._lock:
+            try:
+                rollout = self._caught_up(experiment)
+                with self.store.transaction() as tx:
+                    return self._act(tx, experiment, rollout)
+            except BaseException:
+                self._rollouts.pop(experiment, None)  # it may have read what was undone
+                raise
+
+    def _act(self, tx: Transaction, experiment: str, rollout: Rollout) -> ExperimentRow | None:
+        _read(rollout, tx, experiment)
+        for request in rollout.lost_requests():
+            tx.add_outcome(request, Outcome(status="lost").model_dump_json())
+        _read(rollout, tx, experiment)
+        row, decision = tx.experiment(experiment), rollout.decision()
+        moved = None
+        if decision is not None and row.state == rollout.state:
+            moved = self._move(tx, row, decision, "decide", CONTROLLER)
+            _read(rollout, tx, experiment)
+        self._keep(tx, experiment, rollout, force=moved is not None)
+        return moved
+
+    def _caught_up(self, experiment: str) -> Rollout:
+        """The rollout as of now, from memory, else from its last checkpoint, else from the log."""
+        rollout = self._rollouts.get(experiment)
+        if rollout is None:
+            config = self.config(self.store.experiment(experiment))
+            kept = self.store.checkpoint(experiment)
+            rollout = Rollout.taken_up(config, kept) if kept else Rollout(config)
+            self._rollouts[experiment] = rollout
+            self._kept_at[experiment] = rollout.seq
+        for event in self.store.events(experiment, rollout.seq):
+            rollout.read(event)
+        return rollout
+
+    def _keep(self, tx: Transaction, experiment: str, rollout: Rollout, *, force: bool) -> None:
+        tx.keep_looks((experiment, *look) for look in rollout.looks)
+        rollout.looks.clear()
+        if force or rollout.seq - self._kept_at[experiment] >= _CHECKPOINT_EVERY:
+            tx.keep_checkpoint(experiment, rollout.seq, rollout.kept())
+            self._kept_at[experiment] = rollout.seq
+
+    # --- moves ----------------------------------------------------------------------------------
+
+    def _require(self, experiment: str, states: Sequence[str], what: str) -> ExperimentRow:
+        row = self.store.experiment(experiment)
+        if row.state not in states:
+            over = ": it is over, start another one" if row.state in FINAL else ""
+            raise ConflictError(f"cannot {what} experiment {row.id}, which is {row.state}{over}")
+        return row
+
+    def _by_hand(
+        self,
+        row: ExperimentRow,
+        action: str,
+        to: str,
+        actor: str,
+        reason: str,
+        evidence: dict[str, Any] | None = None,
+    ) -> ExperimentRow:
+        with self.store.transaction() as tx:
+            return self._move(tx, row, Decision(to, reason, evidence or {}), action, actor)
+
+    def _move(
+        self, tx: Transaction, row: ExperimentRow, decision: Decision, action: str, actor: str
+    ) -> ExperimentRow:
+        """The one place where an experiment changes its state."""
+        to, config = decision.to, self.config(row)
+        step = row.step if decision.step is None else decision.step
+        if to == "RAMPING" and step == len(config.steps) - 1:
+            to = "HOLDING"
+        over, paused = to in FINAL, to == "PAUSED"
+        kept = row.enrolment if paused else 0.0
+        moved = tx.move_experiment(
+            row, state=to, step=step, reason=decision.reason or None,
+            resume_state=row.state if paused else None,
+            enrolment=config.enrolment(step) if to in SERVING else kept,
+            ended_us=tx.now_us if over else None,
+        )  # fmt: skip
+        incumbent = config.candidate.version if to == "PROMOTED" else None
+        endpoint = tx.endpoint(row.alias)
+        if to == "PROMOTED" and endpoint.incumbent != config.incumbent.version:
+            raise ConflictError(
+                f"{row.alias} stands for {endpoint.incumbent} by now: start another rollout"
+            )
+        tx.move_endpoint(endpoint, incumbent)
+        body = {
+            "action": action, "actor": actor, "from": row.state, "to": to, "step": step,
+            "resume_state": moved.resume_state, "reason": decision.reason,
+            "reason_before": row.reason, "evidence": decision.evidence,
+            "generation": moved.generation,
+        }  # fmt: skip
+        event = f"{row.id}:t{moved.generation}"
+        tx.add_event(event, "transition", canonical(body), experiment=row.id)
+        tx.add_audit(
+            actor, action, experiment=row.id, reason=decision.reason,
+            before={"state": row.state, "step": row.step, "incumbent": endpoint.incumbent},
+            after={"state": to, "step": step, "incumbent": incumbent or endpoint.incumbent},
+            evidence={**decision.evidence, "event": event},
+        )  # fmt: skip
+        return moved
+
+    def _completed(self, config: ABTestConfig) -> ABTestConfig:
+        """With the horizon and the latency that is slow."""
+        changes: dict[str, Any] = {}
+        if config.horizon_units is None:
+            changes["horizon_units"] = units_to_plan(
+                (_SPREAD, _SPREAD), config.mde, config.power, config.alpha
+            )
+        if config.slow_s is None:
+            changes["slow_s"] = self._usual_latency(config)
+        return config.model_copy(update=changes)
+
+    def _usual_latency(self, config: ABTestConfig) -> float | None:
+        """1.25 times the incumbent's 95th percentile over the last day; None: too few requests."""
+        since = self.store.now_us() - _DAY_US
+        seconds = [
+            outcome.seconds
+            for row in self.store.experiments(config.alias)
+            if (row.ended_us or since) >= since
+            for variant in _variants_of(self.config(row), config.incumbent.version)
+            for event in self.store.events(row.id)
+            if event.kind == "outcome" and event.variant == variant and event.ts_us >= since
+            if (outcome := Outcome.model_validate_json(event.body)).seconds is not None
+        ]
+        if len(seconds) < _ENOUGH_REQUESTS:
+            return None
+        return _SLOWER * float(np.quantile(np.array(seconds, float), 0.95))
+
+
+def _read(rollout: Rollout, tx: Transaction, experiment: str) -> None:
+    """All that is in the log, and the time."""
+    for event in tx.events(experiment, rollout.seq):
+        rollout.read(event)
+    rollout.advance(tx.now_us)
+
+
+def _variants_of(config: ABTestConfig, version: str) -> list[str]:
+    """The arms in which that version served."""
+    return [v.name for v in (config.incumbent, config.candidate) if v.version == version]
+
+
+def expose(tx: Transaction, experiment: str, unit: bytes, variant: str, request: str) -> bool:
+    """`ABTestManager.record_exposure` within a transaction of several."""
+    if not tx.is_serving(experiment):
+        return False
+    return tx.add_event(
+        f"{request}:e", "exposure", "{}", experiment=experiment, unit=unit, variant=variant,
+        request=request,
+    )  # fmt: skip
+
+
+def add_pair(
+    tx: Transaction,
+    experiment: str,
+    unit: bytes,
+    request: str,
+    incumbent: Outcome,
+    candidate: Outcome,
+) -> bool:
+    """`ABTestManager.record_pair` within a transaction of several."""
+    if tx.state_of(experiment) != "SHADOW":
+        return False
+    body = {
+        "incumbent": incumbent.model_dump(mode="json"),
+        "candidate": candidate.model_dump(mode="json"),
+    }
+    return tx.add_event(
+        f"{request}:s", "shadow_pair", canonical(body), experiment=experiment, unit=unit,
+        request=request,
+    )  # fmt: skip

@@ -1,0 +1,73 @@
+"""What came of a request, and what of it a rollout observes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from coding_framework.deployment.ab_testing import ABTestConfig
+from coding_framework.types import Record
+
+Status = Literal["verified", "unverified", "error", "timeout", "cancelled", "refused", "lost"]
+_FAILED = ("error", "timeout", "lost")
+_NOT_COUNTED = ("cancelled", "refused")
+_LEAST_USE = 0.05
+
+
+class Outcome(Record):
+    """How one request ended. Maker: the server. Consumer: `Rollout`."""
+
+    status: Status
+    """refused: the caller's own fault (4xx); lost: no process ever told what came of it."""
+    speedup: float | None = None
+    """Of a verified kernel, over the baseline; None where it was not timed."""
+    seconds: float | None = None
+    """From the request to the last byte."""
+    cheated: bool = False
+    """Whether any candidate kernel was judged cheating."""
+    values: dict[str, float] = Field(default_factory=dict)
+    """Of bounded metrics beyond `utility`."""
+    bad: tuple[str, ...] = ()
+    """Bad events beyond error, unverified, slow and cheat."""
+
+
+class Observation(NamedTuple):
+    """What counts of one outcome."""
+
+    values: Mapping[str, float]
+    bad: frozenset[str]
+
+
+def utility(outcome: Mapping[str, Any]) -> float:
+    """0 without a verified kernel, .5 at PyTorch's speed, 1 at eight times it; .05 for a verified
+    kernel whose speed is unknown. NaN where the speedup is no positive number."""
+    if outcome["status"] != "verified":
+        return 0.0
+    if outcome.get("speedup") is None:
+        return _LEAST_USE
+    speedup = float(outcome["speedup"])
+    if math.isnan(speedup) or speedup <= 0:
+        return math.nan
+    return min(max(0.5 + math.log2(speedup) / 6, _LEAST_USE), 1.0)
+
+
+def observation(outcome: Mapping[str, Any], config: ABTestConfig) -> Observation | None:
+    """outcome: JSON of an `Outcome`. None: it counts for nothing, since the caller ended it."""
+    status = outcome["status"]
+    if status in _NOT_COUNTED:
+        return None
+    bad = set(outcome.get("bad", ()))
+    if status in _FAILED:
+        bad.add("error")
+    if status == "unverified":
+        bad.add("unverified")
+    if outcome.get("cheated"):
+        bad.add("cheat")
+    seconds = outcome.get("seconds")
+    if config.slow_s is not None and seconds is not None and float(seconds) > config.slow_s:
+        bad.add("slow")
+    values = {name: float(value) for name, value in outcome.get("values", {}).items()}
+    return Observation({"utility": utility(outcome), **values}, frozenset(bad))

@@ -1,0 +1,590 @@
+"""The deployment database: one SQLite file in WAL mode, for the processes of one host.
+
+Events are only ever appended; endpoints and experiments change by compare-and-set, and each change
+leaves a row of the audit chain in the same transaction. All SQL stands here. Every failure of the
+database is a `StorageError` that says what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coding_framework.deployment.schema import MIGRATIONS
+from coding_framework.errors import InfrastructureError, UsageError
+
+ACTIVE = ("GATED", "SHADOW", "RAMPING", "HOLDING", "PAUSED")
+"""States in which an alias is taken by its experiment."""
+SERVING = ("RAMPING", "HOLDING")
+"""States in which units are enrolled."""
+FINAL = ("PROMOTED", "ROLLED_BACK", "STOPPED")
+_BUSY_MS = 5000
+_NO_CHAIN = "0" * 64
+
+
+class StorageError(InfrastructureError):
+    """The deployment database cannot be read or written."""
+
+
+class ConflictError(UsageError):
+    """Somebody else changed the endpoint or experiment first."""
+
+
+class Event(NamedTuple):
+    """One line of the log."""
+
+    seq: int
+    id: str
+    ts_us: int
+    experiment: str | None
+    kind: str
+    unit: bytes | None
+    variant: str | None
+    request: str | None
+    body: str
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentRow:
+    """An experiment as it stands. `config` is JSON of an `ABTestConfig`."""
+
+    id: str
+    alias: str
+    config: str
+    config_sha256: str
+    salt_enrol: str
+    salt_arm: str
+    state: str
+    resume_state: str | None
+    step: int
+    enrolment: float
+    generation: int
+    reason: str | None
+    created_us: int
+    ended_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointRow:
+    """What an alias stands for."""
+
+    alias: str
+    incumbent: str
+    previous: str | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """A registered version; `spec` and `evaluation` are JSON."""
+
+    id: str
+    spec: str
+    digest: str
+    evaluation: str | None
+    created_us: int
+    retired_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One link of the chain; before, after and evidence are JSON."""
+
+    seq: int
+    ts_us: int
+    actor: str
+    action: str
+    experiment: str | None
+    before: str
+    after: str
+    reason: str
+    evidence: str
+    prev_sha256: str
+    sha256: str
+
+    def digest(self) -> str:
+        """What `sha256` must be."""
+        content = asdict(self)
+        del content["sha256"]
+        return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """JSON that is the same for the same value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """Of this start of the machine: its clocks count from there."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "unknown"
+
+
+class Transaction:
+    """One write transaction, held alone; all its statements happen or none."""
+
+    def __init__(self, db: sqlite3.Connection, clock: Callable[[], int]) -> None:
+        self._db = db
+        last = db.execute("SELECT seq, ts_us FROM event ORDER BY seq DESC LIMIT 1").fetchone()
+        self.last_seq: int = last[0] if last else 0
+        self.now_us: int = max(clock(), last[1] + 1 if last else 0)
+        """Time of the next event, after that of every earlier one."""
+
+    def add_event(
+        self,
+        event_id: str,
+        kind: str,
+        body: str,
+        *,
+        experiment: str | None = None,
+        unit: bytes | None = None,
+        variant: str | None = None,
+        request: str | None = None,
+    ) -> bool:
+        """Append an event; False where its id is in the log already."""
+        done = self._db.execute(
+            "INSERT INTO event(id, ts_us, boot, experiment, kind, unit, variant, request, body)"
+            " VALUES(?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO NOTHING",
+            (event_id, self.now_us, boot_id(), experiment, kind, unit, variant, request, body),
+        )
+        return self._added(done)
+
+    def add_outcome(self, request: str, body: str) -> bool:
+        """Append the outcome of an exposure, with its unit and variant; False where there is no
+        such exposure or it has an outcome."""
+        done = self._db.execute(
+            "INSERT INTO event(id, ts_us, boot, experiment, kind, unit, variant, request, body)"
+            " SELECT request || ':o', ?, ?, experiment, 'outcome', unit, variant, request, ?"
+            " FROM event WHERE id = ? ON CONFLICT(id) DO NOTHING",
+            (self.now_us, boot_id(), body, f"{request}:e"),
+        )
+        return self._added(done)
+
+    def _added(self, done: sqlite3.Cursor) -> bool:
+        if done.rowcount == 1:
+            self.last_seq = int(done.lastrowid or 0)
+            self.now_us += 1
+            return True
+        return False
+
+    def experiment(self, experiment: str) -> ExperimentRow:
+        return _experiment(self._db, experiment)
+
+    def endpoint(self, alias: str) -> EndpointRow:
+        return _endpoint(self._db, alias)
+
+    def events(self, experiment: str, after: int = 0) -> Iterator[Event]:
+        return _events(self._db, experiment, after)
+
+    def is_serving(self, experiment: str) -> bool:
+        """Whether units may be enrolled now."""
+        row = self._db.execute("SELECT state FROM experiment WHERE id=?", (experiment,)).fetchone()
+        return row is not None and row[0] in SERVING
+
+    def state_of(self, experiment: str) -> str:
+        row = self._db.execute("SELECT state FROM experiment WHERE id=?", (experiment,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def add_experiment(self, row: ExperimentRow) -> None:
+        self._insert("experiment", asdict(row))
+
+    def move_experiment(self, before: ExperimentRow, **changes: Any) -> ExperimentRow:
+        """Change an experiment that is still as it was read. Raises ConflictError."""
+        changes["generation"] = before.generation + 1
+        names = ", ".join(f"{name}=?" for name in changes)
+        try:
+            done = self._db.execute(
+                f"UPDATE experiment SET {names} WHERE id=? AND state=? AND generation=?",
+                (*changes.values(), before.id, before.state, before.generation),
+            )
+        except sqlite3.IntegrityError as e:
+            raise ConflictError(
+                f"{before.alias} has another active experiment: end that one first"
+            ) from e
+        if done.rowcount != 1:
+            raise ConflictError(
+                f"experiment {before.id} is no longer {before.state}: look at its status again"
+            )
+        return self.experiment(before.id)
+
+    def add_endpoint(self, alias: str, incumbent: str) -> EndpointRow:
+        row = EndpointRow(alias=alias, incumbent=incumbent, previous=None, generation=1)
+        self._insert("endpoint", asdict(row))
+        return row
+
+    def move_endpoint(self, before: EndpointRow, incumbent: str | None = None) -> EndpointRow:
+        """Raise the generation, and put another version in. Raises ConflictError."""
+        changed = incumbent is not None and incumbent != before.incumbent
+        done = self._db.execute(
+            "UPDATE endpoint SET incumbent=?, previous=?, generation=generation+1"
+            " WHERE alias=? AND incumbent=? AND generation=?",
+            (
+                incumbent if changed else before.incumbent,
+                before.incumbent if changed else before.previous,
+                before.alias, before.incumbent, before.generation,
+            ),
+        )  # fmt: skip
+        if done.rowcount != 1:
+            raise ConflictError(f"{before.alias} was changed meanwhile: look at its status again")
+        return self.endpoint(before.alias)
+
+    def add_version(self, row: VersionRow) -> None:
+        """Raises ConflictError where the id or the digest is taken."""
+        try:
+            self._insert("version", asdict(row))
+        except sqlite3.IntegrityError as e:
+            raise ConflictError(
+                f"a version {row.id}, or one with the same content, is registered already"
+            ) from e
+
+    def set_evaluation(self, version: str, evaluation: str) -> None:
+        self._db.execute("UPDATE version SET evaluation=? WHERE id=?", (evaluation, version))
+
+    def set_retired(self, version: str) -> None:
+        self._db.execute("UPDATE version SET retired_us=? WHERE id=?", (self.now_us, version))
+
+    def add_audit(
+        self,
+        actor: str,
+        action: str,
+        *,
+        before: Any,
+        after: Any,
+        reason: str,
+        evidence: Any,
+        experiment: str | None = None,
+    ) -> AuditRow:
+        """Append a link to the chain."""
+        last = self._db.execute(
+            "SELECT seq, sha256 FROM audit ORDER BY seq DESC LIMIT 1"
+        ).fetchone() or (0, _NO_CHAIN)
+        row = AuditRow(
+            seq=last[0] + 1, ts_us=self.now_us, actor=actor, action=action, experiment=experiment,
+            before=canonical(before), after=canonical(after), reason=reason,
+            evidence=canonical(evidence), prev_sha256=last[1], sha256="",
+        )  # fmt: skip
+        self._insert("audit", asdict(row) | {"sha256": row.digest()})
+        return row
+
+    def keep_checkpoint(self, experiment: str, last_seq: int, state: str) -> None:
+        """Derived statistics up to that event."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO checkpoint VALUES(?,?,?)", (experiment, last_seq, state)
+        )
+
+    def keep_looks(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO look VALUES(?,?,?,?,?,?,?,?)", rows)
+
+    def _insert(self, table: str, values: dict[str, Any]) -> None:
+        names, marks = ", ".join(values), ",".join("?" * len(values))
+        self._db.execute(f"INSERT INTO {table}({names}) VALUES({marks})", tuple(values.values()))
+
+
+class DeploymentStore:
+    """One connection to the database, for any thread of this process; not for a forked child.
+
+    clock: microseconds, for tests; by default the machine's time since its start, put on the wall
+    clock once, so that setting the clock moves no window.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], int] | None = None,
+        durable: bool = True,
+        check: bool = False,
+    ) -> None:
+        """Open the database and bring it up to date; make it where it is missing.
+
+        durable: survive a power cut (False: only a kill). check: read all of it and refuse a
+        damaged one. Raises StorageError.
+        """
+        self.path = path
+        self._lock = threading.RLock()
+        with _told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
+            self._use_wal()
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+            self._db.execute("PRAGMA foreign_keys=ON")
+            if check:
+                self._refuse_damage()
+            self._migrate()
+            self._clock = clock or self._machine_clock()
+        self._file = self._identity()
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """A write transaction: committed at the end of the block, undone on any exception."""
+        with self._lock, _told(self.path):
+            if self._identity() != self._file:
+                raise StorageError(
+                    f"{self.path} was deleted or replaced while it was in use: put it back, and "
+                    "start the server again"
+                )
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield Transaction(self._db, self._clock)
+                self._db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def now_us(self) -> int:
+        """The database's time, before any event that is still to come."""
+        return self._clock()
+
+    def changes(self) -> int:
+        """A number that differs after another connection has written."""
+        return int(self._rows("PRAGMA data_version")[0][0])
+
+    def last_seq(self, experiment: str) -> int:
+        """Of the newest event of an experiment; 0: none."""
+        rows = self._rows("SELECT max(seq) FROM event WHERE experiment=?", experiment)
+        return rows[0][0] or 0
+
+    def events(self, experiment: str, after: int = 0) -> Iterator[Event]:
+        """Of an experiment, in their order. Reads in pages: never hold the lock between two."""
+        while True:
+            with self._lock, _told(self.path):
+                page = list(_events(self._db, experiment, after, limit=5000))
+            yield from page
+            if len(page) < 5000:
+                return
+            after = page[-1].seq
+
+    def export(self) -> Iterator[str]:
+        """Every event as a line of JSON, as far as the database can be read."""
+        with self._lock, _told(self.path):
+            for row in self._db.execute(f"SELECT {_EVENT}, boot FROM event ORDER BY seq"):
+                event = Event(*row[:-1])
+                unit = None if event.unit is None else event.unit.hex()
+                yield canonical(event._replace(unit=None)._asdict() | {"unit": unit})
+
+    def experiment(self, experiment: str) -> ExperimentRow:
+        """Raises UsageError for an unknown one."""
+        with self._lock, _told(self.path):
+            return _experiment(self._db, experiment)
+
+    def experiments(self, alias: str | None = None) -> list[ExperimentRow]:
+        """Oldest first; of one alias or of all."""
+        rows = self._rows(
+            f"SELECT {_EXPERIMENT} FROM experiment WHERE ? IS NULL OR alias=? ORDER BY created_us",
+            alias, alias,
+        )  # fmt: skip
+        return [ExperimentRow(*row) for row in rows]
+
+    def active_experiment(self, alias: str) -> ExperimentRow | None:
+        return next((e for e in self.experiments(alias) if e.state in ACTIVE), None)
+
+    def endpoint(self, alias: str) -> EndpointRow:
+        """Raises UsageError for an unknown alias."""
+        with self._lock, _told(self.path):
+            return _endpoint(self._db, alias)
+
+    def endpoints(self) -> list[EndpointRow]:
+        rows = self._rows(
+            "SELECT alias, incumbent, previous, generation FROM endpoint ORDER BY alias"
+        )
+        return [EndpointRow(*row) for row in rows]
+
+    def versions(self) -> list[VersionRow]:
+        """Oldest first."""
+        rows = self._rows(
+            "SELECT id, spec, digest, evaluation, created_us, retired_us FROM version"
+            " ORDER BY created_us, id"
+        )
+        return [VersionRow(*row) for row in rows]
+
+    def version(self, version: str) -> VersionRow:
+        """Raises UsageError for an unknown one."""
+        known = self.versions()
+        for row in known:
+            if row.id == version:
+                return row
+        names = ", ".join(row.id for row in known[-10:]) or "none"
+        raise UsageError(f"there is no version {version!r}: the registered ones are {names}")
+
+    def audit(self, experiment: str | None = None) -> list[AuditRow]:
+        rows = self._rows(
+            "SELECT seq, ts_us, actor, action, experiment, before, after, reason, evidence,"
+            " prev_sha256, sha256 FROM audit WHERE ? IS NULL OR experiment=? ORDER BY seq",
+            experiment, experiment,
+        )  # fmt: skip
+        return [AuditRow(*row) for row in rows]
+
+    def checkpoint(self, experiment: str) -> str | None:
+        rows = self._rows("SELECT state FROM checkpoint WHERE experiment=?", experiment)
+        return rows[0][0] if rows else None
+
+    def looks(self, experiment: str) -> list[dict[str, Any]]:
+        """The looks at each bounded metric, for charts."""
+        names = ("metric", "seq", "n_a", "n_b", "estimate", "low", "high")
+        rows = self._rows(
+            f"SELECT {', '.join(names)} FROM look WHERE experiment=? ORDER BY seq, metric",
+            experiment,
+        )
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def _rows(self, statement: str, *values: Any) -> list[Any]:
+        with self._lock, _told(self.path):
+            return self._db.execute(statement, values).fetchall()
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _use_wal(self) -> None:
+        """SQLite does not wait for its lock here, where several processes make the file at once."""
+        for _ in range(_BUSY_MS // 50):
+            with contextlib.suppress(sqlite3.OperationalError):
+                if self._db.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal":
+                    return
+            time.sleep(0.05)
+        self._db.execute("PRAGMA journal_mode=WAL")
+
+    def _refuse_damage(self) -> None:
+        (found,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise StorageError(_damaged(self.path))
+
+    def _migrate(self) -> None:
+        if self._version() < len(MIGRATIONS):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                for number in range(self._version(), len(MIGRATIONS)):
+                    for statement in _statements(MIGRATIONS[number]):
+                        self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version={len(MIGRATIONS)}")
+                self._db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+        if self._version() > len(MIGRATIONS):
+            raise StorageError(
+                f"{self.path} was written by a newer version of this program: install that one"
+            )
+
+    def _version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _machine_clock(self) -> Callable[[], int]:
+        """Time since the machine's start plus an offset that all processes share."""
+        boot = boot_id()
+        known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
+        if known is None:
+            offset = time.time_ns() // 1000 - _since_start_us()
+            self._db.execute(
+                "INSERT INTO clock VALUES(?,?) ON CONFLICT(boot) DO NOTHING", (boot, offset)
+            )
+            known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
+        shared = int(known[0])
+        return lambda: _since_start_us() + shared
+
+
+_EVENT = "seq, id, ts_us, experiment, kind, unit, variant, request, body"
+_EXPERIMENT = (
+    "id, alias, config, config_sha256, salt_enrol, salt_arm, state, resume_state, step, enrolment,"
+    " generation, reason, created_us, ended_us"
+)
+
+
+def _since_start_us() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script: a trigger holds semicolons of its own."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _events(
+    db: sqlite3.Connection, experiment: str, after: int, limit: int = -1
+) -> Iterator[Event]:
+    rows = db.execute(
+        f"SELECT {_EVENT} FROM event WHERE experiment=? AND seq>? ORDER BY seq LIMIT ?",
+        (experiment, after, limit),
+    )
+    return (Event(*row) for row in rows)
+
+
+def _experiment(db: sqlite3.Connection, experiment: str) -> ExperimentRow:
+    row = db.execute(f"SELECT {_EXPERIMENT} FROM experiment WHERE id=?", (experiment,)).fetchone()
+    if row is None:
+        raise UsageError(f"there is no experiment {experiment!r}: `cuda-rl deploy status` has them")
+    return ExperimentRow(*row)
+
+
+def _endpoint(db: sqlite3.Connection, alias: str) -> EndpointRow:
+    row = db.execute(
+        "SELECT alias, incumbent, previous, generation FROM endpoint WHERE alias=?", (alias,)
+    ).fetchone()
+    if row is None:
+        raise UsageError(
+            f"there is no endpoint {alias!r}: `cuda-rl deploy create {alias} VERSION` makes one"
+        )
+    return EndpointRow(*row)
+
+
+def _damaged(path: Path) -> str:
+    return (
+        f"{path} is damaged: copy it away, save what can be read with `cuda-rl deploy export`, "
+        "and put a backup in its place"
+    )
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """A failure of SQLite's or of the disk as a StorageError."""
+    try:
+        yield
+    except sqlite3.OperationalError as e:
+        raise StorageError(_sentence(path, str(e))) from e
+    except sqlite3.IntegrityError as e:
+        raise StorageError(f"{path} refused what was written ({e}): report it") from e
+    except sqlite3.DatabaseError as e:
+        raise StorageError(_damaged(path)) from e
+    except OSError as e:
+        raise StorageError(
+            f"{path} cannot be opened ({e.strerror or e}): choose a place that can be written"
+        ) from e
+
+
+def _sentence(path: Path, said: str) -> str:
+    if "locked" in said:
+        return f"another process has held {path} locked for {_BUSY_MS // 1000} s: end that process"
+    if "full" in said:
+        return f"the disk of {path} is full: free some space"
+    if "readonly" in said or "unable to open" in said:
+        return f"{path} cannot be written: give this user the right to write it and its folder"
+    return f"{path} failed ({said}): look at its disk, then try again"

@@ -1,0 +1,320 @@
+"""An experiment moves as its log and its operators say, each move once, and none is lost."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from coding_framework.deployment.ab_testing import Metric, RampStep
+from coding_framework.deployment.manager import ABTestManager
+from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.rollout import Rollout
+from coding_framework.deployment.store import ConflictError, DeploymentStore
+from coding_framework.deployment.verify import verify
+from coding_framework.errors import UsageError
+from support.rollouts import ERROR, GOOD, Deployment, config
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path / "d.sqlite")
+
+
+def verified(deployed: Deployment) -> None:
+    assert verify(deployed.store).difference is None
+
+
+def test_a_rollout_ramps_when_time_units_and_fresh_outcomes_are_there(deployed: Deployment) -> None:
+    assert deployed.state == "RAMPING"
+    assert deployed.manager.get(deployed.id).enrolment == pytest.approx(0.2)
+    deployed.units(42)
+    assert deployed.act() == "RAMPING"  # ten seconds must pass
+    missing = deployed.manager.evaluate(deployed.id).numbers["next"]["missing"]
+    assert len(missing) == 1
+    assert missing[0].endswith(" s")
+    deployed.clock.pass_(10)
+    assert deployed.act() == "HOLDING"
+    assert deployed.manager.get(deployed.id).enrolment == 1.0
+    verified(deployed)
+
+
+def test_no_step_is_taken_on_old_outcomes(deployed: Deployment) -> None:
+    deployed.units(42)
+    deployed.clock.pass_(deployed.config.freshness_s + 1)
+    assert deployed.act() == "RAMPING"
+    deployed.request(False)
+    assert deployed.act() == "HOLDING"
+
+
+def test_a_candidate_with_errors_is_rolled_back_and_serves_nobody(deployed: Deployment) -> None:
+    deployed.units(40, candidate=ERROR)
+    assert deployed.act() == "ROLLED_BACK"
+    assert deployed.manager.get(deployed.id).reason == "error: too often"
+    assert not deployed.manager.record_exposure(deployed.id, b"late", "candidate", "late")
+    assert deployed.store.endpoint("kernels").incumbent == "old"
+    verified(deployed)
+
+
+def test_a_better_candidate_is_promoted_at_a_planned_look(tmp_path: Path) -> None:
+    deployed = Deployment(tmp_path / "d.sqlite", config(steps=(RampStep(share=0.5),)))
+    assert deployed.state == "HOLDING"
+    better = Outcome(status="verified", speedup=4.0, seconds=0.1)
+    deployed.units(1000, GOOD, better)
+    deployed.request(False)
+    assert deployed.act() == "PROMOTED"
+    endpoint = deployed.store.endpoint("kernels")
+    assert (endpoint.incumbent, endpoint.previous) == ("new", "old")
+    verified(deployed)
+
+
+def test_a_worse_candidate_is_rolled_back_before_the_horizon(tmp_path: Path) -> None:
+    deployed = Deployment(tmp_path / "d.sqlite", config(steps=(RampStep(share=0.5),)))
+    deployed.units(600, GOOD, Outcome(status="verified", speedup=0.3, seconds=0.1))
+    assert deployed.act() == "ROLLED_BACK"
+    assert deployed.manager.get(deployed.id).reason == "utility: worse"
+
+
+def test_without_a_difference_the_incumbent_stays(tmp_path: Path) -> None:
+    deployed = Deployment(tmp_path / "d.sqlite", config(steps=(RampStep(share=0.5),)))
+    deployed.units(1000)
+    assert deployed.act() == "STOPPED"
+    assert deployed.store.endpoint("kernels").incumbent == "old"
+
+
+def test_a_request_that_nobody_ends_is_lost_and_an_error_of_its_arm(deployed: Deployment) -> None:
+    for _ in range(40):
+        deployed.request(False, GOOD)
+        deployed.request(True, None)
+    deployed.clock.pass_(deployed.config.answer_within_s + 1)
+    assert deployed.act() == "ROLLED_BACK"
+    verified(deployed)
+
+
+def test_an_outcome_after_its_request_was_lost_changes_nothing(deployed: Deployment) -> None:
+    request = deployed.request(True, None)
+    deployed.clock.pass_(deployed.config.answer_within_s + 1)
+    deployed.act()
+    assert not deployed.manager.record_outcome(request, GOOD)
+    assert deployed.manager.evaluate(deployed.id).numbers["counts"]["lost"] == [0, 1]
+
+
+def test_a_retried_request_is_exposed_once_and_ends_once(deployed: Deployment) -> None:
+    request = deployed.request(True, GOOD, unit="u")
+    assert not deployed.manager.record_exposure(deployed.id, b"u", "candidate", request)
+    assert not deployed.manager.record_outcome(request, ERROR)
+    assert not deployed.manager.record_outcome("never exposed", GOOD)
+    assert deployed.manager.evaluate(deployed.id).numbers["bad"]["error"]["bad"] == 0
+
+
+def test_a_user_with_most_of_the_traffic_is_one_observation(deployed: Deployment) -> None:
+    for _ in range(200):
+        deployed.request(True, ERROR, unit="busy")
+    deployed.clock.pass_(6)
+    assert deployed.act() == "RAMPING"
+    numbers = deployed.manager.evaluate(deployed.id).numbers
+    assert numbers["bad"]["error"] == {
+        "of_candidate": 1, "bad": 1, "log_e": pytest.approx(numbers["bad"]["error"]["log_e"]),
+    }  # fmt: skip
+    assert numbers["counts"]["enrolled"] == [0, 1]
+
+
+def test_a_router_that_sends_all_to_one_arm_pauses_until_a_person_acts(tmp_path: Path) -> None:
+    deployed = Deployment(tmp_path / "d.sqlite", config(steps=(RampStep(share=0.5),)))
+    for _ in range(60):
+        deployed.request(True)
+    assert deployed.act() == "PAUSED"
+    assert deployed.manager.get(deployed.id).reason == "srm"
+    assert not deployed.manager.record_exposure(deployed.id, b"x", "candidate", "x")
+    deployed.manager.resume(deployed.id, "the router is mended")
+    assert deployed.act() == "HOLDING"
+    verified(deployed)
+
+
+def test_a_unit_that_changes_its_arm_pauses_the_rollout(deployed: Deployment) -> None:
+    deployed.request(True, unit="u")
+    deployed.request(False, unit="u")
+    assert deployed.act() == "PAUSED"
+    assert deployed.manager.get(deployed.id).reason == "assignment"
+
+
+def test_a_signal_pauses_once_and_a_guardrail_of_a_mean_rolls_back(tmp_path: Path) -> None:
+    metrics = (
+        Metric(name="utility", kind="goal", type="bounded_mean"),
+        Metric(name="tokens", kind="signal", type="bounded_mean", high=100.0, better="lower"),
+    )
+    deployed = Deployment(
+        tmp_path / "d.sqlite", config(metrics=metrics, steps=(RampStep(share=0.5),))
+    )
+    few, many = (GOOD.model_copy(update={"values": {"tokens": t}}) for t in (10.0, 90.0))
+    deployed.units(400, few, many)
+    assert deployed.act() == "PAUSED"
+    assert deployed.manager.get(deployed.id).reason == "signal tokens: worse"
+    deployed.manager.resume(deployed.id, "seen")
+    deployed.units(100, few, many)
+    assert deployed.act() == "HOLDING"
+    verified(deployed)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, float("inf"), float("-inf"), float("nan")])
+def test_an_impossible_value_is_clipped_or_refused_and_moves_nothing_else(
+    tmp_path: Path, value: float
+) -> None:
+    metrics = (
+        Metric(name="utility", kind="goal", type="bounded_mean"),
+        Metric(name="tokens", kind="signal", type="bounded_mean", high=100.0),
+    )
+    deployed = Deployment(tmp_path / "d.sqlite", config(metrics=metrics))
+    deployed.request(True, GOOD.model_copy(update={"values": {"tokens": value}}))
+    deployed.clock.pass_(6)
+    deployed.act()
+    counts = deployed.manager.evaluate(deployed.id).numbers["counts"]
+    assert (counts["clipped"], counts["refused"]) == ((0, 1) if value != value else (1, 0))
+    assert counts["closed"] == [0, 1]
+
+
+def test_a_clock_that_is_set_back_keeps_the_order_and_the_windows(deployed: Deployment) -> None:
+    deployed.request(True)
+    deployed.clock.pass_(-3600)
+    deployed.request(False)
+    times = [event.ts_us for event in deployed.store.events(deployed.id)]
+    assert times == sorted(set(times))
+    deployed.clock.pass_(3600 + 6)
+    deployed.act()
+    assert deployed.manager.evaluate(deployed.id).numbers["counts"]["closed"] == [1, 1]
+
+
+def test_the_shadow_comes_first_and_a_harmless_candidate_goes_on(tmp_path: Path) -> None:
+    deployed = Deployment(tmp_path / "d.sqlite", config(shadow_units=200))
+    assert deployed.state == "SHADOW"
+    assert not deployed.manager.record_exposure(deployed.id, b"u", "candidate", "r")
+    for n in range(120):
+        better = Outcome(status="verified", speedup=1.0 + (n % 3) / 10, seconds=0.1)
+        assert deployed.manager.record_pair(deployed.id, str(n).encode(), f"s{n}", GOOD, better)
+        assert not deployed.manager.record_pair(deployed.id, b"x", f"s{n}", GOOD, better)
+    assert deployed.act() == "RAMPING"
+    verified(deployed)
+
+
+def test_a_candidate_that_fails_in_the_shadow_serves_nobody_ever(tmp_path: Path) -> None:
+    deployed = Deployment(tmp_path / "d.sqlite", config(shadow_units=200))
+    for n in range(60):
+        deployed.manager.record_pair(deployed.id, str(n).encode(), f"s{n}", GOOD, ERROR)
+    assert deployed.act() == "ROLLED_BACK"
+    assert deployed.manager.evaluate(deployed.id).numbers["counts"]["exposures"] == [0, 0]
+
+
+def test_two_operators_at_once_move_it_once(deployed: Deployment) -> None:
+    other = ABTestManager(deployed.store)
+    row = deployed.manager.get(deployed.id)
+    other.rollback(row.id, "first")
+    with pytest.raises(ConflictError, match="no longer RAMPING"):
+        deployed.manager._by_hand(row, "promote", "PROMOTED", "operator", "second")
+    assert deployed.state == "ROLLED_BACK"
+    assert deployed.store.endpoint("kernels").incumbent == "old"
+    verified(deployed)
+
+
+def test_two_controllers_at_once_decide_once(deployed: Deployment) -> None:
+    deployed.units(40, candidate=ERROR)
+    other = ABTestManager(deployed.store)
+    other._caught_up(deployed.id)
+    assert deployed.act() == "ROLLED_BACK"
+    assert other.act(deployed.id) is None
+    verified(deployed)
+
+
+def test_an_operator_needs_force_to_promote_early_and_it_is_written_down(
+    deployed: Deployment,
+) -> None:
+    with pytest.raises(UsageError, match="--force"):
+        deployed.manager.promote(deployed.id, "now")
+    deployed.manager.promote(deployed.id, "now", force=True)
+    last = deployed.store.audit(deployed.id)[-1]
+    assert json.loads(last.evidence)["force"] is True
+    assert deployed.store.endpoint("kernels").incumbent == "new"
+    verified(deployed)
+
+
+def test_one_alias_has_one_active_rollout_and_a_final_state_is_final(deployed: Deployment) -> None:
+    second = deployed.manager.create(config())
+    with pytest.raises(ConflictError, match="another active experiment"):
+        deployed.manager.start(second.id)
+    deployed.manager.stop(deployed.id, "enough")
+    with pytest.raises(ConflictError, match="is over"):
+        deployed.manager.resume(deployed.id, "again")
+    deployed.manager.start(second.id)
+    verified(deployed)
+
+
+def test_a_new_process_goes_on_from_a_checkpoint_with_the_same_numbers(
+    deployed: Deployment,
+) -> None:
+    deployed.units(30)
+    deployed.request(True, None)
+    rollout = deployed.manager._caught_up(deployed.id)
+    again = Rollout.taken_up(deployed.config, rollout.kept())
+    assert again.kept() == rollout.kept()
+    deployed.units(30)
+    for event in deployed.store.events(deployed.id, again.seq):
+        again.read(event)
+    assert again.kept() == deployed.manager._caught_up(deployed.id).kept()
+
+
+def test_derived_tables_may_be_deleted(deployed: Deployment) -> None:
+    deployed.units(42)
+    deployed.clock.pass_(10)
+    assert deployed.act() == "HOLDING"
+    with sqlite3.connect(deployed.path) as db:
+        assert db.execute("SELECT count(*) FROM checkpoint").fetchone() == (1,)
+        db.execute("DELETE FROM checkpoint")
+        db.execute("DELETE FROM look")
+    db.close()
+    before = deployed.manager.evaluate(deployed.id)
+    fresh = ABTestManager(DeploymentStore(deployed.path, clock=deployed.clock, durable=False))
+    assert fresh.act(deployed.id) is None
+    assert fresh.evaluate(deployed.id) == before
+
+
+def tampered(deployed: Deployment, statement: str) -> str:
+    """What `verify` says after somebody changed the file behind its back."""
+    deployed.units(40, candidate=ERROR)
+    assert deployed.act() == "ROLLED_BACK"
+    with sqlite3.connect(deployed.path) as db:
+        db.execute("DROP TRIGGER event_fixed")
+        db.execute("DROP TRIGGER event_kept")
+        assert db.execute(statement).rowcount >= 1
+    db.close()
+    return verify(deployed.store).difference or ""
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE event SET body=replace(body, 'error', 'verified') WHERE id='r2:o'", "evidence"),
+        ("DELETE FROM event WHERE id='r2:o'", "evidence"),
+        ("UPDATE event SET variant='incumbent' WHERE id='r4:e'", "evidence"),
+        ("UPDATE audit SET reason='a better one'", "changed after"),
+        ("DELETE FROM audit WHERE seq=2", "does not follow"),
+        ("UPDATE experiment SET state='PROMOTED'", "by its log"),
+        ("UPDATE experiment SET config=replace(config, '0.05', '0.5')", "config"),
+        ("UPDATE endpoint SET incumbent='new'", "by the audit"),
+    ],
+)
+def test_verify_finds_what_was_changed_by_hand(
+    deployed: Deployment, statement: str, said: str
+) -> None:
+    assert said in tampered(deployed, statement)
+
+
+def test_events_cannot_be_changed_or_deleted(deployed: Deployment) -> None:
+    deployed.request(True)
+    with sqlite3.connect(deployed.path) as db:
+        for statement in ("UPDATE event SET body='{}'", "DELETE FROM event"):
+            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                db.execute(statement)
+    db.close()
