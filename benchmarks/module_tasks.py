@@ -1,12 +1,20 @@
 """The catalogue of module tasks: counts, times, and the audit against KernelBench.
 
     python benchmarks/module_tasks.py --kernelbench FILE_OR_FOLDER ... [--write-exclusions]
+    python benchmarks/module_tasks.py --judge [--backend cuda] [--shard 1/4] [--tasks N]
+        [--receipts FILE] [--merge FILE ...] [--pack FILE] [--write]
 
 The audit compares every module task with every problem in three ways that know nothing of the
 generator: the syntax trees, the values on the same inputs with the same parameters, and the overlap
 of 8-grams of the sources (a hit from 0.6). --write-exclusions first traces what PyTorch executes
 for every draft and writes the keys of those that a problem has too, until none is left
 (`data/modules/excluded.txt`). Prints JSON; the exit status is 1 where there is a hit.
+
+--judge judges all kernels of the module tasks that have no receipt, and tells how many are correct
+and how many tasks have a kernel above eager. It goes on where a stopped run was. --shard 2/4: this
+is the second of four machines; --merge adds the receipts of the others. --pack writes all receipts
+as one compressed file. The report lies beside the receipts; --write: it is
+benchmarks/results/module_kernels.json, or .GPU.json on a GPU.
 """
 
 from __future__ import annotations
@@ -16,11 +24,14 @@ import json
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
+from bench_io import ROOT, finish, head
+from gpu_bench import result_path
+from module_judging import Judging, judge, shard
 from module_leaks import (
     Problem,
     Trace,
@@ -35,6 +46,8 @@ from coding_framework.data.modules import catalog
 from coding_framework.data.modules.records import ModuleDraft, extent, shape_of
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
+from coding_framework.errors import UsageError
+from coding_framework.types import BackendChoice
 
 MOST_OVERLAP = 0.6
 
@@ -246,13 +259,52 @@ def times(drafts: Sequence[ModuleDraft]) -> dict[str, float]:
     }
 
 
+def _one_sentence(program: Callable[[], int]) -> int:
+    """Runs the program; what a user did wrong is one sentence, and an interrupt one line."""
+    try:
+        return program()
+    except UsageError as e:
+        print(f"module_tasks: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("module_tasks: stopped; what was judged is kept", file=sys.stderr)
+        return 130
+
+
+def _judging_flags(cli: argparse.ArgumentParser) -> None:
+    cli.add_argument("--judge", action="store_true", help="judge the kernels")
+    cli.add_argument("--backend", choices=get_args(BackendChoice), default="auto")
+    cli.add_argument("--shard", default="1/1", metavar="K/N", help="this machine of how many")
+    cli.add_argument("--tasks", type=int, help="so many tasks of all families in turn; default all")
+    cli.add_argument("--workers", type=int, help="judges at the same time; default by cores")
+    cli.add_argument("--receipts", type=Path, default=ROOT / "runs/module_kernels/receipts.jsonl")
+    cli.add_argument("--merge", type=Path, nargs="*", default=[], help="receipts of other machines")
+    cli.add_argument("--pack", type=Path, help="write all receipts compressed to this file")
+    cli.add_argument("--write", action="store_true", help="write the report to benchmarks/results")
+
+
+def _judge(args: argparse.Namespace) -> int:
+    given = Judging(
+        args.receipts, args.backend, shard(args.shard), args.tasks, args.workers, args.pack,
+        tuple(args.merge), packed_only=not args.judge,
+    )  # fmt: skip
+    report = head("module_kernels", packages=("torch",))
+    figures, bars = judge(given)
+    beside = args.receipts.parent / "report.json"
+    path = result_path("module_kernels") if args.write else beside
+    return 0 if finish({**report, "bars": bars, **figures}, path) else 1
+
+
 def main() -> int:
     cli = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     cli.add_argument(
         "--kernelbench", type=Path, nargs="*", default=[], help="files or folders of problems"
     )
     cli.add_argument("--write-exclusions", action="store_true")
+    _judging_flags(cli)
     args = cli.parse_args()
+    if args.judge or args.pack:
+        return _judge(args)
     torch.set_num_threads(1)
     problems = problems_of(args.kernelbench)
     if args.write_exclusions:
@@ -285,4 +337,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_one_sentence(main))

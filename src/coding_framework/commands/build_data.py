@@ -25,6 +25,7 @@ from coding_framework.data.mistakes import (
     stored_conversations,
 )
 from coding_framework.data.modules.examples import module_jobs, module_pairs
+from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.statistics import select_modules
 from coding_framework.data.pairs import (
@@ -126,8 +127,8 @@ def build_sft(
     if selection.scope == "modules":
         drafts = selected_modules(selection)
         if judge:
-            judge_jobs(module_jobs(drafts), path, workers)
-        examples = module_pairs(drafts, all_receipts(path), report)
+            judge_jobs(module_jobs(drafts), path, workers, known=module_receipts(path))
+        examples = module_pairs(drafts, module_receipts(path), report)
         return _finish_set(ExampleStore.write(folder / EXAMPLES_NAME, examples), "modules", report)
     functions = selected_functions(selection.model_copy(update={"split": Split.TRAIN}))
     if judge:

@@ -1,20 +1,37 @@
-"""Kernels judged once: what has no receipt yet is judged by this machine's emulator."""
+"""Kernels judged once: what has no receipt yet is judged by this machine."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from coding_framework.data.synthesis.receipts import Job, all_receipts, build_receipts
+from coding_framework.data.synthesis.receipts import (
+    Job,
+    KernelReceipt,
+    Key,
+    all_receipts,
+    build_receipts,
+)
 from coding_framework.monitoring.progress import Progress
 from coding_framework.store.lines import JsonlSink
+from coding_framework.types import BackendChoice
 from coding_framework.wiring import cores, make_judge
 
 
-def judge_jobs(jobs: Iterable[Job], path: Path, workers: int | None) -> tuple[int, int]:
-    """Judge what has no receipt, appending to `path`; (open for a fault of ours, judged now)."""
-    known = all_receipts(path)
+def judge_jobs(
+    jobs: Iterable[Job],
+    path: Path,
+    workers: int | None,
+    *,
+    backend: BackendChoice = "emulator",
+    known: Mapping[Key, KernelReceipt] | None = None,
+) -> tuple[int, int]:
+    """Judge what has no receipt, appending to `path`; (open for a fault of ours, judged now).
+
+    known: the receipts that count; None: the package's and those of `path`.
+    """
+    known = all_receipts(path) if known is None else known
     wanted = list({job.key: job for job in jobs}.values())
     pending = [job for job in wanted if job.key not in known]
     if not pending:
@@ -27,7 +44,7 @@ def judge_jobs(jobs: Iterable[Job], path: Path, workers: int | None) -> tuple[in
             Progress(
                 "judging", len(wanted), "kernels", done=len(wanted) - len(pending)
             ) as progress,
-            make_judge("emulator", workers=count) as pool,
+            make_judge(backend, workers=count) as pool,
         ):
             return await build_receipts(
                 pool.judge,

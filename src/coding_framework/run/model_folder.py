@@ -165,6 +165,7 @@ def fine_tune(
 ) -> SFTResult:
     """SFT on the examples of this machine, looked at on held-out tasks after each epoch. `resolve`
     and the errors are those of `train_sft`."""
+    settings = settings.model_copy(update={"prompts": config.prompts})  # by what is learnt
     if config.per_role:
         return _fine_tune_roles(config, scope, settings, resolve)
     from coding_framework.data.example_store import read_training_examples

@@ -52,11 +52,15 @@ def test_a_tile_fits_a_multiprocessor() -> None:
     assert convolutions.tile_of(128).rows == 128
 
 
-def test_a_linear_layer_has_three_levels_and_its_epilogue_in_the_last_kernel() -> None:
+def test_a_linear_layer_has_levels_from_naive_to_fastest_and_its_epilogue_in_the_last_kernel() -> (
+    None
+):
     module = find_module("m2_linear_subtract_bias_add_head_abs_subtract_bias_8e87be")
     assert module is not None
-    naive, fma, cores = kernels_of(module)
-    assert [naive.level, fma.level, cores.level] == [0, 1, 2]
-    assert all(variant.reason for variant in (fma, cores))
-    assert "mma.sync" in cores.source
-    assert cores.source.count("fabsf(v)") == 1
+    naive, fma, short, long = kernels_of(module)
+    assert [naive.level, fma.level, short.level, long.level] == [0, 1, 3, 4]
+    assert all(variant.reason for variant in (fma, short, long))
+    assert "wmma" in short.source
+    assert "mma.sync" in long.source
+    assert len(short.source) < 0.6 * len(long.source)
+    assert all(variant.source.count("fabsf(v)") == 1 for variant in (short, long))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import lzma
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ def load_receipts(path: Path = RECEIPTS_PATH) -> dict[Key, KernelReceipt]:
     if not path.exists():
         return {}
     receipts, broken = {}, 0
-    for line in path.read_bytes().splitlines():
+    for line in _content(path).splitlines():
         try:
             receipt = KernelReceipt.model_validate_json(line)
         except ValidationError:
@@ -109,6 +110,25 @@ def load_receipts(path: Path = RECEIPTS_PATH) -> dict[Key, KernelReceipt]:
     if broken:
         log.warning("receipts skipped", path=str(path), lines=broken)
     return receipts
+
+
+def _content(path: Path) -> bytes:
+    if path.suffix != ".xz":
+        return path.read_bytes()
+    try:
+        return lzma.decompress(path.read_bytes())
+    except lzma.LZMAError as e:
+        raise UsageError(f"{path} is no whole .xz file ({e}): get or build it again") from e
+
+
+def pack_receipts(receipts: Iterable[KernelReceipt], path: Path) -> int:
+    """Write receipts as one .xz file, sorted, so that the same ones give the same bytes; its size.
+    Together they compress to some 200 bytes each, of which digests are 160."""
+    kept = sorted(receipts, key=lambda r: (r.task, r.level, r.kernel_sha256))
+    lines = "".join(f"{r.model_dump_json(exclude_defaults=True)}\n" for r in kept)
+    packed = lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME)
+    write_atomic(path, packed)
+    return len(packed)
 
 
 def prune_receipts(path: Path, jobs: Iterable[Job]) -> int:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from coding_framework.data.modules.kernels.naive import naive_kernel
+from coding_framework.data.modules.kernels.short_variants import short_variants
 from coding_framework.data.modules.kernels.tensor_core_variants import tensor_core_variants
 from coding_framework.data.modules.records import KernelVariant, ModuleTask
 
 Writer = Callable[[ModuleTask], Sequence[KernelVariant]]
 
-_WRITERS: tuple[Writer, ...] = (tensor_core_variants,)
+_WRITERS: tuple[Writer, ...] = (short_variants, tensor_core_variants)
 """Of kernels above the naive one. Each sets `level` (from 1) and `reason`."""
 
 

@@ -135,8 +135,8 @@ class Lowering:
         final: bool = True,
     ) -> None:
         """One thread for each element of an output with these extents. The body gives `v`."""
-        name, out = self._next()
-        ends = [*body, *(self._post_lines(dims) if final else []), "o[i] = v;"]
+        name, out = self.next_kernel()
+        ends = [*body, *(self.post_lines(dims) if final else []), "o[i] = v;"]
         inner = [
             "int i = blockIdx.x * blockDim.x + threadIdx.x;",
             f"if (i >= {product_of(dims)}) return;",
@@ -144,7 +144,7 @@ class Lowering:
             *ends,
         ]
         grid = f"({product_of(dims)} + {BLOCK - 1}) / {BLOCK}, {BLOCK}"
-        self._kernel(name, inner, reads, out, dims, grid, c_type, final)
+        self.kernel(name, inner, reads, out, dims, grid, c_type, final)
 
     def reduce(
         self,
@@ -172,8 +172,8 @@ class Lowering:
         place = linear([f"r{a}" if a in axes else f"g{a}" for a in range(len(dims))], dims)
         values = self.main_values
         many = extent(product_of(groups), values) >= _MANY_GROUPS or extent(count, values) < BLOCK
-        inner = _decomposed("i", [f"g{a}" for a in kept], groups if kept else [])
-        step = [*_decomposed("t", [f"r{a}" for a in axes], [dims[a] for a in axes]),
+        inner = decomposed("i", [f"g{a}" for a in kept], groups if kept else [])
+        step = [*decomposed("t", [f"r{a}" for a in axes], [dims[a] for a in axes]),
                 f"a = {join.format(a='a', e=element.replace('{e}', f'x[{place}]'))};"]  # fmt: skip
         out_dims = (
             [("1" if a in axes else dims[a]) for a in range(len(dims))]
@@ -181,7 +181,7 @@ class Lowering:
             else [dims[a] for a in kept]
         )
         write = self._result(finish, out_dims, final)
-        name, out = self._next()
+        name, out = self.next_kernel()
         if many:
             body = [
                 "int i = blockIdx.x * blockDim.x + threadIdx.x;",
@@ -214,11 +214,11 @@ class Lowering:
                 *write,
             ]
             grid = f"{product_of(groups)}, 256"
-        self._kernel(name, body, reads, out, out_dims, grid, "float", final, host)
+        self.kernel(name, body, reads, out, out_dims, grid, "float", final, host)
         return count
 
     def _result(self, finish: str, dims: Sequence[str], final: bool) -> Lines:
-        ends = [f"float v = {finish};", *(self._post_lines(dims) if final else []), "o[i] = v;"]
+        ends = [f"float v = {finish};", *(self.post_lines(dims) if final else []), "o[i] = v;"]
         return [*coordinates(ends, dims), *ends]
 
     def lines(self, axis: int, body: Lines, *reads: Tensor) -> None:
@@ -226,21 +226,21 @@ class Lowering:
         kept = [a for a in range(len(self.dims)) if a != axis]
         groups = [self.dims[a] for a in kept]
         place = linear([f"g{a}" if a != axis else "t" for a in range(len(self.dims))], self.dims)
-        name, out = self._next()
+        name, out = self.next_kernel()
         inner = [
             "int i = blockIdx.x * blockDim.x + threadIdx.x;",
             f"if (i >= {product_of(groups)}) return;",
-            *_decomposed("i", [f"g{a}" for a in kept], groups),
+            *decomposed("i", [f"g{a}" for a in kept], groups),
             *(line.replace("{p}", place) for line in body),
         ]
         grid = f"({product_of(groups)} + {BLOCK - 1}) / {BLOCK}, {BLOCK}"
-        self._kernel(name, inner, reads, out, list(self.dims), grid, "float", True)
+        self.kernel(name, inner, reads, out, list(self.dims), grid, "float", True)
 
-    def _next(self) -> tuple[str, str]:
+    def next_kernel(self) -> tuple[str, str]:
         self.kernels += 1
         return f"kernel{self.kernels}", f"t{self.kernels}"
 
-    def _post_lines(self, dims: Sequence[str]) -> Lines:
+    def post_lines(self, dims: Sequence[str]) -> Lines:
         """The elementwise operations at the end of a kernel, and what they read."""
         lines: Lines = []
         if any(POINTWISE[o.name].reads == "head" for o, _ in self.post):
@@ -260,11 +260,11 @@ class Lowering:
     def head_end(self, dims: Sequence[str]) -> tuple[Lines, list[str]]:
         """What another writer's kernel ends with, on `v` at `i`: statements, and the names of what
         they read."""
-        return self._post_lines(dims), list(dict.fromkeys(t.name for t in self._post_reads()))
+        return self.post_lines(dims), list(dict.fromkeys(t.name for t in self._post_reads()))
 
     def new_head(self) -> tuple[int, str]:
         """A number for the kernels of another writer, and the host's name of their result."""
-        _, out = self._next()
+        _, out = self.next_kernel()
         return self.kernels, out
 
     def _post_reads(self) -> list[Tensor]:
@@ -274,7 +274,7 @@ class Lowering:
             reads.append(Tensor(other, other))
         return reads
 
-    def _kernel(
+    def kernel(
         self, name: str, inner: Lines, reads: Sequence[Tensor], out: str, dims: Sequence[str],
         grid: str, c_type: str, final: bool, host: str | None = None,
     ) -> None:  # fmt: skip
@@ -382,7 +382,7 @@ def coordinates(body: Lines, dims: Sequence[str]) -> Lines:
     return lines
 
 
-def _decomposed(index: str, names: Sequence[str], dims: Sequence[str]) -> Lines:
+def decomposed(index: str, names: Sequence[str], dims: Sequence[str]) -> Lines:
     """The coordinates of a flat index."""
     if len(dims) == 1:
         return [f"int {names[0]} = {index};"]

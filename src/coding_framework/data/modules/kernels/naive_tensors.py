@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from coding_framework.data.modules.kernels.lowering import (
     Lowering,
     Tensor,
@@ -93,16 +95,20 @@ def lower_softmax(w: Lowering, o: Operation, parameters: Parameters) -> None:
 # --- scans ---------------------------------------------------------------------------------------
 
 
+SCANS = {
+    "cumsum": ("0.0f", "a + e"),
+    "cumprod": ("1.0f", "a * e"),
+    "cummax": ("-INFINITY", "fmaxf(a, e)"),
+    "cummin": ("INFINITY", "fminf(a, e)"),
+    "logcumsumexp": ("-INFINITY", "fmaxf(a, e) + log1pf(expf(-fabsf(a - e)))"),
+}
+"""Where a scan starts, and how what came before, `a`, joins the next element, `e`."""
+
+
 def lower_scan(w: Lowering, o: Operation, parameters: Parameters) -> None:
     axis, kind, direction = o.number("axis"), str(o["kind"]), str(o["direction"])
     extent = w.dims[axis]
-    start, join = {
-        "cumsum": ("0.0f", "a + e"),
-        "cumprod": ("1.0f", "a * e"),
-        "cummax": ("-INFINITY", "fmaxf(a, e)"),
-        "cummin": ("INFINITY", "fminf(a, e)"),
-        "logcumsumexp": ("-INFINITY", "fmaxf(a, e) + log1pf(expf(-fabsf(a - e)))"),
-    }[kind]
+    start, join = SCANS[kind]
     loop = f"for (int t = 0; t < {extent}; t++) {{"
     if direction == "reverse":
         loop = f"for (int t = {extent} - 1; t >= 0; t--) {{"
@@ -140,16 +146,32 @@ _ELEMENT_LOSSES = {
 }
 
 
-def _element_loss(w: Lowering, o: Operation) -> None:
-    other = w.task.inputs[1].name
+def element_loss(o: Operation) -> str | None:
+    """The loss of the element `e` against `{y}`; None where a loss is of rows."""
+    text = _difference_loss(o)
+    return re.sub(r"\bd\b", "(e - {y})", text).replace(" y", " {y}") if text else None
+
+
+def hinge_loss(o: Operation) -> str:
+    """Likewise of a hinge loss."""
+    text = f"fmaxf(0.0f, {c_literal(o['margin'])} - e * {{y}})"
+    return f"{text} * {text}" if o.number("power") == 2 else text
+
+
+def _difference_loss(o: Operation) -> str:
+    """Of `e`, `y` and their difference `d`; "" where a loss is of rows."""
     if o.name == "smooth_l1_loss":
         b = c_literal(o["beta"])
-        text = f"fabsf(d) < {b} ? 0.5f * d * d / {b} : fabsf(d) - 0.5f * {b}"
-    elif o.name == "huber_loss":
+        return f"fabsf(d) < {b} ? 0.5f * d * d / {b} : fabsf(d) - 0.5f * {b}"
+    if o.name == "huber_loss":
         b = c_literal(o["delta"])
-        text = f"fabsf(d) <= {b} ? 0.5f * d * d : {b} * (fabsf(d) - 0.5f * {b})"
-    else:
-        text = _ELEMENT_LOSSES[o.name]
+        return f"fabsf(d) <= {b} ? 0.5f * d * d : {b} * (fabsf(d) - 0.5f * {b})"
+    return _ELEMENT_LOSSES.get(o.name, "")
+
+
+def _element_loss(w: Lowering, o: Operation) -> None:
+    other = w.task.inputs[1].name
+    text = _difference_loss(o)
     difference = (
         ["float d = e - y;"]
         if "d" in text.replace("fabsf", "").replace("expf", "").replace("log1pf", "")

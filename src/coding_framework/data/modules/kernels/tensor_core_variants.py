@@ -1,4 +1,4 @@
-"""Module tasks with their products and convolutions on tensor cores.
+"""Module tasks with their products and convolutions on tensor cores, the fastest and longest way.
 
 As the naive lowering, but that linear layers, products and convolutions in float32 are written by
 `products`, `convolutions` and `transposed`, and end with the elementwise operations after them.
@@ -18,6 +18,7 @@ from coding_framework.data.modules.kernels.convolutions import (
     tile_of,
 )
 from coding_framework.data.modules.kernels.convolutions import tensor_parts as convolution_parts
+from coding_framework.data.modules.kernels.fast_layers import FAST
 from coding_framework.data.modules.kernels.lowering import (
     Lines,
     Lowering,
@@ -44,8 +45,8 @@ _MULTIPROCESSORS = 132
 """Blocks that a product should have at least, else its inner indices are shared out."""
 _NAMES = re.compile(r"\b(product|finish|conv|pack|order|first)\b")
 _TENSOR_REASON = (
-    "products run on tensor cores: each factor is split in two TF32 parts, tiles come to shared "
-    "memory by asynchronous copies, and float32 additions make the long sums"
+    "factors come to shared memory and leave it 16 bytes at a time, few outputs share out their "
+    "inner indices to many blocks, and taps that reach nothing are left out"
 )
 _TILES_REASON = (
     "a block makes 128x128 outputs and a thread 8x8 in registers, so each value from shared memory "
@@ -58,12 +59,14 @@ class _NotHereError(Exception):
 
 
 def tensor_core_variants(task: ModuleTask) -> Sequence[KernelVariant]:
-    """FMA tiles (level 1) for products; tensor cores (level 2) for products and convolutions."""
+    """FMA tiles (level 1) for products; tensor cores with 16-byte copies (level 4) for products and
+    convolutions, and groups as `fast_layers` has them."""
     if any(given.dtype != "float32" for given in task.inputs[:1]):
         return ()
     found = []
-    for level, reason, heads in ((1, _TILES_REASON, _TILES), (2, _TENSOR_REASON, _TENSOR)):
+    for level, reason, heads in ((1, _TILES_REASON, _TILES), (4, _TENSOR_REASON, _TENSOR)):
         if any(o.name in heads for o in task.operations):
+            heads = {**FAST, **heads} if level > 1 else heads
             try:
                 source = lower(task, heads).source()
             except _NotHereError:

@@ -1,0 +1,144 @@
+"""Judges the kernels of module tasks, and tells what came of it (`module_tasks.py --judge`)."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bench_io import bar
+
+from coding_framework.data.examples import round_robin
+from coding_framework.data.modules import catalog
+from coding_framework.data.modules.examples import module_jobs
+from coding_framework.data.modules.receipts import module_receipts, pack, shard_of
+from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.synthesis.receipts import (
+    Job,
+    KernelReceipt,
+    Key,
+    load_receipts,
+    task_digest,
+)
+from coding_framework.errors import UsageError
+from coding_framework.run.judged import judge_jobs
+from coding_framework.types import BackendChoice
+
+Row = dict[str, Any]
+MOST_BYTES = 300
+"""Of a compressed receipt."""
+FASTER = 1.05
+"""Times eager from which a kernel counts as faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What is to be judged, and where receipts go."""
+
+    receipts: Path
+    backend: BackendChoice
+    shard: tuple[int, int]
+    """(this machine's number, machines)."""
+    tasks: int | None
+    """Of all families in turn; None: all."""
+    workers: int | None
+    pack: Path | None
+    """Compressed receipts; None: none are written."""
+    merge: tuple[Path, ...]
+    """Receipts of other machines."""
+    packed_only: bool
+    """Judge nothing."""
+
+
+def shard(text: str) -> tuple[int, int]:
+    """ "2/4" -> (2, 4). Raises UsageError where it is nothing of the kind."""
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+        raise UsageError(f"--shard is {text!r}: give this machine's number and how many, as 2/4")
+    return int(number), int(count)
+
+
+def drafts(count: int | None) -> list[ModuleDraft]:
+    """Drafts of all families in turn, so that any number of them is balanced."""
+    families: dict[str, list[ModuleDraft]] = defaultdict(list)
+    for draft in catalog.all_drafts():
+        families[draft.family].append(draft)
+    return list(islice(round_robin(families.values()), count))
+
+
+def judge(given: Judging) -> tuple[Row, list[Row]]:
+    """Judge what has no receipt, pack, and tell; (figures, bars)."""
+    chosen = drafts(given.tasks)
+    jobs = list(module_jobs(chosen))
+    known: dict[Key, KernelReceipt] = {}
+    for path in given.merge:
+        known |= load_receipts(path)
+    if not given.packed_only:
+        own = shard_of(jobs, *given.shard)
+        print(f"{len(own)} of {len(jobs)} kernels are this machine's", file=sys.stderr)
+        failed, now = judge_jobs(
+            own, given.receipts, given.workers, backend=given.backend,
+            known={**known, **module_receipts(given.receipts)},
+        )  # fmt: skip
+        print(f"{now} judged now, {failed} open for a fault of ours", file=sys.stderr)
+    receipts = {**known, **module_receipts(given.receipts)}
+    figures = told(jobs, receipts, {draft.name: draft.family for draft in chosen})
+    bars = [bar("correct, of the judged kernels", 0.99, figures["correct_share"],
+                figures["correct_share"] >= 0.99)]  # fmt: skip
+    if figures["faster_share"] is not None:
+        share = figures["faster_share"]
+        bars.append(bar(f"tasks whose fastest kernel is {FASTER} times eager, averaged over families",
+                        0.6, share, share >= 0.6))  # fmt: skip
+    if given.pack is not None:
+        count, size = pack((*given.merge, given.receipts), jobs, given.pack)
+        each = size / max(1, count)
+        figures["packed"] = {"receipts": count, "bytes": size, "bytes_each": round(each, 1)}
+        bars.append(bar("bytes of a packed receipt", MOST_BYTES, each, each <= MOST_BYTES))
+    return figures, bars
+
+
+def told(jobs: Sequence[Job], receipts: dict[Key, KernelReceipt], families: dict[str, str]) -> Row:
+    """Counts by family: kernels by status, and how far the fastest one is above eager."""
+    statuses: dict[str, Counter[str]] = defaultdict(Counter)
+    best: dict[str, dict[str, float]] = defaultdict(dict)
+    wrong: list[Row] = []
+    times: dict[str, list[float]] = defaultdict(list)
+    for job in jobs:
+        family, receipt = families[job.task.name], receipts.get(job.key)
+        verdict = receipt.verdict if receipt is not None else None
+        statuses[family][verdict.status.value if verdict is not None else "open"] += 1
+        if verdict is None:
+            continue
+        if not verdict.correct:
+            wrong.append({"task": job.task.name, "level": job.level,
+                          "status": verdict.status.value, "reason": verdict.reason})  # fmt: skip
+        elif verdict.timing is not None and verdict.timing.speedup is not None:
+            speed = verdict.timing.speedup
+            times[job.level].append(speed)
+            digest = task_digest(job.task)
+            best[family][digest] = max(best[family].get(digest, 0.0), speed)
+    total: Counter[str] = sum(statuses.values(), Counter())
+    judged = total.total() - total["open"]
+    faster = {
+        family: sum(s >= FASTER for s in speeds.values()) / len(speeds)
+        for family, speeds in best.items()
+    }
+    return {
+        "kernels": total.total(),
+        "statuses": dict(total),
+        "correct_share": total["correct"] / max(1, judged),
+        "families": {
+            family: {**found, **({"faster": round(faster[family], 3)} if family in faster else {})}
+            for family, found in sorted(statuses.items())
+        },
+        "faster_share": statistics.mean(faster.values()) if faster else None,
+        "median_times_eager": {
+            level: round(statistics.median(found), 3) for level, found in sorted(times.items())
+        },
+        "not_correct": wrong,
+    }

@@ -1,0 +1,388 @@
+"""Fast kernels of what works by groups: reductions, normalisation, softmax, scans, losses.
+
+A group is what one mean, maximum or scan is about. Its passes, which the naive lowering makes
+kernels of their own, follow each other in one kernel: after the first pass the group lies in a
+cache. Who works on a group depends on how groups lie at a GPU's main sizes:
+
+    a thread    the last axis is kept: neighbours read neighbours
+    a warp      groups lie together and are short
+    a block     they are long
+    blocks      there are few of them, with many elements each: partial results, then their join
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from coding_framework.data.modules.kernels.lowering import (
+    BLOCK,
+    Lines,
+    Lowering,
+    Tensor,
+    coordinates,
+    decomposed,
+    linear,
+    product_of,
+)
+from coding_framework.data.modules.records import extent
+
+Join = Literal["sum", "max", "min", "product"]
+Worker = Literal["thread", "warp", "block", "blocks"]
+
+_STARTS: dict[Join, str] = {
+    "sum": "0.0f",
+    "max": "-INFINITY",
+    "min": "INFINITY",
+    "product": "1.0f",
+}
+_JOINS: dict[Join, str] = {
+    "sum": "{a} += {e};",
+    "max": "{a} = fmaxf({a}, {e});",
+    "min": "{a} = fminf({a}, {e});",
+    "product": "{a} *= {e};",
+}
+_MANY_THREADS = 65536
+"""Groups that keep a GPU busy with one thread each."""
+_MANY_BLOCKS = 264
+"""Two blocks for each multiprocessor of an H100 or H200."""
+_SHORT = 1024
+"""Elements of a group below which a block of 256 threads has little to do."""
+_CHUNK = 8192
+"""Elements of a partial result."""
+
+
+class NotFasterError(Exception):
+    """The naive kernels are as good, or this is not known better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One reduction over a group, whose result later passes and the elements may use."""
+
+    name: str
+    join: Join
+    element: str
+    """What is joined: C, of the element `e` and the results before, by name."""
+    finish: str = "{a}"
+    """The result, of what was joined: {a}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which elements of a tensor belong together."""
+
+    dims: tuple[str, ...]
+    axes: tuple[int, ...]
+    """Over which a group extends."""
+
+    @property
+    def kept(self) -> list[int]:
+        return [a for a in range(len(self.dims)) if a not in self.axes]
+
+    @property
+    def number(self) -> str:
+        return product_of([self.dims[a] for a in self.kept])
+
+    @property
+    def size(self) -> str:
+        return product_of([self.dims[a] for a in self.axes])
+
+    @property
+    def trailing(self) -> bool:
+        """Whether a group lies together."""
+        return self.axes == tuple(range(len(self.dims) - len(self.axes), len(self.dims)))
+
+    def worker(self, w: Lowering) -> Worker:
+        """Who works on a group."""
+        values = w.main_values
+        number, size = extent(self.number, values), extent(self.size, values)
+        if len(self.dims) - 1 not in self.axes:
+            if number < _MANY_THREADS:
+                raise NotFasterError
+            return "thread"
+        if number < _MANY_BLOCKS:
+            if size < _CHUNK:
+                raise NotFasterError
+            return "blocks"
+        return "warp" if size < _SHORT and number >= 8 * _MANY_BLOCKS else "block"
+
+
+def whole_groups(
+    w: Lowering,
+    groups: Groups,
+    passes: Sequence[Pass],
+    result: str,
+    *reads: Tensor,
+    out_dims: Sequence[str] | None = None,
+) -> None:
+    """All passes and the result in one kernel. result: of each element, or with `out_dims` of each
+    group; these are the extents of the output."""
+    worker = groups.worker(w)
+    if worker == "blocks" or (worker == "thread" and len(passes) == 1 and out_dims is not None):
+        raise NotFasterError
+    size = w.new_size("count", groups.size)
+    name, out = w.next_kernel()
+    dims = list(out_dims if out_dims is not None else w.dims)
+    loop, place = _walk(groups, size, worker)
+    lines = _group_index(groups, worker)
+    for one in passes:
+        lines += _pass(w, one, loop, place, worker)
+    write = [f"float v = {result};", *w.post_lines(dims), "o[i] = v;"]
+    if out_dims is not None:
+        if worker != "thread":
+            lines.append(f"if (threadIdx.x{' % 32' if worker == 'warp' else ''} > 0) return;")
+        lines += ["int i = g;", *coordinates(write, dims), *write]
+    else:
+        head, *steps = loop
+        each = [*steps, f"int i = {place};", *coordinates(write, dims), "float e = x[i];", *write]
+        lines += [head, *(f"  {line}" for line in each), "}"]
+    w.kernel(name, lines, reads, out, dims, _grid(groups, worker), "float", True)
+
+
+def split_groups(
+    w: Lowering, groups: Groups, one: Pass, *reads: Tensor, out_dims: Sequence[str]
+) -> None:
+    """One pass over few large groups: a block joins a part of a group, a second kernel the parts.
+    The second kernel ends with the operations that follow."""
+    if groups.worker(w) != "blocks":
+        raise NotFasterError
+    size, parts = _parts(w, groups)
+    name, out = w.next_kernel()
+    loop, place = _walk(groups, size, "blocks")
+    lines = [*_group_index(groups, "blocks"), *_pass(w, one, loop, place, "blocks", finish=False)]
+    lines += ["if (threadIdx.x > 0) return;", f"o[g * {parts} + blockIdx.x] = {one.name};"]
+    w.kernel(
+        name, lines, reads, out, [groups.number, parts], _grid(groups, "blocks", parts), "float",
+        False,
+    )  # fmt: skip
+    w.x = Tensor("x", w.last)
+    name, out = w.next_kernel()
+    together = Pass(one.name, one.join, "e", one.finish)
+    whole = Groups((groups.number, parts), (1,))
+    loop, place = _walk(whole, parts, "block")
+    write = [f"float v = {one.name};", *w.post_lines(out_dims), "o[i] = v;"]
+    lines = [
+        *_group_index(whole, "block"),
+        *_pass(w, together, loop, place, "block"),
+        "if (threadIdx.x > 0) return;",
+        "int i = g;",
+        *coordinates(write, out_dims),
+        *write,
+    ]
+    w.kernel(name, lines, (), out, out_dims, _grid(whole, "block"), "float", True)
+
+
+def split_moments(
+    w: Lowering, groups: Groups, eps: str, group: str, tail: str, *reads: Tensor
+) -> None:
+    """Mean and variance of few large groups, then the elements: partial sums of x - first and of
+    its square, where `first` is the group's first element; mean and scale; all elements. group:
+    the place of an element's mean. tail: what follows the normalised `v`."""
+    if groups.worker(w) != "blocks":
+        raise NotFasterError
+    size, parts = _parts(w, groups)
+    x = w.x.host
+    loop, place = _walk(groups, size, "blocks")
+    head, *steps = loop
+    first = linear(
+        [f"g{a}" if a in groups.kept else "0" for a in range(len(groups.dims))], groups.dims
+    )
+    _helper(w, "sum")
+    index = _group_index(groups, "blocks")
+    lines = [
+        *index,
+        f"float first = x[{first}], a = 0.0f, b = 0.0f;",
+        head,
+        *(f"  {line}" for line in (*steps, f"float z = x[{place}] - first;")),
+        "  a += z;",
+        "  b += z * z;",
+        "}",
+        "a = block_sum(a);",
+        "b = block_sum(b);",
+        "if (threadIdx.x > 0) return;",
+        f"int p = (g * {parts} + blockIdx.x) * 2;",
+        "o[p] = a;",
+        "o[p + 1] = b;",
+    ]  # fmt: skip
+    name, out = w.next_kernel()
+    dims = [groups.number, parts, "2"]
+    w.kernel(name, lines, (), out, dims, _grid(groups, "blocks", parts), "float", False)
+    sums = Tensor("sums", w.last)
+    lines = [
+        *_group_index(groups, "thread"),
+        "float a = 0.0f, b = 0.0f;",
+        f"for (int t = 0; t < {parts}; t++) {{",
+        f"  a += sums[(g * {parts} + t) * 2];",
+        f"  b += sums[(g * {parts} + t) * 2 + 1];",
+        "}",
+        f"a /= {size};",
+        f"o[g * 2] = x[{first}] + a;",
+        f"o[g * 2 + 1] = rsqrtf(b / {size} - a * a + {eps});",
+    ]
+    name, out = w.next_kernel()
+    grid = _grid(groups, "thread")
+    w.kernel(name, lines, (sums,), out, [groups.number, "2"], grid, "float", False)
+    moments = Tensor("moments", w.last)
+    w.x = Tensor("x", x)
+    at = group if " " not in group else f"({group})"
+    body = [
+        f"float v = (x[i] - moments[{at} * 2]) * moments[{at} * 2 + 1];",
+        *([tail] if tail else []),
+    ]
+    w.map(body, w.dims, moments, *reads)
+
+
+def scan_lines(w: Lowering, axis: int, start: str, join: str, direction: str) -> None:
+    """A scan along the last axis, a block a line: 256 elements at a time, by shuffles within warps
+    and the warps' totals. join: of `a`, what came before, and `e`."""
+    if axis != len(w.dims) - 1 or w.post:
+        raise NotFasterError
+    n = w.dims[axis]
+    lines_before = product_of(w.dims[:-1]) if axis else "1"
+    if extent(lines_before, w.main_values) < _MANY_BLOCKS or extent(n, w.main_values) < BLOCK:
+        raise NotFasterError
+    here = f"{n} - 1 - i" if direction == "reverse" else "i"
+    read = f"i < {n} ? x[{here}] : {start}"
+    if direction == "exclusive":
+        read = f"i > 0 && i < {n} ? x[i - 1] : {start}"
+    lines = [
+        "__shared__ float s[8];",
+        f"x += blockIdx.x * {n}, o += blockIdx.x * {n};",
+        "int t = threadIdx.x;",
+        f"float before = {start};",
+        f"for (int i = t; i - t < {n}; i += 256) {{",
+        f"  float v = {read};",
+        "  for (int d = 1; d < 32; d *= 2) {",
+        "    float a = __shfl_up_sync(~0u, v, d), e = v;",
+        f"    if (t % 32 >= d) v = {join};",
+        "  }",
+        "  if (t % 32 == 31) s[t / 32] = v;",
+        "  __syncthreads();",
+        "  float a = before, e;",
+        "  for (int d = 0; d < 8; d++) {",
+        "    if (d == t / 32) {",
+        "      e = v;",
+        f"      v = {join};",
+        "    }",
+        "    e = s[d];",
+        f"    a = {join};",
+        "  }",
+        "  before = a;",
+        f"  if (i < {n}) o[{here}] = v;",
+        "  __syncthreads();",
+        "}",
+    ]
+    name, out = w.next_kernel()
+    w.kernel(name, lines, (), out, list(w.dims), f"{lines_before}, {BLOCK}", "float", True)
+
+
+# --- pieces --------------------------------------------------------------------------------------
+
+
+def _parts(w: Lowering, groups: Groups) -> tuple[str, str]:
+    """C variables: elements of a group, and parts of one."""
+    size = w.new_size("count", groups.size)
+    return size, w.new_size("parts", f"({size} + {_CHUNK - 1}) / {_CHUNK}")
+
+
+def _walk(groups: Groups, size: str, worker: Worker) -> tuple[Lines, str]:
+    """The loop of one worker over a group (its head, then what stands in it first), and the place
+    of an element."""
+    head = {
+        "thread": f"for (int t = 0; t < {size}; t++) {{",
+        "warp": f"for (int t = threadIdx.x % 32; t < {size}; t += 32) {{",
+        "block": f"for (int t = threadIdx.x; t < {size}; t += {BLOCK}) {{",
+        "blocks": f"for (int t = blockIdx.x * {_CHUNK} + threadIdx.x; "
+        f"t < min({size}, (blockIdx.x + 1) * {_CHUNK}); t += {BLOCK}) {{",
+    }[worker]
+    if groups.trailing:
+        return [head], f"g * {size} + t" if groups.kept else "t"
+    names = [f"r{a}" for a in groups.axes]
+    if len(names) == 1:
+        names, steps = ["t"], []
+    else:
+        steps = decomposed("t", names, [groups.dims[a] for a in groups.axes])
+    by_axis = dict(zip(groups.axes, names, strict=True))
+    places = [by_axis.get(a, f"g{a}") for a in range(len(groups.dims))]
+    return [head, *steps], linear(places, groups.dims)
+
+
+def _group_index(groups: Groups, worker: Worker) -> Lines:
+    """The number of the worker's group, and its coordinates where they are needed."""
+    by_thread = "blockIdx.x * blockDim.x + threadIdx.x"
+    lines = {
+        "thread": [f"int g = {by_thread};", f"if (g >= {groups.number}) return;"],
+        "warp": [f"int g = ({by_thread}) / 32;", f"if (g >= {groups.number}) return;"],
+        "block": ["int g = blockIdx.x;"],
+        "blocks": ["int g = blockIdx.y;"],
+    }[worker]
+    if groups.trailing or not groups.kept:
+        if groups.trailing and worker in ("thread", "blocks") and groups.kept:
+            return [
+                *lines,
+                *decomposed("g", [f"g{a}" for a in groups.kept], groups.dims[: len(groups.kept)]),
+            ]
+        return lines
+    return [
+        *lines,
+        *decomposed("g", [f"g{a}" for a in groups.kept], [groups.dims[a] for a in groups.kept]),
+    ]
+
+
+def _grid(groups: Groups, worker: Worker, parts: str = "") -> str:
+    number = groups.number
+    blocks = {
+        "thread": f"({number} + {BLOCK - 1}) / {BLOCK}",
+        "warp": f"({number} + 7) / 8",
+        "block": number,
+        "blocks": f"dim3({parts}, {number})",
+    }[worker]
+    return f"{blocks}, {BLOCK}"
+
+
+def _pass(
+    w: Lowering, one: Pass, loop: Lines, place: str, worker: Worker, *, finish: bool = True
+) -> Lines:
+    head, *steps = loop
+    join = _JOINS[one.join]
+    element = f"x[{place}]" if one.element == "e" else one.element
+    inner = [*steps]
+    if one.element != "e":
+        inner.append(f"int i = {place};" if "[i]" in one.element else "")
+        inner.append("float e = x[i];" if "[i]" in one.element else f"float e = x[{place}];")
+    inner.append(join.format(a=one.name, e=element))
+    lines = [f"float {one.name} = {_STARTS[one.join]};", head]
+    lines += [*(f"  {line}" for line in inner if line), "}"]
+    if worker in ("block", "blocks"):
+        _helper(w, one.join)
+        lines.append(f"{one.name} = block_{one.join}({one.name});")
+    elif worker == "warp":
+        shuffled = f"__shfl_xor_sync(~0u, {one.name}, d)"
+        lines.append("for (int d = 16; d > 0; d /= 2)")
+        lines.append(f"  {join.format(a=one.name, e=shuffled)}")
+    if finish and one.finish != "{a}":
+        lines.append(f"{one.name} = {one.finish.format(a=one.name)};")
+    return lines
+
+
+def _helper(w: Lowering, join: Join) -> None:
+    """The function that joins the values of a block's threads, once in a file."""
+    text = _JOINS[join].format(a="v", e="__shfl_xor_sync(~0u, v, d)")
+    lines = [
+        f"// the {join} over the 256 threads of a block, for all of them",
+        f"__device__ float block_{join}(float v) {{",
+        "  __shared__ float s[8];",
+        f"  for (int d = 16; d > 0; d /= 2) {text}",
+        "  if (threadIdx.x % 32 == 0) s[threadIdx.x / 32] = v;",
+        "  __syncthreads();",
+        "  v = s[threadIdx.x % 8];",
+        f"  for (int d = 4; d > 0; d /= 2) {text}",
+        "  __syncthreads();",
+        "  return v;",
+        "}",
+        "",
+    ]
+    if lines[0] not in w.device:
+        w.device[:0] = lines

@@ -1,0 +1,238 @@
+"""Module tasks with their groups (`fast_groups`) and losses in as few kernels as can be.
+
+As the naive lowering; an operation of which nothing faster is known keeps its naive kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coding_framework.data.modules.kernels.fast_groups import (
+    Groups,
+    NotFasterError,
+    Pass,
+    scan_lines,
+    split_groups,
+    split_moments,
+    whole_groups,
+)
+from coding_framework.data.modules.kernels.lowering import Lowering, Tensor, linear
+from coding_framework.data.modules.kernels.naive_layers import (
+    LAYER_KERNELS,
+    Lower,
+    Parameters,
+    powers,
+    reads,
+)
+from coding_framework.data.modules.kernels.naive_tensors import (
+    SCANS,
+    TENSOR_KERNELS,
+    element_loss,
+    hinge_loss,
+)
+from coding_framework.data.modules.pointwise import c_literal
+from coding_framework.data.modules.records import Operation
+
+Fast = Callable[[Lowering, Operation, Parameters], None]
+"""Raises NotFasterError, before it writes anything, where it has nothing better."""
+
+# --- normalisation and softmax -------------------------------------------------------------------
+
+
+def _norm(
+    w: Lowering, o: Operation, parameters: Parameters, groups: Groups, group: str, affine_at: str
+) -> None:
+    """group: the place of an element's mean. affine_at: that of its weight and bias."""
+    affine = parameters[:2] if o.flag("affine") else ()
+    tail = scaled = ""
+    if affine:
+        weight, bias = (f"{p.c_name}[{affine_at}]" for p in affine)
+        tail, scaled = f"v = v * {weight} + {bias};", f" * {weight} + {bias}"
+    eps, given = c_literal(o["eps"]), reads(affine)
+    if groups.worker(w) == "blocks":
+        split_moments(w, groups, eps, group, tail, *given)
+        return
+    size = w.new_size("count", groups.size)
+    passes = [
+        Pass("mean", "sum", "e", f"{{a}} / {size}"),
+        Pass("scale", "sum", "(e - mean) * (e - mean)", f"rsqrtf({{a}} / {size} + {eps})"),
+    ]
+    whole_groups(w, groups, passes, f"(e - mean) * scale{scaled}", *given)
+
+
+def _batch_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    groups = Groups(tuple(w.dims), (0, *range(2, len(w.dims))))
+    _norm(w, o, parameters, groups, "i1", "i1")
+
+
+def _instance_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    groups = Groups(tuple(w.dims), tuple(range(2, len(w.dims))))
+    _norm(w, o, parameters, groups, f"i0 * {w.dims[1]} + i1", "i1")
+
+
+def _group_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    number, (n, c, *rest) = o.number("num_groups"), w.dims
+    each = w.new_size("each", f"{c} / {number}") if number > 1 else c
+    groups = Groups((n, str(number), each, *rest), tuple(range(2, 3 + len(rest))))
+    group = f"i0 * {number} + i1 / {each}" if number > 1 else "i0"
+    _norm(w, o, parameters, groups, group, "i1")
+
+
+def _layer_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    outer = len(w.dims) - o.number("axes")
+    axes = tuple(range(outer, len(w.dims)))
+    group = linear([f"i{a}" for a in range(outer)], w.dims[:outer])
+    inner = linear([f"i{a}" for a in axes], [w.dims[a] for a in axes])
+    _norm(w, o, parameters, Groups(tuple(w.dims), axes), group, inner)
+
+
+def _rms_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    axis = o.number("axis")
+    finish = f"rsqrtf({{a}} / {w.dims[axis]} + {c_literal(o['eps'])})"
+    weight = f" * {parameters[0].c_name}[i{axis}]" if parameters else ""
+    one = Pass("scale", "sum", "e * e", finish)
+    whole_groups(w, _along(w, axis), [one], f"e * scale{weight}", *reads(parameters))
+
+
+def _normalize(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    power, root = powers(o.real("p"))
+    finish = f"fmaxf({_of(root)}, 1e-12f)"
+    one = Pass("size", "sum", power.format(e="e"), finish)
+    whole_groups(w, _along(w, o.number("axis")), [one], "e / size")
+
+
+def _softmax(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    sign = "-" if o.name == "softmin" else ""
+    passes = [
+        Pass("most", "max", f"{sign}e"),
+        Pass("total", "sum", f"expf({sign}e - most)"),
+    ]
+    result = f"expf({sign}e - most) / total"
+    if o.name == "log_softmax":
+        passes[1] = Pass("total", "sum", "expf(e - most)", "most + logf({a})")
+        result = "e - total"
+    whole_groups(w, _along(w, o.number("axis")), passes, result)
+
+
+def _along(w: Lowering, axis: int) -> Groups:
+    return Groups(tuple(w.dims), (axis,))
+
+
+def _of(root: str) -> str:
+    """A root of `powers`, of an accumulator to be filled in: "sqrtf(a)" -> "sqrtf({a})"."""
+    return "{a}" if root == "a" else root.replace("(a", "({a}")
+
+
+# --- reductions ----------------------------------------------------------------------------------
+
+
+def _reduction(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    axes, keep = o.integers("axes"), o.flag("keepdim")
+    groups = Groups(tuple(w.dims), tuple(axes))
+    dims = [("1" if a in axes else d) for a, d in enumerate(w.dims) if keep or a not in axes]
+    passes = _passes(w, o, groups)
+    _reduced(w, groups, passes, dims)
+
+
+def _passes(w: Lowering, o: Operation, groups: Groups) -> list[Pass]:
+    size = groups.size if " " not in groups.size else f"({groups.size})"
+    match o.name:
+        case "amax" | "max":
+            return [Pass("most", "max", "e")]
+        case "amin" | "min":
+            return [Pass("least", "min", "e")]
+        case "prod":
+            return [Pass("total", "product", "e")]
+        case "sum" | "mean":
+            return [Pass("total", "sum", "e", "{a}" if o.name == "sum" else f"{{a}} / {size}")]
+        case "var" | "std":
+            divided = f"{{a}} / ({size} - 1)" if o.flag("unbiased") else f"{{a}} / {size}"
+            finish = divided if o.name == "var" else f"sqrtf({divided})"
+            square = "(e - mean) * (e - mean)"
+            return [Pass("mean", "sum", "e", f"{{a}} / {size}"), Pass("a", "sum", square, finish)]
+        case "vector_norm" if o["p"] == "inf":
+            return [Pass("most", "max", "fabsf(e)")]
+        case "vector_norm":
+            power, root = powers(o.real("p"))
+            return [Pass("total", "sum", power.format(e="e"), _of(root))]
+        case "logsumexp":
+            last = Pass("total", "sum", "expf(e - most)", "most + logf({a})")
+            return [Pass("most", "max", "e"), last]
+    raise NotFasterError
+
+
+def _reduced(
+    w: Lowering, groups: Groups, passes: list[Pass], dims: list[str], *given: Tensor
+) -> None:
+    if groups.worker(w) == "blocks" and len(passes) == 1:
+        split_groups(w, groups, passes[0], *given, out_dims=dims)
+    else:
+        whole_groups(w, groups, passes, passes[-1].name, *given, out_dims=dims)
+
+
+def _global_pool(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    axes = tuple(range(2, len(w.dims)))
+    groups = Groups(tuple(w.dims), axes)
+    finish = f"{{a}} / ({groups.size})" if o["kind"] == "mean" else "{a}"
+    one = Pass("total", "max" if o["kind"] == "max" else "sum", "e", finish)
+    _reduced(w, groups, [one], [*w.dims[:2], *("1" for _ in axes)])
+
+
+# --- scans and losses ----------------------------------------------------------------------------
+
+
+def _scan(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    start, join = SCANS[str(o["kind"])]
+    if o["kind"] == "logcumsumexp":  # two starts must not become inf - inf
+        join = f"a == e ? a + 0.69314718f : {join}"
+    scan_lines(w, o.number("axis"), start, join, str(o["direction"]))
+
+
+def _loss(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """The loss of each element goes into the sum at once."""
+    text = hinge_loss(o) if o.name == "hinge" else element_loss(o)
+    if o["reduction"] == "none" or text is None:
+        raise NotFasterError
+    other = w.task.inputs[1].name
+    groups = Groups(tuple(w.dims), tuple(range(len(w.dims))))
+    finish = "{a}" if o["reduction"] == "sum" else f"{{a}} / ({groups.size})"
+    one = Pass("total", "sum", text.replace("{y}", f"{other}[i]"), finish)
+    split_groups(w, groups, one, Tensor(other, other), out_dims=[])
+
+
+_FAST: dict[str, Fast] = {
+    "batch_norm": _batch_norm,
+    "instance_norm": _instance_norm,
+    "group_norm": _group_norm,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "normalize": _normalize,
+    **dict.fromkeys(("softmax", "log_softmax", "softmin"), _softmax),
+    **dict.fromkeys(
+        ("amax", "amin", "max", "min", "sum", "mean", "prod", "var", "std", "vector_norm",
+         "logsumexp"),
+        _reduction,
+    ),
+    "global_pool": _global_pool,
+    "scan": _scan,
+    **dict.fromkeys(
+        ("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss", "bce_with_logits",
+         "poisson_nll_loss", "hinge"), _loss,
+    ),
+}  # fmt: skip
+
+
+def _or_naive(name: str, fast: Fast) -> Lower:
+    naive = {**LAYER_KERNELS, **TENSOR_KERNELS}[name]
+
+    def write(w: Lowering, o: Operation, parameters: Parameters) -> None:
+        try:
+            fast(w, o, parameters)
+        except NotFasterError:
+            naive(w, o, parameters)
+
+    return write
+
+
+FAST: dict[str, Lower] = {name: _or_naive(name, fast) for name, fast in _FAST.items()}
+"""Operation -> what writes its kernels, instead of the naive ones."""

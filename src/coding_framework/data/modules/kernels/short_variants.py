@@ -1,0 +1,227 @@
+"""Module tasks with their products and convolutions as `short_tensor_cores` writes them.
+
+As the naive lowering, but for linear layers, products and convolutions, each of which is one kernel
+that ends with the elementwise operations after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from coding_framework.data.modules.kernels.fast_layers import FAST
+from coding_framework.data.modules.kernels.lowering import (
+    Lines,
+    Lowering,
+    Tensor,
+    product_of,
+    strip,
+)
+from coding_framework.data.modules.kernels.naive import lower
+from coding_framework.data.modules.kernels.naive_layers import Lower, conv_extents
+from coding_framework.data.modules.kernels.short_tensor_cores import (
+    HEAD,
+    Kernel,
+    Windows,
+    matrix,
+    output_place,
+    weights,
+    window_copies,
+    windows_before,
+)
+from coding_framework.data.modules.records import (
+    KernelVariant,
+    ModuleTask,
+    Operation,
+    Parameter,
+    extent,
+)
+
+LEAST = 32
+"""Rows, columns and inner indices of a product below which a tile is mostly empty."""
+_MULTIPROCESSORS = 132
+_EXTENTS = ("depth", "height", "width")
+_OUTS = ("od", "oh", "ow")
+_TAKEN = {*"xuostirqevabdfpymnkc", "acc", "sum", "load", "count", "image", "in", *_EXTENTS, *_OUTS}
+"""Names that the kernels use themselves."""
+
+
+class NotHereError(Exception):
+    """The templates have nothing for this operation as it stands."""
+
+
+def _linear(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
+    weight, *bias = parameters
+    *outer, k = w.dims
+    n = w.variable(str(o["out"]))
+    dims = [*outer, n]
+    m = product_of(outer) if outer else "1"
+    starts = [f"v += {bias[0].c_name}[q];"] if bias else []
+    reads, post = _end(w, dims, {len(outer): "q"}, starts, [b.c_name for b in bias])
+    rows = _rows(w, m, n, k)
+    kernel = Kernel(
+        rows,
+        matrix("a", "x", "r0", "m", rows, inner_first=True),
+        matrix("b", "u", "q0", "n", 64, inner_first=True),
+        ("m", "n"), "r * n + q", post, [],
+    )  # fmt: skip
+    _emit(w, kernel, [w.x.host, weight.c_name, *reads], {"m": m, "n": n, "k": k}, dims)
+
+
+def _matmul(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
+    if o.flag("own") or w.x.host != w.task.inputs[0].name:
+        raise NotHereError
+    other = w.task.inputs[-1] if o.name == "matmul_last" else w.task.inputs[1]
+    given = [w.variable(d) for d in other.dims]
+    if len(given) != len(w.dims):
+        raise NotHereError
+    ta, tb = o.flag("ta"), o.flag("tb")
+    *batch, rows, columns = w.dims
+    m, k = (columns, rows) if ta else (rows, columns)
+    n = given[-2] if tb else given[-1]
+    dims = [*batch, m, n]
+    reads, post = _end(w, dims, {len(batch): "r", len(batch) + 1: "q"}, [], [])
+    tile = _rows(w, m, n, k, product_of(batch) if batch else "1")
+    shift = "x += blockIdx.z * m * k, u += blockIdx.z * n * k;"
+    kernel = Kernel(
+        tile,
+        matrix("a", "x", "r0", "m", tile, inner_first=not ta),
+        matrix("b", "u", "q0", "n", 64, inner_first=tb),
+        ("m", "n"), "(blockIdx.z * m + r) * n + q" if batch else "r * n + q", post,
+        [shift] if batch else [],
+    )  # fmt: skip
+    depth = product_of(batch) if batch else "1"
+    _emit(w, kernel, [w.x.host, other.name, *reads], {"m": m, "n": n, "k": k}, dims, depth)
+
+
+def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
+    weight, *bias = parameters
+    batch, c, *spatial = w.dims
+    kernel_size, groups = o.integers("kernel_size"), o.number("groups")
+    if groups < 1:
+        raise NotHereError
+    m = w.variable(str(o["out"]))
+    each_in, each_out = (d if groups == 1 else f"{d} / {groups}" for d in (c, m))
+    outs = conv_extents(w, o)
+    windows = Windows(
+        kernel_size, o.integers("stride"), o.integers("padding"), o.integers("dilation"),
+        o.name.startswith("conv_transpose"), groups,
+        _EXTENTS[-len(spatial) :], _OUTS[-len(spatial) :],
+    )  # fmt: skip
+    dims = [batch, m, *outs]
+    count = product_of([batch, *outs])
+    k = each_in if windows.taps == 1 else f"{each_in} * {windows.taps}"
+    channel = "r" if groups == 1 else "blockIdx.z * m + r"
+    starts = [f"v += {bias[0].c_name}[{channel}];"] if bias else []
+    reads, post = _end(w, dims, {1: channel}, starts, [b.c_name for b in bias])
+    rows = _rows(w, each_out, count, k)
+    kernel = Kernel(
+        rows, weights(windows, rows), window_copies(windows), ("m", "count"),
+        output_place(windows), post, windows_before(windows),
+    )  # fmt: skip
+    sizes = {"m": each_out, "k": k, "c": each_in, "count": count}
+    sizes |= dict(zip(windows.extents, spatial, strict=True))
+    sizes |= dict(zip(windows.outs, outs, strict=True))
+    _emit(w, kernel, [w.x.host, weight.c_name, *reads], sizes, dims, str(groups))
+
+
+# --- what all need -------------------------------------------------------------------------------
+
+
+def _rows(w: Lowering, m: str, n: str, k: str, batch: str = "1") -> int:
+    """Rows of a block: 128 where the machine is full with them and few are left over."""
+    rows, columns, inner, pairs = (extent(size, w.main_values) for size in (m, n, k, batch))
+    if min(rows, columns, inner) < LEAST:
+        raise NotHereError
+    blocks = -(-rows // 128) * -(-columns // 64) * pairs
+    wasteful = -(-rows // 64) % 2 == 1 and rows < 512
+    return 64 if wasteful or blocks < 2 * _MULTIPROCESSORS else 128
+
+
+def _end(
+    w: Lowering, dims: Sequence[str], places: dict[int, str], starts: Lines, first: list[str]
+) -> tuple[list[str], Lines]:
+    """What the kernel reads besides its factors, and its statements on an output. places: the C
+    name of a coordinate by its axis. starts, first: statements before those of the operations
+    that follow, and what they read."""
+    lines, reads = w.head_end(dims)
+    if _TAKEN & {*reads, *first}:
+        raise NotHereError
+    text = "\n".join(lines)
+    for axis in sorted({int(found) for found in re.findall(r"\bi(\d+)\b", text)}):
+        if axis not in places:
+            raise NotHereError
+        text = re.sub(rf"\bi{axis}\b", places[axis], text)
+    return list(dict.fromkeys([*first, *reads])), [*starts, *text.splitlines()]
+
+
+def _emit(
+    w: Lowering,
+    kernel: Kernel,
+    tensors: Sequence[str],
+    sizes: dict[str, str],
+    dims: Sequence[str],
+    depth: str = "1",
+) -> None:
+    """The kernel and its launch. tensors: on the host, the factors first. sizes: C name in the
+    kernel -> expression on the host."""
+    number, out = w.new_head()
+    name = f"kernel{number}"
+    head = [*HEAD.strip("\n").splitlines(), ""]
+    if head[0] not in w.device:
+        w.device[:0] = head
+    names = ["x", "u", *tensors[2:]]
+    text = "\n".join(kernel.source(name, ""))
+    used = [size for size in sizes if re.search(rf"\b{size}\b", text)]
+    parameters = [*(f"const float* {n}" for n in names), "float* o", *(f"int {n}" for n in used)]
+    w.device += [*kernel.source(name, ", ".join(parameters)), ""]
+    shape = ", ".join(strip(d) for d in dims)
+    arguments = [f"{t}.data_ptr<float>()" for t in (*tensors, out)]
+    arguments += [strip(sizes[size]) for size in used]
+    on_host = [re.sub(r"\w+", lambda m: _bracketed(sizes[m[0]]), e) for e in kernel.extent]
+    launch = Kernel(
+        kernel.rows, kernel.left, kernel.right, (on_host[0], on_host[1]), "", [], []
+    ).launch(name, ", ".join(arguments), depth)
+    w.host += [
+        f"auto {out} = torch::empty({{{shape}}}, {w.task.inputs[0].name}.options());",
+        *launch,
+    ]
+    w.x, w.dims, w.post = Tensor("x", out), list(dims), []
+
+
+def _bracketed(expression: str) -> str:
+    return expression if re.fullmatch(r"[\w *]+|\(.*\)", expression) else f"({expression})"
+
+
+SHORT: dict[str, Lower] = {
+    "linear": _linear,
+    **dict.fromkeys(("matmul", "bmm", "matmul_last"), _matmul),
+    **dict.fromkeys((f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)), _conv),
+}
+"""Operation -> what writes its kernel, instead of the naive ones."""
+
+
+_GROUPS_REASON = (
+    "each group is read from DRAM once: its passes follow each other in one kernel, and few large "
+    "groups are shared out to many blocks"
+)
+_PRODUCT_REASON = (
+    "products run on tensor cores: each factor is split in two TF32 parts, copies of the next "
+    "stages run meanwhile, and the operations after them need no memory"
+)
+
+
+def short_variants(task: ModuleTask) -> Sequence[KernelVariant]:
+    """Groups in one kernel (level 2), products on tensor cores as well (level 3)."""
+    if any(given.dtype != "float32" for given in task.inputs[:1]):
+        return ()
+    found, before = [], lower(task).source()
+    for level, reason, heads in ((2, _GROUPS_REASON, FAST), (3, _PRODUCT_REASON, FAST | SHORT)):
+        try:
+            source = lower(task, heads).source()
+        except NotHereError:
+            continue
+        if source != before:
+            found.append(KernelVariant(level=level, reason=reason, source=source))
+        before = source
+    return found
