@@ -92,7 +92,7 @@ def judge(given: Judging) -> tuple[Row, list[Row]]:
                 figures["correct_share"] >= 0.99)]  # fmt: skip
     if figures["faster_share"] is not None:
         share = figures["faster_share"]
-        bars.append(bar(f"tasks whose fastest kernel is {FASTER} times eager, averaged over families",
+        bars.append(bar(f"tasks with a kernel of {FASTER} times eager, averaged over families",
                         0.6, share, share >= 0.6))  # fmt: skip
     if given.pack is not None:
         count, size = pack((*given.merge, given.receipts), jobs, given.pack)

@@ -66,7 +66,7 @@ def test_a_model_that_sft_has_not_taught_is_told_the_contract() -> None:
     whole = run_of("--config", str(ROOT / "configs" / "one_gpu.yaml"))
     job = pipeline.Job(whole.folder, whole.recipe, whole.base_model, whole.seed)
     assert whole.recipe.base_prompts == "v2"
-    assert job.rl_config("m").prompts == "v1"
+    assert job.rl_config("m").prompts == "v3"  # what SFT teaches
     assert job.rl_config("m", taught=False).prompts == "v2"
     assert whole.recipe.evaluation.prompts == "v1"  # what an evaluation changes for the base model
 

@@ -335,11 +335,31 @@ def extended(state: CUDAConversationState, turn: ConversationTurn) -> CUDAConver
 
 
 def best_candidate(candidates: Sequence[ConversationTurn]) -> ConversationTurn:
-    """The candidate that goes on as the turn: the largest reward, of equals the first; a masked
-    one only where all are. The others stay with it as its `alternatives`."""
-    chosen = max(candidates, key=lambda t: t.reward.total if t.reward is not None else -math.inf)
+    """The candidate that goes on as the turn: the largest reward, of equals the one that is nearest
+    to right, of equals the first; a masked one only where all are. The others stay with it as its
+    `alternatives`."""
+    chosen = max(
+        candidates,
+        key=lambda t: (t.reward.total if t.reward is not None else -math.inf, _nearness(t)),
+    )
     others = tuple(c for c in candidates if c is not chosen)
     return chosen.model_copy(update={"alternatives": others})
+
+
+def _nearness(turn: ConversationTurn) -> tuple[bool, bool, float, float]:
+    """How near a candidate is to right, the larger the nearer: that there is code, that it
+    compiles, the share of passed comparisons, and the least largest error in tolerances."""
+    verdict = turn.verdict
+    if verdict is None:
+        return turn.code is not None, False, 0.0, -math.inf
+    tests = verdict.tests
+    share = sum(t.passed for t in tests) / len(tests) if tests else 0.0
+    errors = [
+        math.inf if t.max_abs_error is None or not t.tolerance else t.max_abs_error / t.tolerance
+        for t in tests
+    ]
+    worst = max((e if math.isfinite(e) else math.inf for e in errors), default=math.inf)
+    return turn.code is not None, verdict.compiled, share, -worst
 
 
 async def tested(

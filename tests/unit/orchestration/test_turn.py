@@ -408,6 +408,32 @@ def test_the_best_candidate_is_the_turn_and_keeps_the_others():
     assert [t.code for t in chosen.alternatives] == ["masked", "a", "c"]
 
 
+def test_of_equally_rewarded_candidates_the_one_nearest_to_right_goes_on() -> None:
+    def test_of(passed: bool, error: float | None) -> TestResult:
+        return TestResult(
+            case="main", seed=1, shapes=((4,),), dtype="float32", max_abs_error=error,
+            max_rel_error=error, tolerance=1e-6, passed=passed,
+        )  # fmt: skip
+
+    def candidate(code: str, status: Status, *tests: TestResult) -> ConversationTurn:
+        verdict = verdict_of(status).model_copy(update={"tests": tests})
+        return ConversationTurn(
+            index=0, role=Role.GENERATOR, prompt=(), generation=Generation(text=code),
+            extraction=Extraction(code=code, note=""), verdict=verdict,
+        )  # fmt: skip
+
+    uncompiled = candidate("uncompiled", Status.COMPILE_ERROR)
+    far = candidate("far", Status.WRONG_OUTPUT, test_of(False, None))
+    near = candidate("near", Status.WRONG_OUTPUT, test_of(False, 2e-6))
+    half = candidate("half", Status.WRONG_OUTPUT, test_of(True, 0.0), test_of(False, 1.0))
+    for given, wanted in (
+        ([uncompiled, far], "far"),
+        ([far, near, uncompiled], "near"),
+        ([near, half], "half"),
+    ):
+        assert best_candidate(given).code == wanted
+
+
 async def test_five_thousand_malformed_answers_end_as_verdicts():
     """The real agents and prompts on answers that are cut, spliced and filled with odd bytes; with
     the real judge: experiments/fuzz_answers.py."""

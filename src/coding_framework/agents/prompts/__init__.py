@@ -50,8 +50,8 @@ from coding_framework.types import (
 PROMPT_VERSION: PromptVersion = "v1"
 """Version of the prompts where neither a caller nor a model's card names one."""
 TAUGHT_PROMPTS: PromptVersion = "v3"
-"""Version that SFT teaches: a model that knows it is told what a kernel is handed. Its card says so,
-and RL, evaluation, `solve` and serving ask by it."""
+"""Version that SFT teaches: it says what a kernel is handed. The model's card names it, and RL,
+evaluation, `solve` and serving ask by it."""
 PROMPT_VERSIONS: tuple[PromptVersion, ...] = get_args(PromptVersion)
 ANSWER_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 1024, "v3": 2048}
 """Most tokens of an answer, unless somebody says otherwise. A kernel of several stages has up to

@@ -7,6 +7,7 @@ match one. What a candidate may do is decided by the boundary (sandbox, device, 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from coding_framework.cuda.advice.source_text import code_only, line_of
@@ -28,13 +29,33 @@ class Rule:
     pattern: re.Pattern[str]
     message: str
     literals: bool = False
+    unless: Callable[[str], bool] | None = None
+    """What about the whole code makes the pattern mean nothing."""
 
 
 def _rule(
-    name: str, severity: FindingSeverity, pattern: str, message: str, *, literals: bool = False
+    name: str,
+    severity: FindingSeverity,
+    pattern: str,
+    message: str,
+    *,
+    literals: bool = False,
+    unless: Callable[[str], bool] | None = None,
 ) -> Rule:
     bounded = pattern.replace(r"\s*", r"\s{0,40}")
-    return Rule(name, severity, re.compile(bounded, re.MULTILINE), message, literals)
+    return Rule(name, severity, re.compile(bounded, re.MULTILINE), message, literals, unless)
+
+
+_TF32_PART = re.compile(r"([A-Za-z_][\w.\[\]]{0,60})\s{0,4}=\s{0,4}[\w:]{0,40}__float_to_tf32\(")
+
+
+def _keeps_remainders(code: str) -> bool:
+    """Whether the code subtracts a factor's TF32 part from it, as products of two or three such
+    parts do (3xTF32), whose error is that of single precision."""
+    return any(
+        re.search(rf"-=?\s{{0,4}}{re.escape(found[1])}", code)
+        for found in _TF32_PART.finditer(code)
+    )
 
 
 def _calls(*names: str) -> str:
@@ -208,9 +229,15 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "low_precision",
         "medium",
-        r"\b(?:__half2?|half2?|__nv_bfloat162?|nv_bfloat16|__float2half\w*|__float2bfloat16\w*|"
-        r"wmma::precision::tf32)\b",
+        r"\b(?:__half2?|half2?|__nv_bfloat162?|nv_bfloat16|__float2half\w*|__float2bfloat16\w*)\b",
         "computes in less than single precision",
+    ),
+    _rule(
+        "low_precision",
+        "medium",
+        r"\bprecision::tf32\b",
+        "computes in less than single precision",
+        unless=_keeps_remainders,
     ),
     _rule(
         "clock",
@@ -241,6 +268,8 @@ def static_findings(source: str) -> tuple[Finding, ...]:
 
 def _matches(rule: Rule, code: str) -> list[re.Match[str]]:
     matches: list[re.Match[str]] = []
+    if rule.unless is not None and rule.unless(code):
+        return matches
     for match in rule.pattern.finditer(code):
         matches.append(match)
         if len(matches) == _MAX_PER_RULE:

@@ -76,6 +76,7 @@ def test_an_honest_kernel_has_no_finding_and_no_risk() -> None:
         ("  static torch::Tensor cached = x;", "static_state"),
         ("cudaStreamBeginCapture(s, m);", "graph_capture"),
         ("__half h = __float2half(x);", "low_precision"),
+        ("fragment<matrix_a, 16, 16, 8, wmma::precision::tf32, row_major> a;", "low_precision"),
         ("long long t = clock64();", "clock"),
         ("y[i] = __expf(x[i]);", "fast_math"),
     ],
@@ -159,3 +160,20 @@ def test_a_long_hostile_source_takes_no_longer_than_its_length(piece: str) -> No
 def test_stripping_never_fails_and_keeps_the_lines(source: str) -> None:
     assert code_only(source).count("\n") == source.count("\n")
     assert code_only(source, literals=True).count("\n") == source.count("\n")
+
+
+_TF32 = "using F = fragment<matrix_a, 16, 16, 8, precision::tf32, row_major>;\n"
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("high.x[e] = __float_to_tf32(v);", True),
+        ("high.x[e] = wmma::__float_to_tf32(v);\nlow.x[e] = v - high.x[e];", False),
+        ("hi = __float_to_tf32(v);\nv -= hi;", False),
+        ("hi = __float_to_tf32(v);\nw -= other;", True),
+    ],
+)
+def test_products_of_tf32_parts_are_not_told_to_be_of_low_precision(rest: str, said: bool) -> None:
+    found = {f.rule for f in static_findings(_TF32 + rest)}
+    assert ("low_precision" in found) is said

@@ -111,6 +111,15 @@ def test_rollouts_come_back_and_a_cut_line_is_left_out(tmp_path: Path) -> None:
     assert list(read_rollouts(tmp_path, 2)) == []
 
 
+def test_a_rollout_tells_of_each_answer_whether_the_limit_cut_it(tmp_path: Path) -> None:
+    whole, cut = turn(0, 0.5), turn(1, 0.7)
+    generation = cut.generation.model_copy(update={"finish_reason": "length"})
+    cut = cut.model_copy(update={"generation": generation})
+    append_rollout(tmp_path, rollout(0, [whole, cut], [0.5, 0.7]))
+    told = json.loads(rollouts_file(tmp_path, 1).read_text())["state"]["turns"]
+    assert [t["generation"]["finish_reason"] for t in told] == ["stop", "length"]
+
+
 def test_counter_sees_conversations_as_they_end(tmp_path: Path) -> None:
     counter = RolloutCounter(tmp_path)
     assert counter.count(1) == 0
