@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from coding_framework.commands.failures import run_script
+from coding_framework.commands.failures import require_trainers, run_script
 from coding_framework.commands.flags import add_flags, add_switch, script_parser
 from coding_framework.errors import UsageError, first_complaint
 from coding_framework.run import quickstart
@@ -119,6 +119,7 @@ def launch(given: dict[str, Any]) -> int:
     """Raises UsageError, also for GPUs that are not here."""
     device = given.get("device", read_recipe(given["config"]).device)
     require_gpus(device, given.get("num_gpus"))
+    require_trainers()
     return run_stages(make_run(given))
 
 

@@ -32,6 +32,7 @@ from coding_framework.commands.failures import (
     RESUMES,
     fail,
     status_of,
+    trainer_missing,
 )
 from coding_framework.commands.flags import FlagParser
 from coding_framework.errors import CodingFrameworkError
@@ -80,6 +81,8 @@ def _run(argv: Sequence[str]) -> int:
 def _sentence_and_status(error: Exception) -> tuple[str, int]:
     if isinstance(error, CodingFrameworkError):
         return str(error), status_of(error)
+    if isinstance(error, ModuleNotFoundError) and (sentence := trainer_missing(error)):
+        return sentence, EXIT_OURS
     if isinstance(error, OSError):
         from coding_framework.paths import cannot_write
 

@@ -2,7 +2,8 @@
 
 Each check (`doctor_checks.py`) does a small piece of the real work: compiles a kernel, tries to
 break out of the sandbox, judges a right and a wrong answer. The answer is a table, or JSON. The
-machine is ready when every check that the main job cannot do without works.
+machine is ready when every check that the main job cannot do without works; where only the judge is
+installed, every check that the judge cannot do without.
 """
 
 from __future__ import annotations
@@ -13,8 +14,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from coding_framework.commands.doctor_checks import CHECKS, Check, Finding, State
-from coding_framework.commands.failures import EXIT_OK, EXIT_OURS
+from coding_framework.commands.doctor_checks import (
+    CHECKS,
+    Check,
+    Finding,
+    State,
+    checks_here,
+)
+from coding_framework.commands.failures import EXIT_OK, EXIT_OURS, GET_TRAINERS, trainers_installed
 from coding_framework.commands.flags import add_command, add_json
 from coding_framework.errors import CodingFrameworkError, MissingToolError
 from coding_framework.types import Record
@@ -38,7 +45,7 @@ class CheckResult(Record):
     name: str
     state: State
     needed: bool
-    """Whether the main job (`cuda-rl quickstart`) needs it."""
+    """Whether the main job (`cuda-rl quickstart`) needs it; the judge, where no more is here."""
     detail: str
     fix: str = ""
     """How to get it, in a sentence; empty where it works."""
@@ -88,7 +95,7 @@ def run_checks(
 
 
 def is_ready(results: tuple[CheckResult, ...]) -> bool:
-    """Whether `cuda-rl quickstart` can run here."""
+    """Whether what is installed works: `cuda-rl quickstart`, or the judge alone."""
     return not any(r.stops_the_main_job for r in results)
 
 
@@ -107,8 +114,11 @@ def show(results: tuple[CheckResult, ...], console: Console) -> None:
         state = f"[{style}]{r.state.value}[/]" + ("" if r.needed else " (not needed)")
         table.add_row(r.name, state, escape(r.detail + (f"\n→ {r.fix}" if r.fix else "")))
     console.print(table)
-    if is_ready(results):
+    if is_ready(results) and trainers_installed():
         console.print("This machine is ready: [bold]cuda-rl quickstart[/] runs here.")
+    elif is_ready(results):
+        console.print("This machine is ready to judge: [bold]cuda-rl judge[/] runs here.")
+        console.print(f"To train as well, {GET_TRAINERS}.", markup=False)
     else:
         missing = ", ".join(r.name for r in results if r.stops_the_main_job)
         console.print(f"This machine is not ready; to be mended first: {escape(missing)}.")
@@ -118,12 +128,14 @@ class Report(Record):
     """What `cuda-rl doctor --json` prints."""
 
     ready: bool
+    trainers: bool
+    """Whether what SFT and RL need is installed; without it `ready` speaks of the judge."""
     checks: tuple[CheckResult, ...]
 
 
-def doctor(*, as_json: bool = False, checks: tuple[Check, ...] = CHECKS) -> int:
+def doctor(*, as_json: bool = False, checks: tuple[Check, ...] | None = None) -> int:
     """Checks everything, prints the table (or one JSON object) and returns the exit status:
-    0 where the main job can run, 3 where not. Progress goes to stderr."""
+    0 where what is installed works, 3 where not. Progress goes to stderr."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -135,9 +147,10 @@ def doctor(*, as_json: bool = False, checks: tuple[Check, ...] = CHECKS) -> int:
             highlight=False,
         )
 
-    results = run_checks(checks, tell)
+    results = run_checks(checks if checks is not None else checks_here(), tell)
     if as_json:
-        print(Report(ready=is_ready(results), checks=results).model_dump_json(indent=2))
+        report = Report(ready=is_ready(results), trainers=trainers_installed(), checks=results)
+        print(report.model_dump_json(indent=2))
     else:
         show(results, Console())
     return EXIT_OK if is_ready(results) else EXIT_OURS

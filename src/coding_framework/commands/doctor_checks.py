@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from coding_framework.commands.failures import GET_TRAINERS, trainers_installed
 from coding_framework.cuda.sandbox.base import Job, Limits, Mount, Sandbox
 from coding_framework.errors import SandboxError
 from coding_framework.paths import cache_dir
@@ -62,6 +63,7 @@ class Finding:
 class Check:
     name: str
     needed: bool
+    """By the main job."""
     run: Callable[[], Finding]
 
 
@@ -350,14 +352,21 @@ print("verl", verl.__version__, " ray", ray.__version__, " our CPU plug-in is re
 """
 
 
+NO_TRAINERS = Finding(State.MISSING, "only the judge is installed", GET_TRAINERS)
+
+
 def check_rl_stack() -> Finding:
     """verl swallows the import error of a plug-in: only asking its registries tells."""
+    if not trainers_installed():
+        return NO_TRAINERS
     from coding_framework.training.verl.overrides import PLUGIN
 
     return import_apart(VERL_CHECK, VERL_USE_EXTERNAL_MODULES=PLUGIN, VERL_PLATFORM="cpu")
 
 
 def check_sft_stack() -> Finding:
+    if not trainers_installed():
+        return NO_TRAINERS
     return import_apart(
         "import torch, transformers, peft\n"
         "from trl import SFTConfig, SFTTrainer\n"
@@ -399,6 +408,12 @@ def _version_of(package: str) -> str | None:
         return None
 
 
+TRAINING: tuple[Check, ...] = (
+    Check("model weights", True, check_weights),
+    Check("SFT: TRL, PEFT", True, check_sft_stack),
+    Check("RL: verl, Ray", True, check_rl_stack),
+)
+"""What judging does without."""
 CHECKS: tuple[Check, ...] = (
     Check("python", True, check_python),
     Check("cpu and memory", True, check_cpu_and_memory),
@@ -407,11 +422,16 @@ CHECKS: tuple[Check, ...] = (
     Check("sandbox", True, check_sandbox),
     Check("emulator", True, check_emulator),
     Check("verdicts", True, check_verdicts),
-    Check("model weights", True, check_weights),
-    Check("SFT: TRL, PEFT", True, check_sft_stack),
-    Check("RL: verl, Ray", True, check_rl_stack),
+    *TRAINING,
     Check("GPU", False, check_gpu),
     Check("vLLM", False, check_vllm),
     Check("wandb", False, check_wandb),
     Check("Docker", False, check_docker),
 )
+
+
+def checks_here() -> tuple[Check, ...]:
+    """All checks. Where only the judge is installed nothing needs what trains."""
+    if trainers_installed():
+        return CHECKS
+    return tuple(replace(c, needed=False) if c in TRAINING else c for c in CHECKS)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from coding_framework.commands.failures import require_trainers
 from coding_framework.commands.flags import add_command, add_flags, config_from
 from coding_framework.types import Config, SandboxName
 
@@ -38,6 +39,7 @@ def add_to(commands: Any) -> None:
 
 def run(args: Namespace) -> int:
     options = config_from(QuickstartOptions, args)
+    require_trainers()
     from coding_framework.run import quickstart
 
     return quickstart.run(
