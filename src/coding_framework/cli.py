@@ -24,6 +24,7 @@ from coding_framework.commands import (
     replay,
     solve,
     tasks,
+    view,
 )
 from coding_framework.commands.failures import (
     EXIT_INTERRUPTED,
@@ -37,7 +38,19 @@ from coding_framework.commands.failures import (
 from coding_framework.commands.flags import FlagParser
 from coding_framework.errors import CodingFrameworkError
 
-COMMANDS = (quickstart, judge, judge_many, solve, replay, evaluate, tasks, data, modelnew, doctor)
+COMMANDS = (
+    quickstart,
+    judge,
+    judge_many,
+    solve,
+    replay,
+    evaluate,
+    tasks,
+    data,
+    modelnew,
+    view,
+    doctor,
+)
 RESUMABLE = ("quickstart", "judge-many", "solve", "eval", "tasks build", "data build-sft")
 
 

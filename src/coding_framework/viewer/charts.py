@@ -1,0 +1,301 @@
+"""The numbers behind the charts of a run: from its step records, for the browser to draw.
+
+A chart is columns: x, and a column a series, `None` where there is no value (a gap stays a gap).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coding_framework.store.folder import SFTFolder
+from coding_framework.store.records import StepRecord
+from coding_framework.store.run_status import GPUSample, JudgeSample, read_judge, read_system
+from coding_framework.store.training_log import read_sft_records, read_steps
+from coding_framework.viewer.runs import FoundRun, rl_folders, sft_folder
+
+MAX_POINTS = 5_000
+"""More are cut to the least and the largest of each stretch."""
+Column = list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the address says of the charts."""
+
+    x: str = "step"
+    """step, time (seconds of training) or conversations."""
+    smooth: float = 0.0
+    """Weight of what came before, from 0 to 0.99; the raw line stays visible."""
+    log: bool = False
+
+
+def options_from(given: Mapping[str, str]) -> Options:
+    """Of a query; what cannot be is left out."""
+    try:
+        smooth = min(0.99, max(0.0, float(given.get("smooth", "0") or 0)))
+    except ValueError:
+        smooth = 0.0
+    x = given.get("x", "step")
+    known = x if x in ("step", "time", "conversations") else "step"
+    return Options(known, 0.0 if math.isnan(smooth) else smooth, given.get("log") == "1")
+
+
+def charts_of(run: FoundRun, options: Options) -> list[dict[str, Any]]:
+    """All charts for which the run has numbers."""
+    found: list[dict[str, Any] | None] = []
+    sft = sft_folder(run)
+    if sft is not None:
+        found += _sft_charts(sft, options)
+    for label, folder in rl_folders(run):
+        records = read_steps(folder.steps)
+        if records:
+            prefix = "" if label == "rl" else f"{label}: "
+            found += [
+                chart | {"id": f"{label}-{chart['id']}", "title": prefix + chart["title"]}
+                for chart in _rl_charts(records, options)
+            ]
+    found += _system_charts(run, options)
+    return [chart for chart in found if chart is not None]
+
+
+def _rl_charts(records: Sequence[StepRecord], options: Options) -> list[dict[str, Any]]:
+    x, x_label = _x_of(records, options.x)
+
+    def column(of: Callable[[StepRecord], float | None]) -> Column:
+        return [_finite(of(record)) for record in records]
+
+    def keyed(of: Callable[[StepRecord], Mapping[str, float]]) -> dict[str, Column]:
+        names = dict.fromkeys(name for record in records for name in of(record))
+        return {name: [_finite(of(r).get(name)) for r in records] for name in names}
+
+    shares = {
+        "compiles": column(lambda r: r.compile_rate),
+        "correct": column(lambda r: r.correct_rate),
+        "cheats": column(lambda r: _of_turns(r, r.measures.cheats)),
+        "rejected": column(lambda r: _of_turns(r, r.measures.rejected)),
+    }
+    groups = column(
+        lambda r: (
+            r.measures.groups_without_advantage / r.measures.groups if r.measures.groups else None
+        )
+    )
+    error = column(lambda r: r.solved_error)
+    solved = column(lambda r: r.solved_rate)
+    band = {
+        "solved": solved,
+        "− s.e.": [_sum(a, b, -1) for a, b in zip(solved, error, strict=True)],
+        "+ s.e.": [_sum(a, b, 1) for a, b in zip(solved, error, strict=True)],
+    }
+    charts = [
+        ("solved", "Solved conversations", "share", band, {"band": True}),
+        ("reward", "Reward", "mean of a turn", {
+            "all turns": column(lambda r: r.reward_mean),
+            "best turn": column(lambda r: r.reward_best_mean),
+        }, {}),
+        ("funnel", "How far turns come", "share of judged turns", shares, {}),
+        ("parts", "Parts of the reward", "mean of a turn", keyed(lambda r: r.measures.reward_parts),
+         {}),
+        ("tiers", "Correct, by tier", "share", keyed(
+            lambda r: {f"tier {t}": rates.correct_rate for t, rates in r.measures.tiers.items()}
+        ), {}),
+        ("speedup", "Speedup of correct kernels", "×", keyed(lambda r: r.measures.speedup), {}),
+        ("groups", "Groups without advantage", "share", {"share": groups}, {}),
+        ("kl", "KL and entropy", "nats a token", {
+            "KL": column(lambda r: r.kl),
+            "entropy": column(lambda r: r.entropy),
+            "KL of the update": column(lambda r: r.ppo_kl),
+        }, {}),
+        ("gradient", "Gradient norm", "", {"norm": column(lambda r: r.grad_norm)}, {"log": True}),
+        ("clip", "Clipped tokens and loss", "", {
+            "clip fraction": column(lambda r: r.clip_fraction),
+            "loss": column(lambda r: r.loss),
+        }, {}),
+        ("length", "Length of answers", "tokens", {
+            "mean": column(lambda r: r.measures.response_tokens_mean),
+            "largest": column(lambda r: r.measures.response_tokens_max or None),
+        }, {}),
+        ("cut", "Answers cut off, masked turns", "share", {
+            "cut off": column(lambda r: r.measures.cut_share),
+            "masked": column(lambda r: r.masked_turns / r.turns if r.turns else None),
+        }, {}),
+        ("times", "Time of a step", "s", keyed(_parts_of_time),
+         {"stack": True}),
+        ("verdicts", "Time of a verdict", "s", {
+            **{f"all, {k}": v for k, v in keyed(lambda r: r.measures.verdict_s).items()},
+            **{f"waiting, {k}": v for k, v in keyed(lambda r: r.measures.verdict_wait_s).items()},
+        }, {}),
+    ]  # fmt: skip
+    return [made for c in charts if (made := _chart(*c, x, x_label, options)) is not None]
+
+
+def _parts_of_time(record: StepRecord) -> dict[str, float]:
+    return {name: value for name, value in record.times.items() if name != "step_s"}
+
+
+def _of_turns(record: StepRecord, count: int) -> float | None:
+    judged = record.turns - record.masked_turns
+    return count / judged if judged > 0 else None
+
+
+def _sft_charts(folder: SFTFolder, options: Options) -> list[dict[str, Any]]:
+    records = read_sft_records(folder.metrics)
+    x = [float(entry["step"]) for entry in records.steps]
+    charts = []
+    for identity, title, unit, key, more in (
+        ("sft-loss", "SFT: loss", "nats a token", "loss", {}),
+        ("sft-gradient", "SFT: gradient norm", "", "gradient_norm", {"log": True}),
+        ("sft-rate", "SFT: learning rate", "", "learning_rate", {}),
+    ):
+        column = [_finite(entry.get(key)) for entry in records.steps]
+        charts.append(_chart(identity, title, unit, {key: column}, more, x, "step", options))
+    epochs = records.epochs
+    if epochs:
+        charts.append(
+            _chart(
+                "sft-held-out", "SFT: held-out loss and score", "",
+                {
+                    "held-out loss": [_finite(e.held_out_loss) for e in epochs],
+                    "held-out pass rate": [
+                        _finite(e.score.pass_rate) if e.score else None for e in epochs
+                    ],
+                },
+                {}, [e.epoch for e in epochs], "epoch", Options(),
+            )
+        )  # fmt: skip
+    return [chart for chart in charts if chart is not None]
+
+
+def _system_charts(run: FoundRun, options: Options) -> list[dict[str, Any] | None]:
+    """What the machine and the judge did, where the run wrote it down."""
+    samples, judged = list(read_system(run.root)), list(read_judge(run.root))
+    start = min((s.t for s in (*samples[:1], *judged[:1])), default=0.0)
+    x = [s.t - start for s in samples]
+    gpus = sorted({gpu.index for s in samples for gpu in s.gpus or ()})
+
+    def of_gpus(of: Callable[[GPUSample], float | None]) -> dict[str, Column]:
+        known = [{gpu.index: gpu for gpu in s.gpus or ()} for s in samples]
+        return {f"GPU {i}": [of(row[i]) if i in row else None for row in known] for i in gpus}
+
+    memory: Column = [_share(s.ram, s.ram_total) for s in samples]
+    cores: Column = [sum(s.cpu) / len(s.cpu) / 100 if s.cpu else None for s in samples]
+    system: list[tuple[str, str, str, dict[str, Column]]] = [
+        ("gpu", "GPU: use", "share", of_gpus(lambda g: _scaled(g.util, 0.01))),
+        ("gpu-memory", "GPU: memory", "GB", of_gpus(lambda g: _scaled(g.mem_used, 1e-9))),
+        ("gpu-power", "GPU: power", "W", of_gpus(lambda g: g.power_w)),
+        ("cpu", "CPU and memory", "share", {"all cores": cores, "memory": memory}),
+    ]
+    judge: list[tuple[str, str, str, dict[str, Column]]] = [
+        ("queue", "Judge: queue", "verdicts", {
+            "queued": [float(s.queued) for s in judged],
+            "running": [float(s.running) for s in judged],
+        }),
+        ("judge-times", "Judge: times", "s", {
+            f"{name}, {q}": [times(s).get(q) for s in judged]
+            for name, times in _JUDGE_TIMES.items() for q in ("p50", "p95")
+        }),
+    ]  # fmt: skip
+    of_judge = [s.t - start for s in judged]
+    made = [_chart(*c, {}, x, "seconds", Options(log=options.log)) for c in system]
+    return made + [_chart(*c, {}, of_judge, "seconds", Options(log=options.log)) for c in judge]
+
+
+_JUDGE_TIMES: dict[str, Callable[[JudgeSample], Mapping[str, float]]] = {
+    "compiling": lambda s: s.compile_s,
+    "judging": lambda s: s.judge_s,
+    "waiting": lambda s: s.wait_s,
+}
+
+
+def _scaled(value: float | None, by: float) -> float | None:
+    return None if value is None else value * by
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _chart(
+    identity: str,
+    title: str,
+    unit: str,
+    series: Mapping[str, Column],
+    more: Mapping[str, Any],
+    x: Sequence[float],
+    x_label: str,
+    options: Options,
+) -> dict[str, Any] | None:
+    """A chart as the browser takes it; None where no series has a value."""
+    told = {name: column for name, column in series.items() if any(v is not None for v in column)}
+    if not told:
+        return None
+    keep = decimated(list(told.values()), len(x))
+    drawn = [
+        {"name": name, "values": [column[i] for i in keep], "raw": False}
+        for name, column in told.items()
+    ]
+    if options.smooth > 0 and not more.get("stack") and not more.get("band"):
+        smooth = [(name, smoothed(column, options.smooth)) for name, column in told.items()]
+        drawn = [{**line, "raw": True} for line in drawn] + [
+            {"name": name, "values": [column[i] for i in keep], "raw": False}
+            for name, column in smooth
+        ]
+    flags = {"log": options.log or bool(more.get("log")), "stack": bool(more.get("stack"))}
+    return {
+        "id": identity, "title": title, "unit": unit, "x_label": x_label,
+        "x": [x[i] for i in keep], "series": drawn, "band": bool(more.get("band")), **flags,
+    }  # fmt: skip
+
+
+def smoothed(column: Column, weight: float) -> Column:
+    """The exponential moving average, without the pull of its start; gaps stay gaps."""
+    total = mass = 0.0
+    out: Column = []
+    for value in column:
+        if value is None:
+            out.append(None)
+            continue
+        total, mass = weight * total + (1 - weight) * value, weight * mass + (1 - weight)
+        out.append(total / mass)
+    return out
+
+
+def decimated(columns: Sequence[Column], length: int, most: int = MAX_POINTS) -> list[int]:
+    """Which points to keep: all, or of each stretch the least and the largest of each column."""
+    if length <= most:
+        return list(range(length))
+    stretch = math.ceil(length * 2 * len(columns) / most)
+    kept = {0, length - 1}
+    for start in range(0, length, stretch):
+        part = range(start, min(start + stretch, length))
+        for column in columns:
+            known = sorted((value, i) for i in part if (value := column[i]) is not None)
+            if known:
+                kept |= {known[0][1], known[-1][1]}
+    return sorted(kept)
+
+
+def _x_of(records: Sequence[StepRecord], kind: str) -> tuple[list[float], str]:
+    if kind == "conversations":
+        return _running(record.conversations for record in records), "conversations"
+    if kind == "time":
+        return _running(r.times.get("step_s", 0.0) for r in records), "seconds of training"
+    return [float(record.step) for record in records], "step"
+
+
+def _running(values: Any) -> list[float]:
+    total, out = 0.0, []
+    for value in values:
+        total += value
+        out.append(total)
+    return out
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _sum(value: float | None, error: float | None, sign: int) -> float | None:
+    return None if value is None or error is None else value + sign * error

@@ -1,0 +1,444 @@
+"""The index of one run: where each conversation lies, what it came to, and words to find it by.
+
+One SQLite file a run, in the cache folder. One process writes it (`indexer`); pages read it while
+that goes on. It holds nothing that the run's files do not: deleting it costs the time to read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from coding_framework.viewer.runs import Source
+
+VERSION = 1
+"""Of the tables; an index of another version is made anew."""
+BLOCK = 1 << 20
+MAX_LINE = 64 << 20
+"""A longer line, in bytes, is no conversation: it is counted as broken and passed over."""
+_HEAD = 512
+"""Bytes of a file's start by which one that was written anew is known."""
+_SCHEMA = """
+CREATE TABLE meta(name TEXT PRIMARY KEY, value);
+CREATE TABLE files(
+  id INTEGER PRIMARY KEY, path TEXT UNIQUE, label TEXT, step INTEGER, attempt INTEGER,
+  inode INTEGER, head BLOB, offset INTEGER, skipping INTEGER, lines INTEGER, broken INTEGER,
+  first_broken INTEGER);
+CREATE TABLE conversations(
+  id INTEGER PRIMARY KEY, key TEXT UNIQUE, file INTEGER, offset INTEGER, length INTEGER,
+  name TEXT, task TEXT, family TEXT, tier INTEGER, label TEXT, step INTEGER, grp TEXT,
+  session INTEGER, roles TEXT, turns INTEGER, status TEXT, statuses TEXT, speedup REAL,
+  modelled INTEGER, reward REAL, returned REAL, cheats TEXT, masked INTEGER, tokens INTEGER,
+  end_reason TEXT, current INTEGER);
+CREATE INDEX by_facet ON conversations(current, status, tier, family, label);
+CREATE INDEX by_speedup ON conversations(current, speedup, id);
+CREATE INDEX by_reward ON conversations(current, reward, id);
+CREATE INDEX by_turns ON conversations(current, turns, id);
+CREATE INDEX by_task ON conversations(current, task, id);
+CREATE INDEX by_step ON conversations(current, step, id);
+CREATE INDEX by_file ON conversations(file);
+CREATE VIRTUAL TABLE words USING fts5(
+  text, content='', columnsize=0, detail=none, tokenize="unicode61 tokenchars '_'");
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What one look at a run's files came to."""
+
+    changed: bool
+    done_bytes: int
+    total_bytes: int
+
+
+def index_file(folder: Path, run_id: str) -> Path:
+    """Where the index of a run lies."""
+    return folder / f"{run_id}.sqlite"
+
+
+class IndexWriter:
+    """Brings the index of one run up to date. Raises sqlite3.Error where the index is broken."""
+
+    def __init__(self, path: Path, *, code: bool = False) -> None:
+        """code: kernels can be searched too."""
+        self._path, self._code = path, code
+        self._db = self._opened()
+        self._inode = path.stat().st_ino
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file that this writes to is still the one at its path."""
+        try:
+            return self._path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        self._db.close()
+
+    def update(self, sources: Sequence[Source]) -> Iterator[Passed]:
+        """Reads what is new, a block at a time; yields after each that is stored."""
+        sizes = {str(s.path): _size(s.path) for s in sources}
+        total = sum(sizes.values())
+        self._forget_files(set(sizes))
+        known = {
+            row[0]: row[1:] for row in self._db.execute("SELECT path, offset, inode FROM files")
+        }
+        for source in sources:
+            path = str(source.path)
+            offset, inode = known.get(path, (-1, -1))
+            if offset == sizes[path] and inode == _inode(source.path):
+                continue
+            for changed in self._read(source):
+                done = self._db.execute("SELECT sum(offset) FROM files").fetchone()[0] or 0
+                self._note(done, total, changed)
+                yield Passed(changed, done, total)
+        done = self._db.execute("SELECT sum(offset) FROM files").fetchone()[0] or 0
+        self._note(done, total, False)
+        yield Passed(False, done, total)
+
+    def _opened(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(self._path, isolation_level=None)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=OFF")
+        if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+            db.close()
+            remove_index(self._path)
+            db = sqlite3.connect(self._path, isolation_level=None)
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=OFF")
+            db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
+        return db
+
+    def _note(self, done: int, total: int, changed: bool) -> None:
+        rows = self._db.execute("SELECT name, value FROM meta WHERE name != 'device'").fetchall()
+        was = dict(rows)
+        now = {"done": done, "total": total, "version": was.get("version", 0) + changed}
+        if now != was:
+            self._db.executemany("REPLACE INTO meta VALUES (?, ?)", now.items())
+
+    def _forget_files(self, paths: set[str]) -> None:
+        for file, path in self._db.execute("SELECT id, path FROM files").fetchall():
+            if path not in paths:
+                self._forget(file)
+
+    def _forget(self, file: int) -> None:
+        self._db.execute("DELETE FROM conversations WHERE file = ?", (file,))
+        self._db.execute("DELETE FROM files WHERE id = ?", (file,))
+
+    def _read(self, source: Source) -> Iterator[bool]:
+        """Yields, for each block that was stored, whether it had conversations."""
+        try:
+            file = os.open(source.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            row = self._file_row(source, file)
+            size = os.fstat(file).st_size
+            rest, position = b"", row["offset"]
+            while position < size:
+                block = os.pread(file, BLOCK, position)
+                if not block:
+                    break
+                position += len(block)
+                rest += block
+                end = rest.rfind(b"\n") + 1
+                if not end and source.path.suffix == ".json" and position >= size:
+                    end = len(rest)  # `solve` leaves one conversation, not lines
+                whole = rest if source.path.suffix == ".json" else rest[:end]
+                if source.path.suffix == ".json" and position < size:
+                    continue
+                if not end and len(rest) > MAX_LINE:
+                    row["skipping"], row["offset"], rest = 1, position, b""
+                    yield self._store(source, row, [])
+                elif end:
+                    yield self._store(source, row, self._cut(whole, source))
+                    rest = rest[len(whole) :]
+        finally:
+            os.close(file)
+
+    @staticmethod
+    def _cut(whole: bytes, source: Source) -> list[bytes]:
+        if source.path.suffix == ".json":
+            return [whole]
+        return whole[:-1].split(b"\n")
+
+    def _file_row(self, source: Source, file: int) -> dict[str, Any]:
+        told = os.fstat(file)
+        columns = "id, inode, head, offset, skipping, lines, broken, first_broken"
+        found = self._db.execute(
+            f"SELECT {columns} FROM files WHERE path = ?", (str(source.path),)
+        ).fetchone()
+        if found is not None:
+            row = dict(zip(columns.split(", "), found, strict=True))
+            same = row["head"] == os.pread(file, len(row["head"]), 0)
+            single = source.path.suffix == ".json" and told.st_size != row["offset"]
+            if (
+                row["inode"] == told.st_ino
+                and told.st_size >= row["offset"]
+                and same
+                and not single
+            ):
+                return row
+            self._forget(row["id"])
+        made = self._db.execute(
+            "INSERT INTO files VALUES (NULL, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL)",
+            (str(source.path), source.label, source.step, source.attempt, told.st_ino, b""),
+        )
+        if source.step is not None:
+            self._db.execute(
+                "UPDATE conversations SET current = 0 WHERE file IN (SELECT id FROM files "
+                "WHERE label = ? AND step = ? AND attempt < ?)",
+                (source.label, source.step, source.attempt),
+            )
+        head = os.pread(file, _HEAD, 0)
+        fresh = {"offset": 0, "skipping": 0, "lines": 0, "broken": 0, "first_broken": None}
+        return {"id": made.lastrowid, "inode": told.st_ino, "head": head, **fresh}
+
+    def _store(self, source: Source, row: dict[str, Any], lines: Sequence[bytes]) -> bool:
+        rows = []
+        for line in lines:
+            row["lines"] += 1
+            start, row["offset"] = row["offset"], row["offset"] + len(line) + 1
+            if source.path.suffix == ".json":
+                row["offset"] -= 1
+            found = None if row["skipping"] else parsed(line)
+            if found is not None:
+                rows.append((start, len(line), found))
+            elif line.strip() or row["skipping"]:
+                row["broken"] += 1
+                row["first_broken"] = row["first_broken"] or row["lines"]
+            row["skipping"] = 0
+        self._db.execute("BEGIN")
+        try:
+            for start, length, found in rows:
+                self._insert(source, row["id"], start, length, found)
+            if rows and not self._db.execute("SELECT 1 FROM meta WHERE name='device'").fetchone():
+                device = next((d for *_, found in rows if (d := _device(found))), None)
+                if device is not None:
+                    self._db.execute("INSERT INTO meta VALUES ('device', ?)", (device,))
+            self._db.execute(
+                "UPDATE files SET inode=?, head=?, offset=?, skipping=?, lines=?, broken=?, "
+                "first_broken=? WHERE id=?",
+                (row["inode"], row["head"], row["offset"], row["skipping"], row["lines"],
+                 row["broken"], row["first_broken"], row["id"]),
+            )  # fmt: skip
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        return bool(rows)
+
+    def _insert(
+        self, source: Source, file: int, start: int, length: int, found: Mapping[str, Any]
+    ) -> None:
+        row = summary_row(found, source)
+        newer = (
+            source.step is not None
+            and self._db.execute(
+                "SELECT 1 FROM files WHERE label = ? AND step = ? AND attempt > ?",
+                (source.label, source.step, source.attempt),
+            ).fetchone()
+        )
+        row |= {"file": file, "offset": start, "length": length, "current": 0 if newer else 1}
+        names = ", ".join(row)
+        made = self._db.execute(
+            f"REPLACE INTO conversations ({names}) VALUES ({', '.join('?' * len(row))})",
+            list(row.values()),
+        )
+        words = searchable(found, code=self._code)
+        self._db.execute("INSERT INTO words(rowid, text) VALUES (?, ?)", (made.lastrowid, words))
+
+
+def remove_index(path: Path) -> None:
+    """Delete an index, with what SQLite keeps beside it."""
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+
+
+def parsed(line: bytes) -> dict[str, Any] | None:
+    """The conversation of a line, a rollout as one with its fields beside it; None: it is none."""
+    try:
+        try:
+            found = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            found = json.loads(line.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
+        return None
+    state = found.get("state", found) if isinstance(found, dict) else None
+    whole = (
+        isinstance(state, dict)
+        and isinstance(state.get("turns"), list)
+        and isinstance(state.get("task"), dict)
+    )
+    return found if whole else None
+
+
+def state_in(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The conversation in a parsed line."""
+    state: Mapping[str, Any] = found.get("state", found)
+    return state
+
+
+def summary_row(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """The columns of a conversation that are read from its line."""
+    state = state_in(found)
+    task, turns = state["task"], [t for t in state["turns"] if isinstance(t, dict)]
+    verdicts = [turn_status(t) for t in turns]
+    judged = [s for s in verdicts if s != "masked"]
+    solved = "correct" in judged
+    status = "correct" if solved else judged[-1] if judged else "masked"
+    speeds = [(s, m) for s, m in map(speedup_of, turns) if s is not None]
+    best = max(speeds, default=(None, None))
+    rewards = [r for r in map(reward_of, turns) if r is not None]
+    returns = [r for r in found.get("returns") or () if isinstance(r, int | float)]
+    name = _text(state.get("conversation_id", ""))
+    identity = f"{source.path}\0{found.get('group', '')}\0{found.get('session', '')}\0{name}"
+    return {
+        "key": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:12],
+        "name": name,
+        "task": _text(task.get("name", "")),
+        "family": _text(task.get("family", "")),
+        "tier": _integer(task.get("tier")),
+        "label": source.label,
+        "step": source.step if source.step is not None else _integer(found.get("step")),
+        "grp": _text(found.get("group", "")),
+        "session": _integer(found.get("session")),
+        "roles": ",".join(dict.fromkeys(_text(t.get("role", "")) for t in turns)),
+        "turns": len(turns),
+        "status": status,
+        "statuses": ",".join(verdicts),
+        "speedup": best[0],
+        "modelled": best[1],
+        "reward": max(rewards, default=None),
+        "returned": returns[0] if returns else None,
+        "cheats": ",".join(dict.fromkeys(_text(c.get("rule", "")) for c in _cheats(turns))),
+        "masked": len(verdicts) - len(judged),
+        "tokens": sum(len(_part(t, "generation").get("response_ids") or ()) for t in turns),
+        "end_reason": _text(state.get("end_reason") or ""),
+    }
+
+
+def turn_status(turn: Mapping[str, Any]) -> str:
+    """The verdict's word, or "masked"."""
+    if turn.get("masked") is not None or not turn.get("verdict"):
+        return "masked"
+    return _text(_part(turn, "verdict").get("status", "unknown"))
+
+
+def speedup_of(turn: Mapping[str, Any]) -> tuple[float | None, bool]:
+    """(speedup, whether it is modelled) of a turn, as `Verdict.speedup`."""
+    timing = _part(_part(turn, "verdict"), "timing")
+    value = timing.get("speedup")
+    if value is None:
+        value = timing.get("speedup_vs_naive")
+    return (float(value) if _is_number(value) else None), bool(timing.get("modelled"))
+
+
+def reward_of(turn: Mapping[str, Any]) -> float | None:
+    """The total of a turn's reward."""
+    parts = _part(turn, "reward").get("parts")
+    if not isinstance(parts, list):
+        return None
+    return sum(p["value"] for p in parts if isinstance(p, dict) and _is_number(p.get("value")))
+
+
+def searchable(found: Mapping[str, Any], *, code: bool) -> str:
+    """What a conversation can be found by: task, reasons, compiler messages, findings."""
+    state = state_in(found)
+    task = state["task"]
+    words = [task.get("name"), task.get("description"), state.get("conversation_id")]
+    for turn in state["turns"]:
+        if not isinstance(turn, dict):
+            continue
+        verdict = _part(turn, "verdict")
+        words += [turn.get("masked"), verdict.get("reason")]
+        for message in _part(verdict, "compile").get("errors") or ():
+            words.append(message.get("message") if isinstance(message, dict) else None)
+        safety = _part(verdict, "safety").get("findings")
+        for findings in (safety, verdict.get("pitfalls"), verdict.get("cheats")):
+            for finding in findings or ():
+                if isinstance(finding, dict):
+                    words += [finding.get("rule"), finding.get("message")]
+        if code:
+            words.append(_part(turn, "extraction").get("code"))
+    once = dict.fromkeys(str(w)[:20_000] for w in words if w)
+    return _text(" ".join(once))
+
+
+def read_line(path: str, offset: int, length: int) -> dict[str, Any] | None:
+    """The conversation at a place of a file; None where it is not there any more."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return parsed(os.pread(file, length, offset))
+    finally:
+        os.close(file)
+
+
+def connect(path: Path) -> closing[sqlite3.Connection]:
+    """The index, to read. Raises sqlite3.OperationalError where there is none yet."""
+    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=2)
+    db.row_factory = sqlite3.Row
+    return closing(db)
+
+
+def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A record within a record; an empty one where there is none."""
+    found = record.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _cheats(turns: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for turn in turns:
+        for cheat in _part(turn, "verdict").get("cheats") or ():
+            if isinstance(cheat, dict):
+                yield cheat
+
+
+def _device(found: Mapping[str, Any]) -> str:
+    for turn in state_in(found)["turns"]:
+        if isinstance(turn, dict):
+            device = _part(_part(turn, "verdict"), "receipt").get("device")
+            if device:
+                return _text(device)
+    return ""
+
+
+def _text(value: object) -> str:
+    """Text that SQLite and a response can hold: a lone surrogate is neither UTF-8."""
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and abs(value) < 2**62 else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return -1
