@@ -171,7 +171,7 @@ def _sft_charts(folder: SFTFolder, options: Options) -> list[dict[str, Any]]:
 def _system_charts(run: FoundRun, options: Options) -> list[dict[str, Any] | None]:
     """What the machine and the judge did, where the run wrote it down."""
     samples, judged = list(read_system(run.root)), list(read_judge(run.root))
-    start = min((s.t for s in (*samples[:1], *judged[:1])), default=0.0)
+    start = min([s.t for s in samples[:1]] + [s.t for s in judged[:1]], default=0.0)
     x = [s.t - start for s in samples]
     gpus = sorted({gpu.index for s in samples for gpu in s.gpus or ()})
 

@@ -84,7 +84,7 @@ def side_by_side(before: str, after: str) -> list[Pair]:
     if max(len(old), len(new)) > MAX_DIFF_LINES:
         note = Shown("hunk", None, Markup("too long to compare: the code as it is now"))
         return [Pair(note, note), *(Pair(line, line) for line in code_lines(after))]
-    matcher = difflib.SequenceMatcher(None, *texts, autojunk=len(old) > 500)
+    matcher = difflib.SequenceMatcher(None, texts[0], texts[1], autojunk=len(old) > 500)
     rows: list[Pair] = []
     for group in matcher.get_grouped_opcodes(CONTEXT):
         first, last = group[0], group[-1]
@@ -140,7 +140,7 @@ def _marks(before: str, after: str) -> tuple[list[tuple[int, int]], list[tuple[i
     if max(len(before), len(after)) > 400:
         return [], []
     words = [re.findall(r"\w+|\s+|.", text) for text in (before, after)]
-    matcher = difflib.SequenceMatcher(None, *words, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, words[0], words[1], autojunk=False)
     if matcher.ratio() < 0.4:
         return [], []
     ends = [[0], [0]]

@@ -342,7 +342,7 @@ def speedup_of(turn: Mapping[str, Any]) -> tuple[float | None, bool]:
     value = timing.get("speedup")
     if value is None:
         value = timing.get("speedup_vs_naive")
-    return (float(value) if _is_number(value) else None), bool(timing.get("modelled"))
+    return _number(value), bool(timing.get("modelled"))
 
 
 def reward_of(turn: Mapping[str, Any]) -> float | None:
@@ -350,7 +350,7 @@ def reward_of(turn: Mapping[str, Any]) -> float | None:
     parts = _part(turn, "reward").get("parts")
     if not isinstance(parts, list):
         return None
-    return sum(p["value"] for p in parts if isinstance(p, dict) and _is_number(p.get("value")))
+    return sum(_number(p.get("value")) or 0.0 for p in parts if isinstance(p, dict))
 
 
 def searchable(found: Mapping[str, Any], *, code: bool) -> str:
@@ -426,8 +426,9 @@ def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and abs(value) < 2**62 else None
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: object) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if known else None  # type: ignore[arg-type]
 
 
 def _size(path: Path) -> int:

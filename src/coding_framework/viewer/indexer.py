@@ -56,9 +56,10 @@ class Indexer:
         try:
             yield from self._writer(run.id, path).update(list(sources_of(run)))
         except sqlite3.DatabaseError:
+            writer = self._writers.pop(run.id, None)
             with contextlib.suppress(sqlite3.Error):
-                self._writers[run.id].close()
-            self._writers.pop(run.id, None)
+                if writer is not None:
+                    writer.close()
             remove_index(path)
 
     def _writer(self, run_id: str, path: Path) -> IndexWriter:

@@ -106,7 +106,9 @@ class Library:
             "steps": ",".join(_stamp(path) for path in files),
             "conversations": f"{notes.get('version', 0)},{notes.get('done', 0)}",
             "state": ",".join((state_of(run), *(_stamp(run.root / n) for n in STATE_FILES))),
-            "system": ",".join(_stamp(run.root / n) for n in ("system.jsonl", "judge.jsonl", "alerts.jsonl")),
+            "system": ",".join(
+                _stamp(run.root / n) for n in ("system.jsonl", "judge.jsonl", "alerts.jsonl")
+            ),
         }
 
     def _once(self, run: FoundRun, what: Any, db: sqlite3.Connection, make: Any) -> Any:

@@ -84,7 +84,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "visible": lambda value: visible(str(value)),
-        "line": lambda value, limit=200: one_line(str(value), limit),
+        "line": _line,
         "number": number,
         "times": lambda value: f"{number(value)}×" if _is_number(value) else "–",
         "percent": lambda value: f"{value:.0%}" if _is_number(value) else "–",
@@ -117,6 +117,10 @@ def number(value: Any, digits: int = 3) -> str:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _line(value: object, limit: int = 200) -> str:
+    return one_line(str(value), limit)
 
 
 def bytes_(value: float) -> str:

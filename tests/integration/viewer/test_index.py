@@ -1,0 +1,169 @@
+"""The index follows files that are written, cut, replaced and broken."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from coding_framework.viewer import index as index_module
+from coding_framework.viewer.index import IndexWriter, connect, index_file
+from coding_framework.viewer.indexer import Indexer
+from coding_framework.viewer.runs import find_runs, sources_of
+from coding_framework.viewer.search import Filter, listed, matching, neighbours
+from support.viewed import Viewed, make_rl_run, repaired, rollout
+
+pytestmark = pytest.mark.integration
+
+
+def line(name: str, speedup: float = 2.0) -> str:
+    return rollout(repaired(name, speedup)).model_dump_json() + "\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "made.jsonl"
+
+
+def names(viewed: Viewed) -> list[str]:
+    return sorted(row["name"] for row in viewed.rows())
+
+
+def test_lines_that_are_added_are_found(file: Path, tmp_path: Path) -> None:
+    file.write_text(line("a"))
+    viewed = Viewed(file, index=tmp_path / "index")
+    with file.open("a") as out:
+        out.write(line("b"))
+    viewed.look()
+    assert names(viewed) == ["a", "b"]
+
+
+def test_an_unfinished_line_waits_for_its_end(file: Path, tmp_path: Path) -> None:
+    whole = line("b")
+    file.write_text(line("a") + whole[:200])
+    viewed = Viewed(file, index=tmp_path / "index")
+    assert names(viewed) == ["a"]
+    with file.open("a") as out:
+        out.write(whole[200:])
+    viewed.look()
+    assert names(viewed) == ["a", "b"]
+
+
+def test_a_file_that_was_cut_and_written_anew_is_read_anew(file: Path, tmp_path: Path) -> None:
+    file.write_text(line("a") + line("b"))
+    viewed = Viewed(file, index=tmp_path / "index")
+    file.write_text(line("c"))
+    viewed.look()
+    assert names(viewed) == ["c"]
+    file.write_text("".join(line(f"d{i}") for i in range(5)))  # longer than before, the same inode
+    viewed.look()
+    assert names(viewed) == [f"d{i}" for i in range(5)]
+
+
+def test_a_file_that_was_replaced_is_read_anew(file: Path, tmp_path: Path) -> None:
+    file.write_text(line("a"))
+    viewed = Viewed(file, index=tmp_path / "index")
+    other = file.with_name("other")
+    other.write_text(line("a")[:-1].replace('"a"', '"z"') + "\n" + line("y"))
+    os.replace(other, file)
+    viewed.look()
+    assert names(viewed) == ["y", "z"]
+
+
+def test_broken_lines_are_counted_with_their_place(file: Path, tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    file.write_text(line("a") + '{"half": \n' + "[]\n" + deep + "\n\n" + line("b"))
+    viewed = Viewed(file, index=tmp_path / "index")
+    assert names(viewed) == ["a", "b"]
+    assert "3 lines of" in viewed.page(f"/run/{viewed.run()}")
+    assert "the first is line 2" in viewed.page(f"/run/{viewed.run()}")
+
+
+def test_a_line_beyond_the_limit_is_passed_over(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "MAX_LINE", 3 << 20)
+    with file.open("w") as out:
+        out.write(line("a"))
+        for _ in range(12):
+            out.write("x" * (1 << 20))
+        out.write("\n" + line("b"))
+    viewed = Viewed(file, index=tmp_path / "index")
+    assert names(viewed) == ["a", "b"]
+    assert "1 line of" in viewed.page(f"/run/{viewed.run()}")
+
+
+def test_an_index_that_is_deleted_or_broken_is_made_again(file: Path, tmp_path: Path) -> None:
+    file.write_text(line("a"))
+    viewed = Viewed(file, index=tmp_path / "index")
+    path = index_file(viewed.folder, viewed.run())
+    runs = find_runs([file])
+    indexer = Indexer([file], viewed.folder)
+    indexer.look(runs)
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    assert viewed.client.get(f"/run/{viewed.run()}/conversations").status_code == 503
+    indexer.look(runs)
+    assert names(viewed) == ["a"]
+    indexer.close()
+    path.write_bytes(b"no database" * 1000)
+    assert viewed.client.get(f"/run/{viewed.run()}/conversations").status_code == 503
+    viewed.look()  # finds it broken and removes it
+    viewed.look()
+    assert names(viewed) == ["a"]
+
+
+def test_of_two_viewers_one_writes(file: Path, tmp_path: Path) -> None:
+    file.write_text(line("a"))
+    folder = tmp_path / "index"
+    folder.mkdir()
+    first, second = Indexer([file], folder), Indexer([file], folder)
+    runs = find_runs([file])
+    first.look(runs)
+    second.look(runs)
+    assert not second._writers
+    first.close()
+    second.look(runs)
+    assert second._writers
+    second.close()
+
+
+def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.jsonl"
+    secret.write_text(line("secret"))
+    run = make_rl_run(tmp_path / "runs" / "rl", [repaired("a")])
+    (run / "attempts/000/rollouts/step_000009.jsonl").symlink_to(secret)
+    (tmp_path / "runs" / "elsewhere").symlink_to(tmp_path)
+    assert len(find_runs([tmp_path / "runs"])) == 1
+    assert names(Viewed(tmp_path / "runs", index=tmp_path / "index")) == ["a"]
+
+
+def test_pages_of_a_list_hold_each_conversation_once_in_every_order(
+    file: Path, tmp_path: Path
+) -> None:
+    file.write_text("".join(line(f"c{i}", 1 + i % 3) for i in range(23)))
+    run = find_runs([file])[0]
+    path = tmp_path / "x.sqlite"
+    writer = IndexWriter(path)
+    list(writer.update(list(sources_of(run))))
+    writer.close()
+    with connect(path) as db:
+        for sort in ("newest", "oldest", "speedup", "reward", "turns", "task", "step"):
+            wanted, after, seen = Filter(sort=sort), "", []
+            while True:
+                page = listed(db, wanted, after, limit=5)
+                seen += page.rows
+                after = page.after
+                if not after:
+                    break
+            assert len({row["key"] for row in seen}) == len(seen) == 23, sort
+            for earlier, later in itertools.pairwise(seen):
+                assert neighbours(db, wanted, earlier)[1] == later["key"], sort
+                assert neighbours(db, wanted, later)[0] == earlier["key"], sort
+
+
+def test_a_search_is_never_syntax() -> None:
+    assert matching('a" OR b*') == '"a"* AND "OR"* AND "b"*'
+    assert matching('"*()') == ""
