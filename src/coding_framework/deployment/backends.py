@@ -1,0 +1,340 @@
+"""Upstream model servers: who is healthy, who has the model, and one request to one of them.
+
+Health is asked for (every 2 s, with jitter) and learnt from requests. A request goes to the healthy
+replica with the fewest running; where nothing was sent to the client yet, one that fails by
+connection or 502-504 is tried once more, on another replica. Only addresses of the configuration
+are ever asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import orjson
+import structlog
+
+from coding_framework.deployment.serve_config import BackendConfig, ModelVersion
+from coding_framework.errors import PolicyAwayError, PolicyError
+from coding_framework.monitoring.text import one_line
+from coding_framework.types import Generation, Message, SamplingParams
+
+log = structlog.get_logger(__name__)
+
+PERIOD_S = 2.0
+HEALTH_TIMEOUT_S = 5.0
+SILENT_S = 60.0
+"""A stream that says nothing for so long is dead."""
+ANSWER_S = 600.0
+_OUT_AFTER, _IN_AFTER = 3, 2
+_ERRORS_IN_A_ROW = 5
+_RECENT = 20
+_FIRST_EJECTION_S, _LONGEST_EJECTION_S = 5.0, 60.0
+_ELSEWHERE = (502, 503, 504)
+_MAX_ANSWER = 16 << 20
+
+
+class BackendBusyError(PolicyAwayError):
+    """Every replica has all the requests that it may have."""
+
+
+@dataclass(slots=True)
+class Replica:
+    """One address, and what is known of it."""
+
+    url: str
+    running: int = 0
+    up: bool = False
+    asked: bool = False
+    failed_checks: int = 0
+    good_checks: int = 0
+    errors: int = 0
+    """Connections that failed, in a row."""
+    recent: deque[bool] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    """Whether the last answers were 5xx."""
+    ejected_until: float = 0.0
+    ejections: int = 0
+    models: frozenset[str] = frozenset()
+
+    def healthy(self, now: float) -> bool:
+        return self.up and now >= self.ejected_until
+
+    def checked(self, good: bool) -> None:
+        """The answer of a health check. The first one decides alone."""
+        self.good_checks = self.good_checks + 1 if good else 0
+        self.failed_checks = 0 if good else self.failed_checks + 1
+        if good and (self.good_checks >= _IN_AFTER or not self.asked):
+            self.up = True
+        elif self.failed_checks >= _OUT_AFTER or not self.asked:
+            self.up = good
+        self.asked = True
+
+    def answered(self, status: int | None, now: float) -> None:
+        """What a request learnt; None: the connection failed."""
+        self.errors = self.errors + 1 if status is None else 0
+        if status is not None:
+            self.recent.append(status >= 500)
+        bad = sum(self.recent) > _RECENT / 2 and len(self.recent) == _RECENT
+        if self.errors >= _ERRORS_IN_A_ROW or bad:
+            self.ejections += 1
+            pause = min(_FIRST_EJECTION_S * 2 ** (self.ejections - 1), _LONGEST_EJECTION_S)
+            self.ejected_until = now + pause
+            self.errors = 0
+            self.recent.clear()
+            log.warning("replica_ejected", url=self.url, seconds=pause)
+        elif status is not None and status < 500 and now >= self.ejected_until + 60.0:
+            self.ejections = 0
+
+
+class Backend:
+    """The replicas of one model server. `start` in the event loop that uses it."""
+
+    def __init__(
+        self,
+        config: BackendConfig,
+        adapters: Callable[[], Iterable[ModelVersion]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """adapters: the versions that it must have loaded, asked for at every check."""
+        self.config = config
+        self.replicas = [Replica(str(url).rstrip("/")) for url in config.urls]
+        self._adapters = adapters
+        self._clock = clock
+        self._free = asyncio.Condition()
+        self._session: aiohttp.ClientSession | None = None
+        self._checks: list[asyncio.Task[None]] = []
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    async def start(self) -> None:
+        """Check every replica once, then go on checking."""
+        await self.check()
+        self._checks = [asyncio.create_task(self._check_often(r)) for r in self.replicas]
+
+    async def check(self) -> None:
+        """Ask every replica now."""
+        await asyncio.gather(*(self._check(replica) for replica in self.replicas))
+
+    async def close(self) -> None:
+        for task in self._checks:
+            task.cancel()
+        for task in self._checks:
+            with suppress(asyncio.CancelledError):
+                await task
+        if self._session is not None:
+            await self._session.close()
+
+    def ready(self, model: str) -> bool:
+        """Whether every healthy replica has the model, and one is healthy."""
+        healthy = [r for r in self.replicas if r.healthy(self._clock())]
+        return bool(healthy) and all(model in r.models for r in healthy)
+
+    async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a chat. Raises PolicyError where the server refuses it, PolicyAwayError
+        where none can answer now."""
+        async with self._asked(body, aiohttp.ClientTimeout(total=ANSWER_S)) as (replica, response):
+            try:
+                answer = orjson.loads(await response.content.read(_MAX_ANSWER))
+            except (aiohttp.ClientError, TimeoutError, orjson.JSONDecodeError) as e:
+                replica.answered(None, self._clock())
+                raise PolicyAwayError(
+                    f"the backend {self.name} broke off its answer: ask again"
+                ) from e
+            self._require_own(replica, body, answer)
+            return dict(answer)
+
+    async def stream(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """The chunks of an answer, as objects. Raises as `complete`, also in the middle."""
+        limits = aiohttp.ClientTimeout(total=ANSWER_S, sock_read=SILENT_S)
+        async with self._asked({**body, "stream": True}, limits) as (replica, response):
+            try:
+                async for line in response.content:
+                    if not line.startswith(b"data:"):
+                        continue
+                    data = line[5:].strip()
+                    if data == b"[DONE]":
+                        return
+                    chunk = orjson.loads(data)
+                    self._require_own(replica, body, chunk)
+                    yield chunk
+            except (aiohttp.ClientError, TimeoutError, ValueError) as e:
+                replica.answered(None, self._clock())
+                raise PolicyAwayError(
+                    f"the backend {self.name} broke off its answer: ask again"
+                ) from e
+
+    def _require_own(self, replica: Replica, body: dict[str, Any], answer: Any) -> None:
+        """A server that has lost an adapter may answer as its base model: that is no answer."""
+        said = answer.get("model") if isinstance(answer, dict) else None
+        if not isinstance(answer, dict) or said not in (None, body["model"]):
+            replica.models = replica.models - {body["model"]}
+            raise PolicyAwayError(
+                f"the backend {self.name} answered as another model than {body['model']}: it is "
+                "asked again when it has it"
+            )
+
+    @asynccontextmanager
+    async def _asked(
+        self, body: dict[str, Any], limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[tuple[Replica, aiohttp.ClientResponse]]:
+        """A replica's answer, whose status is 200."""
+        tried: list[Replica] = []
+        data = orjson.dumps(body)
+        for attempt in (1, 2):
+            replica = await self._take(body["model"], tried)
+            tried.append(replica)
+            try:
+                async with self._http().post(
+                    f"{replica.url}/v1/chat/completions", data=data, timeout=limits,
+                    headers={"Content-Type": "application/json"}, allow_redirects=False,
+                ) as response:  # fmt: skip
+                    replica.answered(response.status, self._clock())
+                    if response.status == 200:
+                        yield replica, response
+                        return
+                    if response.status not in _ELSEWHERE:
+                        raise await self._refusal(replica, body["model"], response)
+            except (aiohttp.ClientConnectionError, TimeoutError) as e:
+                replica.answered(None, self._clock())
+                log.warning("backend_failed", url=replica.url, attempt=attempt, error=str(e)[:200])
+            finally:
+                await self._give_back(replica)
+        raise PolicyAwayError(f"the backend {self.name} does not answer now: ask again later")
+
+    async def _refusal(
+        self, replica: Replica, model: str, response: aiohttp.ClientResponse
+    ) -> PolicyError:
+        text = one_line((await response.content.read(2000)).decode("utf-8", "replace"), 200)
+        log.warning("backend_refused", url=replica.url, status=response.status, said=text)
+        if response.status == 404:
+            replica.models = replica.models - {model}
+        if response.status in (404, 408, 429) or response.status >= 500:
+            return PolicyAwayError(f"the backend {self.name} cannot answer now: ask again later")
+        return PolicyError(f"the backend {self.name} refused the request: {text}")
+
+    async def _take(self, model: str, tried: list[Replica]) -> Replica:
+        """A replica with room; waits where all are full. Raises PolicyAwayError where none has the
+        model."""
+        async with self._free:
+            while True:
+                now = self._clock()
+                fit = [r for r in self.replicas if r.healthy(now) and model in r.models]
+                fit = [r for r in fit if r not in tried] or fit
+                if not fit:
+                    raise PolicyAwayError(
+                        f"no replica of the backend {self.name} that has {model} is healthy now: "
+                        "ask again later"
+                    )
+                free = [r for r in fit if r.running < self.config.max_concurrency]
+                if free:
+                    best = min(free, key=lambda r: r.running)
+                    best.running += 1
+                    return best
+                await self._free.wait()
+
+    async def _give_back(self, replica: Replica) -> None:
+        replica.running -= 1
+        async with self._free:
+            self._free.notify()
+
+    def _http(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            key = os.environ.get(self.config.key_env, "") if self.config.key_env else ""
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            connector = aiohttp.TCPConnector(limit=0)
+            self._session = aiohttp.ClientSession(
+                headers=headers, connector=connector, trust_env=False
+            )
+        return self._session
+
+    # --- health ---------------------------------------------------------------------------------
+
+    async def _check_often(self, replica: Replica) -> None:
+        while True:
+            await asyncio.sleep(PERIOD_S * random.uniform(0.8, 1.2))
+            await self._check(replica)
+
+    async def _check(self, replica: Replica) -> None:
+        was = replica.up
+        try:
+            async with asyncio.timeout(HEALTH_TIMEOUT_S):
+                good = await self._is_well(replica)
+                if good:
+                    replica.models = await self._models(replica)
+                    await self._load_missing(replica)
+        except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
+            good = False
+        replica.checked(good)
+        if replica.up != was:
+            log.warning("replica_up" if replica.up else "replica_down", url=replica.url)
+            async with self._free:
+                self._free.notify_all()
+
+    async def _is_well(self, replica: Replica) -> bool:
+        async with self._http().get(f"{replica.url}/health") as response:
+            return response.status in (200, 404)  # 404: a server that has no such route
+
+    async def _models(self, replica: Replica) -> frozenset[str]:
+        async with self._http().get(f"{replica.url}/v1/models") as response:
+            answer = orjson.loads(await response.content.read(1 << 20))
+            return frozenset(str(model["id"]) for model in answer["data"])
+
+    async def _load_missing(self, replica: Replica) -> None:
+        """A replica that came back has no adapters: it is asked for each of them again."""
+        if self.config.adapters != "dynamic":
+            return
+        for version in self._adapters():
+            if version.adapter and version.model not in replica.models:
+                body = {"lora_name": version.model, "lora_path": version.adapter}
+                async with self._http().post(
+                    f"{replica.url}/v1/load_lora_adapter", json=body
+                ) as response:
+                    if response.status != 200:
+                        log.warning(
+                            "adapter_refused", url=replica.url, adapter=version.model,
+                            said=one_line(await response.text(), 200),
+                        )  # fmt: skip
+        replica.models = await self._models(replica)
+
+
+class BackendPolicy:
+    """One version behind a backend, as a `types.Policy`."""
+
+    def __init__(self, backend: Backend, model: str) -> None:
+        self._backend = backend
+        self._model = model
+
+    async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
+        """One answer to a chat. Raises PolicyError where the model or its server fails."""
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [m.model_dump() for m in messages],
+            "max_tokens": sampling.max_new_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed
+        answer = await self._backend.complete(body)
+        try:
+            choice = answer["choices"][0]
+            text = choice["message"]["content"] or ""
+            stopped = choice.get("finish_reason") != "length"
+            return Generation(
+                text=text.encode("utf-8", "replace").decode("utf-8"),
+                finish_reason="stop" if stopped else "length",
+            )
+        except (KeyError, IndexError, TypeError, AttributeError) as e:
+            raise PolicyAwayError(
+                f"the backend {self._backend.name} gave an answer without a message"
+            ) from e

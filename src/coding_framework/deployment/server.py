@@ -1,0 +1,684 @@
+"""`ModelServer`: OpenAI's protocol, and with a task the fastest verified kernel with its receipt.
+
+    request -> caller, limits -> task -> who answers -> exposure -> n conversations, judged
+      -> outcome -> the fastest verified kernel with a signed receipt, or that there is none
+
+Guaranteed: nothing is called verified without a `correct` verdict of this server's judge; the
+exposure is durable before the model is asked, the outcome before the answer's last byte; a client
+that goes away ends its generation and its queued verdicts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from prometheus_client import Counter, Gauge, Histogram
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from coding_framework.agents.generator import GeneratorAgent
+from coding_framework.agents.optimizer import OptimizerAgent
+from coding_framework.agents.prompts import ANSWER_TOKENS
+from coding_framework.deployment.ab_testing import Assignment, Shadow
+from coding_framework.deployment.backends import Backend, BackendPolicy
+from coding_framework.deployment.chat import (
+    ChatRequest,
+    TaskOfRequest,
+    VerifyRequest,
+    chat_request,
+    named_or_brought,
+    parsed,
+    task_of,
+)
+from coding_framework.deployment.http import (
+    SECONDS,
+    ApiError,
+    Caller,
+    ClientGoneError,
+    Gate,
+    HttpMetrics,
+    as_json,
+    make_app,
+    read_object,
+    while_connected,
+)
+from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.receipts import KernelReceipt, SigningKey, receipt_of
+from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
+from coding_framework.deployment.traffic import Traffic, Versions
+from coding_framework.deployment.verified import (
+    JudgeQueue,
+    Search,
+    Wanted,
+    basis_of,
+    new_search,
+    run_search,
+)
+from coding_framework.errors import InfrastructureError, PolicyAwayError, PolicyError
+from coding_framework.monitoring.text import one_line
+from coding_framework.orchestration.turn import Agent
+from coding_framework.types import (
+    BackendName,
+    ConversationTurn,
+    JudgeFn,
+    Role,
+    SamplingParams,
+    Task,
+    Verdict,
+)
+
+log = structlog.get_logger(__name__)
+
+TEMPERATURE = 0.7
+PROGRESS_S = 5
+VERIFY_WAIT_S = 10.0
+_CHUNK_CHARS = 2000
+_JOBS = 256
+_SHADOWS_AT_ONCE = 4
+
+
+@dataclass(slots=True)
+class Asked:
+    """One chat request on its way."""
+
+    caller: Caller
+    alias: str
+    chat: ChatRequest
+    found: TaskOfRequest | None
+    endpoint: EndpointConfig
+    request: str
+    """Its number, which a retry with the same Idempotency-Key has too."""
+    unit: bytes
+    assignment: Assignment
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def enrolled(self) -> bool:
+        return self.assignment.experiment is not None
+
+    @property
+    def wanted(self) -> Wanted:
+        own, said = self.endpoint, self.chat.cuda_rl
+        return Wanted(
+            candidates=said.n or own.candidates,
+            turns=said.turns or own.turns,
+            budget_s=said.budget_s or own.budget_s,
+            min_speedup=said.min_speedup,
+        )
+
+
+class ServerMetrics(HttpMetrics):
+    """What this server counts beyond every server's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        own = {"registry": self.registry}
+        self.requests = Counter(
+            "cuda_rl_requests", "Chat requests, by who answered and what came of it.",
+            ("alias", "variant", "outcome"), **own,
+        )  # fmt: skip
+        self.seconds = Histogram(
+            "cuda_rl_request_seconds", "Time of a chat request.", ("alias",), buckets=SECONDS,
+            **own,
+        )  # fmt: skip
+        self.verdicts = Counter("cuda_rl_verdicts", "Verdicts, by status.", ("status",), **own)
+        self.verdict_seconds = Histogram(
+            "cuda_rl_verdict_seconds", "Time of a verdict with its waiting.", buckets=SECONDS, **own
+        )
+        self.judge_queue = Gauge("cuda_rl_judge_queue", "Verdicts that wait.", **own)
+        self.up = Gauge(
+            "cuda_rl_backend_up", "Whether a replica is healthy.", ("backend", "replica"), **own
+        )
+        self.running = Gauge(
+            "cuda_rl_backend_inflight", "Requests at a replica.", ("backend", "replica"), **own
+        )
+        self.storage_failed = Gauge(
+            "cuda_rl_storage_failed", "1 where the deployment database cannot be written.", **own
+        )
+
+
+class ModelServer:
+    """The server; `app` is its ASGI application."""
+
+    def __init__(
+        self,
+        config: ServeConfig,
+        judge: JudgeFn,
+        judges_on: BackendName,
+        key: SigningKey,
+        gate: Gate,
+        traffic: Traffic,
+        versions: Versions | None = None,
+        *,
+        docs: bool = False,
+    ) -> None:
+        """judges_on: what `judge` judges on. key: signs receipts."""
+        self.config, self.gate, self.traffic = config, gate, traffic
+        self.versions = versions or Versions(config.versions)
+        self.judge = JudgeQueue(judge, config.judge.workers, config.judge.queue)
+        self.metrics = ServerMetrics()
+        self.backends = {
+            b.name: Backend(b, lambda name=b.name: self._versions_of(name))  # type: ignore[misc]
+            for b in config.backends
+        }
+        self._judges_on = judges_on
+        self._key = key
+        self._judge_ready: str | None = "the judge has not given its first verdict yet"
+        self._background: set[asyncio.Task[Any]] = set()
+        self._shadows = 0
+        self._jobs: OrderedDict[str, tuple[str, asyncio.Task[dict[str, Any]]]] = OrderedDict()
+        self._watch()
+        self.app = self._make_app(docs)
+
+    def _versions_of(self, backend: str) -> list[ModelVersion]:
+        return [v for v in self.versions.all() if self.config.backend_of(v) == backend]
+
+    def _watch(self) -> None:
+        self.judge.on_verdict = self._count_verdict
+        self.metrics.judge_queue.set_function(lambda: self.judge.waiting)
+        self.metrics.storage_failed.set_function(lambda: float(self.traffic.failure is not None))
+        for backend in self.backends.values():
+            for number, replica in enumerate(backend.replicas):
+                labels = (backend.name, str(number))
+                self.metrics.up.labels(*labels).set_function(
+                    lambda r=replica: float(r.healthy(time.monotonic()))  # type: ignore[misc]
+                )
+                self.metrics.running.labels(*labels).set_function(
+                    lambda r=replica: float(r.running)  # type: ignore[misc]
+                )
+
+    def _count_verdict(self, verdict: Verdict, seconds: float) -> None:
+        self.metrics.verdicts.labels(verdict.status.value).inc()
+        self.metrics.verdict_seconds.observe(seconds)
+
+    # --- its life ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _running(self, app: FastAPI) -> AsyncIterator[None]:
+        await asyncio.gather(*(backend.start() for backend in self.backends.values()))
+        self._spawn(self._try_judge())
+        try:
+            yield
+        finally:
+            for task in self._background:
+                task.cancel()
+            await asyncio.gather(*self._background, return_exceptions=True)
+            await asyncio.gather(*(backend.close() for backend in self.backends.values()))
+
+    async def _try_judge(self) -> None:
+        """One verdict whose result is known: until it is right, the server is not ready."""
+        from coding_framework.data.synthesis.catalog import kernels_of
+
+        task = (await named_or_brought("relu", trusted=False)).task
+        while self._judge_ready is not None:
+            try:
+                verdict = await self.judge(task, kernels_of("relu")[0].code)
+                self._judge_ready = None if verdict.correct else f"relu is {verdict.reason}"
+            except InfrastructureError as e:
+                self._judge_ready = str(e)
+            if self._judge_ready is not None:
+                log.error("judge_not_ready", why=self._judge_ready)
+                await asyncio.sleep(30.0)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    # --- routes -----------------------------------------------------------------------------------
+
+    def _make_app(self, docs: bool) -> FastAPI:
+        app = make_app("cuda-rl serve", self.gate, self.metrics, docs=docs, lifespan=self._running)
+        app.get("/readyz")(self._readyz)
+        app.get("/v1/models")(self._models)
+        app.post("/v1/chat/completions")(self._chat)
+        app.post("/v1/kernels/verify")(self._verify)
+        app.get("/v1/jobs/{number}")(self._job)
+        for path in ("/v1/completions", "/v1/embeddings"):
+            app.post(path)(self._not_offered)
+        return app
+
+    async def _readyz(self) -> Response:
+        """200 where every alias has a healthy backend and the judge has judged rightly."""
+        missing = [] if self._judge_ready is None else [self._judge_ready]
+        for alias in self.config.endpoints:
+            version = self.versions.get(self.traffic.assign(alias, b"").version)
+            if not self.backends[self.config.backend_of(version)].ready(version.model):
+                missing.append(f"no backend has the model of {alias}")
+        status = 503 if missing else 200
+        return as_json({"status": "ready" if not missing else "waiting", "for": missing}, status)
+
+    async def _models(self, request: Request) -> Response:
+        self.gate.caller(request, "complete")
+        return as_json(
+            {
+                "object": "list",
+                "data": [
+                    {"id": alias, "object": "model", "created": 0, "owned_by": "cuda-rl"}
+                    for alias in self.config.endpoints
+                ],
+            }
+        )
+
+    async def _not_offered(self, request: Request) -> Response:
+        raise ApiError(404, "not_offered", "this server answers /v1/chat/completions only")
+
+    async def _chat(self, request: Request) -> Response:
+        caller = self.gate.caller(request, "complete")
+        with ExitStack() as stack:
+            stack.enter_context(self.gate.running(caller))
+            chat = chat_request(await read_object(request, self.gate.limits), self.gate.limits)
+            asked = await self._asked(request, caller, chat)
+            if chat.stream:
+                return _Stream(self, asked, stack.pop_all())
+            answer = await while_connected(request, self._answer(asked))
+            return as_json(answer, headers=_headers(answer))
+
+    async def _asked(self, request: Request, caller: Caller, chat: ChatRequest) -> Asked:
+        """What is asked for, admitted. Raises ApiError."""
+        endpoint = self.config.endpoints.get(chat.model)
+        if endpoint is None:
+            raise ApiError(
+                404, "model_not_found",
+                f"no endpoint is called {one_line(chat.model, 60)!r}; there are: "
+                f"{', '.join(self.config.endpoints)}",
+            )  # fmt: skip
+        found = await task_of(chat, trusted=self._trusts(caller))
+        key = request.headers.get("idempotency-key")
+        number = uuid4().hex if key is None else _digest(caller.id, key)
+        unit = self.traffic.unit(self._unit_value(request, caller, chat))
+        assignment = self.traffic.assign(chat.model, unit)
+        asked = Asked(caller, chat.model, chat, found, endpoint, number, unit, assignment)
+        self._require_possible(asked)
+        return asked
+
+    def _trusts(self, caller: Caller) -> bool:
+        return self.config.references == "trusted-tokens" and "tasks:trusted" in caller.scopes
+
+    def _unit_value(self, request: Request, caller: Caller, chat: ChatRequest) -> str:
+        session = request.headers.get("x-cudarl-session")
+        own = chat.user if self.config.unit == "user" else session
+        return f"{caller.id}/{own or ''}"
+
+    def _require_possible(self, asked: Asked) -> None:
+        """Raises ApiError where the request cannot be done here, or not now."""
+        said = asked.chat.cuda_rl
+        if asked.found is None:
+            if said.require_verified:
+                raise ApiError(
+                    400, "no_task",
+                    "nothing can be verified without a task: name one in cuda_rl.task",
+                )  # fmt: skip
+            return
+        self._require_judge(asked.caller, asked.wanted.candidates * asked.wanted.turns)
+        if said.target not in (None, self._judges_on):
+            raise ApiError(
+                400, "wrong_target", f"this server judges on {self._judges_on}: leave target out"
+            )
+
+    def _require_judge(self, caller: Caller, verdicts: int) -> None:
+        if self.judge.full:
+            raise ApiError(
+                429, "judge_busy", f"{self.judge.waiting} verdicts wait already: ask again later",
+                retry_after_s=max(1.0, self.judge.wait_s),
+            )  # fmt: skip
+        self.gate.charge(caller, verdicts)
+
+    # --- the answer -------------------------------------------------------------------------------
+
+    async def _answer(self, asked: Asked, search: Search | None = None) -> dict[str, Any]:
+        """The whole answer, its exposure and outcome written. search: to be filled, for those who
+        show its progress. Raises ApiError."""
+        asked.assignment = await self.traffic.expose(
+            asked.alias, asked.unit, asked.request, asked.assignment
+        )
+        try:
+            answer, outcome = await self._ended(asked, search)
+        except ApiError as e:
+            await self._finish(asked, _outcome_of(e, asked))
+            raise
+        except (asyncio.CancelledError, ClientGoneError):
+            # a task of its own: whoever is cancelled cannot wait for the database
+            self._spawn(self._finish(asked, _ended_as("cancelled", asked)))
+            raise
+        except InfrastructureError:
+            await self._finish(asked, _ended_as("error", asked))
+            raise
+        await self._finish(asked, outcome)
+        self._shadow(asked, outcome)
+        return answer
+
+    async def _ended(
+        self, asked: Asked, search: Search | None
+    ) -> tuple[dict[str, Any], Outcome]:
+        version = self.versions.get(asked.assignment.version)
+        if asked.found is None:
+            answer = await self._backend(version).complete(_plain(asked.chat, version))
+            return _said_as(asked, answer), _ended_as("not_judged", asked)
+        search = search or new_search(asked.found.task, asked.wanted)
+        agents = self._agents(version, asked.chat)
+        await run_search(search, agents, self.judge, self._judges_on)
+        answer = self._found(asked, search)
+        best = search.best
+        outcome = Outcome(
+            status="verified" if best is not None else "unverified",
+            speedup=best.verdict.speedup if best is not None and best.verdict else None,
+            seconds=time.monotonic() - asked.started,
+            cheated=search.cheated,
+        )
+        return answer, outcome
+
+    async def _finish(self, asked: Asked, outcome: Outcome) -> None:
+        self.metrics.requests.labels(
+            asked.alias, asked.assignment.variant, outcome.status
+        ).inc()
+        self.metrics.seconds.labels(asked.alias).observe(time.monotonic() - asked.started)
+        if asked.enrolled:
+            await self.traffic.finish(asked.request, outcome)
+
+    def _backend(self, version: ModelVersion) -> Backend:
+        return self.backends[self.config.backend_of(version)]
+
+    def _agents(self, version: ModelVersion, chat: ChatRequest) -> Mapping[Role, Agent]:
+        policy = BackendPolicy(self._backend(version), version.model)
+        most = chat.max_completion_tokens or chat.max_tokens or version.max_new_tokens
+        chosen = chat.temperature if chat.temperature is not None else version.temperature
+        sampling = SamplingParams(
+            max_new_tokens=most or ANSWER_TOKENS[version.prompts],
+            temperature=TEMPERATURE if chosen is None else chosen,
+            top_p=chat.top_p or 1.0,
+            seed=chat.seed,
+        )
+        return {
+            Role.GENERATOR: GeneratorAgent(policy, sampling, prompts=version.prompts),
+            Role.OPTIMIZER: OptimizerAgent(policy, sampling, prompts=version.prompts),
+        }
+
+    def _found(self, asked: Asked, search: Search) -> dict[str, Any]:
+        """The answer to a finished search. Raises ApiError 422 or 503."""
+        told = [candidate.told() for candidate in search.candidates]
+        best = search.best
+        if best is None and search.all_failed:
+            raise ApiError(
+                503, "unavailable", told[0]["reason"] or "no candidate could be judged",
+                retry_after_s=5.0,
+            )  # fmt: skip
+        if best is None and asked.chat.cuda_rl.require_verified in (None, True):
+            raise ApiError(
+                422, "no_verified_kernel",
+                f"none of {len(told)} candidates was verified within "
+                f"{search.wanted.budget_s:g} s: ask for more candidates, turns or time",
+                candidates=told,
+            )  # fmt: skip
+        shown = best or search.attempt
+        extra = {"candidates": told, **self._about(asked, shown, verified=best is not None)}
+        extra["turns"] = sum(len(c.state.turns) for c in search.candidates)
+        if "experiments:read" in asked.caller.scopes:
+            extra["version"] = asked.assignment.version
+            extra["served_by"] = asked.assignment.variant
+        return _completion(asked, _content(shown, extra), extra)
+
+    def _about(
+        self, asked: Asked, turn: ConversationTurn | None, *, verified: bool
+    ) -> dict[str, Any]:
+        verdict = turn.verdict if turn is not None else None
+        if not verified or verdict is None or asked.found is None:
+            return {"status": "unverified"}
+        receipt = self._receipt(asked.found, verdict)
+        return {
+            "status": "verified",
+            "receipt": receipt.model_dump(mode="json"),
+            "kernel_id": receipt.kernel,
+            "speedup": verdict.speedup,
+            "basis": basis_of(verdict),
+        }
+
+    def _receipt(self, found: TaskOfRequest, verdict: Verdict) -> KernelReceipt:
+        return receipt_of(
+            found.task, verdict, reference="caller" if found.from_caller else "registered",
+            key=self._key,
+        )  # fmt: skip
+
+    # --- the shadow -------------------------------------------------------------------------------
+
+    def _shadow(self, asked: Asked, incumbent: Outcome) -> None:
+        """The candidate answers the same request after it, unseen, where the judge has time."""
+        shadow = self.traffic.shadow(asked.alias, asked.unit)
+        if shadow is None or asked.found is None or asked.enrolled or self.judge.full:
+            return
+        if self._shadows >= _SHADOWS_AT_ONCE:
+            return
+        self._shadows += 1
+        self._spawn(self._answer_unseen(asked, asked.found.task, shadow, incumbent))
+
+    async def _answer_unseen(
+        self, asked: Asked, task: Task, shadow: Shadow, incumbent: Outcome
+    ) -> None:
+        started = time.monotonic()
+        try:
+            version = self.versions.get(shadow.candidate)
+            search = new_search(task, asked.wanted)
+            agents = self._agents(version, asked.chat)
+            await run_search(search, agents, self.judge, self._judges_on)
+            best = search.best
+            status = "verified" if best else "error" if search.all_failed else "unverified"
+            outcome = Outcome(
+                status=status,  # type: ignore[arg-type]
+                speedup=best.verdict.speedup if best and best.verdict else None,
+                seconds=time.monotonic() - started,
+                cheated=search.cheated,
+            )
+        except InfrastructureError as e:
+            log.warning("shadow_failed", error=str(e)[:300])
+            outcome = Outcome(status="error", seconds=time.monotonic() - started)
+        finally:
+            self._shadows -= 1
+        await self.traffic.pair(shadow, asked.unit, asked.request, incumbent, outcome)
+
+    # --- verdicts on kernels of the caller --------------------------------------------------------
+
+    async def _verify(self, request: Request) -> Response:
+        caller = self.gate.caller(request, "verify")
+        with self.gate.running(caller):
+            body = await read_object(request, self.gate.limits)
+            asked = parsed(VerifyRequest, body)
+            found = await named_or_brought(asked.task, trusted=self._trusts(caller))
+            self._require_judge(caller, 1)
+            number = uuid4().hex
+            job = self._spawn(self._judged(found, asked.code))
+            self._jobs[number] = (caller.id, job)
+            while len(self._jobs) > _JOBS:
+                self._jobs.popitem(last=False)[1][1].cancel()
+            await asyncio.wait({job}, timeout=VERIFY_WAIT_S)
+            return self._told(number, job)
+
+    async def _judged(self, found: TaskOfRequest, code: str) -> dict[str, Any]:
+        verdict = await self.judge(found.task, code)
+        receipt = self._receipt(found, verdict).model_dump(mode="json") if verdict.correct else None
+        return {"verdict": orjson.loads(verdict.model_dump_json()), "receipt": receipt}
+
+    async def _job(self, request: Request, number: str) -> Response:
+        caller = self.gate.caller(request, "verify")
+        owner, job = self._jobs.get(number, (None, None))
+        if job is None or owner != caller.id:
+            raise ApiError(404, "no_such_job", f"no job of yours is called {one_line(number, 40)}")
+        return self._told(number, job)
+
+    def _told(self, number: str, job: asyncio.Task[dict[str, Any]]) -> Response:
+        if not job.done():
+            return as_json({"status": "running", "job": f"/v1/jobs/{number}"}, 202)
+        if job.cancelled():
+            raise ApiError(503, "gone", "too many jobs came after this one: ask again")
+        return as_json({"status": "done", **job.result()})
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    async def events(self, asked: Asked, search: Search | None) -> AsyncIterator[ServerSentEvent]:
+        """The answer as OpenAI's chunks, the last of which holds what is said of the kernel."""
+        try:
+            source = self._passed_on(asked) if asked.found is None else self._whole(asked, search)
+            async for chunk in source:
+                yield _event(chunk)
+        except ApiError as e:
+            yield _event(orjson.loads(e.response().body))
+        except InfrastructureError as e:
+            error = ApiError(503, "unavailable", one_line(str(e), 500))
+            yield _event(orjson.loads(error.response().body))
+        yield ServerSentEvent("[DONE]", sep="\n")
+
+    async def _whole(
+        self, asked: Asked, search: Search | None
+    ) -> AsyncIterator[dict[str, Any]]:
+        answer = await self._answer(asked, search)
+        choice = answer["choices"][0]
+        text = choice["message"]["content"]
+        for start in range(0, len(text), _CHUNK_CHARS):
+            delta = {"role": "assistant", "content": text[start : start + _CHUNK_CHARS]}
+            yield _chunk(answer, {"index": 0, "delta": delta, "finish_reason": None})
+        last = {"index": 0, "delta": {}, "finish_reason": "stop", "cuda_rl": choice["cuda_rl"]}
+        yield _chunk(answer, last)
+
+    async def _passed_on(self, asked: Asked) -> AsyncIterator[dict[str, Any]]:
+        """The chunks of a chat without a task, as they come."""
+        asked.assignment = await self.traffic.expose(
+            asked.alias, asked.unit, asked.request, asked.assignment
+        )
+        version = self.versions.get(asked.assignment.version)
+        outcome = _ended_as("cancelled", asked)
+        try:
+            async for chunk in self._backend(version).stream(_plain(asked.chat, version)):
+                yield {**chunk, "model": asked.alias}
+            outcome = _ended_as("not_judged", asked)
+        except InfrastructureError:
+            outcome = _ended_as("error", asked)
+            raise
+        finally:
+            finished = self._spawn(self._finish(asked, outcome))
+            await asyncio.shield(finished)
+
+
+class _Stream(EventSourceResponse):
+    """Server-sent events, whose limits are given back when the connection ends."""
+
+    def __init__(self, server: ModelServer, asked: Asked, held: ExitStack) -> None:
+        search = new_search(asked.found.task, asked.wanted) if asked.found is not None else None
+        super().__init__(
+            server.events(asked, search),
+            ping=PROGRESS_S,
+            ping_message_factory=lambda: ServerSentEvent(
+                comment=search.progress() if search is not None else "waiting", sep="\n"
+            ),
+            sep="\n",
+        )
+        self._held = held
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        with self._held:
+            await super().__call__(scope, receive, send)
+
+
+def _event(value: Any) -> ServerSentEvent:
+    return ServerSentEvent(orjson.dumps(value).decode(), sep="\n")
+
+
+def _chunk(answer: Mapping[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": answer["id"], "object": "chat.completion.chunk", "created": answer["created"],
+        "model": answer["model"], "choices": [choice],
+    }  # fmt: skip
+
+
+def _completion(asked: Asked, content: str, extra: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": asked.alias,
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": content},
+                "finish_reason": "stop",
+                "cuda_rl": extra,
+            }
+        ],
+    }
+
+
+def _content(turn: ConversationTurn | None, extra: Mapping[str, Any]) -> str:
+    """The kernel in one fenced block, and one sentence."""
+    if turn is None or turn.code is None or turn.verdict is None:
+        return "There is no kernel: no answer of the model held one."
+    tag = "python" if "class ModelNew" in turn.code else "cuda"
+    block = f"```{tag}\n{turn.code.rstrip()}\n```\n\n"
+    if extra["status"] != "verified":
+        return f"{block}This kernel is not verified: {one_line(turn.verdict.reason)}."
+    speedup, basis = extra["speedup"], extra["basis"]
+    fast = "" if speedup is None else f"; its speedup is {speedup:.2f}, {basis}"
+    order = ", of which only the order is to be trusted" if basis == "modelled" else ""
+    return f"{block}This kernel is verified on {turn.verdict.backend}{fast}{order}."
+
+
+def _plain(chat: ChatRequest, version: ModelVersion) -> dict[str, Any]:
+    """A chat without a task, as the backend is asked."""
+    body: dict[str, Any] = {
+        "model": version.model,
+        "messages": [
+            {"role": "system" if m.role == "developer" else m.role, "content": m.text}
+            for m in chat.messages
+        ],
+        "temperature": _first(chat.temperature, version.temperature, TEMPERATURE),
+    }
+    most = chat.max_completion_tokens or chat.max_tokens or version.max_new_tokens
+    for name, value in (("max_tokens", most), ("top_p", chat.top_p), ("seed", chat.seed)):
+        if value is not None:
+            body[name] = value
+    return body
+
+
+def _first(*values: float | None) -> float | None:
+    return next((v for v in values if v is not None), None)
+
+
+def _said_as(asked: Asked, answer: dict[str, Any]) -> dict[str, Any]:
+    """A backend's answer under the name that was asked for. Raises PolicyAwayError."""
+    try:
+        choice = {**answer["choices"][0], "cuda_rl": {"status": "not_judged"}}
+    except (KeyError, IndexError, TypeError) as e:
+        raise PolicyAwayError("the backend gave an answer without a message") from e
+    return {**answer, "model": asked.alias, "choices": [choice]}
+
+
+def _headers(answer: Mapping[str, Any]) -> dict[str, str]:
+    extra = answer["choices"][0]["cuda_rl"]
+    headers = {"X-CudaRL-Verdict": extra["status"]}
+    if "kernel_id" in extra:
+        headers["X-CudaRL-Kernel"] = extra["kernel_id"]
+    return headers
+
+
+def _ended_as(status: str, asked: Asked) -> Outcome:
+    seconds = time.monotonic() - asked.started
+    return Outcome(status=status, seconds=seconds)  # type: ignore[arg-type]
+
+
+def _outcome_of(error: ApiError, asked: Asked) -> Outcome:
+    kinds = {"no_verified_kernel": "unverified"}
+    status = kinds.get(error.kind, "error" if error.status >= 500 else "refused")
+    return _ended_as(status, asked)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
