@@ -50,6 +50,11 @@ PromptVersion = Literal["v1", "v2", "v3"]
 short, with the contract made from the reference."""
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 """Where a model runs. auto: on a GPU where there is one."""
+TokenScope = Literal[
+    "complete", "verify", "tasks:trusted", "kernels:read", "kernels:write",
+    "experiments:read", "experiments:write", "admin",
+]  # fmt: skip
+"""What a token of our servers allows."""
 CurriculumName = Literal["three_tier", "four_tier"]
 FindingSeverity = Literal["info", "low", "medium", "high"]
 ExampleKind = Literal["generate", "optimize", "repair"]

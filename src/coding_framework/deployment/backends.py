@@ -265,7 +265,7 @@ class Backend:
             await self._check(replica)
 
     async def _check(self, replica: Replica) -> None:
-        was = replica.up
+        was, first = replica.up, not replica.asked
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT_S):
                 good = await self._is_well(replica)
@@ -275,8 +275,9 @@ class Backend:
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
             good = False
         replica.checked(good)
-        if replica.up != was:
-            log.warning("replica_up" if replica.up else "replica_down", url=replica.url)
+        if replica.up != was or (first and not replica.up):
+            tell = log.info if first and replica.up else log.warning
+            tell("replica_up" if replica.up else "replica_down", url=replica.url)
             async with self._free:
                 self._free.notify_all()
 

@@ -90,7 +90,7 @@ class VerifyRequest(BaseModel):
 
 def chat_request(body: dict[str, Any], limits: Limits) -> ChatRequest:
     """Raises ApiError 400."""
-    asked = parsed(ChatRequest, body)
+    asked: ChatRequest = parsed(ChatRequest, body)
     if len(asked.messages) > limits.messages:
         raise ApiError(
             400, "too_many_messages", f"the chat has over {limits.messages} messages: send fewer"

@@ -16,7 +16,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import orjson
 import structlog
 import uvicorn
+import uvloop
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from prometheus_client import (
@@ -36,16 +37,15 @@ from prometheus_client import (
 )
 from pydantic import Field
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Send
-from starlette.types import Scope as AsgiScope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from coding_framework import __version__
 from coding_framework.deployment.limits import Limits, Meter, OverLimitError
-from coding_framework.deployment.tokens import LOCAL_SCOPES, Scope, Token, TokenFile
+from coding_framework.deployment.tokens import LOCAL_SCOPES, Token, TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.text import one_line
-from coding_framework.types import Config
+from coding_framework.types import Config, TokenScope
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class Caller:
     """Who asks. Without any token in the file, callers on this machine are one: `local`."""
 
     id: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[TokenScope]
     token: Token | None = None
 
 
@@ -120,7 +120,7 @@ class Gate:
         self.limits = limits
         self._meter = Meter(limits)
 
-    def caller(self, request: Request, scope: Scope) -> Caller:
+    def caller(self, request: Request, scope: TokenScope) -> Caller:
         """Who asks, who must have `scope`. Raises ApiError 401 or 403."""
         caller = self._identified(request)
         if scope not in caller.scopes:
@@ -308,7 +308,7 @@ class _Guard:
     def __init__(self, app: ASGIApp, limits: Limits, metrics: HttpMetrics) -> None:
         self._app, self._limits, self._metrics = app, limits, metrics
 
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -351,7 +351,7 @@ def _our_fault(number: str, error: Exception) -> ApiError:
     )
 
 
-def _limited(scope: AsgiScope, receive: Receive, limits: Limits) -> Receive:
+def _limited(scope: Scope, receive: Receive, limits: Limits) -> Receive:
     """`receive` that ends a body which is too long (413) or too slow (408)."""
     _require_length(scope, limits)
     ends = time.monotonic() + limits.body_s
@@ -377,7 +377,7 @@ def _limited(scope: AsgiScope, receive: Receive, limits: Limits) -> Receive:
     return limited
 
 
-def _require_length(scope: AsgiScope, limits: Limits) -> None:
+def _require_length(scope: Scope, limits: Limits) -> None:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value[:20]) > limits.body_bytes:
             raise _too_large(limits)
@@ -449,40 +449,36 @@ def run_app(
     app: FastAPI,
     listen: Listen,
     tokens: TokenFile | None,
-    *,
     started: Callable[[str], None] = lambda url: None,
-    before: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; running requests get 10 s. started: told the address.
 
     Raises UsageError where the address is taken, or others could reach it without a token.
     """
     require_safe(listen, tokens)
-    asyncio.run(_serve(app, listen, started, before))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(app, listen, started))
 
 
-async def _serve(
-    app: FastAPI,
-    listen: Listen,
-    started: Callable[[str], None],
-    before: Callable[[], Awaitable[None]] | None,
-) -> None:
-    if before is not None:
-        await before()
-    config = uvicorn.Config(
-        app, host=listen.host, port=listen.port, uds=str(listen.uds) if listen.uds else None,
-        http=_Protocol, loop="asyncio", log_config=None, access_log=False, server_header=False,
-        forwarded_allow_ips=listen.forwarded_allow_ips, timeout_graceful_shutdown=10,
-        timeout_keep_alive=30,
-    )  # fmt: skip
-    server = _Server(config, started)
+async def _serve(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> None:
     try:
-        await server.serve()
+        await server_of(app, listen, started).serve()
     except SystemExit as e:  # uvicorn's word for an address that it cannot have
         raise UsageError(
             f"cannot listen on {listen.uds or f'{listen.host}:{listen.port}'}: it is taken or not "
             "this machine's; choose another"
         ) from e
+
+
+def server_of(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> uvicorn.Server:
+    """The server of an application; `serve` runs it, `should_exit` ends it."""
+    config = uvicorn.Config(
+        app, host=listen.host, port=listen.port, uds=str(listen.uds) if listen.uds else None,
+        http=_Protocol, log_config=None, access_log=False, server_header=False,
+        forwarded_allow_ips=listen.forwarded_allow_ips, timeout_graceful_shutdown=10,
+        timeout_keep_alive=30,
+    )  # fmt: skip
+    return _Server(config, started)
 
 
 class _Server(uvicorn.Server):

@@ -11,7 +11,9 @@ from pydantic import Field
 from coding_framework.deployment.ab_testing import ABTestConfig
 from coding_framework.types import Record
 
-Status = Literal["verified", "unverified", "error", "timeout", "cancelled", "refused", "lost"]
+Status = Literal[
+    "verified", "unverified", "not_judged", "error", "timeout", "cancelled", "refused", "lost"
+]
 _FAILED = ("error", "timeout", "lost")
 _NOT_COUNTED = ("cancelled", "refused")
 _LEAST_USE = 0.05
@@ -21,7 +23,8 @@ class Outcome(Record):
     """How one request ended. Maker: the server. Consumer: `Rollout`."""
 
     status: Status
-    """refused: the caller's own fault (4xx); lost: no process ever told what came of it."""
+    """not_judged: answered, without a task to judge by; refused: the caller's own fault (4xx);
+    lost: no process ever told what came of it."""
     speedup: float | None = None
     """Of a verified kernel, over the baseline; None where it was not timed."""
     seconds: float | None = None
@@ -70,4 +73,6 @@ def observation(outcome: Mapping[str, Any], config: ABTestConfig) -> Observation
     if config.slow_s is not None and seconds is not None and float(seconds) > config.slow_s:
         bad.add("slow")
     values = {name: float(value) for name, value in outcome.get("values", {}).items()}
-    return Observation({"utility": utility(outcome), **values}, frozenset(bad))
+    if status != "not_judged":
+        values = {"utility": utility(outcome), **values}
+    return Observation(values, frozenset(bad))

@@ -125,7 +125,7 @@ def receipt_of(
         verdict=f"sha256:{hashlib.sha256(verdict.model_dump_json().encode()).hexdigest()}",
         protocol=judged.protocol,
         sandbox=judged.sandbox,
-        device=judged.device or verdict.backend,
+        device=f"emulator of {judged.device}" if verdict.backend == "emulator" else judged.device,
         sm=judged.versions.get("architecture", "").removeprefix("sm_"),
         driver=judged.driver,
         toolkit=judged.toolkit,

@@ -53,7 +53,7 @@ from coding_framework.deployment.http import (
     read_object,
     while_connected,
 )
-from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.outcomes import Outcome, Status
 from coding_framework.deployment.receipts import KernelReceipt, SigningKey, receipt_of
 from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
 from coding_framework.deployment.traffic import Traffic, Versions
@@ -101,6 +101,8 @@ class Asked:
     """Its number, which a retry with the same Idempotency-Key has too."""
     unit: bytes
     assignment: Assignment
+    search: Search | None = None
+    """With a task: what is found, as it comes."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -123,28 +125,41 @@ class ServerMetrics(HttpMetrics):
 
     def __init__(self) -> None:
         super().__init__()
-        own = {"registry": self.registry}
+        own = self.registry
         self.requests = Counter(
             "cuda_rl_requests", "Chat requests, by who answered and what came of it.",
-            ("alias", "variant", "outcome"), **own,
+            ("alias", "variant", "outcome"), registry=own,
         )  # fmt: skip
         self.seconds = Histogram(
             "cuda_rl_request_seconds", "Time of a chat request.", ("alias",), buckets=SECONDS,
-            **own,
+            registry=own,
         )  # fmt: skip
-        self.verdicts = Counter("cuda_rl_verdicts", "Verdicts, by status.", ("status",), **own)
-        self.verdict_seconds = Histogram(
-            "cuda_rl_verdict_seconds", "Time of a verdict with its waiting.", buckets=SECONDS, **own
+        self.verdicts = Counter(
+            "cuda_rl_verdicts", "Verdicts, by status.", ("status",), registry=own
         )
-        self.judge_queue = Gauge("cuda_rl_judge_queue", "Verdicts that wait.", **own)
+        self.verdict_seconds = Histogram(
+            "cuda_rl_verdict_seconds",
+            "Time of a verdict with its waiting.",
+            buckets=SECONDS,
+            registry=own,
+        )
+        self.judge_queue = Gauge("cuda_rl_judge_queue", "Verdicts that wait.", registry=own)
         self.up = Gauge(
-            "cuda_rl_backend_up", "Whether a replica is healthy.", ("backend", "replica"), **own
+            "cuda_rl_backend_up",
+            "Whether a replica is healthy.",
+            ("backend", "replica"),
+            registry=own,
         )
         self.running = Gauge(
-            "cuda_rl_backend_inflight", "Requests at a replica.", ("backend", "replica"), **own
+            "cuda_rl_backend_inflight",
+            "Requests at a replica.",
+            ("backend", "replica"),
+            registry=own,
         )
         self.storage_failed = Gauge(
-            "cuda_rl_storage_failed", "1 where the deployment database cannot be written.", **own
+            "cuda_rl_storage_failed",
+            "1 where the deployment database cannot be written.",
+            registry=own,
         )
 
 
@@ -302,6 +317,8 @@ class ModelServer:
         assignment = self.traffic.assign(chat.model, unit)
         asked = Asked(caller, chat.model, chat, found, endpoint, number, unit, assignment)
         self._require_possible(asked)
+        if found is not None:
+            asked.search = new_search(found.task, asked.wanted)
         return asked
 
     def _trusts(self, caller: Caller) -> bool:
@@ -329,6 +346,10 @@ class ModelServer:
             )
 
     def _require_judge(self, caller: Caller, verdicts: int) -> None:
+        if self._judge_ready is not None:
+            raise ApiError(
+                503, "judge_not_ready", f"{self._judge_ready}: ask again later", retry_after_s=5.0
+            )
         if self.judge.full:
             raise ApiError(
                 429, "judge_busy", f"{self.judge.waiting} verdicts wait already: ask again later",
@@ -338,16 +359,16 @@ class ModelServer:
 
     # --- the answer -------------------------------------------------------------------------------
 
-    async def _answer(self, asked: Asked, search: Search | None = None) -> dict[str, Any]:
-        """The whole answer, its exposure and outcome written. search: to be filled, for those who
-        show its progress. Raises ApiError."""
+    async def _answer(self, asked: Asked) -> dict[str, Any]:
+        """The whole answer, its exposure and outcome written. Raises ApiError."""
         asked.assignment = await self.traffic.expose(
             asked.alias, asked.unit, asked.request, asked.assignment
         )
         try:
-            answer, outcome = await self._ended(asked, search)
+            answer = await self._ended(asked)
         except ApiError as e:
-            await self._finish(asked, _outcome_of(e, asked))
+            refused = e.kind == "refused_by_model"
+            await self._finish(asked, _ended_as("refused", asked) if refused else _outcome(asked))
             raise
         except (asyncio.CancelledError, ClientGoneError):
             # a task of its own: whoever is cancelled cannot wait for the database
@@ -356,34 +377,27 @@ class ModelServer:
         except InfrastructureError:
             await self._finish(asked, _ended_as("error", asked))
             raise
+        outcome = _outcome(asked)
         await self._finish(asked, outcome)
         self._shadow(asked, outcome)
         return answer
 
-    async def _ended(
-        self, asked: Asked, search: Search | None
-    ) -> tuple[dict[str, Any], Outcome]:
+    async def _ended(self, asked: Asked) -> dict[str, Any]:
         version = self.versions.get(asked.assignment.version)
-        if asked.found is None:
-            answer = await self._backend(version).complete(_plain(asked.chat, version))
-            return _said_as(asked, answer), _ended_as("not_judged", asked)
-        search = search or new_search(asked.found.task, asked.wanted)
+        if asked.search is None:
+            try:
+                answer = await self._backend(version).complete(_plain(asked.chat, version))
+            except PolicyAwayError:
+                raise
+            except PolicyError as e:
+                raise ApiError(400, "refused_by_model", one_line(str(e), 500)) from e
+            return _said_as(asked, answer)
         agents = self._agents(version, asked.chat)
-        await run_search(search, agents, self.judge, self._judges_on)
-        answer = self._found(asked, search)
-        best = search.best
-        outcome = Outcome(
-            status="verified" if best is not None else "unverified",
-            speedup=best.verdict.speedup if best is not None and best.verdict else None,
-            seconds=time.monotonic() - asked.started,
-            cheated=search.cheated,
-        )
-        return answer, outcome
+        await run_search(asked.search, agents, self.judge, self._judges_on)
+        return self._found(asked, asked.search)
 
     async def _finish(self, asked: Asked, outcome: Outcome) -> None:
-        self.metrics.requests.labels(
-            asked.alias, asked.assignment.variant, outcome.status
-        ).inc()
+        self.metrics.requests.labels(asked.alias, asked.assignment.variant, outcome.status).inc()
         self.metrics.seconds.labels(asked.alias).observe(time.monotonic() - asked.started)
         if asked.enrolled:
             await self.traffic.finish(asked.request, outcome)
@@ -472,14 +486,7 @@ class ModelServer:
             search = new_search(task, asked.wanted)
             agents = self._agents(version, asked.chat)
             await run_search(search, agents, self.judge, self._judges_on)
-            best = search.best
-            status = "verified" if best else "error" if search.all_failed else "unverified"
-            outcome = Outcome(
-                status=status,  # type: ignore[arg-type]
-                speedup=best.verdict.speedup if best and best.verdict else None,
-                seconds=time.monotonic() - started,
-                cheated=search.cheated,
-            )
+            outcome = _outcome_of(search, time.monotonic() - started)
         except InfrastructureError as e:
             log.warning("shadow_failed", error=str(e)[:300])
             outcome = Outcome(status="error", seconds=time.monotonic() - started)
@@ -525,10 +532,10 @@ class ModelServer:
 
     # --- streams ----------------------------------------------------------------------------------
 
-    async def events(self, asked: Asked, search: Search | None) -> AsyncIterator[ServerSentEvent]:
+    async def events(self, asked: Asked) -> AsyncIterator[ServerSentEvent]:
         """The answer as OpenAI's chunks, the last of which holds what is said of the kernel."""
         try:
-            source = self._passed_on(asked) if asked.found is None else self._whole(asked, search)
+            source = self._passed_on(asked) if asked.search is None else self._whole(asked)
             async for chunk in source:
                 yield _event(chunk)
         except ApiError as e:
@@ -538,10 +545,8 @@ class ModelServer:
             yield _event(orjson.loads(error.response().body))
         yield ServerSentEvent("[DONE]", sep="\n")
 
-    async def _whole(
-        self, asked: Asked, search: Search | None
-    ) -> AsyncIterator[dict[str, Any]]:
-        answer = await self._answer(asked, search)
+    async def _whole(self, asked: Asked) -> AsyncIterator[dict[str, Any]]:
+        answer = await self._answer(asked)
         choice = answer["choices"][0]
         text = choice["message"]["content"]
         for start in range(0, len(text), _CHUNK_CHARS):
@@ -573,9 +578,9 @@ class _Stream(EventSourceResponse):
     """Server-sent events, whose limits are given back when the connection ends."""
 
     def __init__(self, server: ModelServer, asked: Asked, held: ExitStack) -> None:
-        search = new_search(asked.found.task, asked.wanted) if asked.found is not None else None
+        search = asked.search
         super().__init__(
-            server.events(asked, search),
+            server.events(asked),
             ping=PROGRESS_S,
             ping_message_factory=lambda: ServerSentEvent(
                 comment=search.progress() if search is not None else "waiting", sep="\n"
@@ -669,15 +674,26 @@ def _headers(answer: Mapping[str, Any]) -> dict[str, str]:
     return headers
 
 
-def _ended_as(status: str, asked: Asked) -> Outcome:
+def _ended_as(status: Status, asked: Asked) -> Outcome:
     seconds = time.monotonic() - asked.started
-    return Outcome(status=status, seconds=seconds)  # type: ignore[arg-type]
+    return Outcome(status=status, seconds=seconds)
 
 
-def _outcome_of(error: ApiError, asked: Asked) -> Outcome:
-    kinds = {"no_verified_kernel": "unverified"}
-    status = kinds.get(error.kind, "error" if error.status >= 500 else "refused")
-    return _ended_as(status, asked)
+def _outcome(asked: Asked) -> Outcome:
+    """What came of a request that was answered, with 422 too."""
+    if asked.search is None:
+        return _ended_as("not_judged", asked)
+    return _outcome_of(asked.search, time.monotonic() - asked.started)
+
+
+def _outcome_of(search: Search, seconds: float) -> Outcome:
+    best = search.best
+    if best is None:
+        nothing = search.judged == 0 and search.timed_out
+        status: Status = "timeout" if nothing else "error" if search.all_failed else "unverified"
+        return Outcome(status=status, seconds=seconds, cheated=search.cheated)
+    speedup = best.verdict.speedup if best.verdict is not None else None
+    return Outcome(status="verified", speedup=speedup, seconds=seconds, cheated=search.cheated)
 
 
 def _digest(*parts: str) -> str:

@@ -12,20 +12,14 @@ import secrets
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, get_args
 
 from pydantic import Field, ValidationError
 
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
-from coding_framework.types import Record
+from coding_framework.types import Record, TokenScope
 
-Scope = Literal[
-    "complete", "verify", "tasks:trusted", "kernels:read", "kernels:write",
-    "experiments:read", "experiments:write", "admin",
-]  # fmt: skip
-SCOPES: tuple[Scope, ...] = get_args(Scope)
-LOCAL_SCOPES = frozenset[Scope](("complete", "verify", "kernels:read"))
+LOCAL_SCOPES = frozenset[TokenScope](("complete", "verify", "kernels:read"))
 """What a caller on this machine may do where there is no token."""
 PREFIX = "crl_"
 
@@ -35,7 +29,7 @@ class Token(Record):
 
     id: str
     sha256: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[TokenScope]
     created_at: float
     """Seconds of the epoch, as the next two."""
     expires_at: float | None = None
@@ -88,7 +82,9 @@ class TokenFile:
                 found = token
         return found if found is not None and found.valid(now or time.time()) else None
 
-    def create(self, scopes: Iterable[Scope], *, expires_s: float | None = None) -> tuple[str, str]:
+    def create(
+        self, scopes: Iterable[TokenScope], *, expires_s: float | None = None
+    ) -> tuple[str, str]:
         """(id, secret) of a new token. The secret is not kept: show it now."""
         secret = PREFIX + secrets.token_urlsafe(32)
         now = time.time()

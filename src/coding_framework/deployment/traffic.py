@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import structlog
+
 from coding_framework.deployment.ab_testing import Assignment, Shadow
+from coding_framework.deployment.deployment_manager import DeploymentManager, VersionSpec
+from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.outcomes import Outcome
-from coding_framework.deployment.serve_config import ModelVersion
+from coding_framework.deployment.serve_config import ModelVersion, ServeConfig
+from coding_framework.deployment.store import DeploymentStore, StorageError
 from coding_framework.errors import InfrastructureError
+
+log = structlog.get_logger(__name__)
 
 
 class Traffic(Protocol):
@@ -78,17 +86,62 @@ class FixedTraffic:
 class Versions:
     """The versions that can answer: those of `serve.yaml`, and those that were registered."""
 
-    def __init__(self, configured: Mapping[str, ModelVersion]) -> None:
+    def __init__(
+        self,
+        configured: Mapping[str, ModelVersion],
+        registered: Callable[[], Mapping[str, ModelVersion]] = dict,
+    ) -> None:
+        """registered: asked again for a version that is not known yet."""
         self._known = dict(configured)
+        self._registered = registered
 
     def all(self) -> tuple[ModelVersion, ...]:
+        """Every version, with those that were registered since."""
+        self._refresh()
         return tuple(self._known.values())
 
     def get(self, name: str) -> ModelVersion:
         """Raises InfrastructureError for one that nobody told this server."""
+        if name not in self._known:
+            self._refresh()
         try:
             return self._known[name]
         except KeyError:
             raise InfrastructureError(
-                f"the version {name} is not known to this server: name it under `versions:`"
+                f"the version {name} is not known to this server: register it, or name it under "
+                "`versions:`"
             ) from None
+
+    def _refresh(self) -> None:
+        try:
+            self._known |= self._registered()
+        except StorageError as e:
+            log.warning("versions_unread", error=str(e)[:200])
+
+
+def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions]:
+    """Who answers, and the versions, by the file and its database, which learns the versions and
+    endpoints that it does not know yet. Raises StorageError where it cannot be opened, UsageError
+    where a version of the file is registered with another content."""
+    if config.database is None:
+        fixed = {alias: endpoint.version for alias, endpoint in config.endpoints.items()}
+        return FixedTraffic(fixed), Versions(config.versions)
+    store = DeploymentStore(config.database)
+    manager = DeploymentManager(store)
+    for name, version in config.versions.items():
+        manager.register_version(name, VersionSpec(**version.model_dump()), actor="serve")
+    known = {row.alias for row in store.endpoints()}
+    for alias, endpoint in config.endpoints.items():
+        if alias not in known:
+            manager.deploy(alias, endpoint.version, actor="serve")
+    return LiveTraffic(config.database), Versions(config.versions, lambda: _registered(store))
+
+
+def _registered(store: DeploymentStore) -> dict[str, ModelVersion]:
+    fields = set(ModelVersion.model_fields)
+    return {
+        row.id: ModelVersion.model_validate(
+            {k: v for k, v in json.loads(row.spec).items() if k in fields}
+        )
+        for row in store.versions()
+    }

@@ -172,15 +172,6 @@ class Search:
         return f"judged {self.judged}/{total}, " + (f"best {speedup:.1f}x" if speedup else so_far)
 
 
-async def search(
-    task: Task, wanted: Wanted, agents: Mapping[Role, Agent], judge: JudgeFn, backend: BackendName
-) -> Search:
-    """Search until done, `min_speedup` is reached or the budget is over."""
-    found = new_search(task, wanted)
-    await run_search(found, agents, judge, backend)
-    return found
-
-
 def new_search(task: Task, wanted: Wanted) -> Search:
     """A search that has not begun."""
     states = (
@@ -193,7 +184,7 @@ def new_search(task: Task, wanted: Wanted) -> Search:
 async def run_search(
     found: Search, agents: Mapping[Role, Agent], judge: JudgeFn, backend: BackendName
 ) -> None:
-    """Run it; what comes out stands in `found` as it comes. Cancelled, it leaves nothing running."""
+    """Run it; what comes out stands in `found` at once. Cancelled, it leaves nothing running."""
     config = ConversationConfig(
         max_turns=found.wanted.turns, judge_pauses_s=(_RETRY_S,), backend=backend
     )

@@ -1,0 +1,125 @@
+"""`cuda-rl kernel`: keys that sign receipts, and whether a receipt holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
+from coding_framework.commands.flags import add_actions, add_command, add_json
+from coding_framework.commands.judge import read_kernel
+from coding_framework.errors import UsageError
+
+KEYS = Path("deployment/keys")
+_MAX_RECEIPT_BYTES = 1 << 24
+
+
+def add_to(commands: Any) -> None:
+    actions = add_actions(commands, "kernel", "Receipts of kernels, and the keys that sign them.")
+    keys = add_actions(actions, "key", "Keys that sign receipts.")
+    p = add_command(keys, "new", run_new, "Make a key: NAME.key, to keep here, and NAME.pub.")
+    _add_key(p)
+    p = add_command(keys, "export", run_export, "Print a public key, for those who check receipts.")
+    _add_key(p)
+    p = add_command(actions, "verify", run_verify, "Check a receipt's signature.")
+    p.add_argument(
+        "receipt",
+        metavar="RECEIPT",
+        help="a receipt, or an answer of the server that holds one; - reads stdin",
+    )
+    p.add_argument(
+        "--kernel", metavar="FILE", help="also check that the receipt is about this source"
+    )
+    _add_folder(p)
+    add_json(p, "print the receipt as one JSON object")
+
+
+def _add_key(parser: Any) -> None:
+    parser.add_argument("name", metavar="NAME", help="letters, digits, - and _")
+    _add_folder(parser)
+
+
+def _add_folder(parser: Any) -> None:
+    parser.add_argument(
+        "--keys", type=Path, default=KEYS, metavar="DIR", help=f"folder of keys (default: {KEYS})"
+    )
+
+
+def run_new(args: Namespace) -> int:
+    from coding_framework.deployment.receipts import new_key
+
+    new_key(args.keys, args.name)
+    print(f"{args.keys / args.name}.key signs; give {args.name}.pub to those who check receipts")
+    return EXIT_OK
+
+
+def run_export(args: Namespace) -> int:
+    from coding_framework.deployment.receipts import public_pem
+
+    print(public_pem(args.keys, args.name), end="")
+    return EXIT_OK
+
+
+def run_verify(args: Namespace) -> int:
+    from coding_framework.deployment.receipts import ReceiptError, check_receipt
+
+    given = _receipt_in(_read(args.receipt))
+    try:
+        receipt = check_receipt(given, args.keys)
+        if args.kernel is not None:
+            _require_source(receipt.kernel, args.kernel)
+    except ReceiptError as e:
+        print(f"not verified: {e}", file=sys.stderr)
+        return EXIT_HIT
+    if args.json:
+        print(receipt.model_dump_json())
+    else:
+        print(
+            f"verified: {receipt.kernel} is correct for {receipt.op}, judged on {receipt.device} "
+            f"with protocol {receipt.protocol}, signed by {receipt.key} at {receipt.made_at}"
+        )
+    return EXIT_OK
+
+
+def _require_source(kernel: str, file: str) -> None:
+    from coding_framework.deployment.receipts import ReceiptError
+
+    code = read_kernel(file)
+    digests = {
+        f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        for text in (code, code.strip() + "\n", code.strip())
+    }
+    if kernel not in digests:
+        raise ReceiptError(f"the receipt is about another source than {file}")
+
+
+def _read(name: str) -> Any:
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(_MAX_RECEIPT_BYTES)
+        else:
+            with open(name, "rb") as file:
+                data = file.read(_MAX_RECEIPT_BYTES)
+        return json.loads(data)
+    except (OSError, ValueError, RecursionError) as e:
+        what = e.strerror if isinstance(e, OSError) else "it is not JSON"
+        raise UsageError(f"the receipt {name!r} cannot be read ({what}): check the path") from e
+
+
+def _receipt_in(given: Any) -> dict[str, Any]:
+    """The receipt itself, of a file that holds it or an answer with it."""
+    found = given
+    if isinstance(given, dict) and "choices" in given:
+        try:
+            found = given["choices"][0]["cuda_rl"]["receipt"]
+        except (KeyError, IndexError, TypeError) as e:
+            raise UsageError("this answer of the server holds no receipt") from e
+    elif isinstance(given, dict) and isinstance(given.get("receipt"), dict):
+        found = given["receipt"]
+    if not isinstance(found, dict):
+        raise UsageError("this file holds no receipt: save choices[0].cuda_rl.receipt of an answer")
+    return found

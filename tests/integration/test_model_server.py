@@ -1,0 +1,430 @@
+"""`ModelServer` over HTTP: what callers get, with a model and a judge that follow a script."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from coding_framework.data.registry import find_task
+from coding_framework.deployment.ab_testing import Assignment
+from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.receipts import check_receipt
+from coding_framework.deployment.tokens import TokenFile
+from coding_framework.deployment.traffic import FixedTraffic
+from support.serving import RELU, ScriptedJudge, Upstream, answer, model_server
+
+pytestmark = pytest.mark.integration
+
+ASK: dict[str, Any] = {"model": "kernels", "messages": [{"role": "user", "content": "fast please"}]}
+
+
+def with_task(**options: Any) -> dict[str, Any]:
+    return {**ASK, "cuda_rl": {"task": "relu", **options}}
+
+
+def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    ends = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends, "it did not come about"
+        time.sleep(0.02)
+
+
+def wait_ready(url: str) -> None:
+    until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
+
+
+def post(url: str, body: Any, **settings: Any) -> httpx.Response:
+    return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60, **settings)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a server whose model says "Hello."."""
+    folder = tmp_path_factory.mktemp("plain")
+    with model_server(folder, [Upstream(lambda body: "Hello.")]) as (url, _):
+        wait_ready(url)
+        yield url
+
+
+def test_openais_client_gets_the_fastest_verified_kernel_with_its_receipt(tmp_path: Path) -> None:
+    answers = iter([answer("// ms=2.0 slow\n__global__ forward"), answer("// ms=0.5\n__global__")])
+    upstream = Upstream(lambda body: next(answers))
+    with model_server(tmp_path, [upstream]) as (url, _):
+        wait_ready(url)
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+        done = client.chat.completions.create(
+            model="kernels",
+            messages=[{"role": "user", "content": "relu"}],
+            extra_body={"cuda_rl": {"task": "relu", "n": 2, "turns": 1}},
+        )
+        assert [m.id for m in client.models.list()] == ["kernels"]
+    choice = done.model_dump()["choices"][0]
+    assert "ms=0.5" in choice["message"]["content"]
+    said = choice["cuda_rl"]
+    assert (said["status"], said["speedup"], said["basis"]) == ("verified", 8.0, "measured")
+    assert len(said["candidates"]) == 2
+    assert check_receipt(said["receipt"], tmp_path / "keys").kernel == said["kernel_id"]
+
+
+def test_an_answer_says_in_headers_what_it_is(tmp_path: Path) -> None:
+    with model_server(tmp_path, [Upstream(lambda body: answer(RELU))]) as (url, _):
+        wait_ready(url)
+        headers = post(url, with_task()).headers
+    assert headers["x-cudarl-verdict"] == "verified"
+    assert headers["x-cudarl-kernel"].startswith("sha256:")
+    assert "x-cudarl-request" in headers
+
+
+def test_nothing_verified_is_422_with_every_candidate(tmp_path: Path) -> None:
+    upstream = Upstream(lambda body: answer("__global__ forward // status=rejected "))
+    with model_server(tmp_path, [upstream]) as (url, _):
+        wait_ready(url)
+        refused = post(url, with_task())
+        shown = post(url, with_task(require_verified=False))
+    error = refused.json()["error"]
+    assert (refused.status_code, error["type"]) == (422, "no_verified_kernel")
+    assert "retry-after" not in refused.headers
+    assert [c["status"] for c in error["candidates"]] == ["rejected", "rejected"]
+    choice = shown.json()["choices"][0]
+    assert (shown.status_code, choice["cuda_rl"]["status"]) == (200, "unverified")
+    assert "receipt" not in choice["cuda_rl"]
+    assert "not verified" in choice["message"]["content"]
+
+
+def test_a_second_turn_sees_the_verdict_on_the_first(tmp_path: Path) -> None:
+    def said(body: dict[str, Any]) -> str:
+        first = len(upstream.bodies) == 1
+        return answer("__global__ forward // status=wrong_output " if first else RELU)
+
+    upstream = Upstream(said)
+    with model_server(tmp_path, [upstream]) as (url, _):
+        wait_ready(url)
+        done = post(url, with_task(n=1, turns=2))
+    assert done.json()["choices"][0]["cuda_rl"]["turns"] == 2
+    assert "as the script says" in json.dumps(upstream.bodies[1])
+
+
+def test_a_chat_without_a_task_is_passed_on_and_said_to_be_unjudged(plain: str) -> None:
+    done = post(plain, ASK).json()
+    asked = post(plain, {**ASK, "cuda_rl": {"require_verified": True}})
+    assert done["model"] == "kernels"
+    assert done["choices"][0]["message"]["content"] == "Hello."
+    assert done["choices"][0]["cuda_rl"] == {"status": "not_judged"}
+    assert (asked.status_code, asked.json()["error"]["type"]) == (400, "no_task")
+
+
+def test_openais_client_reads_both_kinds_of_streams(tmp_path: Path) -> None:
+    upstream = Upstream(lambda body: "one two three" if body.get("stream") else answer(RELU))
+    with model_server(tmp_path, [upstream]) as (url, _):
+        wait_ready(url)
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+        plain = client.chat.completions.create(**ASK, stream=True)
+        text = [c.choices[0].delta.content for c in plain]
+        judged = client.chat.completions.create(
+            **ASK, stream=True, extra_body={"cuda_rl": {"task": "relu"}}
+        )
+        chunks = list(judged)
+    assert text == ["one", "two", "three"]
+    assert "ms=2.0" in "".join(c.choices[0].delta.content or "" for c in chunks)
+    assert chunks[-1].model_dump()["choices"][0]["cuda_rl"]["status"] == "verified"
+
+
+def test_a_stream_that_finds_nothing_ends_with_the_error(tmp_path: Path) -> None:
+    upstream = Upstream(lambda body: answer("__global__ forward // status=wrong_output "))
+    with model_server(tmp_path, [upstream]) as (url, _):
+        wait_ready(url)
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+        stream = client.chat.completions.create(
+            **ASK, stream=True, extra_body={"cuda_rl": {"task": "relu"}}
+        )
+        with pytest.raises(openai.APIError, match="none of 2 candidates"):
+            list(stream)
+
+
+def test_a_client_that_goes_away_ends_its_verdicts_and_its_generation(tmp_path: Path) -> None:
+    judge = ScriptedJudge()
+    slow = Upstream(lambda body: answer(RELU))
+    with model_server(tmp_path, [slow], judge) as (url, server):
+        wait_ready(url)
+        judge.seconds = 3600.0
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{url}/v1/chat/completions", json=with_task(), timeout=2.0)
+        until(lambda: judge.cancelled == 2)
+        slow.delay_s = 3600.0
+        with httpx.stream(
+            "POST", f"{url}/v1/chat/completions", json={**with_task(), "stream": True}, timeout=60
+        ):
+            until(lambda: slow.open > 0)
+        until(lambda: slow.open == 0)
+        until(lambda: server.judge.running == 0)
+        metrics = httpx.get(f"{url}/metrics").text
+    assert 'outcome="cancelled",variant="incumbent"} 2.0' in metrics
+
+
+def test_progress_keeps_a_waiting_stream_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coding_framework.deployment.server.PROGRESS_S", 0.05)
+    judge = ScriptedJudge()
+    with model_server(tmp_path, [Upstream(lambda body: answer(RELU))], judge) as (url, _):
+        wait_ready(url)
+        judge.seconds = 1.0
+        body = {**with_task(), "stream": True}
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as stream:
+            lines = list(stream.iter_lines())
+    assert ": judged 0/2, none verified" in lines
+    assert lines[-1] == "" or lines[-1] == "data: [DONE]"
+
+
+def test_a_full_judge_is_429_with_the_wait(tmp_path: Path) -> None:
+    judge = ScriptedJudge()
+    upstream = Upstream(lambda body: answer(RELU))
+    config = {"judge": {"workers": 1, "queue": 1}}
+    with model_server(tmp_path, [upstream], judge, **config) as (url, server):
+        wait_ready(url)
+        judge.seconds = 3600.0
+        with httpx.stream(
+            "POST", f"{url}/v1/chat/completions", json={**with_task(), "stream": True}, timeout=60
+        ):
+            until(lambda: server.judge.waiting == 1)
+            busy = post(url, with_task())
+    assert (busy.status_code, busy.json()["error"]["type"]) == (429, "judge_busy")
+    assert int(busy.headers["retry-after"]) >= 1
+
+
+def test_the_budget_ends_a_search_with_what_is_verified_by_then(tmp_path: Path) -> None:
+    answers = iter([answer("__global__ forward // ms=3.0 "), answer("__global__ forward hang")])
+    judge = ScriptedJudge()
+    upstream = Upstream(lambda body: next(answers))
+    with model_server(tmp_path, [upstream], judge) as (url, server):
+        wait_ready(url)
+
+        async def hang_on_hang(task: Any, code: str) -> Any:
+            if "hang" in code:
+                judge.seconds = 3600.0
+            return await judge(task, code)
+
+        server.judge._judge = hang_on_hang
+        done = post(url, with_task(budget_s=2.0)).json()
+    told = done["choices"][0]["cuda_rl"]
+    assert told["status"] == "verified"
+    assert sorted(c["status"] for c in told["candidates"]) == ["correct", "unfinished"]
+
+
+def test_a_fault_of_the_judge_is_never_a_wrong_kernel(tmp_path: Path) -> None:
+    from coding_framework.errors import DeviceError
+
+    upstream = Upstream(lambda body: answer(RELU))
+    with model_server(tmp_path, [upstream]) as (url, server):
+        wait_ready(url)
+
+        async def fail(task: Any, code: str) -> Any:
+            raise DeviceError("the device died")
+
+        server.judge._judge = fail
+        failed = post(url, with_task())
+    assert (failed.status_code, failed.json()["error"]["type"]) == (503, "unavailable")
+    assert "the device died" in failed.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "kind"),
+    [
+        ({"model": "nobody"}, 404, "model_not_found"),
+        ({"messages": []}, 400, "bad_request"),
+        ({"messages": [{"role": "user", "content": "x"}] * 65}, 400, "too_many_messages"),
+        ({"messages": [{"role": "user", "content": "x" * 65537}]}, 400, "message_too_long"),
+        ({"n": 4}, 400, "bad_request"),
+        ({"cuda_rl": {"task": "relu", "n": 33}}, 400, "bad_request"),
+        ({"cuda_rl": {"candidates": 3}}, 400, "bad_request"),
+        ({"cuda_rl": {"task": "relu", "target": "NVIDIA B200"}}, 400, "wrong_target"),
+        ({"cuda_rl": {"task": "relux"}}, 400, "unknown_task"),
+        ({"cuda_rl": {"task": "../../etc/passwd"}}, 400, "unknown_task"),
+        ({"cuda_rl": {"task": "examples/scaled_tanh.py"}}, 400, "unknown_task"),
+        ({"cuda_rl": {"task": {"name": "x"}}}, 403, "reference_not_trusted"),
+        (
+            {"messages": [{"role": "user", "content": (
+                "```python\nclass Model:\n  pass\ndef get_inputs():\n  return []\n```"
+            )}]},
+            403, "reference_not_trusted",
+        ),
+    ],
+)  # fmt: skip
+def test_a_request_that_cannot_be_done_is_a_sentence(
+    plain: str, change: dict[str, Any], status: int, kind: str
+) -> None:
+    refused = post(plain, {**ASK, **change})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["type"]) == (status, kind)
+    assert error["message"]
+
+
+def test_a_trusted_token_brings_its_own_reference(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, trusted = tokens.create(["complete", "tasks:trusted"])
+    _, other = tokens.create(["complete"])
+    task = find_task("relu").model_dump(mode="json")
+    body = {**ASK, "cuda_rl": {"task": {**task, "name": "mine"}}}
+    upstream = Upstream(lambda body: answer(RELU))
+    with model_server(tmp_path, [upstream], references="trusted-tokens") as (url, _):
+        wait_ready(url)
+        done = post(url, body, headers={"Authorization": f"Bearer {trusted}"})
+        refused = post(url, body, headers={"Authorization": f"Bearer {other}"})
+        nobody = post(url, body)
+    assert done.json()["choices"][0]["cuda_rl"]["receipt"]["reference"] == "caller"
+    assert (refused.status_code, nobody.status_code) == (403, 401)
+
+
+def test_a_replica_that_fails_is_replaced_by_another(tmp_path: Path) -> None:
+    bad, good = Upstream(lambda body: 503), Upstream(lambda body: "fine")
+    with model_server(tmp_path, [bad, good]) as (url, _):
+        answers = [post(url, ASK) for _ in range(6)]
+    assert {a.status_code for a in answers} == {200}
+    assert bad.bodies
+
+
+def test_no_replica_is_503_and_a_refusal_of_the_model_is_400(tmp_path: Path) -> None:
+    upstream = Upstream(lambda body: 400)
+    with model_server(tmp_path, [upstream]) as (url, _):
+        refused = post(url, ASK)
+        upstream.said = lambda body: 500
+        failed = post(url, ASK)
+    assert (refused.status_code, refused.json()["error"]["type"]) == (400, "refused_by_model")
+    assert failed.status_code == 503
+    assert "retry-after" in failed.headers
+
+
+def test_an_answer_of_another_model_is_no_answer(tmp_path: Path) -> None:
+    upstream = Upstream(lambda body: "I am the base model")
+    upstream.answers_as = "base"
+    with model_server(tmp_path, [upstream]) as (url, _):
+        answered = post(url, ASK)
+    assert answered.status_code == 503
+    assert "another model" in answered.json()["error"]["message"]
+
+
+def test_a_stream_that_breaks_off_ends_with_an_error_and_not_as_whole(tmp_path: Path) -> None:
+    upstream = Upstream(lambda body: "one two")
+    upstream.breaks_off = True
+    with model_server(tmp_path, [upstream]) as (url, _):
+        text = post(url, {**ASK, "stream": True}).text
+    assert '"type":"unavailable"' in text
+
+
+def test_adapters_are_asked_of_every_replica_and_again_after_it_lost_them(tmp_path: Path) -> None:
+    replicas = [Upstream(lambda body: "x"), Upstream(lambda body: "x")]
+    config = {"versions": {"v1": {"model": "lora", "adapter": "/adapters/lora"}}}
+    with model_server(tmp_path, replicas, **config) as (url, server):
+        (backend,) = server.backends.values()
+        assert [r.loaded for r in replicas] == [[], []]  # static: the operator loads them
+        object.__setattr__(
+            backend, "config", backend.config.model_copy(update={"adapters": "dynamic"})
+        )
+        wait_ready(url)
+        assert [r.loaded for r in replicas] == [["lora"], ["lora"]]
+        replicas[0].models.remove("lora")
+        until(lambda: replicas[0].loaded == ["lora", "lora"])
+
+
+def test_a_kernel_of_the_caller_is_judged(tmp_path: Path) -> None:
+    with model_server(tmp_path, [Upstream(lambda body: "x")]) as (url, _):
+        wait_ready(url)
+        done = httpx.post(
+            f"{url}/v1/kernels/verify", json={"task": "relu", "code": RELU}, timeout=60
+        ).json()
+        wrong = httpx.post(
+            f"{url}/v1/kernels/verify", json={"task": "relu", "code": "status=timeout"}, timeout=60
+        ).json()
+    assert check_receipt(done["receipt"], tmp_path / "keys").op == "relu"
+    assert (wrong["verdict"]["status"], wrong["receipt"]) == ("timeout", None)
+
+
+def test_a_long_verdict_is_a_job_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coding_framework.deployment.server.VERIFY_WAIT_S", 0.05)
+    judge = ScriptedJudge()
+    with model_server(tmp_path, [Upstream(lambda body: "x")], judge) as (url, _):
+        wait_ready(url)
+        judge.seconds = 1.0
+        first = httpx.post(f"{url}/v1/kernels/verify", json={"task": "relu", "code": RELU})
+        assert first.status_code == 202
+        job = url + first.json()["job"]
+        until(lambda: httpx.get(job).json()["status"] == "done")
+        assert httpx.get(f"{url}/v1/jobs/none").status_code == 404
+
+
+def test_other_routes_of_openai_are_404_with_a_sentence(plain: str) -> None:
+    missing = httpx.post(f"{plain}/v1/embeddings", json={})
+    assert (missing.status_code, missing.json()["error"]["type"]) == (404, "not_offered")
+
+
+class Enrolled(FixedTraffic):
+    """Everybody takes part, as candidate; what is written is kept."""
+
+    def __init__(self) -> None:
+        super().__init__({"kernels": "v1"})
+        self.written: list[tuple[str, Any]] = []
+
+    def assign(self, alias: str, unit: bytes) -> Assignment:
+        return Assignment("v1", "experiment", "candidate", True, 1)
+
+    async def expose(
+        self, alias: str, unit: bytes, request: str, assignment: Assignment
+    ) -> Assignment:
+        self.written.append(("exposed", request))
+        return assignment
+
+    async def finish(self, request: str, outcome: Outcome) -> bool:
+        self.written.append((outcome.status, request))
+        return True
+
+
+def test_an_exposure_is_written_before_and_one_outcome_after_each_answer(tmp_path: Path) -> None:
+    traffic = Enrolled()
+    upstream = Upstream(lambda body: answer(RELU))
+    with model_server(tmp_path, [upstream], traffic=traffic) as (url, _):
+        wait_ready(url)
+        for body in (with_task(), ASK, {**ASK, "stream": True}):
+            assert post(url, body).status_code == 200
+        upstream.said = lambda body: 500
+        assert post(url, ASK).status_code == 503
+        post(url, {**ASK, "stream": True})
+    statuses = [status for status, _ in traffic.written]
+    assert statuses == [
+        "exposed", "verified", "exposed", "not_judged", "exposed", "not_judged",
+        "exposed", "error", "exposed", "error",
+    ]  # fmt: skip
+    requests = [request for _, request in traffic.written]
+    assert requests[::2] == requests[1::2]
+
+
+def test_a_retry_with_the_same_idempotency_key_is_the_same_request(tmp_path: Path) -> None:
+    traffic = Enrolled()
+    with model_server(tmp_path, [Upstream(lambda body: "x")], traffic=traffic) as (url, _):
+        for key in ("a", "a", "b"):
+            post(url, ASK, headers={"Idempotency-Key": key})
+    numbers = [request for status, request in traffic.written if status == "exposed"]
+    assert numbers[0] == numbers[1] != numbers[2]
+
+
+def test_who_may_not_read_experiments_is_not_told_the_version(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    _, reader = tokens.create(["complete", "experiments:read"])
+    _, other = tokens.create(["complete"])
+    with model_server(tmp_path, [Upstream(lambda body: answer(RELU))]) as (url, _):
+        wait_ready(url)
+        told = [
+            post(url, with_task(), headers={"Authorization": f"Bearer {secret}"})
+            .json()["choices"][0]["cuda_rl"]
+            .get("version")
+            for secret in (reader, other)
+        ]
+    assert told == ["v1", None]

@@ -1,0 +1,212 @@
+"""A served `ModelServer` whose model and judge are scripts, for tests of what lies between."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from coding_framework.deployment.http import Gate, Listen, server_of
+from coding_framework.deployment.receipts import new_key
+from coding_framework.deployment.serve_config import ServeConfig
+from coding_framework.deployment.server import ModelServer
+from coding_framework.deployment.tokens import TokenFile
+from coding_framework.deployment.traffic import FixedTraffic, Traffic
+from coding_framework.types import (
+    BenchmarkResult,
+    Receipt,
+    Status,
+    Task,
+    TestResult,
+    Verdict,
+)
+
+RELU = "__global__ void relu() {}\nvoid forward() {}\n// ms=2.0\n"
+
+
+def answer(code: str) -> str:
+    return f"Here it is:\n```cuda\n{code}```\n"
+
+
+class ScriptedJudge:
+    """Says correct, with the time that the source names (`// ms=2.0`), else by `// status=`."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.asked: list[str] = []
+        self.cancelled = 0
+
+    async def __call__(self, task: Task, code: str) -> Verdict:
+        self.asked.append(code)
+        try:
+            await asyncio.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        status = Status(code.split("status=")[1].split()[0]) if "status=" in code else "correct"
+        correct = status == "correct"
+        ms = float(code.split("ms=")[1].split()[0]) if "ms=" in code else 1.0
+        test = TestResult(
+            case="main", seed=1, shapes=((4,),), dtype="float32", max_abs_error=0.0,
+            max_rel_error=0.0, tolerance=1e-5, passed=correct,
+        )  # fmt: skip
+        timing = BenchmarkResult(
+            kernel_ms=ms, kernel_ms_ci95=(ms, ms), eager_ms=4.0, speedup=4.0 / ms, modelled=False
+        )
+        return Verdict(
+            status=Status(status), reason="as the script says", task=task.name,
+            candidate_sha256=hashlib.sha256(code.encode()).hexdigest(), backend="emulator",
+            tests=(test,), timing=timing if correct else None,
+            receipt=Receipt(device="script", protocol="10", sandbox="none", duration_s=0.1),
+        )  # fmt: skip
+
+
+class Upstream:
+    """A model server. `said`: what it answers to a body, or a status."""
+
+    def __init__(self, said: Callable[[dict[str, Any]], str | int], delay_s: float = 0.0) -> None:
+        self.said, self.delay_s = said, delay_s
+        self.models = ["m"]
+        self.bodies: list[dict[str, Any]] = []
+        self.open = 0
+        self.well = True
+        self.answers_as: str | None = None
+        self.loaded: list[str] = []
+        self.breaks_off = False
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_post("/v1/load_lora_adapter", self._load)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        return app
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.Response(status=200 if self.well else 500)
+
+    async def _models(self, request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": m} for m in self.models]})
+
+    async def _load(self, request: web.Request) -> web.Response:
+        name = (await request.json())["lora_name"]
+        self.loaded.append(name)
+        self.models.append(name)
+        return web.Response()
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.bodies.append(body)
+        self.open += 1
+        try:
+            await asyncio.sleep(self.delay_s)
+            return await self._answered(request, body, self.said(body))
+        finally:
+            self.open -= 1
+
+    async def _answered(
+        self, request: web.Request, body: dict[str, Any], said: str | int
+    ) -> web.StreamResponse:
+        if isinstance(said, int):
+            return web.json_response({"error": {"message": "no"}}, status=said)
+        model = self.answers_as or body["model"]
+        if not body.get("stream"):
+            message = {"role": "assistant", "content": said}
+            choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+            return web.json_response({"id": "x", "model": model, "choices": choices})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for word in said.split():
+            chunk = {"id": "x", "model": model, "choices": [{"delta": {"content": word}}]}
+            await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
+        if self.breaks_off:
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+
+@contextmanager
+def upstream_running(upstream: Upstream) -> Iterator[str]:
+    """Its address, while it serves in a thread."""
+    loop = asyncio.new_event_loop()
+    runner = web.AppRunner(upstream.app(), handler_cancellation=True, shutdown_timeout=1.0)
+
+    async def start() -> str:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        return f"http://{host}:{port}"
+
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield asyncio.run_coroutine_threadsafe(start(), loop).result(60)
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(60)
+        loop.close()
+
+
+def config_of(urls: list[str], folder: Path, **settings: Any) -> ServeConfig:
+    given: dict[str, Any] = {
+        "listen": {"port": 0},
+        "backends": [{"name": "b", "urls": urls}],
+        "versions": {"v1": {"model": "m"}},
+        "endpoints": {"kernels": {"version": "v1", "candidates": 2, "turns": 1}},
+        "limits": {"requests_per_s": 1e6, "candidates_per_min": 1e9, "concurrent": 1000},
+        "tokens": str(folder / "tokens"),
+        "keys": str(folder / "keys"),
+    }
+    return ServeConfig.model_validate({**given, **settings})
+
+
+@contextmanager
+def served(server: ModelServer) -> Iterator[str]:
+    """The server's address, while it serves in a thread."""
+    told: list[str] = []
+    ready = threading.Event()
+
+    def started(url: str) -> None:
+        told.append(url)
+        ready.set()
+
+    web_server = server_of(server.app, Listen(port=0), started)
+    thread = threading.Thread(target=lambda: asyncio.run(web_server.serve()), daemon=True)
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield told[0]
+    finally:
+        web_server.should_exit = True
+        thread.join(60)
+
+
+@contextmanager
+def model_server(
+    folder: Path,
+    upstreams: list[Upstream],
+    judged_by: ScriptedJudge | None = None,
+    traffic: Traffic | None = None,
+    **settings: Any,
+) -> Iterator[tuple[str, ModelServer]]:
+    """(address, server); its key is `judge` in folder/keys."""
+    with ExitStack() as stack:
+        urls = [stack.enter_context(upstream_running(u)) for u in upstreams]
+        config = config_of(urls, folder, **settings)
+        key = new_key(folder / "keys", "judge")
+        versions: Mapping[str, str] = {a: e.version for a, e in config.endpoints.items()}
+        server = ModelServer(
+            config, judged_by or ScriptedJudge(), "emulator", key,
+            Gate(TokenFile(config.tokens), config.limits), traffic or FixedTraffic(versions),
+        )  # fmt: skip
+        yield stack.enter_context(served(server)), server

@@ -1,0 +1,131 @@
+"""Receipts: what is signed, and what does not verify."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coding_framework.data.registry import find_task
+from coding_framework.deployment.receipts import (
+    ReceiptError,
+    canonical,
+    check_receipt,
+    load_key,
+    new_key,
+    public_pem,
+    receipt_of,
+)
+from coding_framework.errors import UsageError
+from coding_framework.types import Receipt, Verdict
+from support.serving import ScriptedJudge
+
+pytestmark = pytest.mark.unit
+
+
+def verdict_of(code: str = "kernel") -> Verdict:
+    return asyncio.run(ScriptedJudge()(find_task("relu"), code))
+
+
+@pytest.fixture
+def receipt(tmp_path: Path) -> dict[str, Any]:
+    key = new_key(tmp_path, "judge")
+    made = receipt_of(find_task("relu"), verdict_of(), reference="registered", key=key)
+    return made.model_dump(mode="json")
+
+
+def test_a_receipt_holds_by_the_public_key(receipt: dict[str, Any], tmp_path: Path) -> None:
+    assert check_receipt(receipt, tmp_path).op == "relu"
+
+
+def test_a_receipt_of_the_emulator_says_so(receipt: dict[str, Any]) -> None:
+    assert receipt["device"] == "emulator of script"
+
+
+@pytest.mark.parametrize("field", ["kernel", "task", "verdict"])
+def test_a_changed_digest_does_not_verify(
+    receipt: dict[str, Any], tmp_path: Path, field: str
+) -> None:
+    with pytest.raises(ReceiptError, match="signature"):
+        check_receipt({**receipt, field: f"sha256:{'0' * 64}"}, tmp_path)
+
+
+def test_a_changed_time_does_not_verify(receipt: dict[str, Any], tmp_path: Path) -> None:
+    shape = {**receipt["shapes"][0], "kernel_ms": 0.5}
+    with pytest.raises(ReceiptError, match="signature"):
+        check_receipt({**receipt, "shapes": [shape]}, tmp_path)
+
+
+def test_another_key_of_the_same_name_does_not_verify(
+    receipt: dict[str, Any], tmp_path: Path
+) -> None:
+    new_key(tmp_path / "other", "judge")
+    with pytest.raises(ReceiptError, match="signature"):
+        check_receipt(receipt, tmp_path / "other")
+
+
+@pytest.mark.parametrize("signature", ["", "ed25519:", "ed25519:!!", "rsa:AAAA", "ed25519:AAAA"])
+def test_a_signature_that_is_none_does_not_verify(
+    receipt: dict[str, Any], tmp_path: Path, signature: str
+) -> None:
+    with pytest.raises(ReceiptError, match="signature"):
+        check_receipt({**receipt, "signature": signature}, tmp_path)
+
+
+def test_what_is_no_receipt_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ReceiptError, match="no receipt"):
+        check_receipt({"a": 1}, tmp_path)
+
+
+def test_a_key_name_with_a_path_is_refused(receipt: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be called"):
+        check_receipt({**receipt, "key": "../judge"}, tmp_path)
+
+
+def test_a_missing_public_key_says_where_to_get_it(receipt: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="kernel key export judge"):
+        check_receipt(receipt, tmp_path / "none")
+
+
+def test_only_a_correct_verdict_gets_a_receipt(tmp_path: Path) -> None:
+    key = new_key(tmp_path, "judge")
+    wrong = verdict_of("status=wrong_output")
+    with pytest.raises(ReceiptError, match="wrong_output"):
+        receipt_of(find_task("relu"), wrong, reference="registered", key=key)
+
+
+def test_a_verdict_of_an_experiment_gets_no_receipt(tmp_path: Path) -> None:
+    key = new_key(tmp_path, "judge")
+    loose = verdict_of().model_copy(update={"receipt": Receipt(experiment_without=("races",))})
+    with pytest.raises(ReceiptError, match="races"):
+        receipt_of(find_task("relu"), loose, reference="registered", key=key)
+
+
+def test_a_key_is_never_overwritten(tmp_path: Path) -> None:
+    new_key(tmp_path, "judge")
+    before = (tmp_path / "judge.key").read_bytes()
+    with pytest.raises(UsageError, match="already"):
+        new_key(tmp_path, "judge")
+    assert (tmp_path / "judge.key").read_bytes() == before
+    assert (tmp_path / "judge.key").stat().st_mode & 0o077 == 0
+
+
+def test_a_kept_key_signs_as_the_new_one_did(tmp_path: Path) -> None:
+    new_key(tmp_path, "judge")
+    made = receipt_of(
+        find_task("relu"), verdict_of(), reference="caller", key=load_key(tmp_path, "judge")
+    )
+    assert check_receipt(made.model_dump(mode="json"), tmp_path).reference == "caller"
+    assert public_pem(tmp_path, "judge").startswith("-----BEGIN PUBLIC KEY-----")
+
+
+def test_a_key_file_that_is_none_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "judge.key").write_text("hello")
+    with pytest.raises(UsageError, match="no private key"):
+        load_key(tmp_path, "judge")
+
+
+def test_what_is_signed_has_one_form() -> None:
+    assert canonical({"b": 0.1, "a": "ä", "signature": "x"}) == '{"a":"ä","b":0.1}'.encode()
