@@ -27,8 +27,8 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
     [
         (
             [],
-            "choose one of quickstart, judge, judge-many, solve, replay, eval, tasks, data, "
-            "export-modelnew, import-modelnew, view, doctor",
+            "choose one of quickstart, judge, judge-many, solve, replay, eval, serve, kernel, "
+            "token, tasks, data, export-modelnew, import-modelnew, view, doctor",
         ),
         (["train"], "choose one of quickstart, judge"),
         (["judge", "--task", "relu"], "required: --kernel"),
