@@ -53,6 +53,14 @@ def steady(rate: float) -> Rate:
     return lambda _: rate
 
 
+def ramped(first: float, last: float) -> Rate:
+    """A drift in time, seen by the units of a ramp whose five steps last equally long: few come in
+    the first ones."""
+    enrolled = np.cumsum([0.0, 0.02, 0.1, 0.2, 0.5, 1.0])
+    times = np.linspace(0, 1, len(enrolled))
+    return lambda t: first + (last - first) * float(np.interp(t * enrolled[-1], enrolled, times))
+
+
 def drift(first: float, last: float) -> Rate:
     return lambda t: first + (last - first) * t
 
@@ -71,6 +79,8 @@ class Scenario:
     """Rates of bad events of the candidate; else those of GUARDRAILS."""
     split: float = CONFIG.split
     """What the router does; what it should do is CONFIG.split."""
+    margin: float = 0.0
+    """Harm to the goal that is tolerated."""
     bars: tuple[tuple[str, str, float], ...] = ()
     """(outcome, "<=" or ">=", share of the rollouts)."""
     share: float = 1.0
@@ -87,9 +97,11 @@ SCENARIOS = (
     Scenario("sine of .1", lambda t: 0.4 + 0.1 * math.sin(28 * math.pi * t), bars=NO_EFFECT),
     Scenario("step", lambda t: 0.3 if t < 0.4 else 0.55, bars=NO_EFFECT),
     Scenario("zero-inflated, drift .2 to .6", drift(0.2, 0.6), inflated=True, bars=NO_EFFECT),
+    Scenario("ramp 1 to 50%, drift .30 to .40", ramped(0.3, 0.4), bars=NO_EFFECT),
     Scenario("+2 points", steady(0.3), lift=0.02, bars=(("promoted", ">=", 0.75),), share=0.2),
     Scenario("+3 points", steady(0.3), lift=0.03, bars=(("promoted", ">=", 0.95),), share=0.2),
     Scenario("-5 points", steady(0.3), lift=-0.05, bars=(("rolled_back", ">=", 1.0),), share=0.1),
+    Scenario("-5 points, 2 tolerated", steady(0.3), lift=-0.05, margin=0.02, share=0.1),
     Scenario(
         "router 2 points off", steady(0.3), split=0.52, bars=(("paused", ">=", 0.5),), share=0.1
     ),
@@ -113,7 +125,7 @@ class Rollouts:
         self.candidates = np.zeros(self.runs)
         self.bad = {name: np.zeros((2, self.runs)) for name in GUARDRAILS}
         self.effect = Effect()
-        self.pooled = np.zeros((2, self.runs))
+        self.goal = CONFIG.goal.model_copy(update={"margin": self.scenario.margin})
 
     def run(self) -> dict[str, Any]:
         for i in range(self.units):
@@ -131,35 +143,43 @@ class Rollouts:
         }
 
     def unit(self, i: int) -> None:
-        scenario, t = self.scenario, i / self.units
-        arm = (self.random.random(self.runs) < scenario.split).astype(float)
-        rate = scenario.rate(t) + scenario.lift * arm
-        hit = self.random.random(self.runs) < rate
-        size = self.random.uniform(0.05, 1.0, self.runs) if scenario.inflated else 1.0
-        self.effect = self.effect.after(arm, hit * size, CONFIG.split)
+        """One more unit of each rollout, in the order in which a manager reads its events."""
+        arm, values, happened = self.drawn(i)
+        closed, every = i + 1, max(1, self.units // HARM_LOOKS)
         self.candidates += arm
-        self._guardrails(i, arm)
-        closed = i + 1
-        look = look_at(closed, self.units)
-        if closed % max(1, self.units // HARM_LOOKS) == 0:
-            enough = np.minimum(self.candidates, closed - self.candidates) >= ENOUGH_UNITS
-            alpha = CONFIG.alpha_of(CONFIG.goal)
-            self._end(enough & harms(self.effect, CONFIG.goal, alpha, self.units), "rolled_back", i)
+        if closed % every == 0:
             self._end(ratio_is_broken(self.candidates, closed, CONFIG.split), "paused", i)
+        self._guardrails(i, arm, happened)
+        self.effect = self.effect.after(arm, values, CONFIG.split)
+        if closed % every == 0:
+            enough = np.minimum(self.candidates, closed - self.candidates) >= ENOUGH_UNITS
+            alpha = CONFIG.alpha_of(self.goal)
+            self._end(enough & harms(self.effect, self.goal, alpha, self.units), "rolled_back", i)
+        look = look_at(closed, self.units)
         if look is not None:
             self._end(wins(self.effect, look, CONFIG.alpha), "promoted", i)
 
-    def _guardrails(self, i: int, arm: Any) -> None:
+    def drawn(self, i: int) -> tuple[Any, Any, dict[str, Any]]:
+        """Of each rollout's unit: arm (1: candidate), utility, which bad events it has."""
+        scenario = self.scenario
+        arm = (self.random.random(self.runs) < scenario.split).astype(float)
+        rate = scenario.rate(i / self.units) + scenario.lift * arm
+        hit = self.random.random(self.runs) < rate
+        size = self.random.uniform(0.05, 1.0, self.runs) if scenario.inflated else 1.0
+        happened = {}
+        for name, usual in GUARDRAILS.items():
+            bad = np.where(arm > 0, scenario.bad.get(name, usual), usual)
+            happened[name] = self.random.random(self.runs) < bad
+        return arm, hit * size, happened
+
+    def _guardrails(self, i: int, arm: Any, happened: dict[str, Any]) -> None:
         for metric in CONFIG.metrics:
             if metric.type != "bad_event":
                 continue
-            usual = GUARDRAILS[metric.name]
-            rate = np.where(arm > 0, self.scenario.bad.get(metric.name, usual), usual)
-            happened = self.random.random(self.runs) < rate
             of_candidate, total = self.bad[metric.name]
-            of_candidate += happened * arm
-            total += happened
-            asked = np.flatnonzero(happened & (arm > 0) & self.live)
+            of_candidate += happened[metric.name] * arm
+            total += happened[metric.name]
+            asked = np.flatnonzero(happened[metric.name] & (arm > 0) & self.live)
             broken = np.zeros(self.runs, bool)
             broken[asked] = breaks(of_candidate[asked], total[asked], metric, CONFIG)
             self._end(broken, "rolled_back", i)
@@ -257,6 +277,9 @@ def bars_of(rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
             value = rows[scenario.name][outcome]
             holds = value <= target if sign == "<=" else value >= target
             found.append(bar(f"{scenario.name}: {outcome} {sign}", target, value, holds))
+    if "-5 points" in rows:
+        median = rows["-5 points"]["units_to_rollback_median"]
+        found.append(at_most("-5 points: median units to the rollback", 4000, median or math.inf))
     if "errors 0.5" in rows:
         served = rows["errors 0.5"]["candidate_units_95"]
         found.append(at_most("50% errors: candidate units in 95%", 45, served))
