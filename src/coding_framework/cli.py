@@ -15,6 +15,7 @@ from pathlib import Path
 from coding_framework import __version__
 from coding_framework.commands import (
     data,
+    deploy,
     doctor,
     evaluate,
     judge,
@@ -55,6 +56,7 @@ COMMANDS = (
     data,
     modelnew,
     view,
+    deploy,
     doctor,
 )
 RESUMABLE = ("quickstart", "judge-many", "solve", "eval", "tasks build", "data build-sft")

@@ -1,7 +1,23 @@
 """Rollouts of models and kernels that statistics decide."""
 
-from coding_framework.deployment.ab_testing import ABTestConfig, TestVariant, TrafficRouter
-from coding_framework.deployment.deployment_manager import DeploymentManager
-from coding_framework.deployment.manager import ABTestManager
+from __future__ import annotations
 
-__all__ = ["ABTestConfig", "ABTestManager", "DeploymentManager", "TestVariant", "TrafficRouter"]
+from importlib import import_module
+from typing import Any
+
+_PLACES = {
+    "ABTestConfig": "ab_testing",
+    "ABTestManager": "manager",
+    "DeploymentManager": "deployment_manager",
+    "Metric": "ab_testing",
+    "RampStep": "ab_testing",
+    "TestVariant": "ab_testing",
+    "TrafficRouter": "ab_testing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The public names; what is heavy is loaded with the first use."""
+    if name in _PLACES:
+        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from coding_framework.types import Record
+from coding_framework.types import Config, Record
 
 Better = Literal["higher", "lower"]
 _HASH_BITS = 53
@@ -89,7 +89,7 @@ DEFAULT_METRICS = (
 )
 
 
-class ABTestConfig(Record):
+class ABTestConfig(Config):
     """One rollout of a candidate against an incumbent, fixed before it starts."""
 
     alias: str = Field(min_length=1)
@@ -97,29 +97,36 @@ class ABTestConfig(Record):
     incumbent: TestVariant
     candidate: TestVariant
     unit: Literal["user", "session", "task"] = "session"
+    """What is assigned to a version and counted once."""
     window_s: float = Field(default=3600.0, gt=0.0)
-    """A unit's observation ends so long after its enrolment."""
+    """A unit's observation ends so many seconds after its enrolment."""
     split: float = Field(default=0.5, gt=0.0, lt=1.0)
     """The candidate's share of the enrolled units. It never changes."""
     shadow_units: int = Field(default=1500, ge=0)
+    """Units that both versions answer, unseen, before the candidate serves. 0: no shadow phase."""
     shadow_share: float = Field(default=0.1, ge=0.0, le=1.0)
+    """Share of the units that both versions answer in the shadow phase."""
     steps: tuple[RampStep, ...] = DEFAULT_STEPS
     metrics: tuple[Metric, ...] = DEFAULT_METRICS
     horizon_units: int | None = Field(default=None, ge=5)
-    """Units at which the rollout ends at the latest. None: from `mde` and `power`."""
+    """Units at which the rollout ends at the latest. Default: what finds `--mde` with `--power`."""
     mde: float = Field(default=0.03, gt=0.0)
-    """Smallest effect on the goal that must be found with `power`."""
+    """Smallest effect on the goal that must be found."""
     power: float = Field(default=0.8, gt=0.0, lt=1.0)
+    """Probability with which it must be found."""
     alpha: float = Field(default=0.05, gt=0.0, lt=1.0)
+    """Probability of a wrong verdict on the goal, on both sides together."""
     max_duration_s: float = Field(default=14 * 86400.0, gt=0.0)
+    """Seconds after which the rollout ends without a verdict."""
     on_inconclusive: Literal["keep_incumbent", "promote_if_not_worse"] = "keep_incumbent"
+    """What happens at the horizon without a verdict."""
     freshness_s: float = Field(default=600.0, gt=0.0)
     """No step is taken where the newest outcome is older."""
     answer_within_s: float = Field(default=180.0, gt=0.0)
-    """A request without an outcome after so long is lost, which is an error."""
+    """A request without an outcome after so many seconds is lost, which is an error."""
     slow_s: float | None = Field(default=None, gt=0.0)
-    """A request that takes longer is slow. None: 1.25 times the incumbent's 95th percentile of the
-    last day, found when the rollout is created; without 100 requests in it nothing is slow."""
+    """A request that takes more seconds is slow. Default: 1.25 times the incumbent's 95th
+    percentile of the last day, fixed at the start; with fewer than 100 requests nothing is slow."""
 
     @model_validator(mode="after")
     def _is_a_rollout(self) -> Self:

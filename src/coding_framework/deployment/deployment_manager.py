@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from coding_framework.deployment.ab_testing import ABTestConfig, TestVariant
 from coding_framework.deployment.manager import ABTestManager, Evaluation
@@ -20,6 +20,7 @@ from coding_framework.deployment.store import (
     VersionRow,
     canonical,
 )
+from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import UsageError, first_complaint
 from coding_framework.evaluation.compare import compare_runs
 from coding_framework.evaluation.samples import SampleRecord
@@ -27,26 +28,6 @@ from coding_framework.types import Record
 
 GATE_LOSS = -0.02
 """A candidate whose pass@1 may be no lower than this, by the end of its interval, is tried out."""
-
-
-class VersionSpec(Record):
-    """What a version is. It never changes; its digest says which it is."""
-
-    model: str = Field(min_length=1)
-    """The name under which its backend serves it."""
-    backend: str = ""
-    """Of `serve.yaml`; empty: the only one."""
-    adapter: str = ""
-    """A folder; empty: the bare model."""
-    prompts: str = "v3"
-    temperature: float | None = Field(default=None, ge=0.0)
-    max_new_tokens: int | None = Field(default=None, gt=0)
-    weights_sha256: str = ""
-    """Of the weights; empty where nobody can tell."""
-
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(canonical(self.model_dump(mode="json")).encode()).hexdigest()
 
 
 class Status(Record):

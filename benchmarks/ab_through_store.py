@@ -1,0 +1,184 @@
+"""Do the real manager and its database decide as the simulation does?
+
+    uv run python benchmarks/ab_through_store.py [--runs 10] [--units 4000] [--only TEXT]
+
+The rollouts of `ab_simulation` once more, `--runs` of each scenario: what the simulation drew for
+each unit goes as exposures and outcomes through `ABTestManager` and a database of its own, and the
+decision, the unit at which it fell and the estimate must be those of the simulation. Then every
+database is verified. Writes benchmarks/results/ab_through_store.json; exit 1 where one differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from ab_simulation import CONFIG, GUARDRAILS, HARM_LOOKS, SCENARIOS, Rollouts, Scenario
+from bench_io import RESULTS, bar, finish, head, this_machine
+
+from coding_framework.deployment.ab_testing import ABTestConfig, RampStep
+from coding_framework.deployment.manager import ABTestManager, expose
+from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.store import DeploymentStore, ExperimentRow, VersionRow
+from coding_framework.deployment.verify import verify
+
+NAMES = {
+    "PROMOTED": "promoted",
+    "ROLLED_BACK": "rolled_back",
+    "PAUSED": "paused",
+    "STOPPED": "inconclusive",
+}
+
+
+class Recorded(Rollouts):
+    """Rollouts that keep what they drew."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.draws: list[tuple[Any, Any, dict[str, Any]]] = []
+        self.means = np.full(self.runs, np.nan)
+
+    def drawn(self, i: int) -> tuple[Any, Any, dict[str, Any]]:
+        found = super().drawn(i)
+        self.draws.append(found)
+        return found
+
+    def _end(self, which: Any, outcome: str, i: int) -> None:
+        ending = self.live & which
+        self.means[ending] = np.broadcast_to(self.effect.mean, self.runs)[ending]
+        super()._end(which, outcome, i)
+
+
+def config(scenario: Scenario, units: int) -> ABTestConfig:
+    """One step at the whole split; a window that ends with its unit's outcome."""
+    metrics = tuple(
+        m.model_copy(update={"margin": scenario.margin}) if m.kind == "goal" else m
+        for m in CONFIG.metrics
+    )
+    return CONFIG.model_copy(update={
+        "shadow_units": 0, "steps": (RampStep(share=0.5),), "horizon_units": units,
+        "window_s": 1e-6, "metrics": metrics, "max_duration_s": 1e9, "freshness_s": 1e9,
+    })  # fmt: skip
+
+
+def through_store(rollouts: Recorded, run: int, folder: Path) -> dict[str, Any]:
+    """One of the rollouts through a manager: its decision, the unit, the estimate."""
+    store = DeploymentStore(folder / "d.sqlite", clock=lambda: 1_000_000, durable=False)
+    with store.transaction() as tx:
+        for name in ("a", "b"):
+            tx.add_version(VersionRow(name, "{}", name, None, tx.now_us, None))
+        tx.add_endpoint(CONFIG.alias, "a")
+        tx.add_audit(
+            "operator", "deploy", before=None, after={"alias": CONFIG.alias, "incumbent": "a"},
+            reason="", evidence={},
+        )  # fmt: skip
+    manager = ABTestManager(store)
+    experiment = manager.create(config(rollouts.scenario, rollouts.units)).id
+    manager.start(experiment)
+    moved, first_seq = None, store.last_seq(experiment)
+    every = max(1, rollouts.units // HARM_LOOKS)
+    for start in range(0, rollouts.units, every):
+        _units(store, experiment, rollouts, run, start, every)
+        moved = manager.act(experiment)
+        if moved is not None:
+            break
+    found = _found(store, moved, first_seq)
+    checked = verify(store)
+    store.close()
+    return {**found, "verified": checked.difference is None}
+
+
+def _units(
+    store: DeploymentStore, experiment: str, rollouts: Recorded, run: int, start: int, count: int
+) -> None:
+    with store.transaction() as tx:
+        for i in range(start, min(start + count, rollouts.units)):
+            arm, value, happened = rollouts.draws[i]
+            variant = "candidate" if arm[run] else "incumbent"
+            expose(tx, experiment, i.to_bytes(16, "big"), variant, str(i))
+            outcome = Outcome(
+                status="verified",
+                values={"utility": float(value[run])},
+                bad=tuple(name for name in GUARDRAILS if happened[name][run]),
+            )
+            tx.add_outcome(str(i), outcome.model_dump_json())
+
+
+def _found(store: DeploymentStore, moved: ExperimentRow | None, first: int) -> dict[str, Any]:
+    if moved is None:
+        return {"outcome": "none"}
+    decided = [e for e in store.events(moved.id) if e.kind == "transition"][-1]
+    evidence = json.loads(decided.body)["evidence"]
+    units = evidence.get("units") if moved.state != "PAUSED" else None
+    if units is None:  # exposure and outcome of unit n are the events 2n - 1 and 2n
+        units = (evidence["seq"] - first + 1) // 2
+    return {
+        "outcome": NAMES[moved.state],
+        "unit": units,
+        "estimate": evidence.get("estimate"),
+        "reason": moved.reason,
+    }
+
+
+def same(rollouts: Recorded, run: int, found: dict[str, Any]) -> bool:
+    """Whether the manager found what the simulation did."""
+    estimate = found.get("estimate")
+    ended = rollouts.outcome[run] != "inconclusive"
+    close = estimate is None or not ended or abs(estimate - rollouts.means[run]) <= 1e-12
+    same_end = (found["outcome"], found.get("unit")) == (rollouts.outcome[run], rollouts.ended[run])
+    return bool(same_end and close and found["verified"])
+
+
+def compare(scenario: Scenario, runs: int, units: int) -> dict[str, Any]:
+    """Of one scenario: how many rollouts, and those that differ."""
+    start = time.monotonic()
+    rollouts = Recorded(scenario, runs, units, 10)
+    rollouts.run()
+    differing, outcomes = [], dict.fromkeys(NAMES.values(), 0)
+    for run in range(runs):
+        with TemporaryDirectory() as folder:
+            found = through_store(rollouts, run, Path(folder))
+        outcomes[found["outcome"]] += 1
+        if not same(rollouts, run, found):
+            expected = (str(rollouts.outcome[run]), int(rollouts.ended[run]))
+            differing.append({"run": run, "found": found, "expected": expected})
+    return {
+        "scenario": scenario.name, "runs": runs, **outcomes, "differing": differing,
+        "s": round(time.monotonic() - start, 1),
+    }  # fmt: skip
+
+
+def scenarios() -> list[Scenario]:
+    """Those of the simulation, and candidates that fail."""
+    broken = (Scenario(f"errors {r:.0%}", SCENARIOS[1].rate, bad={"error": r}) for r in (0.5, 0.1))
+    return [*SCENARIOS, *broken]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=10, help="rollouts of each scenario")
+    parser.add_argument("--units", type=int, default=4000, help="units of a rollout")
+    parser.add_argument("--only", default="", help="scenarios whose name holds this; no file")
+    args = parser.parse_args()
+    machine, rows = this_machine(), []
+    for scenario in scenarios():
+        if args.only in scenario.name:
+            rows.append(compare(scenario, args.runs, args.units))
+            print(rows[-1], flush=True)
+    differing = sum(len(row["differing"]) for row in rows)
+    report = head("ab_through_store", packages=["numpy", "scipy"], machine=machine)
+    told = bar("rollouts that differ from the simulation", 0, differing, differing == 0)
+    report |= {"units": args.units, "bars": [told], "scenarios": rows}
+    with TemporaryDirectory() as nowhere:
+        output = Path(nowhere) / "part.json" if args.only else RESULTS / "ab_through_store.json"
+        return 0 if finish(report, output) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
