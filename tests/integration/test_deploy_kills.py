@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.rollouts import ERROR, GOOD, Deployment, config
 
 from coding_framework.deployment.ab_testing import RampStep
 from coding_framework.deployment.manager import ABTestManager
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.verify import verify
+from support.rollouts import ERROR, GOOD, Deployment, config
 
 pytestmark = pytest.mark.integration
 
@@ -67,7 +67,7 @@ def roll_back(manager: ABTestManager, experiment: str) -> None:
 
 
 def killed_at(statement: int, path: Path, deployed: Deployment, work: Callable[..., None]) -> bool:
-    """Do the work in a child that kills itself when it begins that SQL statement; whether it did."""
+    """Do the work in a child that kills itself as it begins that SQL statement; whether it did."""
     child = os.fork()
     if child == 0:
         try:

@@ -5,7 +5,7 @@
 Processes serve made-up requests through `LiveTraffic`, each with a `Controller`; every `--every`
 seconds one of them is killed and started again. Meanwhile one rollout follows the other: of a
 candidate that fails, and of one that is better. At the end each request that was answered must have
-one exposure and one outcome, and the decisions must be those of a replay of the log. Prints a table,
+one exposure and one outcome, and the decisions must be those of a replay of the log. Prints it,
 writes benchmarks/results/deploy_kills.json; exits 1 where a bar does not hold.
 """
 

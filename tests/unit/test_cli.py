@@ -28,7 +28,7 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         (
             [],
             "choose one of quickstart, judge, judge-many, solve, replay, eval, serve, kernel, "
-            "token, tasks, data, export-modelnew, import-modelnew, view, doctor",
+            "token, tasks, data, export-modelnew, import-modelnew, view, deploy, doctor",
         ),
         (["train"], "choose one of quickstart, judge"),
         (["judge", "--task", "relu"], "required: --kernel"),
