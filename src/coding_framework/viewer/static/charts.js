@@ -50,7 +50,7 @@ function seriesOf(chart) {
       width: series.raw ? 1 : 2,
       fill: chart.stack ? `${stroke}33` : undefined,
       points: { show: few && !edge && !series.raw, size: 5, fill: stroke },
-      class: edge ? "edge" : "",
+      class: edge ? "edge" : undefined,
       value: (plot, _, k, at) => told(plot.chart ?? chart, k, at),
     };
   });
