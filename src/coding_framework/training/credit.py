@@ -13,6 +13,10 @@ conversations that were sampled from one prompt)::
 
     A_i = (G_i - mean(G)) / max(std(G), 0.05)      scale="std"   (std with n-1, as verl's)
     A_i =  G_i - mean(G)                           scale="none"  (Dr. GRPO, arXiv:2503.20783)
+    A_i =  G_i - mean(G without G_i)               leave_one_out (RLOO, arXiv:2402.14740)
+
+A group's mean holds the row itself, which shortens its advantage by (n - 1) / n: by half in a group
+of two. Leave-one-out has no such bias; it is the deviation from the mean, times n / (n - 1).
 
 The least divisor is ours. Kernels that are all correct and equally fast still differ by a percent
 of reward (timing, a register more); divided by their own spread such differences would push as hard
@@ -126,7 +130,12 @@ def group_key(role: Role, turn: int) -> str:
 
 
 def group_advantages(
-    returns: Sequence[float | None], groups: Sequence[Hashable], *, scale: Scale = "std"
+    returns: Sequence[float | None],
+    groups: Sequence[Hashable],
+    *,
+    scale: Scale = "std",
+    leave_one_out: bool = False,
+    least_spread: float = 0.0,
 ) -> tuple[float, ...]:
     """Advantage of each row relative to its group.
 
@@ -134,10 +143,13 @@ def group_advantages(
         returns: Return of each row; None where it is unknown.
         groups: The group of each row (task, role and turn).
         scale: "std" divides by the group's standard deviation, STD_FLOOR at least, "none" does not.
+        leave_one_out: The baseline of a row is the mean of the group's other rows.
+        least_spread: Returns of a group that all lie within less than this count as equal: what
+            noise alone does to the reward is no advantage.
 
     Returns:
         One number a row, 0.0 where the return is unknown or stands alone in its group, and for all
-        rows of a group whose returns are equal. The known rows of a group sum to 0.
+        rows of a group whose returns count as equal. The known rows of a group sum to 0.
 
     Raises:
         ValueError: where lengths differ or a return is not finite.
@@ -155,14 +167,24 @@ def group_advantages(
         known[row] = value
     advantages = [0.0] * len(returns)
     for rows in members.values():
-        for row, advantage in zip(rows, _relative([known[r] for r in rows], scale), strict=True):
-            advantages[row] = advantage
+        values = [known[row] for row in rows]
+        if not told_apart(values, least_spread):
+            continue
+        longer = len(values) / (len(values) - 1) if leave_one_out else 1.0
+        for row, advantage in zip(rows, _relative(values, scale), strict=True):
+            advantages[row] = longer * advantage
     return tuple(advantages)
 
 
+def told_apart(values: Sequence[float], least_spread: float) -> bool:
+    """Whether returns of a group are at least two and differ, by `least_spread` at least."""
+    if len(values) < 2:
+        return False
+    spread = max(values) - min(values)
+    return spread > 0.0 and spread >= least_spread
+
+
 def _relative(values: list[float], scale: Scale) -> list[float]:
-    if len(values) < 2 or min(values) == max(values):  # a mean of equals may round off them
-        return [0.0] * len(values)
     mean = math.fsum(values) / len(values)
     deviations = [value - mean for value in values]
     if scale == "none":

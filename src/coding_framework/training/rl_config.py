@@ -12,6 +12,7 @@ from coding_framework.agents.prompts import PROMPT_VERSION, PROMPT_VERSIONS
 from coding_framework.store.model_card import card_of
 from coding_framework.training.credit import DEFAULT_DISCOUNT
 from coding_framework.training.reward_functions.overlong import MOST_OVERLONG_PENALTY
+from coding_framework.training.reward_functions.presets import PRESETS
 from coding_framework.types import Config, CurriculumName, PromptVersion, Record, Role
 
 Algorithm = Literal["grpo", "dapo", "ppo"]
@@ -99,6 +100,26 @@ class MultiTurnRLConfig(Config):
     Kevin's 0.4 is `credit.KEVIN_DISCOUNT`."""
     scale_advantages: bool = True
     """Divide by the group's standard deviation (GRPO); False: Dr. GRPO."""
+    leave_one_out: bool = False
+    """Compare an answer with the mean of the others of its group (RLOO), not with the mean of all
+    of them, which holds itself."""
+    least_spread: float = Field(default=0.01, ge=0.0)
+    """Least difference of reward within a group that counts as one. Groups that differ by less have
+    no advantage: what timing noise moves is not learnt, and dynamic sampling replaces them.
+
+    The default is above what 3% of noise in a time does to the presets' speedup parts."""
+    least_groups: int = Field(default=2, ge=1)
+    """Groups with an advantage that an update needs at least; a step with fewer leaves the policy
+    as it is. One group alone would turn all of Adam's step to a single task."""
+    updates_per_step: int = Field(default=1, ge=1)
+    """Updates of the policy in a step, each with its part of the rows. Clipping acts from the
+    second one on: in the first no probability has moved."""
+    importance_cap: float = Field(default=2.0, ge=0.0)
+    """Most weight of a token by the ratio of the trainer's probability to the rollout's, which
+    computes a little differently (truncated importance sampling); 0: no weights.
+
+    Has no use where `reuse_rollout_logprobs` takes the rollout's probabilities for the trainer's.
+    """
     clip_ratio_low: float = Field(default=0.2, gt=0.0, lt=1.0)
     """How far an update may lower the probability ratio of a token: to 1 minus this."""
     clip_ratio_high: float | None = Field(default=None, gt=0.0)
@@ -146,9 +167,10 @@ class MultiTurnRLConfig(Config):
     role_rewards: Mapping[Role, Mapping[str, float]] = Field(default_factory=dict)
     """Changes to the preset's numbers for a role's turns: {"optimizer": {"performance": 0.5}}."""
     stop_reward: float | None = 0.8
-    """Reward at which a correct turn ends its conversation.
+    """Reward at which a correct turn ends its conversation. Default: what the reward preset says
+    (0.8 of weighted).
 
-    None: conversations always have all turns."""
+    None: conversations always have all turns, so that a correct kernel is made faster."""
     lora_rank: int = Field(default=0, ge=0)
     """Rank of the LoRA adapter that is trained; 0 trains all weights."""
     lora_alpha: int = Field(default=32, ge=1)
@@ -241,6 +263,15 @@ class MultiTurnRLConfig(Config):
         card = card_of(Path(given["model_path"]))
         known = card is not None and card.prompts in PROMPT_VERSIONS
         return {**given, "prompts": card.prompts} if card is not None and known else given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stop_of_the_preset(cls, given: Any) -> Any:
+        """A reward that stops a conversation means something on its preset's scale alone."""
+        if not isinstance(given, Mapping) or "stop_reward" in given:
+            return given
+        preset = PRESETS.get(given.get("reward_preset", ""))
+        return given if preset is None else {**given, "stop_reward": preset.stop_reward}
 
     @model_validator(mode="before")
     @classmethod

@@ -17,6 +17,7 @@ from coding_framework.training.credit import (
     discounted_returns,
     group_advantages,
     group_key,
+    told_apart,
     turn_rewards,
 )
 from coding_framework.types import (
@@ -149,6 +150,20 @@ def test_returns_that_hardly_differ_hardly_count() -> None:
     assert near == pytest.approx((-0.01 / STD_FLOOR, 0.0, 0.01 / STD_FLOOR))
     wide = group_advantages([0.1, 0.8], ["a", "a"])  # wrong and right: std 0.49
     assert wide == pytest.approx((-math.sqrt(0.5), math.sqrt(0.5)))
+
+
+def test_leave_one_out_compares_with_the_others_alone() -> None:
+    left_out = group_advantages([1.0, 2.0, 6.0], ["a"] * 3, scale="none", leave_one_out=True)
+    assert left_out == pytest.approx((1.0 - 4.0, 2.0 - 3.5, 6.0 - 1.5))
+
+
+def test_what_noise_moves_is_no_advantage() -> None:
+    noise, groups = [0.810, 0.815, 0.812, 0.3, 0.8], ["a", "a", "a", "b", "b"]
+    found = group_advantages(noise, groups, least_spread=0.01)
+    assert found[:3] == (0.0, 0.0, 0.0)
+    assert found[3:] == group_advantages([0.3, 0.8], ["b", "b"])
+    assert told_apart([0.3, 0.31], 0.005) and not told_apart([0.3, 0.31], 0.05)
+    assert not told_apart([0.3, 0.3], 0.0) and not told_apart([0.3], 0.0)
 
 
 def test_groups_do_not_see_each_other() -> None:

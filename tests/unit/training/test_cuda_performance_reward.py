@@ -345,6 +345,45 @@ def test_a_masked_turn_has_no_reward():
     assert CUDAPerformanceReward()(state) is None
 
 
+@pytest.mark.parametrize(
+    ("eager", "compiled", "paid"),
+    [
+        (None, None, 0.3),
+        (0.79, 9.0, 0.5),
+        (0.8, None, 0.6),
+        (1.04, 1.04, 0.6),
+        (1.05, 1.0, 1.0),
+        (3.0, 1.05, 1.2),
+    ],
+)
+def test_milestones_pay_each_step_of_measured_speed_once(eager, compiled, paid):
+    timing = BenchmarkResult(
+        kernel_ms=1.0,
+        kernel_ms_ci95=(1.0, 1.0),
+        speedup=eager,
+        speedup_vs_compiled=compiled,
+        modelled=False,
+    )
+    timed = verdict(Status.CORRECT).model_copy(update={"timing": timing})
+    assert total("milestones", timed) == pytest.approx(paid)
+
+
+@pytest.mark.parametrize("preset", ["milestones", "log_speedup"])
+def test_modelled_times_are_paid_nothing_where_measured_ones_are_asked_for(preset):
+    reward = CUDAPerformanceReward(preset).score(verdict(Status.CORRECT, 50.0))
+    assert reward.total == PRESETS[preset].correctness
+    assert all("was measured" in part.why for part in reward.parts[1:])
+
+
+def test_each_doubling_of_speed_is_worth_as_much():
+    paid = [
+        total("log_speedup", verdict(Status.CORRECT, s, measured=True))
+        for s in (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+    ]
+    third = 0.8 / 3
+    assert paid == pytest.approx([0.2, 0.2, 0.2 + third, 0.2 + 2 * third, 1.0, 1.0])
+
+
 def test_an_unknown_preset_names_the_choices():
     with pytest.raises(UsageError, match=r"'fast'.*weighted, gated, kevin, correct"):
         CUDAPerformanceReward("fast")

@@ -262,3 +262,29 @@ def test_each_algorithm_has_its_clip_and_its_shaping() -> None:
     assert {n: c.overlong_buffer for n, c in made.items()} == {"grpo": 0, "dapo": 100, "ppo": 0}
     assert made["dapo"].prompts_in_file == 10 * made["grpo"].prompts_in_file
     assert MultiTurnRLConfig(model_path="m", algorithm="ppo", samples_per_prompt=1)
+
+
+@pytest.mark.parametrize(
+    ("preset", "stops"),
+    [("weighted", 0.8), ("gated", 0.8), ("correct", 1.0), ("kevin", None), ("milestones", None)],
+)
+def test_a_conversation_stops_at_what_its_own_preset_calls_enough(preset, stops):
+    """0.8 of `weighted` is a fast kernel; of `kevin` it would be half of eager's speed."""
+    assert MultiTurnRLConfig(reward_preset=preset).stop_reward == stops
+    assert MultiTurnRLConfig(reward_preset=preset, stop_reward=0.5).stop_reward == 0.5
+    again = MultiTurnRLConfig.model_validate(MultiTurnRLConfig(reward_preset=preset).model_dump())
+    assert again.stop_reward == stops
+
+
+def test_importance_weights_are_left_out_where_probabilities_are_the_rollouts_own(tmp_path):
+    paths = RunPaths(dataset=tmp_path, checkpoints=tmp_path, ray_temp=tmp_path)
+
+    def overrides(**how):
+        config = MultiTurnRLConfig(compute_dtype="float32", **how)
+        return " ".join(hydra_overrides(config, paths))
+
+    assert "rollout_correction.rollout_is=token" in overrides()
+    assert "rollout_is_threshold=3.0" in overrides(importance_cap=3.0)
+    assert "rollout_is=" not in overrides(importance_cap=0.0)
+    assert "rollout_is=" not in overrides(reuse_rollout_logprobs=True)
+    assert "turn_groups.least_groups=1" in overrides(algorithm="ppo", least_groups=5)

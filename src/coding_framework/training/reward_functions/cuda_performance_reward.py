@@ -24,7 +24,11 @@ from coding_framework.ncu_metrics import (
     possible_occupancy_pct,
     used_share,
 )
-from coding_framework.training.reward_functions.presets import RewardPreset, preset_named
+from coding_framework.training.reward_functions.presets import (
+    Milestone,
+    RewardPreset,
+    preset_named,
+)
 from coding_framework.types import (
     BenchmarkResult,
     CUDAConversationState,
@@ -99,8 +103,10 @@ class CUDAPerformanceReward:
             parts = _weighted(verdict, self.preset, best_before, credited)
         elif self.preset.scheme == "gated":
             parts = _gated(verdict, self.preset)
-        else:
+        elif self.preset.scheme == "kevin":
             parts = _kevin(verdict, self.preset)
+        else:
+            parts = _by_measured_speed(verdict, self.preset)
         return RewardComponents(preset=self.preset.name, parts=parts)
 
 
@@ -185,6 +191,43 @@ def _kevin(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...]:
     value = min(preset.performance * speedup, limit)
     why = f"{speedup:.2f}x {label}, capped at {preset.speedup_cap:g}x"
     return (correctness, RewardPart(name="performance", value=value, limit=limit, why=why))
+
+
+LOG_SPEEDUP_FROM, LOG_SPEEDUP_DOUBLINGS = 0.25, 3.0
+"""Of `log_speedup`: the speedup that is paid nothing, and the doublings to the most of it."""
+
+
+def _by_measured_speed(verdict: Verdict, preset: RewardPreset) -> tuple[RewardPart, ...]:
+    """Correctness, and speed over PyTorch by the clock of a GPU. The emulator's model is paid
+    nothing here: at its small sizes it orders kernels otherwise than a GPU does at real ones."""
+    correctness = _correctness(verdict, preset)
+    if not verdict.correct:
+        return (correctness,)
+    timing = verdict.timing
+    measured = timing if timing is not None and not timing.modelled else None
+    if preset.scheme == "milestones":
+        return (correctness, *(_milestone(m, measured) for m in preset.milestones))
+    speedup = measured.speedup if measured is not None else None
+    doublings = math.log2(speedup / LOG_SPEEDUP_FROM) if speedup else 0.0
+    share = _unit(doublings / LOG_SPEEDUP_DOUBLINGS)
+    why = f"{speedup:.2f}x over PyTorch eager (measured)" if speedup else "no time was measured"
+    limit = preset.performance
+    return (correctness, RewardPart(name="performance", value=limit * share, limit=limit, why=why))
+
+
+def _milestone(milestone: Milestone, timing: BenchmarkResult | None) -> RewardPart:
+    found = None
+    if timing is not None:
+        found = timing.speedup if milestone.over == "eager" else timing.speedup_vs_compiled
+    over = "PyTorch eager" if milestone.over == "eager" else "torch.compile"
+    why = f"{found:.2f}x over {over}" if found is not None else f"no time of {over} was measured"
+    reached = found is not None and found >= milestone.speedup
+    return RewardPart(
+        name=f"{milestone.speedup:g}x_{milestone.over}",
+        value=milestone.adds if reached else 0.0,
+        limit=milestone.adds,
+        why=why,
+    )
 
 
 # --- parts ----------------------------------------------------------------------------------------

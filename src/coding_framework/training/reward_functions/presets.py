@@ -13,12 +13,23 @@ from coding_framework.errors import UsageError
 from coding_framework.types import Record
 
 
+class Milestone(Record):
+    """A speedup that is paid for once it is reached."""
+
+    over: Literal["eager", "compiled"]
+    """PyTorch eager, or torch.compile; where that was not measured the milestone is not reached."""
+    speedup: float = Field(gt=0.0)
+    adds: float = Field(gt=0.0)
+
+
 class RewardPreset(Record):
     """How a verdict becomes a number."""
 
     name: str
-    scheme: Literal["weighted", "gated", "kevin"]
+    scheme: Literal["weighted", "gated", "kevin", "milestones", "log_speedup"]
     """Which function of cuda_performance_reward.py reads the numbers below."""
+    stop_reward: float | None = None
+    """Total of a correct turn at which a conversation ends; None: it has all its turns."""
     compilation: float = 0.0
     """Paid where nvcc accepted the code and it did no harm (limits, rules, cheats pay nothing); to
     failing turns once a conversation, and only before a correct one."""
@@ -41,6 +52,8 @@ class RewardPreset(Record):
     """Likewise of `speedup_bonus`."""
     speedup_cap: float = Field(default=10.0, gt=0.0)
     """Largest speedup that `kevin` pays; the saturating curves need no cap."""
+    milestones: tuple[Milestone, ...] = ()
+    """Of the scheme `milestones`: what measured speedups add, each once it is reached."""
     cheating_penalty: float = Field(default=-0.5, le=0.0)
     """The total of a turn with evidence of cheating, instead of anything else."""
 
@@ -58,6 +71,7 @@ class RewardPreset(Record):
 WEIGHTED = RewardPreset(
     name="weighted",
     scheme="weighted",
+    stop_reward=0.8,
     compilation=0.30,
     correctness=0.30,
     performance=0.25,
@@ -67,15 +81,43 @@ WEIGHTED = RewardPreset(
     speedup_bonus=0.05,
 )
 GATED = RewardPreset(
-    name="gated", scheme="gated", correctness=0.5, performance=0.4, efficiency=0.05, quality=0.05
+    name="gated",
+    scheme="gated",
+    stop_reward=0.8,
+    correctness=0.5,
+    performance=0.4,
+    efficiency=0.05,
+    quality=0.05,
 )
 KEVIN = RewardPreset(
     name="kevin", scheme="kevin", correctness=0.3, performance=1.0, cheating_penalty=0.0
 )
-CORRECT = RewardPreset(name="correct", scheme="gated", correctness=1.0, cheating_penalty=0.0)
+CORRECT = RewardPreset(
+    name="correct", scheme="gated", stop_reward=1.0, correctness=1.0, cheating_penalty=0.0
+)
 """Correctness alone, as groups of answers to one task are told apart by it: for a policy that
 solves little, and where times are modelled at small sizes and say little of large ones."""
-PRESETS = {preset.name: preset for preset in (WEIGHTED, GATED, KEVIN, CORRECT)}
+MILESTONES = RewardPreset(
+    name="milestones",
+    scheme="milestones",
+    correctness=0.3,
+    milestones=(
+        Milestone(over="eager", speedup=0.8, adds=0.3),
+        Milestone(over="eager", speedup=1.05, adds=0.4),
+        Milestone(over="compiled", speedup=1.05, adds=0.2),
+    ),
+    cheating_penalty=0.0,
+)
+"""Steps of measured speedup, wide apart, so that the differences within a group are not noise: 0.3
+for a correct kernel, 0.6 near eager, 1.0 above it, 1.2 above torch.compile."""
+LOG_SPEEDUP = RewardPreset(
+    name="log_speedup", scheme="log_speedup", correctness=0.2, performance=0.8, cheating_penalty=0.0
+)
+"""Each doubling of the measured speedup is worth as much, from a quarter of eager's speed to twice
+it."""
+PRESETS = {
+    preset.name: preset for preset in (WEIGHTED, GATED, KEVIN, CORRECT, MILESTONES, LOG_SPEEDUP)
+}
 
 
 def preset_named(name: str) -> RewardPreset:

@@ -23,10 +23,11 @@ _VERLS_REASONS = ReplayBuffer._terminal_eviction_reasons
 Reasons = tuple[set[str], set[str], set[str], Counter[float]]
 
 
-def has_advantage(rows: Sequence[tuple[str, float | None]]) -> bool:
+def has_advantage(rows: Sequence[tuple[str, float | None]], least_spread: float = 0.0) -> bool:
     """Whether any (group, return) of one prompt's rows would get an advantage."""
     groups = [group for group, _ in rows]
-    return any(group_advantages([value for _, value in rows], groups, scale="none"))
+    values = [value for _, value in rows]
+    return any(group_advantages(values, groups, scale="none", least_spread=least_spread))
 
 
 def within_rounds(flat: set[str], dropped_before: int, prompts: int, rounds: int) -> set[str]:
@@ -48,10 +49,13 @@ def _flat_prompts(buffer: Any, partition_id: str) -> tuple[set[str], Counter[flo
     for key, value in zip(keys, _returns(keys, partition_id), strict=True):
         uid, group = key.split("_")[:2]
         rows[uid].append((group, value))
+    least_spread = float((buffer.sampler_kwargs or {}).get("least_spread", 0.0))
     for uid, found in rows.items():
         # verl's cache holds a number where the prompt is dropped; it counts prompts by it.
         known[uid] = (
-            None if has_advantage(found) else max((v or 0.0 for _, v in found), default=0.0)
+            None
+            if has_advantage(found, least_spread)
+            else max((v or 0.0 for _, v in found), default=0.0)
         )
     flat = {uid: value for uid, value in known.items() if value is not None}
     return set(flat), Counter(flat.values())

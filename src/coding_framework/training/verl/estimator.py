@@ -32,7 +32,8 @@ def turn_grpo(
         token_level_rewards: (rows, response tokens); a row sums to the return of its turn.
         response_mask: (rows, response tokens); all 0 where the turn must not be learnt from.
         index: Group of each row (prompt, role and turn; see `agent_loop.py`).
-        config: verl's algorithm section; `norm_adv_by_std_in_grpo` chooses the scale.
+        config: verl's algorithm section; `norm_adv_by_std_in_grpo` chooses the scale, and our part
+            `turn_groups` the baseline and the least spread.
 
     Returns:
         (advantages, returns), both (rows, response tokens) and equal, as verl's GRPO gives them.
@@ -41,7 +42,14 @@ def turn_grpo(
     sums = token_level_rewards.sum(-1).tolist()
     returns = [value if is_known else None for value, is_known in zip(sums, known, strict=True)]
     by_std = True if config is None else bool(config.get("norm_adv_by_std_in_grpo", True))
-    advantages = group_advantages(returns, list(index), scale="std" if by_std else "none")
+    own = {} if config is None else config.get("turn_groups", {})
+    advantages = group_advantages(
+        returns,
+        list(index),
+        scale="std" if by_std else "none",
+        leave_one_out=bool(own.get("leave_one_out", False)),
+        least_spread=float(own.get("least_spread", 0.0)),
+    )
     rows = torch.tensor(advantages, dtype=torch.float32, device=token_level_rewards.device)
     spread = rows.unsqueeze(-1) * response_mask
     return spread, spread

@@ -16,12 +16,16 @@ from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.types import Record
 
 AGENT_LOOP = "kernel_turns"
+OWN = "algorithm.turn_groups"
+"""Section of verl's configuration that our estimator, sampling and update read."""
 ESTIMATOR = "turn_grpo"
 CPU_ROLLOUT = "cpu_batched"
 PLUGIN = "coding_framework.training.verl.plugin"
 MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
 ROWS_METRIC = "training/rows_updated"
 """Rows with an advantage in a step's update, among verl's metrics."""
+GROUPS_METRIC = "training/groups_updated"
+"""Groups with an advantage in a step."""
 CHECKPOINT_CALLBACK = "coding_framework.training.verl.checkpoint_callback.FinishCheckpoint"
 CURRICULUM = "pkg://coding_framework.training.verl.curriculum"
 _SHORT = {"bfloat16": "bf16", "float32": "fp32"}
@@ -171,15 +175,25 @@ def _algorithm(config: MultiTurnRLConfig) -> dict[str, Any]:
     pairs: dict[str, Any] = {
         "algorithm.adv_estimator": ESTIMATOR,
         "algorithm.norm_adv_by_std_in_grpo": config.scale_advantages,
+        f"+{OWN}.leave_one_out": config.leave_one_out,
+        f"+{OWN}.least_spread": config.least_spread,
+        f"+{OWN}.least_groups": 1 if config.algorithm == "ppo" else config.least_groups,
+        f"+{OWN}.updates_per_step": config.updates_per_step,
         "algorithm.rollout_correction.bypass_mode": config.reuse_rollout_logprobs,
         "critic.enable": config.algorithm == "ppo",
         "reward.num_workers": 0,  # rows carry their reward
     }
+    if config.importance_cap and not config.reuse_rollout_logprobs:
+        pairs |= {
+            "algorithm.rollout_correction.rollout_is": "token",
+            "algorithm.rollout_correction.rollout_is_threshold": config.importance_cap,
+        }
     if config.algorithm == "dapo":
         pairs |= {  # which groups are dropped: dynamic_sampling.py
             "algorithm.filter_groups.enable": True,
             "algorithm.filter_groups.metric": "reward",
             "+trainer.v1.sampler.sampler_kwargs.rounds": config.sampling_rounds,
+            "+trainer.v1.sampler.sampler_kwargs.least_spread": config.least_spread,
         }
     if config.algorithm == "ppo":
         pairs |= {

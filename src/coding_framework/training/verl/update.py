@@ -8,6 +8,7 @@ a KL or entropy term gives each row a gradient of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,36 +19,52 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
-from coding_framework.training.verl.overrides import ROWS_METRIC
+from coding_framework.training.verl.overrides import GROUPS_METRIC, ROWS_METRIC
 
 _UPDATE_ALL = PPOTrainer._update_actor
 
 
-def chosen_rows(teaches: list[bool], lengths: list[int], ranks: int) -> list[int]:
-    """Rows of an update: all that teach, and the shortest others up to a multiple of `ranks`."""
+def chosen_rows(teaches: list[bool], lengths: list[int], multiple: int) -> list[int]:
+    """Rows of a step's updates: all that teach, and the shortest others up to a multiple of
+    `multiple`, of each rank's and each update's share."""
     chosen = [row for row, teaching in enumerate(teaches) if teaching]
     others = sorted((n, row) for row, n in enumerate(lengths) if not teaches[row])
-    missing = -len(chosen) % ranks
+    missing = -len(chosen) % multiple
     return chosen + [row for _, row in others[:missing]]
 
 
+def teaching_groups(keys: Sequence[str], teaches: Sequence[bool]) -> int:
+    """How many groups have an advantage. Keys begin with their group's (`agent_loop`): the
+    prompt's id, then role and turn."""
+    return len({tuple(k.split("_")[:2]) for k, teaching in zip(keys, teaches, strict=True) if teaching})
+
+
+def updates_of(rows: int, multiple: int, wanted: int) -> int:
+    """How many equal updates the rows that are there can fill, at most `wanted`."""
+    return max(1, min(wanted, rows // multiple))
+
+
 def _update_teaching_rows(trainer: Any, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-    """One update with the rows that teach; none where no row does. Returns the whole batch."""
+    """The step's updates with the rows that teach; none where too few groups do. Returns the whole
+    batch."""
+    own = trainer.config.algorithm.turn_groups
     actor = trainer.config.actor_rollout_ref.actor
     data = tq.kv_batch_get(
         keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"]
     )
     teaches = [bool(row.any()) for row in data["advantages"].unbind()]
     metrics[ROWS_METRIC] = sum(teaches)
-    if actor.use_kl_loss or actor.entropy_coeff != 0.0:
-        return _UPDATE_ALL(trainer, batch, metrics)
-    if not any(teaches):
+    metrics[GROUPS_METRIC] = teaching_groups(batch.keys, teaches)
+    if metrics[GROUPS_METRIC] < own.least_groups:
         metrics["actor/grad_norm"] = 0.0
         return batch
+    if actor.use_kl_loss or actor.entropy_coeff != 0.0:
+        return _UPDATE_ALL(trainer, batch, metrics)
     group = trainer.actor_rollout_wg
     ranks = max(group._dispatch_info["actor"]) + 1
     lengths = [int(tag["seq_len"]) for tag in batch.tags]
-    rows = chosen_rows(teaches, lengths, ranks)
+    updates = updates_of(sum(teaches), ranks, own.updates_per_step)
+    rows = chosen_rows(teaches, lengths, ranks * updates)
     part = batch.select_keys([batch.keys[row] for row in rows])
     work = calculate_workload(torch.tensor([lengths[row] for row in rows]))
     parts = get_seqlen_balanced_partitions(work, k_partitions=ranks, equal_size=True)
@@ -57,11 +74,12 @@ def _update_teaching_rows(trainer: Any, batch: KVBatchMeta, metrics: dict[str, A
         "calculate_entropy": bool(actor.calculate_entropy),
         "distillation_use_topk": False,
         "distillation_only": False,
-        "global_batch_size": len(rows),  # one update a step
-        "mini_batch_size": len(rows),
+        "global_batch_size": len(rows) // updates,
+        "mini_batch_size": len(rows) // updates,
         "epochs": actor.ppo_epochs,
         "seed": actor.data_loader_seed,
-        "dataloader_kwargs": {"shuffle": actor.shuffle},
+        # Shuffled, each of several updates has rows of most groups.
+        "dataloader_kwargs": {"shuffle": actor.shuffle or updates > 1},
         "temperature": trainer.config.actor_rollout_ref.rollout.temperature,
     }
     if trainer.config.trainer.device == "cpu":

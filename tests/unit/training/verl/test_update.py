@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.training.verl.update import chosen_rows
+from coding_framework.training.verl.update import chosen_rows, teaching_groups, updates_of
 
 pytestmark = pytest.mark.unit
 
 
 def test_rows_of_groups_with_equal_returns_are_left_out():
-    assert chosen_rows([True, False, True, False], [9, 1, 8, 2], ranks=1) == [0, 2]
+    assert chosen_rows([True, False, True, False], [9, 1, 8, 2], multiple=1) == [0, 2]
 
 
 def test_every_rank_gets_as_many_rows_filled_with_the_shortest_of_the_others():
-    assert chosen_rows([True, False, True, True, False], [9, 7, 8, 5, 2], ranks=2) == [0, 2, 3, 4]
-    assert chosen_rows([True, True], [9, 7], ranks=2) == [0, 1]
+    assert chosen_rows([True, False, True, True, False], [9, 7, 8, 5, 2], multiple=2) == [0, 2, 3, 4]
+    assert chosen_rows([True, True], [9, 7], multiple=2) == [0, 1]
+
+
+def test_groups_that_teach_are_counted_by_prompt_role_and_turn():
+    keys = ["u_generator.0_0_0", "u_generator.0_1_0", "u_optimizer.1_0_1", "v_generator.0_0_0"]
+    assert teaching_groups(keys, [True, True, False, False]) == 1
+    assert teaching_groups(keys, [True, False, True, True]) == 3
+    assert teaching_groups(keys, [False] * 4) == 0
+
+
+def test_a_step_makes_as_many_updates_as_its_rows_can_fill():
+    assert updates_of(rows=64, multiple=2, wanted=2) == 2
+    assert updates_of(rows=3, multiple=2, wanted=2) == 1
+    assert updates_of(rows=1, multiple=2, wanted=2) == 1
+    for rows, ranks, wanted in ((7, 2, 3), (5, 1, 2), (64, 8, 4), (1, 4, 2)):
+        updates = updates_of(rows, ranks, wanted)
+        chosen = chosen_rows([True] * rows + [False] * 64, [1] * (rows + 64), ranks * updates)
+        assert len(chosen) % (ranks * updates) == 0
