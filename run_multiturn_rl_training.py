@@ -215,10 +215,15 @@ def run(
 
     prompts = config.num_episodes * config.prompts_per_step
     count = rl_tasks if config.curriculum else min(prompts, rl_tasks)
+    more = config.validation_tasks if config.validate_every else 0
     first = training_tasks(
-        rl_skip_tasks + count, config.seed, max_steps=task_max_ops, scope=task_scope
+        rl_skip_tasks + count + more, config.seed, max_steps=task_max_ops, scope=task_scope
     )
-    return asyncio.run(MultiAgentVERLTrainer(config, tasks=first[rl_skip_tasks:]).train())
+    last = rl_skip_tasks + count
+    trainer = MultiAgentVERLTrainer(
+        config, tasks=first[rl_skip_tasks:last], validation_tasks=first[last:]
+    )
+    return asyncio.run(trainer.train())
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -93,6 +93,8 @@ class AttemptFolder(_Folder):
     metrics = _Below("metrics.jsonl")
     """verl's."""
     rollouts = _Below("rollouts")
+    validation = _Below("validation")
+    """Conversations of validations, stored as rollouts of the step after which they were."""
     log = _Below("trainer.log")
     spec = _Below("episode_spec.json")
     handed_over = _Below("handed_over.pkl")
@@ -105,7 +107,11 @@ class RLFolder(_Folder):
     config = _Below("config.json")
     prompts = _Below("prompts.jsonl")
     """The data set that verl reads."""
+    validation_prompts = _Below("validation_prompts.jsonl")
+    """Likewise that of validations."""
     steps = _Below("steps.jsonl")
+    validations = _Below("validations.jsonl")
+    """What each validation found."""
     result = _Below("result.json")
     lock = _Below("run.lock")
     log = _Below("log.jsonl")
@@ -116,8 +122,9 @@ class RLFolder(_Folder):
     """Which phases are done, of a run with a policy a role."""
     checkpoints = _Below("checkpoints")
     best = _Below("checkpoints/best")
-    """The weights that were paid best so far."""
+    """The weights of the best policy so far; none where that is the start model."""
     best_step = _Below("checkpoints/best_step")
+    """After how many steps that was."""
     start_model = _Below("start_model")
     """The whole model that RL started from, where it was given an adapter."""
     final_model = _Below("final_model")

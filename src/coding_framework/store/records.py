@@ -150,6 +150,21 @@ class StepRecord(Record):
     """Seconds by part of the step."""
 
 
+class Validation(Record):
+    """A policy on the validation tasks. Maker: `training.verl.run_steps`. Consumers: the choice of
+    the best policy, reports."""
+
+    step: int
+    """The policy after so many steps; 0: the start model."""
+    conversations: int
+    solved_rate: float | None = None
+    """Share of the conversations with a correct turn, those left out that faults of ours cut."""
+    reward_mean: float | None = None
+    """Over the same conversations: the reward of the best turn."""
+    masked: int = 0
+    """Conversations without any turn that was judged."""
+
+
 class SFTEpoch(Record):
     """How the policy stood at the end of an epoch. Maker: `sft_epochs`. Consumers: metrics.jsonl,
     the result, the report."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from coding_framework.paths import write_atomic
 from coding_framework.store.lines import parsed_lines
-from coding_framework.store.records import SFTEpoch, StepRecord
+from coding_framework.store.records import SFTEpoch, StepRecord, Validation
 
 
 class SFTRecords(NamedTuple):
@@ -55,6 +55,16 @@ def read_steps(path: Path) -> list[StepRecord]:
 
 
 def write_steps(path: Path, records: Sequence[StepRecord]) -> None:
+    """Write them as a whole."""
+    write_atomic(path, "".join(r.model_dump_json() + "\n" for r in records))
+
+
+def read_validations(path: Path) -> list[Validation]:
+    """The validations of an RL run; none where there is no file."""
+    return list(parsed_lines(path, Validation.model_validate_json))
+
+
+def write_validations(path: Path, records: Sequence[Validation]) -> None:
     """Write them as a whole."""
     write_atomic(path, "".join(r.model_dump_json() + "\n" for r in records))
 

@@ -28,9 +28,12 @@ class Feed:
         config: MultiTurnRLConfig,
         tasks: Sequence[Task] | None = None,
         pipeline: CUDADataPipeline | None = None,
+        validation: Sequence[Task] | None = None,
     ) -> None:
         """tasks: None: those of the pipeline. pipeline: None: the default one, where there are no
-        tasks. Raises UsageError where there is no task, or two curricula contradict each other."""
+        tasks. validation: None: with `validate_every`, tasks of the pipeline that are none of the
+        run's. Raises UsageError where there is no task, where two curricula contradict each other,
+        or where a validation task is trained on."""
         self._config, self._pipeline = config, pipeline
         self._told = 0
         theirs = pipeline.config.curriculum if pipeline is not None else None
@@ -42,6 +45,27 @@ class Feed:
         self.tasks = list(tasks) if tasks is not None else _tasks_of(config, pipeline)
         if not self.tasks:
             raise UsageError("no task to train on: give at least one training task")
+        self.validation: list[Task] = []
+        if config.validate_every:
+            self.validation = self._validation_tasks(validation)
+
+    def _validation_tasks(self, given: Sequence[Task] | None) -> list[Task]:
+        count, trained = self._config.validation_tasks, {task.name for task in self.tasks}
+        if given is not None:
+            both = [task.name for task in given if task.name in trained]
+            if both:
+                raise UsageError(
+                    f"{both[0]} is both a training and a validation task: what is trained on says "
+                    "nothing of the policy"
+                )
+            return list(given)
+        spare = [t for t in _source(self._config, self._pipeline) if t.name not in trained]
+        if len(spare) < count:
+            raise UsageError(
+                f"{count} validation tasks were asked for, and training leaves {len(spare)} over: "
+                "choose fewer --validation-tasks, or leave out --validate-every"
+            )
+        return spare[-count:]
 
     def prompts(self) -> list[Task]:
         """The prompts of the run in their order; with a curriculum its tasks, once. Raises
@@ -73,10 +97,13 @@ class Feed:
                 self.record(folder, step)
 
 
-def _tasks_of(config: MultiTurnRLConfig, pipeline: CUDADataPipeline | None) -> list[Task]:
+def _source(config: MultiTurnRLConfig, pipeline: CUDADataPipeline | None) -> list[Task]:
     from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
 
-    source = pipeline or CUDADataPipeline(DataPipelineConfig(seed=config.seed))
+    return (pipeline or CUDADataPipeline(DataPipelineConfig(seed=config.seed))).training_tasks()
+
+
+def _tasks_of(config: MultiTurnRLConfig, pipeline: CUDADataPipeline | None) -> list[Task]:
     wanted = config.num_episodes * config.prompts_per_step
     most = DEFAULT_TASKS if config.curriculum else min(wanted, DEFAULT_TASKS)
-    return source.training_tasks()[:most]
+    return _source(config, pipeline)[:most]

@@ -108,9 +108,10 @@ class MultiTurnRLConfig(Config):
     no advantage: what timing noise moves is not learnt, and dynamic sampling replaces them.
 
     The default is above what 3% of noise in a time does to the presets' speedup parts."""
-    least_groups: int = Field(default=2, ge=1)
+    least_groups: int | None = Field(default=None, ge=1)
     """Groups with an advantage that an update needs at least; a step with fewer leaves the policy
-    as it is. One group alone would turn all of Adam's step to a single task."""
+    as it is: one group alone would turn all of Adam's step to a single task. Default: 2, or 1
+    where a step has one prompt."""
     updates_per_step: int = Field(default=1, ge=1)
     """Updates of the policy in a step, each with its part of the rows. Clipping acts from the
     second one on: in the first no probability has moved."""
@@ -171,6 +172,15 @@ class MultiTurnRLConfig(Config):
     (0.8 of weighted).
 
     None: conversations always have all turns, so that a correct kernel is made faster."""
+    validate_every: int = Field(default=0, ge=0)
+    """Steps from one validation to the next: the policy answers the validation tasks, which it
+    never trains on, and the best one there is kept. 0: no validation, and the policy that was paid
+    best in training is kept.
+
+    A training reward is of other tasks at each step, and of those that teach: it rises and falls
+    with them."""
+    validation_tasks: int = Field(default=100, ge=1)
+    """Tasks of a validation. One greedy conversation about each."""
     lora_rank: int = Field(default=0, ge=0)
     """Rank of the LoRA adapter that is trained; 0 trains all weights."""
     lora_alpha: int = Field(default=32, ge=1)
@@ -318,6 +328,13 @@ class MultiTurnRLConfig(Config):
                 "judge_gpus are of no use to the emulator: set the judge's backend to cuda "
                 "(--judge-backend), or leave judge_gpus out"
             )
+        if self.validate_every % self.save_every:
+            raise ValueError(
+                f"validate_every={self.validate_every} is no multiple of save_every="
+                f"{self.save_every}: the policy that validates best must have a checkpoint"
+            )
+        if self.validate_every and self.policy == "per_role":
+            raise ValueError("policy per_role keeps no best policy: leave out validate_every")
         if self.judge_nodes and self.judge_jobs_per_node is None:
             raise ValueError("judge_nodes need judge_jobs_per_node: set it to their processors")
         row = self.max_prompt_tokens + self.max_response_tokens
@@ -398,6 +415,13 @@ class MultiTurnRLConfig(Config):
         if self.overlong_buffer_tokens is not None:
             return self.overlong_buffer_tokens
         return self.max_response_tokens // 5 if self.algorithm == "dapo" else 0
+
+    @property
+    def groups_needed(self) -> int:
+        """Groups with an advantage without which there is no update; ppo has no groups."""
+        if self.algorithm == "ppo":
+            return 1
+        return self.least_groups or min(2, self.prompts_per_step)
 
     @property
     def prompts_in_file(self) -> int:

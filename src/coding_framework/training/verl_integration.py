@@ -117,6 +117,8 @@ class MultiAgentVERLTrainer:
         tasks: Training tasks. None: those of the pipeline.
         pipeline: Data of which the tasks are, and whose curriculum is told of each conversation.
             None: the one of `CUDADataPipeline()`.
+        validation_tasks: With `config.validate_every`: tasks by which the best policy is chosen,
+            none of them a training task. None: those of the pipeline that training leaves over.
 
     Raises UsageError where what is handed over cannot be used, or contradicts `config`.
     """
@@ -129,6 +131,7 @@ class MultiAgentVERLTrainer:
         *,
         tasks: Sequence[Task] | None = None,
         pipeline: CUDADataPipeline | None = None,
+        validation_tasks: Sequence[Task] | None = None,
     ) -> None:
         self._config = with_dtype(config)
         self._given = (conversation_manager, reward_function)
@@ -137,7 +140,8 @@ class MultiAgentVERLTrainer:
                 f"model_path {config.model_path!r} is not a Hugging Face folder (no config.json)"
             )
         self._run = RLFolder(Path(config.output_dir).resolve())
-        self._steps = RunSteps(self._run, self._trained)
+        validates = bool(config.validate_every)
+        self._steps = RunSteps(self._run, self._trained, validates=validates)
         self._conversation = (
             conversation_manager.config.model_copy(update={"max_turns": config.max_turns})
             if conversation_manager is not None
@@ -145,7 +149,7 @@ class MultiAgentVERLTrainer:
         )
         self._objective = objective(self._config, conversation_manager, reward_function)
         self._config = self._objective.config
-        self._feed = Feed(self._config, tasks, pipeline)
+        self._feed = Feed(self._config, tasks, pipeline, validation_tasks)
 
     async def train(self) -> RLResult:
         """Run to the last step, from the last whole checkpoint where there is one.
@@ -204,6 +208,7 @@ class MultiAgentVERLTrainer:
             attempt = self._run.new_attempt()
             paths = RunPaths(
                 dataset=self._run.prompts,
+                validation=self._run.validation_prompts if config.validate_every else None,
                 checkpoints=root,
                 ray_temp=ray_temp,
                 resume_from=resume,
@@ -223,6 +228,8 @@ class MultiAgentVERLTrainer:
         config = self._config
         check_card(Path(config.model_path), config.prompts)
         write_dataset(self._feed.prompts(), paths.dataset)
+        if paths.validation is not None:
+            write_dataset(self._feed.validation, paths.validation, validation=True)
         spec = episode_spec(
             config,
             self._conversation,
@@ -238,7 +245,7 @@ class MultiAgentVERLTrainer:
         """Follow the metrics until the trainer ends; keep the best policy's weights."""
         config = self._config
         seen: dict[int, StepRecord] = {}
-        counter = RolloutCounter(attempt.rollouts)
+        counter, validated = RolloutCounter(attempt.rollouts), RolloutCounter(attempt.validation)
         stall = Stall(config.stall_limit_s, attempt.log)
         with (
             Progress(self._title(), config.last_step, "steps", done=done) as progress,
@@ -254,7 +261,7 @@ class MultiAgentVERLTrainer:
             while code is None:
                 code = await process.wait(POLL_S)
                 for step, metrics in read_metrics(attempt.metrics).items():
-                    if step in seen:
+                    if step in seen or step == 0:  # 0: a validation of the start model
                         continue
                     seen[step] = step_record(step, metrics, attempt.rollouts, self._trained)
                     self._steps.add(seen[step])
@@ -266,8 +273,9 @@ class MultiAgentVERLTrainer:
                     check_faults(list(seen.values()), config.max_fault_share, attempt.log)
                 last = max(seen, default=done)
                 ended = counter.count(last + 1)
-                stall.check((last, ended))
-                note = self._activity(last, ended, seen.get(last))
+                answered = validated.count(last + 1 if ended else last)
+                stall.check((last, ended + answered))
+                note = self._activity(last, ended, seen.get(last), answered)
                 progress.update(last, f"{trouble}, {note}" if trouble else note)
         if last < config.last_step:
             raise _TrainerEndedError(
@@ -278,10 +286,12 @@ class MultiAgentVERLTrainer:
         if code != 0:
             log.warning("verl_ended_late", code=code, log=str(attempt.log))
 
-    def _activity(self, last: int, ended: int, record: StepRecord | None) -> str:
+    def _activity(self, last: int, ended: int, record: StepRecord | None, validated: int) -> str:
         """What is going on, for the progress line."""
         said = [_note(record)] if record is not None else []
-        if ended:
+        if validated and (ended or record is None):
+            said.append(f"validation: {validated}/{len(self._feed.validation)} conversations")
+        elif ended:
             of = self._config.conversations_per_step
             doing = f"{ended}/{of} conversations" if ended < of else "updating the policy"
             if self._config.algorithm == "dapo":  # it draws as many as it takes
@@ -303,6 +313,7 @@ class MultiAgentVERLTrainer:
         from coding_framework.training.verl.export import export_adapter
 
         last = checkpoints.whole_checkpoints(root)[-1]
+        self._steps.judge_policy(checkpoints.step_of(last))
         if self._trained is not None:
             final = self._run.adapter(self._config.last_step)
             export_adapter(last / "actor", final, self._config.model_path)
@@ -328,14 +339,16 @@ class MultiAgentVERLTrainer:
 
         final = self._run.final_model
         export_model(last / "actor", final)
-        best_step, best_actor = self._config.num_episodes, last / "actor"
-        if self._run.best.exists():
-            best_step, best_actor = int(self._run.best_step.read_text()), self._run.best
+        best_step = self._config.num_episodes
+        if self._run.best_step.exists():
+            best_step = int(self._run.best_step.read_text())
         best = self._run.best_model(best_step)
         if best_step == self._config.last_step:
             copy_linked(final, best)  # of gigabytes, which would be made twice
+        elif best_step == 0:
+            copy_linked(Path(self._config.model_path), best)
         else:
-            export_model(best_actor, best)
+            export_model(self._run.best, best)
         return final, str(best), best_step
 
 

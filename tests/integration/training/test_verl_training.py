@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from coding_framework.errors import TrainingError, UsageError
-from coding_framework.store.conversations import run_rollouts
+from coding_framework.store.conversations import read_rollouts, run_rollouts
 from coding_framework.store.folder import RLFolder
 from coding_framework.store.records import StepRecord
-from coding_framework.store.training_log import read_metrics
+from coding_framework.store.training_log import read_metrics, read_validations
 from coding_framework.training.role_phases import PhasesState, adapter_folder, schedule
 from coding_framework.training.verl.process import MAIN, RUN_VARIABLE, run_processes
 from coding_framework.training.verl_integration import (
@@ -105,6 +105,35 @@ def test_run_killed_after_its_first_step_goes_on_and_ends(
     again = train(settings)  # nothing is left to do: no Ray, no step
     assert again.resumed_from == STEPS
     assert again.steps == result.steps
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_policy_that_validates_best_is_kept(
+    model: Path, tmp_path: Path, worker_path: None
+) -> None:
+    """Validations before the first step and after each second one, with the old policy's
+    probabilities computed anew, capped weights, and two updates a step."""
+    output = tmp_path / "run"
+    changes = {
+        "validate_every": 2, "validation_tasks": 3, "num_episodes": 4, "updates_per_step": 2,
+        "reuse_rollout_logprobs": False, "leave_one_out": True, "scale_advantages": False,
+    }  # fmt: skip
+    result = finished(script(model, output, **changes))
+
+    run = RLFolder(output)
+    validations = read_validations(run.validations)
+    assert [v.step for v in validations] == [0, 2, 4]
+    assert all(v.conversations == 3 for v in validations)
+    paid = {v.step: v.reward_mean for v in validations if v.reward_mean is not None}
+    assert result.best_step == max(paid, key=lambda step: (paid[step], -step))
+    assert (Path(result.best_model) / "config.json").exists()
+    trained = {r.state.task.name for r in run_rollouts(output)}
+    (attempt,) = run.attempts()
+    validated = {r.state.task.name for r in read_rollouts(attempt.validation, 2)}
+    assert validated
+    assert not validated & trained
+    assert all(s.grad_norm > 0 and s.rows_learnt > 0 for s in result.steps)
 
 
 @pytest.mark.slow

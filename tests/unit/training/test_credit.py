@@ -162,8 +162,9 @@ def test_what_noise_moves_is_no_advantage() -> None:
     found = group_advantages(noise, groups, least_spread=0.01)
     assert found[:3] == (0.0, 0.0, 0.0)
     assert found[3:] == group_advantages([0.3, 0.8], ["b", "b"])
-    assert told_apart([0.3, 0.31], 0.005) and not told_apart([0.3, 0.31], 0.05)
-    assert not told_apart([0.3, 0.3], 0.0) and not told_apart([0.3], 0.0)
+    assert told_apart([0.3, 0.31], 0.005)
+    for equal, least in (([0.3, 0.31], 0.05), ([0.3, 0.3], 0.0), ([0.3], 0.0)):
+        assert not told_apart(equal, least)
 
 
 def test_groups_do_not_see_each_other() -> None:

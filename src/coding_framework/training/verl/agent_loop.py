@@ -254,7 +254,9 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
             step=step, group=str(row["uid"]), session=session, state=state, returns=returns,
             prompt=int(given["index"]), fault=fault, verdict_times=tuple(judge.times),
         )  # fmt: skip
-        append_rollout(Path(spec.rollouts_dir), rollout)
+        append_rollout(
+            Path(spec.validation_dir if given.get("validation") else spec.rollouts_dir), rollout
+        )
         version = policy.extra_fields or weights_of(step)
         rows = [
             (turn.role in environment.learning, turn_row(turn, value, version))

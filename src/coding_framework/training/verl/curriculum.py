@@ -83,13 +83,17 @@ class CurriculumDataset(RLHFDataset):  # type: ignore[misc]
         assert spec.curriculum is not None, "this dataset is for runs with a curriculum"
         found = [Task.model_validate_json(i["task"]) for i in self.dataframe["extra_info"]]
         self._row = {task.name: row for row, task in enumerate(found)}
-        self._length = spec.curriculum.prompts
+        self._validates = any(i.get("validation") for i in self.dataframe["extra_info"])
+        self._length = len(found) if self._validates else spec.curriculum.prompts
         self.curriculum = Curriculum(found, spec.curriculum, Path(spec.rollouts_dir))
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, item: int) -> dict[str, Any]:
+        if self._validates:
+            plain: dict[str, Any] = super().__getitem__(item)
+            return plain
         row: dict[str, Any] = super().__getitem__(self._row[self.curriculum.draw()])
         row["extra_info"] = {**row["extra_info"], "index": item}
         row["index"] = item

@@ -40,8 +40,8 @@ def prompt_order(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
     return order[:count]
 
 
-def write_dataset(tasks: Sequence[Task], path: Path) -> None:
-    """Write one row a task, in the order given."""
+def write_dataset(tasks: Sequence[Task], path: Path, *, validation: bool = False) -> None:
+    """Write one row a task, in the order given. validation: nothing is learnt from them."""
     rows = (
         {
             "data_source": "cuda_kernels",
@@ -49,7 +49,11 @@ def write_dataset(tasks: Sequence[Task], path: Path) -> None:
             "ability": "code",
             "reward_model": {"style": "rule", "ground_truth": task.name},
             "agent_name": AGENT_LOOP,
-            "extra_info": {"index": index, "task": task.model_dump_json()},
+            "extra_info": {
+                "index": index,
+                "task": task.model_dump_json(),
+                "validation": validation,
+            },
         }
         for index, task in enumerate(tasks)
     )

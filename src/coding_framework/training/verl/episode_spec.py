@@ -73,6 +73,7 @@ def episode_spec(
         curriculum=_curriculum(config, resume),
         frozen_server=_frozen_server(config),
         rollouts_dir=str(attempt.rollouts),
+        validation_dir=str(attempt.validation),
     )
 
 

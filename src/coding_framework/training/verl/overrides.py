@@ -69,6 +69,8 @@ class RunPaths(Record):
     """Where the parts of one attempt are."""
 
     dataset: Path
+    validation: Path | None = None
+    """Prompts of a validation; None: there is none."""
     checkpoints: Path
     ray_temp: Path
     resume_from: Path | None = None
@@ -90,7 +92,7 @@ def hydra_overrides(config: MultiTurnRLConfig, paths: RunPaths) -> list[str]:
 def _data(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
     pairs: dict[str, Any] = {
         "data.train_files": str(paths.dataset),
-        "data.val_files": str(paths.dataset),
+        "data.val_files": str(paths.validation or paths.dataset),
         "data.train_batch_size": config.prompts_per_step,
         "data.max_prompt_length": config.max_prompt_tokens,
         "data.max_response_length": config.max_response_tokens,
@@ -177,7 +179,7 @@ def _algorithm(config: MultiTurnRLConfig) -> dict[str, Any]:
         "algorithm.norm_adv_by_std_in_grpo": config.scale_advantages,
         f"+{OWN}.leave_one_out": config.leave_one_out,
         f"+{OWN}.least_spread": config.least_spread,
-        f"+{OWN}.least_groups": 1 if config.algorithm == "ppo" else config.least_groups,
+        f"+{OWN}.least_groups": config.groups_needed,
         f"+{OWN}.updates_per_step": config.updates_per_step,
         "algorithm.rollout_correction.bypass_mode": config.reuse_rollout_logprobs,
         "critic.enable": config.algorithm == "ppo",
@@ -257,8 +259,9 @@ def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
         "trainer.max_critic_ckpt_to_keep": 2,
         "trainer.checkpoint_callback_class": CHECKPOINT_CALLBACK,
         "trainer.default_local_dir": str(paths.checkpoints),
-        "trainer.val_before_train": False,
-        "trainer.test_freq": -1,
+        # Of the start model too, once: a run may well make it worse.
+        "trainer.val_before_train": bool(config.validate_every) and paths.resume_from is None,
+        "trainer.test_freq": config.validate_every or -1,
         "trainer.logger": ["console", "file"],
         "trainer.project_name": "CUDA-MultiTurn-RL",
         "trainer.experiment_name": paths.checkpoints.parent.name,

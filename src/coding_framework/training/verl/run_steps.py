@@ -1,14 +1,25 @@
-"""The records of a run's steps, and the policy that was paid best, kept beyond its checkpoint."""
+"""The records of a run's steps and validations, and the best policy, kept beyond its checkpoint."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import structlog
 
 from coding_framework.paths import write_atomic
 from coding_framework.store import checkpoints
-from coding_framework.store.folder import RLFolder, rollouts_file
-from coding_framework.store.records import StepRecord
-from coding_framework.store.training_log import read_metrics, read_steps, write_steps
+from coding_framework.store.conversations import read_rollouts
+from coding_framework.store.folder import AttemptFolder, RLFolder, rollouts_file
+from coding_framework.store.records import Rollout, StepRecord, Validation
+from coding_framework.store.training_log import (
+    read_metrics,
+    read_steps,
+    read_validations,
+    write_steps,
+    write_validations,
+)
 from coding_framework.training.verl.steps import step_record
 from coding_framework.types import Role
 
@@ -16,28 +27,55 @@ log = structlog.get_logger(__name__)
 
 
 class RunSteps:
-    """The steps of the run in a folder. trained: the role that learns; None: all."""
+    """The steps of the run in a folder."""
 
-    def __init__(self, run: RLFolder, trained: Role | None) -> None:
-        self._run, self._trained = run, trained
+    def __init__(self, run: RLFolder, trained: Role | None, *, validates: bool = False) -> None:
+        """trained: the role that learns; None: all. validates: validations choose the best policy,
+        and not the rewards of training."""
+        self._run, self._trained, self._validates = run, trained, validates
 
     def stored(self) -> list[StepRecord]:
         return read_steps(self._run.steps)
 
     def add(self, record: StepRecord) -> None:
-        """Store the step, and its policy where it was paid best so far."""
+        """Store the step, and the policy that it began with where that is the best so far."""
         log.info("rl_step", **record.model_dump(exclude_none=True))
         before = [r for r in self.stored() if r.step < record.step]
         write_steps(self._run.steps, [*before, record])
         # Step k's rollouts were sampled from the policy after k - 1 steps.
-        policy_step = record.step - 1
-        rewards = [r.reward_mean for r in before if r.step > 1 and r.reward_mean is not None]
-        folder = self._run.checkpoint(policy_step)
-        if record.reward_mean is None or not checkpoints.is_whole(folder):
+        if self._validates:
+            self.judge_policy(record.step - 1)
+        elif record.reward_mean is not None:
+            rewards = [r.reward_mean for r in before if r.step > 1 and r.reward_mean is not None]
+            if record.step > 1 and _beats(record.reward_mean, rewards):
+                self._keep(record.step - 1)
+
+    def judge_policy(self, step: int) -> None:
+        """Take note of the validation after `step` steps, where there was one; the policy is kept
+        where it is the best. Its checkpoint has to be whole."""
+        known = read_validations(self._run.validations)
+        file = self._newest(step, lambda attempt: attempt.validation)
+        if file is None or any(v.step == step for v in known):
             return
-        if not rewards or record.reward_mean > max(rewards):
+        found = validation_of(step, list(read_rollouts(file, step)))
+        write_validations(self._run.validations, [*known, found])
+        log.info("rl_validation", **found.model_dump(exclude_none=True))
+        rewards = [v.reward_mean for v in known if v.reward_mean is not None]
+        if found.reward_mean is not None and _beats(found.reward_mean, rewards):
+            self._keep(step)
+
+    def _keep(self, step: int) -> None:
+        folder = self._run.checkpoint(step)
+        if step and not checkpoints.is_whole(folder):
+            return
+        if step:
             checkpoints.keep_as(folder, self._run.best)
-            write_atomic(self._run.best_step, str(policy_step))
+        write_atomic(self._run.best_step, str(step))
+
+    def _newest(self, step: int, kind: Callable[[AttemptFolder], Path]) -> Path | None:
+        """Folder with the conversations of a step, of the last attempt that came to it."""
+        folders = map(kind, self._run.attempts()[::-1])
+        return next((f for f in folders if rollouts_file(f, step).exists()), None)
 
     def complete(self, done: int) -> None:
         """Keep exactly the records of the steps up to `done`, the step of the last checkpoint.
@@ -55,3 +93,28 @@ class RunSteps:
                     break
         if stored or self._run.steps.exists():
             write_steps(self._run.steps, [stored[step] for step in sorted(stored)])
+        if self._validates:
+            for step in range(done + 1) if done else ():
+                self.judge_policy(step)
+
+
+def validation_of(step: int, ended: Sequence[Rollout]) -> Validation:
+    """What the conversations of a validation say of the policy after `step` steps."""
+    rewards = [
+        max(paid)
+        for rollout in ended
+        if (paid := [t.reward.total for t in rollout.state.turns if t.reward is not None])
+    ]
+    judged = [r for r in ended if any(t.reward is not None for t in r.state.turns)]
+    solved = [r.state.best_turn is not None for r in judged]
+    return Validation(
+        step=step,
+        conversations=len(ended),
+        solved_rate=sum(solved) / len(solved) if solved else None,
+        reward_mean=math.fsum(rewards) / len(rewards) if rewards else None,
+        masked=len(ended) - len(judged),
+    )
+
+
+def _beats(reward: float, earlier: Sequence[float]) -> bool:
+    return not earlier or reward > max(earlier)

@@ -74,6 +74,8 @@ class EpisodeSpec(Record):
     """None: prompts in the order of the dataset's file."""
     rollouts_dir: str
     """Folder where finished conversations are appended, one file a step."""
+    validation_dir: str = ""
+    """Likewise those of validations; step k's are of the policy after k steps."""
 
 
 def write_spec(spec: EpisodeSpec, path: Path) -> None:

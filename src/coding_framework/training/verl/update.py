@@ -36,7 +36,9 @@ def chosen_rows(teaches: list[bool], lengths: list[int], multiple: int) -> list[
 def teaching_groups(keys: Sequence[str], teaches: Sequence[bool]) -> int:
     """How many groups have an advantage. Keys begin with their group's (`agent_loop`): the
     prompt's id, then role and turn."""
-    return len({tuple(k.split("_")[:2]) for k, teaching in zip(keys, teaches, strict=True) if teaching})
+    return len(
+        {tuple(k.split("_")[:2]) for k, teaching in zip(keys, teaches, strict=True) if teaching}
+    )
 
 
 def updates_of(rows: int, multiple: int, wanted: int) -> int:

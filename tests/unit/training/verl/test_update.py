@@ -14,7 +14,12 @@ def test_rows_of_groups_with_equal_returns_are_left_out():
 
 
 def test_every_rank_gets_as_many_rows_filled_with_the_shortest_of_the_others():
-    assert chosen_rows([True, False, True, True, False], [9, 7, 8, 5, 2], multiple=2) == [0, 2, 3, 4]
+    assert chosen_rows([True, False, True, True, False], [9, 7, 8, 5, 2], multiple=2) == [
+        0,
+        2,
+        3,
+        4,
+    ]
     assert chosen_rows([True, True], [9, 7], multiple=2) == [0, 1]
 
 
