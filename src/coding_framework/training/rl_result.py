@@ -34,7 +34,8 @@ class RLResult(Record):
     """Hugging Face folder after the last step. With a policy a role: a folder with a PEFT adapter
     for each (`agent_specializer.role_models` reads it); after a phase: the adapter."""
     best_model: str | None = None
-    """Hugging Face folder of the policy whose rollouts were paid best, among those after a step;
+    """Hugging Face folder of the policy that validated best, the start model among them; without
+    validations of the one whose rollouts were paid best, among those after a step;
     None with a policy a role, where what a role is paid also changes with the other."""
     best_step: int | None = None
     resumed_from: int
