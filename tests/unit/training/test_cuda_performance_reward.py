@@ -380,8 +380,8 @@ def test_each_doubling_of_speed_is_worth_as_much():
         total("log_speedup", verdict(Status.CORRECT, s, measured=True))
         for s in (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
     ]
-    third = 0.8 / 3
-    assert paid == pytest.approx([0.2, 0.2, 0.2 + third, 0.2 + 2 * third, 1.0, 1.0])
+    third = 0.7 / 3
+    assert paid == pytest.approx([0.3, 0.3, 0.3 + third, 0.3 + 2 * third, 1.0, 1.0])
 
 
 def test_an_unknown_preset_names_the_choices():

@@ -188,7 +188,7 @@ def test_flags_say_when_a_conversation_ends_and_what_vllm_takes() -> None:
     config = script["make_config"](given, recipe, {"model_path": "m"})
     assert (config.stop_reward, config.gpu_memory_utilization) == (0.95, 0.25)
     config = script["make_config"]({}, recipe, {"model_path": "m"})
-    assert (config.stop_reward, config.gpu_memory_utilization) == (0.8, 0.4)
+    assert (config.stop_reward, config.gpu_memory_utilization) == (1.0, 0.4)
 
 
 def test_overrides_of_the_line_come_after_the_recipes(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ MILESTONES = RewardPreset(
 """Steps of measured speedup, wide apart, so that the differences within a group are not noise: 0.3
 for a correct kernel, 0.6 near eager, 1.0 above it, 1.2 above torch.compile."""
 LOG_SPEEDUP = RewardPreset(
-    name="log_speedup", scheme="log_speedup", correctness=0.2, performance=0.8, cheating_penalty=0.0
+    name="log_speedup", scheme="log_speedup", correctness=0.3, performance=0.7, cheating_penalty=0.0
 )
 """Each doubling of the measured speedup is worth as much, from a quarter of eager's speed to twice
 it."""
