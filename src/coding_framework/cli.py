@@ -24,6 +24,7 @@ from coding_framework.commands import (
     modelnew,
     quickstart,
     replay,
+    rft,
     serve,
     solve,
     tasks,
@@ -49,6 +50,7 @@ COMMANDS = (
     solve,
     replay,
     evaluate,
+    rft,
     serve,
     kernel,
     token,
@@ -59,7 +61,7 @@ COMMANDS = (
     deploy,
     doctor,
 )
-RESUMABLE = ("quickstart", "judge-many", "solve", "eval", "tasks build", "data build-sft")
+RESUMABLE = ("quickstart", "judge-many", "solve", "eval", "rft", "tasks build", "data build-sft")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -27,7 +27,7 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
     [
         (
             [],
-            "choose one of quickstart, judge, judge-many, solve, replay, eval, serve, kernel, "
+            "choose one of quickstart, judge, judge-many, solve, replay, eval, rft, serve, kernel, "
             "token, tasks, data, export-modelnew, import-modelnew, view, deploy, doctor",
         ),
         (["train"], "choose one of quickstart, judge"),

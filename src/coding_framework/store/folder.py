@@ -188,6 +188,23 @@ class RunFolder(_Folder):
         return RLFolder(self.root / "rl_checkpoints")
 
 
+class RejectionFolder(_Folder):
+    """A run of rejection fine-tuning."""
+
+    samples = _Below("samples")
+    """The answers and their verdicts (`EvalFolder`)."""
+    examples = _Below("examples.jsonl")
+    """The kernels that were chosen, as SFT's examples."""
+    evidence = _Below("task_evidence.jsonl")
+    """How the policy did on each task; RL's --task-evidence."""
+    summary = _Below("summary.json")
+
+    @property
+    def sft(self) -> SFTFolder:
+        """The training on them."""
+        return SFTFolder(self.root / "sft")
+
+
 class EvalFolder(_Folder):
     """A run of `cuda-rl eval`."""
 

@@ -165,6 +165,28 @@ class Validation(Record):
     """Conversations without any turn that was judged."""
 
 
+class TaskEvidence(Record):
+    """How a policy did on a task. Maker: `training.rejection_sampling`. Consumers: RL's choice of
+    tasks, people."""
+
+    task: str
+    samples: int
+    """First answers that were judged; those masked by faults of ours are left out."""
+    solved: int
+    """Of them, correct ones."""
+    best_ms: float | None = None
+    """Device time of the fastest correct kernel of any turn; None: none was timed."""
+    median_ms: float | None = None
+    """Median over the correct kernels."""
+    best_speedup: float | None = None
+    """Over eager where it was measured, else over the naive kernel as the emulator models it."""
+
+    @property
+    def spread(self) -> float:
+        """How many times as fast the fastest kernel is as the median one; 1.0 where unknown."""
+        return self.median_ms / self.best_ms if self.best_ms and self.median_ms else 1.0
+
+
 class SFTEpoch(Record):
     """How the policy stood at the end of an epoch. Maker: `sft_epochs`. Consumers: metrics.jsonl,
     the result, the report."""

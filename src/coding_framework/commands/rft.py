@@ -1,0 +1,49 @@
+"""`cuda-rl rft`: rejection fine-tuning, the control that reinforcement learning has to beat.
+
+cuda-rl rft MODEL --tasks 3000 --samples 8 --output-dir DIR
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from typing import Any
+
+from coding_framework.commands.failures import EXIT_OK
+from coding_framework.commands.flags import add_command, add_flags, add_json, config_from
+from coding_framework.commands.judge import JUDGING
+from coding_framework.run.rejection_options import RejectionOptions
+from coding_framework.wiring import JudgeSettings
+
+JUDGES = tuple(name for name in (*JUDGING, "workers") if name != "seed")
+
+
+def add_to(commands: Any) -> None:
+    text = "Let a model answer training tasks, and train it on its own best kernels."
+    p = add_command(commands, "rft", run, text)
+    p.add_argument("model", metavar="MODEL", help="a hub name, a folder, or a training run")
+    add_flags(p, RejectionOptions, list(RejectionOptions.model_fields))
+    add_flags(p, JudgeSettings, JUDGES)
+    add_json(p, "print the result as one JSON object")
+
+
+def run(args: Namespace) -> int:
+    options = config_from(RejectionOptions, args)
+    judging = config_from(
+        JudgeSettings, Namespace(**{n: v for n, v in vars(args).items() if n in JUDGES})
+    )
+    from coding_framework.run.rejection import rejection_fine_tune
+
+    found = rejection_fine_tune(args.model, options, judging)
+    if args.json:
+        print(json.dumps(found.model_dump(mode="json")))
+        return EXIT_OK
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(found.examples.items()))
+    print(
+        f"{found.solved} of {found.samples} first answers to {found.tasks} tasks are correct; "
+        f"{found.open_tasks} tasks are solved by 10 to 80% of the samples\n"
+        f"examples: {kinds or 'none'}\nfolder: {options.output_dir}"
+    )
+    if found.model is not None:
+        print(f"model: {found.model}")
+    return EXIT_OK

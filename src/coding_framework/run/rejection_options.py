@@ -1,0 +1,76 @@
+"""What `cuda-rl rft` is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from coding_framework.types import Config, DeviceChoice, PromptVersion, TaskScope
+
+LEARNING = (
+    "epochs", "learning_rate", "batch_size", "max_length", "lora_r", "quantization", "device",
+    "seed",
+)  # fmt: skip
+"""Fields that say how to train, as `SFTConfig` names them."""
+
+
+class RejectionOptions(Config):
+    """What is sampled, kept and learnt."""
+
+    output_dir: Path = Path("outputs") / "rft"
+    """Folder of the run. A run that was stopped goes on there. Default: outputs/rft."""
+    pool: Literal["functions", "modules"] = "functions"
+    """Training tasks to answer: functions of our algebra, or PyTorch modules as people write
+    them."""
+    tasks: int = Field(default=3000, ge=1)
+    """Training tasks that are answered."""
+    skip_tasks: int = Field(default=0, ge=0)
+    """Tasks at the head of the list that are left out, because SFT has shown them."""
+    max_task_ops: int | None = Field(default=None, ge=1)
+    """With --pool functions: most operations of a task. Default: any."""
+    task_scope: TaskScope = "starter"
+    """With --pool functions: tasks that ship with receipts, or all that this machine has judged."""
+    samples: int = Field(default=8, ge=1)
+    """Answers to each task."""
+    turns: int = Field(default=1, ge=1, le=16)
+    """Turns of each conversation: with 2 the policy's own repairs and improvements are learnt,
+    too."""
+    temperature: float = Field(default=1.0, ge=0.0)
+    """Temperature of sampling."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of an answer. Default: 2048 with prompts v3, else 1024."""
+    max_prompt_tokens: int = Field(default=2048, ge=32)
+    """Most tokens of a prompt; a longer one is trimmed by rule."""
+    prompts: PromptVersion | None = None
+    """Version of the prompts, in sampling and learning. Default: the one that the model's card
+    names."""
+    server: str | None = None
+    """Base URL of an OpenAI-compatible server that has the model's weights, for the sampling."""
+    concurrency: int = Field(default=48, ge=1)
+    """Conversations at once."""
+    least_speed: float = Field(default=0.9, ge=0.0, le=1.0)
+    """Share of the speed of the task's fastest kernel that a kernel must have to be learnt. Repairs
+    need not: what they teach is the mistake."""
+    keep_per_task: int = Field(default=4, ge=1)
+    """Most kernels of a task that are learnt, the fastest first; each has other device code."""
+    epochs: float = Field(default=1.0, gt=0.0)
+    """Passes over the chosen kernels."""
+    learning_rate: float | None = Field(default=None, gt=0.0)
+    """Highest learning rate. Default: that of run_sft_training.py."""
+    batch_size: int | None = Field(default=None, ge=1)
+    """Examples of one forward and backward pass. Default: that of run_sft_training.py."""
+    max_length: int | None = Field(default=None, ge=64)
+    """Most tokens of prompt and answer together; longer examples are left out. Default: that of
+    run_sft_training.py."""
+    lora_r: int | None = Field(default=None, ge=1)
+    """Rank of the LoRA adapter. Default: that of run_sft_training.py."""
+    quantization: Literal["auto", "nf4", "none"] | None = None
+    """Quantization of the frozen base model. Default: nf4 on a GPU, none on a CPU."""
+    device: DeviceChoice = "auto"
+    """Where the model trains; auto takes a GPU where there is one."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the tasks that are drawn, the sampling and the training."""
+    sample_only: bool = False
+    """Sample and choose, and do not train."""
