@@ -55,7 +55,7 @@ TokenScope = Literal[
     "experiments:read", "experiments:write", "admin",
 ]  # fmt: skip
 """What a token of our servers allows."""
-CurriculumName = Literal["three_tier", "four_tier"]
+CurriculumName = Literal["three_tier", "four_tier", "informative"]
 FindingSeverity = Literal["info", "low", "medium", "high"]
 ExampleKind = Literal["generate", "optimize", "repair"]
 

@@ -10,13 +10,15 @@ The curriculum sees finished conversations and knows nothing of training.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any, Literal
 
 import structlog
 from pydantic import Field
 
 from coding_framework.errors import UsageError
+from coding_framework.store.records import TaskEvidence
 from coding_framework.types import CUDAConversationState, Record, Task
 
 log = structlog.get_logger(__name__)
@@ -86,7 +88,17 @@ PRESETS: Mapping[str, tuple[CurriculumTier, ...]] = {
         _tier("tier2", (2,), 0.90, 0.75, None, 100),
         _tier("tier3", (3,), 0.90, 0.75, None, 100),
     ),
+    "informative": (_tier("all", (0, 1, 2, 3), None, None, None, 100),),
 }
+"""`informative` has no tiers: it draws by what is known of each task alone."""
+OPEN_FROM, OPEN_TO = 0.1, 0.8
+"""A task is open where so large a share of the conversations solves it: there answers of a group
+differ."""
+WIDE_SPREAD = 1.3
+"""Times that the fastest kernel of a solved task is as fast as the median one, from which speed
+still tells answers apart."""
+KEPT_SPEEDS = 16
+"""Last speedups that are kept of a task."""
 
 
 class Outcome(Record):
@@ -128,13 +140,33 @@ class TaskRecord(Record):
 
     attempts: int = 0
     solved: int = 0
+    speedups: tuple[float, ...] = ()
+    """Of its last correct conversations."""
+    known_spread: float = 1.0
+    """What was known of the spread of its speeds before the run."""
+
+    @property
+    def p(self) -> float:
+        """The success probability, under a uniform prior."""
+        return (self.solved + 1) / (self.attempts + 2)
 
     @property
     def weight(self) -> float:
-        """p(1 - p) of the success probability p under a uniform prior: largest for tasks that are
-        neither solved nor hopeless, and for new ones."""
-        p = (self.solved + 1) / (self.attempts + 2)
-        return p * (1 - p)
+        """p(1 - p): largest for tasks that are neither solved nor hopeless, and for new ones."""
+        return self.p * (1 - self.p)
+
+    @property
+    def informative(self) -> bool:
+        """Whether answers to it are likely to differ: in being correct, or in speed."""
+        fresh = self.attempts == 0
+        return fresh or OPEN_FROM <= self.p <= OPEN_TO or self.spread >= WIDE_SPREAD
+
+    @property
+    def spread(self) -> float:
+        """The fastest over the median speed, as this run saw it or, until it has, as was known."""
+        if len(self.speedups) < 4:
+            return self.known_spread
+        return max(self.speedups) / median(self.speedups)
 
 
 class PerformanceHistory(Record):
@@ -148,7 +180,14 @@ class PerformanceHistory(Record):
 
     def add(self, outcome: Outcome, *, earlier: bool) -> PerformanceHistory:
         old = self.tasks.get(outcome.task, TaskRecord())
-        new = TaskRecord(attempts=old.attempts + 1, solved=old.solved + outcome.correct)
+        fast = (outcome.speedup,) if outcome.correct and outcome.speedup else ()
+        new = old.model_copy(
+            update={
+                "attempts": old.attempts + 1,
+                "solved": old.solved + outcome.correct,
+                "speedups": (*old.speedups, *fast)[-KEPT_SPEEDS:],
+            }
+        )
         field = "earlier" if earlier else "current"
         return self.model_copy(
             update={
@@ -260,11 +299,25 @@ class CurriculumManager:
             from_earlier = level > 0 and self._rng.random() < self.config.earlier_share
             pool = self._pools[self._rng.randrange(level) if from_earlier else level][1]
             records = self._state.history.tasks
-            weights = [
-                records.get(name, TaskRecord()).weight + self.config.exploration for name in pool
-            ]
+            weights = [self._weight(records.get(name, TaskRecord())) for name in pool]
             drawn.append(self._tasks[self._rng.choices(pool, weights)[0]])
         return drawn
+
+    def _weight(self, known: TaskRecord) -> float:
+        if self.current_tier.name == "all":
+            return 1.0 if known.informative else self.config.exploration
+        return known.weight + self.config.exploration
+
+    def learn(self, evidence: Iterable[TaskEvidence]) -> None:
+        """Take over what is known of the tasks before the run; others are left alone."""
+        known = {
+            e.task: TaskRecord(attempts=e.samples, solved=e.solved, known_spread=e.spread)
+            for e in evidence
+            if e.task in self._tasks
+        }
+        history = self._state.history
+        tasks = {**history.tasks, **known}
+        self._update(history=history.model_copy(update={"tasks": tasks}))
 
     def record(self, state: CUDAConversationState) -> None:
         """Take note of a finished episode. One in which every turn is masked teaches nothing and

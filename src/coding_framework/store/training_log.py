@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic
 from coding_framework.store.lines import parsed_lines
-from coding_framework.store.records import SFTEpoch, StepRecord, Validation
+from coding_framework.store.records import SFTEpoch, StepRecord, TaskEvidence, Validation
 
 
 class SFTRecords(NamedTuple):
@@ -57,6 +58,16 @@ def read_steps(path: Path) -> list[StepRecord]:
 def write_steps(path: Path, records: Sequence[StepRecord]) -> None:
     """Write them as a whole."""
     write_atomic(path, "".join(r.model_dump_json() + "\n" for r in records))
+
+
+def read_evidence(path: Path) -> list[TaskEvidence]:
+    """What `cuda-rl rft` found of tasks. Raises UsageError where the file holds nothing of it."""
+    found = list(parsed_lines(path, TaskEvidence.model_validate_json))
+    if not found:
+        raise UsageError(
+            f"{path} says nothing of any task: give the task_evidence.jsonl of `cuda-rl rft`"
+        )
+    return found
 
 
 def read_validations(path: Path) -> list[Validation]:

@@ -163,6 +163,12 @@ class MultiTurnRLConfig(Config):
     curriculum: CurriculumName | None = None
     """Curriculum that chooses the prompts by what the policy has solved so far. Default: none; all
     tasks are passed over again and again, each time in a new random order."""
+    task_evidence: str | None = None
+    """File of `cuda-rl rft` (task_evidence.jsonl): how often the policy solves each task, how
+    far its speeds lie apart. The curriculum begins with it. Default: it knows nothing.
+
+    `informative` draws tasks that 10 to 80% of the conversations solve, or whose fastest kernel is
+    1.3 times as fast as the median one, and goes on counting in the run."""
     reward_preset: str = "weighted"
     """Preset of the reward: how a verdict becomes a number."""
     role_rewards: Mapping[Role, Mapping[str, float]] = Field(default_factory=dict)
@@ -335,6 +341,8 @@ class MultiTurnRLConfig(Config):
             )
         if self.validate_every and self.policy == "per_role":
             raise ValueError("policy per_role keeps no best policy: leave out validate_every")
+        if self.task_evidence is not None and self.curriculum is None:
+            raise ValueError("task_evidence is what a curriculum begins with: set --curriculum")
         if self.judge_nodes and self.judge_jobs_per_node is None:
             raise ValueError("judge_nodes need judge_jobs_per_node: set it to their processors")
         row = self.max_prompt_tokens + self.max_response_tokens

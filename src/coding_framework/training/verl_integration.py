@@ -36,7 +36,7 @@ from coding_framework.store.conversations import RolloutCounter
 from coding_framework.store.folder import AttemptFolder, RLFolder, copy_linked, is_model, locked
 from coding_framework.store.model_card import check_card
 from coding_framework.store.records import StepRecord
-from coding_framework.store.training_log import read_metrics
+from coding_framework.store.training_log import read_evidence, read_metrics
 from coding_framework.training.feed import Feed
 from coding_framework.training.from_manager import HasConversationConfig
 from coding_framework.training.objective import objective
@@ -149,6 +149,8 @@ class MultiAgentVERLTrainer:
         )
         self._objective = objective(self._config, conversation_manager, reward_function)
         self._config = self._objective.config
+        if config.task_evidence is not None:
+            read_evidence(Path(config.task_evidence))  # else the trainer's process would say it
         self._feed = Feed(self._config, tasks, pipeline, validation_tasks)
 
     async def train(self) -> RLResult:

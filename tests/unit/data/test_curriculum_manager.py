@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,7 @@ from coding_framework.data.curriculum_manager import (
 )
 from coding_framework.data.registry import find_task
 from coding_framework.errors import UsageError
+from coding_framework.store.records import TaskEvidence
 from coding_framework.types import Task
 
 pytestmark = pytest.mark.unit
@@ -146,6 +148,46 @@ def test_draws_favour_tasks_that_are_neither_solved_nor_hopeless() -> None:
     assert drawn.count("t0_2") > 2 * drawn.count("t0_0")
     assert drawn.count("t0_2") > 2 * drawn.count("t0_1")
     assert drawn.count("t0_0") > 0
+
+
+def _drawn(manager: CurriculumManager, n: int = 4000) -> Counter[str]:
+    return Counter(task.name for task in manager.sample(n))
+
+
+def test_informative_draws_open_tasks_and_those_with_speed_left() -> None:
+    """The names of the tasks say what is known of them; an unknown one is tried."""
+    tasks = [
+        task.model_copy(update={"name": name})
+        for task, name in zip(_tasks(), ("solved", "hopeless", "open", "slow", "new"), strict=False)
+    ]
+    manager = CurriculumManager(tasks, "informative", seed=1)
+    manager.learn([
+        TaskEvidence(task="solved", samples=30, solved=30, best_ms=1.0, median_ms=1.1),
+        TaskEvidence(task="hopeless", samples=30, solved=0),
+        TaskEvidence(task="open", samples=30, solved=12, best_ms=1.0, median_ms=1.0),
+        TaskEvidence(task="slow", samples=30, solved=30, best_ms=1.0, median_ms=1.5),
+        TaskEvidence(task="of another run", samples=30, solved=12),
+    ])  # fmt: skip
+    drawn = _drawn(manager)
+    assert min(drawn[name] for name in ("open", "slow", "new")) > 1000
+    assert max(drawn[name] for name in ("solved", "hopeless")) < 200
+    again = CurriculumManager(tasks, "informative")
+    again.load_state_dict(json.loads(json.dumps(manager.state_dict())))
+    assert _drawn(again) == _drawn(manager)
+
+
+def test_what_the_run_sees_of_a_task_outweighs_what_was_known() -> None:
+    tasks = [
+        task.model_copy(update={"name": name}) for task, name in zip(_tasks(), "ab", strict=False)
+    ]
+    manager = CurriculumManager(tasks, "informative", seed=1)
+    manager.learn([TaskEvidence(task=n, samples=8, solved=4) for n in "ab"])
+    for _ in range(60):
+        manager.record_outcome(
+            Outcome(task="a", compiled=True, correct=True, speedup=1.0), task_tier=tasks[0].tier
+        )
+    drawn = _drawn(manager)
+    assert drawn["a"] < 0.15 * drawn["b"]
 
 
 def test_the_state_is_restored_exactly() -> None:

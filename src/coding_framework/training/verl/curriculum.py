@@ -19,6 +19,7 @@ from coding_framework.data.curriculum_manager import CurriculumManager
 from coding_framework.errors import TrainingError
 from coding_framework.store.checkpoints import write_curriculum
 from coding_framework.store.conversations import read_rollouts
+from coding_framework.store.training_log import read_evidence
 from coding_framework.training.verl.spec import (
     SPEC_VARIABLE,
     CurriculumSpec,
@@ -35,6 +36,8 @@ class Curriculum:
         self.manager = CurriculumManager(tasks, spec.preset, seed=spec.seed)
         self._rollouts = rollouts
         self._seen = 0
+        if spec.evidence is not None:
+            self.manager.learn(read_evidence(Path(spec.evidence)))
         if spec.state_file is not None:
             self._load(Path(spec.state_file))
 

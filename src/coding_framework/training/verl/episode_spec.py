@@ -139,6 +139,7 @@ def _curriculum(config: MultiTurnRLConfig, resume: Path | None) -> CurriculumSpe
         preset=config.curriculum,
         seed=config.seed,
         prompts=config.prompts_in_file,
+        evidence=config.task_evidence,
         state_file=str(resume / CURRICULUM) if resume is not None else None,
     )
 

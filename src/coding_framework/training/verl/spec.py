@@ -31,6 +31,8 @@ class CurriculumSpec(Record):
     seed: int
     prompts: int
     """That the run may draw: the length that verl's loader sees."""
+    evidence: str | None = None
+    """File with what is known of the tasks before the run."""
     state_file: str | None = None
     """Where a resumed run's checkpoint keeps its state."""
 
