@@ -379,6 +379,8 @@ class Rollout:
         if self.state == "HOLDING":
             closed = sum(self.counts.closed)
             return Gate("PROMOTED", (f"{closed} of {self.horizon} units",))
+        if self.state in FINAL:
+            return Gate(self.state, ())
         if self.state != "RAMPING":
             return Gate(self.resume_state or self.state, ("a person's decision",))
         step = self.config.steps[self.step]
