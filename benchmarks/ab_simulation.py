@@ -299,7 +299,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=2000, help="rollouts a scenario without effect")
     parser.add_argument("--units", type=int, default=20_000, help="units of a rollout")
-    parser.add_argument("--only", default="", help="scenarios whose name holds this; no file")
+    parser.add_argument("--only", default="", help="scenarios whose name holds this")
+    parser.add_argument("--output", type=Path, help="default: its result file; with --only none")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
     machine = this_machine()
@@ -314,7 +315,8 @@ def main() -> int:
     report = head("ab_simulation", packages=["numpy", "scipy"], machine=machine)
     report |= {"units": args.units, "bars": bars_of(rows), "scenarios": list(rows.values())}
     with TemporaryDirectory() as nowhere:
-        output = Path(nowhere) / "part.json" if args.only else RESULTS / "ab_simulation.json"
+        usual = Path(nowhere) / "part.json" if args.only else RESULTS / "ab_simulation.json"
+        output = args.output or usual
         return 0 if finish(report, output) else 1
 
 
