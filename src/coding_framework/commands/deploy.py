@@ -322,15 +322,21 @@ def _verify(args: Namespace) -> int:
 
 
 def _export(args: Namespace) -> int:
+    from coding_framework.deployment.store import StorageError
     from coding_framework.paths import write_atomic
 
-    lines = _manager(args).store.export()
     if args.output is None:
-        for line in lines:
+        for line in _manager(args).store.export():
             print(line)
         return EXIT_OK
+    lines: list[str] = []
+    try:
+        lines.extend(_manager(args).store.export())
+    except StorageError as e:
+        write_atomic(args.output, "".join(f"{line}\n" for line in lines))
+        raise StorageError(f"{len(lines)} events were saved in {args.output}, then: {e}") from e
     write_atomic(args.output, "".join(f"{line}\n" for line in lines))
-    print(f"events: {args.output}")
+    print(f"{len(lines)} events: {args.output}")
     return EXIT_OK
 
 

@@ -85,6 +85,8 @@ class Controller:
                 self.step()
             except StorageError as e:
                 _log.warning("controller_cannot_write", said=str(e))
+            except Exception:  # of one rollout: the thread must go on for the others
+                _log.exception("controller_failed")
 
     def _locked(self) -> bool:
         if self._lock is not None:

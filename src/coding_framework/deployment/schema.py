@@ -30,8 +30,6 @@ CREATE TABLE look(experiment TEXT, metric TEXT, seq INTEGER, n_a INTEGER, n_b IN
 CREATE TABLE audit(seq INTEGER PRIMARY KEY, ts_us INTEGER NOT NULL, actor TEXT NOT NULL,
   action TEXT NOT NULL, experiment TEXT, before TEXT NOT NULL, after TEXT NOT NULL,
   reason TEXT NOT NULL, evidence TEXT NOT NULL, prev_sha256 TEXT NOT NULL, sha256 TEXT NOT NULL);
-CREATE TABLE token(id TEXT PRIMARY KEY, sha256 BLOB UNIQUE, scopes TEXT, limits TEXT,
-  created_us INTEGER, expires_us INTEGER, revoked_us INTEGER);
 """
 """checkpoint and look are derived: they may be deleted and are made again from the events."""
 

@@ -159,3 +159,26 @@ def test_a_version_is_named_once(folder: Path) -> None:
     assert isinstance(store.version("v1"), VersionRow)
     assert deploy("register", "v4", "--model", "m1") == 2  # the same content
     assert deploy("register", "v1", "--model", "m1") == 0  # the same again
+
+
+def test_what_can_be_read_of_a_damaged_database_is_saved(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared()
+    path = folder / "deployment" / "deployment.sqlite"
+    store = DeploymentStore(path)
+    with store.transaction() as tx:
+        for n in range(2000):
+            tx.add_event(f"n{n}", "note", json.dumps({"text": "x" * 100}))
+    store.close()
+    assert deploy("export", "--output", "whole.jsonl") == 0
+    pages = path.read_bytes()
+    place = pages.rindex(b"x" * 100) // 4096 * 4096
+    path.write_bytes(pages[:place] + b"\xff" * 4096 + pages[place + 4096 :])
+    capsys.readouterr()
+    assert deploy("export", "--output", "part.jsonl") == 3
+    assert "events were saved in part.jsonl" in capsys.readouterr().err
+    saved = (folder / "part.jsonl").read_text().splitlines()
+    whole = (folder / "whole.jsonl").read_text().splitlines()
+    assert 0 < len(saved) < len(whole)
+    assert saved == whole[: len(saved)]
