@@ -93,9 +93,10 @@ def build_parser() -> FlagParser:
 
 def _run(argv: Sequence[str]) -> int:
     args = build_parser().parse_args(argv)
-    from coding_framework.monitoring.logs import configure_logging
+    from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 
     configure_logging()
+    quiet_libraries()
     status: int = args.run(args)
     sys.stdout.flush()
     return status
@@ -107,10 +108,10 @@ def _sentence_and_status(error: Exception) -> tuple[str, int]:
     if isinstance(error, ModuleNotFoundError) and (sentence := trainer_missing(error)):
         return sentence, EXIT_OURS
     if isinstance(error, OSError):
-        from coding_framework.paths import cannot_write
+        from coding_framework.paths import write_error
 
         where = Path(str(error.filename)) if error.filename else Path("the output")
-        return cannot_write(where, error), EXIT_OURS
+        return _sentence_and_status(write_error(where, error))
     text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return (
         f"internal error ({text}): run it again with CUDA_RL_DEBUG=1 and report the traceback",

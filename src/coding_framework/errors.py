@@ -29,6 +29,14 @@ class MissingToolError(InfrastructureError):
     """nvcc, gcc or a sandbox is not there; the message says how to get it."""
 
 
+class MissingChoiceError(MissingToolError):
+    """A tool that the user asked for by name is not there. The CLI exits with 2."""
+
+
+class UnwritableError(InfrastructureError):
+    """A file or folder that the user chose cannot be written. The CLI exits with 2."""
+
+
 class CompilerKilledError(InfrastructureError):
     """Somebody, or the kernel, killed the compiler: the same source may well compile."""
 

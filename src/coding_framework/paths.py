@@ -10,19 +10,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from coding_framework.errors import InfrastructureError
+from coding_framework.errors import InfrastructureError, UnwritableError
 
 
 def cache_dir() -> Path:
     """Folder of what can be made again: $CUDA_RL_CACHE, else ~/.cache/coding_framework.
 
-    Raises InfrastructureError where it cannot be made.
+    Raises UnwritableError where it cannot be made.
     """
     path = _cache_root()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise InfrastructureError(
+        raise UnwritableError(
             f"the cache folder {path} cannot be made ({e.strerror}): set CUDA_RL_CACHE to a folder "
             "that can be written"
         ) from e
@@ -54,7 +54,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         temporary = None
         _fsync_folder(path.parent)
     except OSError as e:
-        raise InfrastructureError(cannot_write(path, e)) from e
+        raise write_error(path, e) from e
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -64,6 +64,33 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 def write_json_atomic(path: Path, value: Any) -> None:
     """`write_atomic` of indented JSON. NaN and infinity are errors: JSON has none."""
     write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+_NO_PLACE = frozenset(
+    {
+        errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR,
+        errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST,
+    }
+)  # fmt: skip
+"""The folder is a wrong choice; all else (a full disk, a broken one) can happen to a right one."""
+
+
+def write_error(path: Path, error: OSError) -> InfrastructureError:
+    """The error to raise where `path` could not be written: UnwritableError where another choice of
+    folder helps."""
+    kind = UnwritableError if error.errno in _NO_PLACE else InfrastructureError
+    return kind(cannot_write(path, error))
+
+
+def require_writable(folder: Path) -> None:
+    """Make the folder where it is not there, and write a file in it. Raises UnwritableError, so
+    that hours of work do not end with it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as e:
+        raise write_error(folder, e) from e
 
 
 def cannot_write(path: Path, error: OSError) -> str:

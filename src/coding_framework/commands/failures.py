@@ -13,7 +13,13 @@ import traceback
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from coding_framework.errors import CodingFrameworkError, MissingToolError, UsageError
+from coding_framework.errors import (
+    CodingFrameworkError,
+    MissingChoiceError,
+    MissingToolError,
+    UnwritableError,
+    UsageError,
+)
 
 EXIT_OK, EXIT_HIT, EXIT_USAGE, EXIT_OURS, EXIT_EARLY, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
 TRAINING_MODULES = frozenset(
@@ -26,6 +32,8 @@ TRAINING_MODULES = frozenset(
 )
 """Modules of the extra `train`, which the judge does without."""
 GET_TRAINERS = "run `make setup` in a clone, or pip install 'coding-framework[train]'"
+_USERS = (UsageError, MissingChoiceError, UnwritableError)
+"""The user's choice is at fault, not we."""
 RESUMES = ": the same command goes on from where it was"
 
 
@@ -44,7 +52,7 @@ def run_script(work: Callable[[], int]) -> int:
 
 
 def status_of(error: CodingFrameworkError) -> int:
-    return EXIT_USAGE if isinstance(error, UsageError) else EXIT_OURS
+    return EXIT_USAGE if isinstance(error, _USERS) else EXIT_OURS
 
 
 def require_trainers() -> None:

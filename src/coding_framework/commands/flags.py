@@ -22,6 +22,8 @@ from pydantic.fields import FieldInfo
 from coding_framework.errors import UsageError, first_complaint
 
 NO_DOCKER = ("--no-docker", "--no-docker-sandbox")
+SHOWN_FLAGS = 16
+"""A complaint lists a command's flags where they are no more than these."""
 C = TypeVar("C", bound=BaseModel)
 
 
@@ -222,10 +224,13 @@ def _sentence(parser: argparse.ArgumentParser, message: str) -> str:
         re.DOTALL,
     )
     if choice:
-        what = choice["what"]
-        name = "value" if what in ("COMMAND", "ACTION") else what
-        choices = choice["of"].replace("'", "")
-        return f"{name} cannot be {choice['got']}: choose one of {choices}"
+        what, got = choice["what"], choice["got"].strip("'")
+        choices = choice["of"].replace("'", "").split(", ")
+        close = get_close_matches(got, choices, n=1)
+        hint = f"did you mean {close[0]}? there are" if close else "choose one of"
+        if what in ("COMMAND", "ACTION"):
+            return f"`{parser.prog}` has no command {got!r}: {hint} {', '.join(choices)}"
+        return f"{what.split('/')[-1]} cannot be {got!r}: {hint} {', '.join(choices)}"
     if message.endswith(("COMMAND", "ACTION")) and "required" in message:
         actions = next(a for a in parser._actions if a.choices and a.dest in ("command", "action"))
         choices = ", ".join(str(c) for c in actions.choices or ())
@@ -237,7 +242,14 @@ def _unknown_argument(parser: argparse.ArgumentParser, got: str) -> str:
     flags = [s for a in parser._actions for s in a.option_strings if s.startswith("--")]
     name = got.split("=")[0]
     if not name.startswith("-"):
-        return f"`{parser.prog}` takes no further argument {got!r}: remove it"
+        needs = next((f for a in parser._actions for f in a.option_strings if a.required), None)
+        way = f"give it as {needs} {got}, or remove it" if needs else "remove it"
+        return f"`{parser.prog}` takes no further argument {got!r}: {way}"
     close = get_close_matches(name, flags, n=1)
-    hint = f"did you mean {close[0]}? there are" if close else "there are"
-    return f"`{parser.prog}` has no flag {name!r}: {hint} {', '.join(flags)}"
+    said = f"`{parser.prog}` has no flag {name!r}"
+    if len(flags) <= SHOWN_FLAGS:
+        hint = f"did you mean {close[0]}? there are" if close else "there are"
+        return f"{said}: {hint} {', '.join(flags)}"
+    near = get_close_matches(name, flags, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "see its help"
+    return f"{said}: {hint} (`{parser.prog} --help` lists all {len(flags)})"

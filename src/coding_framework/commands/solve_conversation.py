@@ -30,7 +30,7 @@ from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
-from coding_framework.paths import write_atomic
+from coding_framework.paths import require_writable, write_atomic
 from coding_framework.store.folder import SolveFolder
 from coding_framework.store.model_card import prompts_for
 from coding_framework.training.agent_specializer import (
@@ -61,6 +61,7 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
     """
     task = find_task(options.task)
     folder = options.output_dir or Path("outputs") / "solve" / one_line(task.name)
+    require_writable(folder)
     console = console or Console()
     with Screen(task, options, console) as screen:
         state = asyncio.run(_converse(task, options, folder, screen))

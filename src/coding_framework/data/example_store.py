@@ -15,8 +15,8 @@ from typing import Self
 from pydantic import ValidationError
 
 from coding_framework.data.synthesis.catalog import parse_function, split_of
-from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.paths import cannot_write
+from coding_framework.errors import UsageError
+from coding_framework.paths import write_error
 from coding_framework.types import Record, Split, Task, TrainingExample
 
 
@@ -73,7 +73,7 @@ class ExampleStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write(path, examples)
         except OSError as e:
-            raise InfrastructureError(cannot_write(path, e)) from e
+            raise write_error(path, e) from e
         return cls(path)
 
     def __len__(self) -> int:

@@ -12,8 +12,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-from coding_framework.errors import InfrastructureError
-from coding_framework.paths import cannot_write
+from coding_framework.paths import write_error
 
 PLAIN = "logs/training.log"
 _QUIET = {
@@ -82,7 +81,7 @@ def _opened(path: Path) -> TextIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("a", encoding="utf-8", errors="backslashreplace")
     except OSError as e:
-        raise InfrastructureError(cannot_write(path, e)) from e
+        raise write_error(path, e) from e
 
 
 def quiet_libraries() -> None:

@@ -137,14 +137,14 @@ class Job:
             "output_dir": str(RunFolder(self.folder).sft.root),
             "max_task_ops": self.recipe.task_max_ops,
             "seed": self.seed,
-            **self.recipe.sft,
         }
-        if changes.get("per_role"):
+        if self.recipe.sft.get("per_role"):
             raise UsageError(
                 "a whole run trains one policy: make an adapter a role with run_sft_training.py "
                 "--per-role, and go on with run_multiturn_rl_training.py --policy per_role"
             )
-        return sft_config(RecipeFile(device=self.recipe.device), changes)
+        given = {k: v for k, v in changes.items() if k not in self.recipe.sft}
+        return sft_config(RecipeFile(device=self.recipe.device, sft=self.recipe.sft), given)
 
     @property
     def taught_prompts(self) -> PromptVersion:

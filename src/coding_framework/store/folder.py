@@ -19,13 +19,14 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.paths import cannot_write
+from coding_framework.errors import UsageError
+from coding_framework.paths import write_error
 from coding_framework.types import Role
 
 
@@ -258,17 +259,32 @@ def run_of_checkpoint(actor: Path) -> RLFolder | None:
 def require_same_run(root: Path, found: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
     """Raises UsageError, with the first three differences, where the settings that the run in
     `root` was begun with are not those that it would go on with."""
+    different = differences(found, mine)
+    if different:
+        raise UsageError(
+            f"{root} holds a run with other settings ({told(different)}): choose another "
+            f"--output-dir, or delete {root}"
+        )
+
+
+def differences(found: Mapping[str, Any], mine: Mapping[str, Any]) -> list[str]:
+    """A few words for each setting that differs, and none for those that do not."""
     was, now = _flat(found), _flat(mine)
-    different = [
-        f"{name} was {was.get(name)!r} and is {now.get(name)!r} now"
+    return [
+        f"{name} was {_shown(was, name)} and is {_shown(now, name)} now"
         for name in sorted({*was, *now})
         if was.get(name) != now.get(name)
     ]
-    if different:
-        raise UsageError(
-            f"{root} holds a run with other settings ({'; '.join(different[:3])}): choose another "
-            f"--output-dir, or delete {root}"
-        )
+
+
+def told(different: Sequence[str]) -> str:
+    """The first three differences, and how many more there are."""
+    more = len(different) - 3
+    return "; ".join([*different[:3], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _shown(settings: Mapping[str, Any], name: str) -> str:
+    return textwrap.shorten(repr(settings[name]), 80) if name in settings else "not set"
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -300,7 +316,7 @@ def replaced(target: Path) -> Iterator[Path]:
         fresh.rename(target)
         shutil.rmtree(old, ignore_errors=True)
     except OSError as e:
-        raise InfrastructureError(cannot_write(target, e)) from e
+        raise write_error(target, e) from e
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
@@ -335,7 +351,7 @@ def locked(
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("a+", encoding="utf-8")
     except OSError as e:
-        raise InfrastructureError(cannot_write(path, e)) from e
+        raise write_error(path, e) from e
     with lock:
         try:
             take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,8 +17,7 @@ from typing import Any, Self, TypeVar
 
 import structlog
 
-from coding_framework.errors import InfrastructureError
-from coding_framework.paths import cannot_write
+from coding_framework.paths import write_error
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -38,7 +37,7 @@ def append_line(path: Path, line: str) -> None:
         finally:
             os.close(file)
     except OSError as e:
-        raise InfrastructureError(cannot_write(path, e)) from e
+        raise write_error(path, e) from e
 
 
 class JsonlSink(contextlib.AbstractContextManager["JsonlSink"]):
@@ -56,7 +55,7 @@ class JsonlSink(contextlib.AbstractContextManager["JsonlSink"]):
             with _locked(self._file):
                 _cut_unfinished_line(self._file)
         except OSError as e:
-            raise InfrastructureError(cannot_write(path, e)) from e
+            raise write_error(path, e) from e
 
     def write(self, record: Any) -> None:
         """Append one record. Raises InfrastructureError where the disk is full."""
@@ -68,7 +67,7 @@ class JsonlSink(contextlib.AbstractContextManager["JsonlSink"]):
             _append(self._file, line)
             os.fsync(self._file)
         except OSError as e:
-            raise InfrastructureError(cannot_write(self.path, e)) from e
+            raise write_error(self.path, e) from e
 
     def close(self) -> None:
         if self._file >= 0:

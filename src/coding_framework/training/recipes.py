@@ -81,14 +81,15 @@ def require_gpus(device: DeviceChoice, count: int | None) -> None:
 
 
 def sft_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> SFTConfig:
-    """The recipe with the flags on top. Raises UsageError."""
+    """The recipe with the flags on top. Raises UsageError, which names the flag, or the setting of
+    the recipe's section, that is wrong."""
     base = {} if recipe.base_model is None else {"base_model": recipe.base_model}
     values = {"device": recipe.device, **base, **recipe.sft, **flags}
     cpu = on_cpu(values["device"])
     try:
         return SFTConfig.cpu(**values) if cpu else SFTConfig.model_validate(values)
     except ValidationError as e:
-        raise UsageError(first_complaint(e)) from e
+        raise UsageError(_complaint(e, "sft", recipe.sft, flags)) from e
 
 
 def rl_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> MultiTurnRLConfig:
@@ -101,4 +102,17 @@ def rl_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> MultiTurnRLConfig
     try:
         return MultiTurnRLConfig.cpu(**values) if cpu else MultiTurnRLConfig.model_validate(values)
     except ValidationError as e:
-        raise UsageError(first_complaint(e)) from e
+        raise UsageError(_complaint(e, "rl", recipe.rl, flags)) from e
+
+
+def _complaint(
+    error: ValidationError, section: str, of_file: Mapping[str, Any], flags: Mapping[str, Any]
+) -> str:
+    """The first complaint, which blames the recipe's section for what is said there alone."""
+    place = error.errors()[0]["loc"]
+    from_file = bool(place) and place[0] in of_file and place[0] not in flags
+    return (
+        f"the recipe's {section}: {first_complaint(error, '')}"
+        if from_file
+        else (first_complaint(error))
+    )

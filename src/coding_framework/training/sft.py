@@ -32,7 +32,7 @@ from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
 from coding_framework.paths import write_json_atomic
 from coding_framework.store.checkpoints import last_sft_checkpoint
-from coding_framework.store.folder import SFTFolder, replaced
+from coding_framework.store.folder import SFTFolder, differences, replaced, told
 from coding_framework.store.lines import JsonlSink
 from coding_framework.store.model_card import ModelCard, TrainedOn, card_of, write_card
 from coding_framework.store.training_log import keep_sft_records
@@ -156,19 +156,16 @@ def _claim(folder: Path, config: SFTConfig, record: Mapping[str, Any]) -> SFTRes
             raise UsageError(
                 f"{path} is not one of ours: choose another --output-dir or remove it"
             ) from e
-        changed = [
-            name
-            for name in dict.fromkeys(
-                (*stored["config"], "generator_target", "prompts")
-            )  # older: unnamed
-            if name not in ("output_dir", "wandb", "extra_examples")
-            and getattr(there, name) != getattr(config, name)
-        ]
+        names = {*stored["config"], "generator_target", "prompts"}  # older: unnamed
+        compared = names - {"output_dir", "wandb", "extra_examples"}
+        changed = differences(
+            *(c.model_dump(mode="json", include=compared) for c in (there, config))
+        )
         if stored.get("extra_examples_sha256", "") != record["extra_examples_sha256"]:
             changed.append("extra_examples")  # by content: the file may have been moved
         if changed:
             raise UsageError(
-                f"{folder} holds a run with other settings ({', '.join(changed)}): choose another "
+                f"{folder} holds a run with other settings ({told(changed)}): choose another "
                 "--output-dir, or remove it"
             )
         return result

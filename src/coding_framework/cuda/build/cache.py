@@ -24,8 +24,7 @@ from pathlib import Path
 import structlog
 from pydantic import ValidationError
 
-from coding_framework.errors import InfrastructureError
-from coding_framework.paths import cache_dir, cannot_write
+from coding_framework.paths import cache_dir, write_error
 from coding_framework.types import CompilationResult
 
 log = structlog.get_logger(__name__)
@@ -51,7 +50,7 @@ class KernelCompilationCache:
             try:
                 (self.folder / part).mkdir(parents=True, exist_ok=True)
             except OSError as e:
-                raise InfrastructureError(cannot_write(self.folder / part, e)) from e
+                raise write_error(self.folder / part, e) from e
         self._remove_orphans()
 
     def get(self, digest: str) -> CompilationResult | None:
@@ -149,7 +148,7 @@ class KernelCompilationCache:
                 finally:
                     shutil.rmtree(folder, ignore_errors=True)
         except OSError as e:
-            raise InfrastructureError(cannot_write(partial, e)) from e
+            raise write_error(partial, e) from e
 
     def _remove_orphans(self) -> None:
         """Scratch folders whose owner is gone: nobody holds their lock."""

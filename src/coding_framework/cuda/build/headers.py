@@ -22,8 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from coding_framework.cuda.sandbox import Mount
-from coding_framework.errors import InfrastructureError, MissingToolError
-from coding_framework.paths import cannot_write
+from coding_framework.errors import MissingToolError
+from coding_framework.paths import write_error
 
 INCLUDE_FOLDER = Path(__file__).parents[1] / "include"
 _KEEP_UNUSED_S = 30 * 86400.0
@@ -53,7 +53,7 @@ def small_headers(store: Path) -> Headers:
             _remove_unused(store)
         os.utime(copy)
     except OSError as e:
-        raise InfrastructureError(cannot_write(copy, e)) from e
+        raise write_error(copy, e) from e
     return Headers((Mount(copy, "/opt/include"),), digest)
 
 

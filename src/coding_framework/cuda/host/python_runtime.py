@@ -20,8 +20,7 @@ import zipfile
 from functools import lru_cache
 from pathlib import Path
 
-from coding_framework.errors import InfrastructureError
-from coding_framework.paths import cache_dir, cannot_write
+from coding_framework.paths import cache_dir, write_error
 
 _HEADER = importlib.util.MAGIC_NUMBER + (0b01).to_bytes(4, "little")
 """Of a .pyc that names the hash of its source, which is not looked at."""
@@ -75,7 +74,7 @@ def _runtime(cache: str) -> Path:
                 partial.chmod(0o755)
                 os.rename(partial, target)
     except OSError as e:
-        raise InfrastructureError(cannot_write(target, e)) from e
+        raise write_error(target, e) from e
     return target
 
 

@@ -43,7 +43,7 @@ from coding_framework.cuda.host.wire import (
 from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo, TensorRef
 from coding_framework.cuda.sandbox import Job, Limits, Sandbox
 from coding_framework.errors import InfrastructureError, SandboxError
-from coding_framework.paths import cannot_write
+from coding_framework.paths import write_error
 from coding_framework.types import Status
 
 HOST_LIMITS = Limits(cpu_s=10, wall_s=600.0, file_bytes=1 << 20, open_files=128)
@@ -96,7 +96,7 @@ class HostSession:
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         except OSError as e:
-            raise InfrastructureError(cannot_write(Path(tempfile.gettempdir()) / "log", e)) from e
+            raise write_error(Path(tempfile.gettempdir()) / "log", e) from e
         self._channel, theirs = socket.socketpair()
         program = program_of(Path(build), sandbox)
         job = Job(

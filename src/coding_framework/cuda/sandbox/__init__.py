@@ -13,7 +13,7 @@ from coding_framework.cuda.sandbox.base import Exit, Job, Limits, Mount, Running
 from coding_framework.cuda.sandbox.bubblewrap import BubblewrapSandbox
 from coding_framework.cuda.sandbox.docker import DockerSandbox
 from coding_framework.cuda.sandbox.native import NativeSandbox
-from coding_framework.errors import MissingToolError, UsageError
+from coding_framework.errors import MissingChoiceError, MissingToolError, UsageError
 
 SANDBOXES: dict[str, Callable[[], Sandbox]] = {
     "bubblewrap": BubblewrapSandbox,
@@ -39,7 +39,8 @@ def choose_sandbox(name: str = "auto") -> Sandbox:
     """The sandbox called `name`; with "auto" the first that works, with "no-docker" the first but
     Docker.
 
-    Raises UsageError for an unknown name, MissingToolError where the named one (or all) is missing.
+    Raises UsageError for an unknown name, MissingChoiceError where the named one is missing,
+    MissingToolError where all are.
     """
     if name not in ("auto", "no-docker"):
         if name not in SANDBOXES:
@@ -48,7 +49,10 @@ def choose_sandbox(name: str = "auto") -> Sandbox:
         sandbox = SANDBOXES[name]()
         reason = sandbox.missing()
         if reason is not None:
-            raise MissingToolError(f"the {name} sandbox was asked for, but {reason}")
+            raise MissingChoiceError(
+                f"the {name} sandbox was asked for, but {reason}; --sandbox auto takes one that "
+                "works here"
+            )
         return sandbox
     reasons = []
     for known, make in SANDBOXES.items():
