@@ -14,14 +14,17 @@ from pathlib import Path
 
 from coding_framework import __version__
 from coding_framework.commands import (
+    cache,
     data,
     deploy,
     doctor,
     evaluate,
+    explain,
     judge,
     judge_many,
     kernel,
     modelnew,
+    new_task,
     quickstart,
     replay,
     rft,
@@ -46,7 +49,9 @@ from coding_framework.errors import CodingFrameworkError
 COMMANDS = (
     quickstart,
     judge,
+    explain,
     judge_many,
+    new_task,
     solve,
     replay,
     evaluate,
@@ -59,6 +64,7 @@ COMMANDS = (
     modelnew,
     view,
     deploy,
+    cache,
     doctor,
 )
 RESUMABLE = ("quickstart", "judge-many", "solve", "eval", "rft", "tasks build", "data build-sft")

@@ -38,7 +38,7 @@ def feedback(verdict: Verdict, *, code: str | None = None, full: bool = False) -
     if verdict.correct:
         told = [_speed(verdict)]
         told += [_roofline(verdict), _measures(verdict)] if full else []
-        told += _hints(verdict)[: _SHOWN_HINTS if full else 1]
+        told += hints(verdict)[: _SHOWN_HINTS if full else 1]
         return " ".join(text for text in told if text)
     match verdict.status:
         case Status.COMPILE_ERROR:
@@ -160,7 +160,7 @@ def _mismatch(tests: tuple[TestResult, ...], reason: str) -> str:
     return f" for inputs of shape {shapes} ({passed} of {len(tests)} tests passed): {detail}"
 
 
-def _hints(verdict: Verdict) -> list[str]:
+def hints(verdict: Verdict) -> list[str]:
     """What usually helps against each counter that is out of order, the costliest first."""
     return [text for wrong, text in _HINTS if wrong(verdict)]
 

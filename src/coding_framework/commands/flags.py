@@ -242,9 +242,7 @@ def _unknown_argument(parser: argparse.ArgumentParser, got: str) -> str:
     flags = [s for a in parser._actions for s in a.option_strings if s.startswith("--")]
     name = got.split("=")[0]
     if not name.startswith("-"):
-        needs = next((f for a in parser._actions for f in a.option_strings if a.required), None)
-        way = f"give it as {needs} {got}, or remove it" if needs else "remove it"
-        return f"`{parser.prog}` takes no further argument {got!r}: {way}"
+        return f"`{parser.prog}` takes no further argument {got!r}: remove it"
     close = get_close_matches(name, flags, n=1)
     said = f"`{parser.prog}` has no flag {name!r}"
     if len(flags) <= SHOWN_FLAGS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
@@ -20,8 +21,6 @@ from coding_framework.commands.flags import (
 )
 from coding_framework.commands.options import TaskSelection
 from coding_framework.types import Config
-
-LISTED = {"name", "tier", "family", "ops", "split", "description", "source"}
 
 
 class BuildOptions(Config):
@@ -61,20 +60,22 @@ def add_selection(
 
 
 def run_list(args: Namespace) -> int:
-    from coding_framework.data.registry import list_tasks
+    from coding_framework.data.listing import rows
 
     chosen = config_from(TaskSelection, args)
     if chosen.scope == "modules":
         return _list_modules(chosen, as_json=args.json)
-    tasks = list_tasks(split=chosen.split, family=chosen.family, tier=chosen.tier)
+    tasks = rows(split=chosen.split, family=chosen.family, tier=chosen.tier)
     if args.json:
         for task in tasks:
-            print(task.model_dump_json(include=LISTED))
+            print(json.dumps(task, ensure_ascii=False, separators=(",", ":")))
         return EXIT_OK
-    width = max((len(task.name) for task in tasks), default=0)
+    width = max((len(task["name"]) for task in tasks), default=0)
     for task in tasks:
-        print(f"{task.name:<{width}}  {task.tier}  {task.split:<8}  {task.family:<12}  ", end="")
-        print(task.description)
+        print(
+            f"{task['name']:<{width}}  {task['tier']}  {task['split']:<8}  {task['family']:<12}  "
+            f"{task['description']}"
+        )
     print(f"{len(tasks)} tasks: name, tier, split, family, description", file=sys.stderr)
     return EXIT_OK
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from coding_framework.commands.diagnosis import diagnose, time_sentence, versus
 from coding_framework.monitoring.text import one_line
 from coding_framework.types import PRINTED, Verdict
 
-SHOWN_COUNTERS = (
-    "smsp__inst_executed.sum",
-    "dram__bytes_read.sum",
-    "dram__bytes_write.sum",
-    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
-    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-    "smsp__sass_branch_targets_threads_divergent.sum",
-    "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "sm__maximum_warps_per_active_cycle_pct",
-)
-"""What people look at first, where it is not zero; --json has all of them."""
+SHOWN_COUNTERS = {
+    "smsp__inst_executed.sum": "instructions of warps",
+    "dram__bytes_read.sum": "bytes read from memory",
+    "dram__bytes_write.sum": "bytes written to memory",
+    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio": (
+        "32-byte sectors a load (4 is ideal for float32)"
+    ),
+    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio": (
+        "32-byte sectors a store (4 is ideal for float32)"
+    ),
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": "bank conflicts of shared loads",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": "bank conflicts of shared stores",
+    "smsp__sass_branch_targets_threads_divergent.sum": "branches at which a warp's threads part",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "% of an SM's warps resident",
+    "sm__maximum_warps_per_active_cycle_pct": "% of an SM's warps that could be resident",
+}
+"""What people look at first, where it is not zero, in plain words; --json has all of them."""
 SHOWN_LINES = 20
 """Of what kernels print; --json has all that was kept."""
 
@@ -41,8 +46,8 @@ def verdict_text(verdict: Verdict) -> str:
         rows.append(("tests", f"{passed} of {len(verdict.tests)} passed"))
         rows += [("", f"{t.case}: {t.detail}") for t in verdict.tests if not t.passed][:3]
     if verdict.timing is not None:
-        rows.append(("time", _timing_text(verdict)))
-    rows += [("counter", f"{k} = {v:g}") for k in SHOWN_COUNTERS if (v := verdict.counters.get(k))]
+        rows += [("time", text) for text in _timing_texts(verdict)]
+    rows += [("counter", text) for text in counter_texts(verdict)]
     printed = [
         line for f in verdict.pitfalls if f.rule == PRINTED for line in f.message.split("\n")
     ]
@@ -51,18 +56,31 @@ def verdict_text(verdict: Verdict) -> str:
     findings = (*verdict.cheats, *observed, *verdict.safety.findings)
     rows += [(f.severity, f"{f.rule}: {f.message}") for f in findings[:10]]
     rows.append(("sandbox", verdict.receipt.sandbox or "none"))
+    found = diagnose(verdict)
+    rows += [("why", found.why)] if found.why else []
+    rows += [("try", text) for text in found.tries]
     body = "\n".join(f"  {name:<8}  {one_line(text)}" for name, text in rows)
     return f"{verdict.status.value}: {one_line(verdict.reason, 1000)}\n{body}"
 
 
-def _timing_text(verdict: Verdict) -> str:
+def counter_texts(verdict: Verdict) -> list[str]:
+    """Each counter that people look at first: its value, in plain words, and Nsight's name."""
+    return [
+        f"{value:g} {plain}  [{name}]"
+        for name, plain in SHOWN_COUNTERS.items()
+        if (value := verdict.counters.get(name))
+    ]
+
+
+def _timing_texts(verdict: Verdict) -> list[str]:
+    """The time, what it is over the baselines, and whether it is good."""
     timing = verdict.timing
     assert timing is not None
     how = "modelled" if timing.modelled else "measured"
     low, high = timing.kernel_ms_ci95
     text = f"{timing.kernel_ms:.4g} ms {how} (95%: {low:.4g} to {high:.4g})"
     if timing.speedup is not None:
-        text += f", {timing.speedup:.2f}x over PyTorch eager"
+        text += f", {versus(timing.speedup, 'PyTorch eager')}"
     if timing.speedup_vs_naive is not None:
-        text += f", {timing.speedup_vs_naive:.2f}x over the naive kernel ({how})"
-    return text
+        text += f", {versus(timing.speedup_vs_naive, 'the naive kernel')}"
+    return [text, *filter(None, [time_sentence(timing)])]

@@ -127,8 +127,14 @@ class Judge:
     """Judges candidates one at a time, in one thread. For many at once: `JudgePool`."""
 
     def __init__(
-        self, config: JudgeConfig | None = None, *, compiler: BuildSource | None = None
+        self,
+        config: JudgeConfig | None = None,
+        *,
+        compiler: BuildSource | None = None,
+        tell: Callable[[str], object] = str,
     ) -> None:
+        """tell: hears in a few words which step a verdict is at; by default nobody does."""
+        self._tell = tell
         self.config = config or JudgeConfig()
         self.backend = choose_backend(self.config.backend)
         if self.config.experiment_without and self.backend != "emulator":
@@ -167,10 +173,13 @@ class Judge:
         try:
             draft.safety = self._safety.inspect(candidate.code)
             self._compile_baseline_meanwhile(task)
+            self._tell("compiling")
             build = self._compile(candidate, draft)
+            self._tell("making inputs and expected outputs")
             draft.task = self._devices().prepared(task)
             note_few_sizes(draft)
             self._reference_cache().require_informative(draft.task, self._seeds)
+            self._tell("running and comparing")
             trials = self._trials(build, draft, self._tried_seeds())
             cases, drawn = self._cases(draft.task), self._drawn_case(draft.task)
             self._time(trials.try_all(cases, drawn), draft)
@@ -283,6 +292,7 @@ class Judge:
     def _time(self, timed: TimedCase, draft: VerdictDraft) -> None:
         draft.counters = draft.counters or summed_counters(timed.replays[-1])
         task, references = draft.task, self._reference_cache()
+        self._tell("timing, and the naive kernel beside it")
         naive_ms = self._naive_ms(timed, draft)
         try:
             draft.timing = self._devices().result(task, timed, naive_ms, references, self._seeds[0])

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from coding_framework.data import listing
 from coding_framework.data.held_out_shapes import SUFFIX, with_held_out_shapes
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.data.modules.catalog import all_drafts, find_module
@@ -41,7 +42,9 @@ def find_task(spec: str) -> Task:
     if task is not None and spec.endswith(SUFFIX):
         return with_held_out_shapes(task)
     if task is None:
-        names = [d.name for d in all_drafts()] if spec.startswith(("m1_", "m2_")) else _names()
+        names = (
+            [d.name for d in all_drafts()] if spec.startswith(("m1_", "m2_")) else listing.names()
+        )
         close = get_close_matches(spec, names, n=3, cutoff=0.5)
         hint = f"close names: {', '.join(close)}" if close else "`cuda-rl tasks list` names them"
         raise UsageError(f"no task is called {spec!r}; {hint}")
@@ -135,10 +138,6 @@ def _with_shape_sets(task: Task, path: Path) -> Task:
             "sizes, sizes that no block or vector width divides, and tiny ones"
         )
     return task
-
-
-def _names() -> list[str]:
-    return [function.name for function in catalog.all_functions()]
 
 
 def _read_task_file(path: Path) -> Task:

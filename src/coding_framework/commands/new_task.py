@@ -1,0 +1,108 @@
+"""`cuda-rl new-task NAME`: a task of one's own, and a kernel that is right for it, to edit."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from coding_framework.commands.failures import EXIT_OK
+from coding_framework.commands.flags import add_command, add_flags, config_from
+from coding_framework.errors import UsageError
+from coding_framework.paths import write_atomic
+from coding_framework.types import Config
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+
+TASK = '''\
+"""The task {name}: a KernelBench problem. Edit the sizes, the reference and the inputs."""
+
+import torch
+from torch import nn
+
+rows = 256
+columns = 500
+# Sizes have names, so that the judge can try the kernel at other sizes too.
+
+
+class Model(nn.Module):
+    """relu(x + bias) * scale"""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + bias) * self.scale
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(rows, columns), torch.randn(columns)]
+
+
+def get_init_inputs() -> list[float]:
+    return [1.5]
+'''
+
+KERNEL = """\
+// A kernel for the task {name}.py: one thread an element. `forward` gets the task's inputs in
+// order, then the model's parameters, then the scalars that the model was made with.
+#include <torch/extension.h>
+
+__global__ void {name}_kernel(const float* __restrict__ x, const float* __restrict__ bias,
+                              float* __restrict__ out, float scale, int64_t columns, int64_t n) {{
+    const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+    if (i < n) {{
+        out[i] = fmaxf(x[i] + bias[i % columns], 0.0f) * scale;
+    }}
+}}
+
+torch::Tensor forward(torch::Tensor x, torch::Tensor bias, double scale) {{
+    auto out = torch::empty_like(x);
+    const int64_t n = x.numel();
+    const int threads = 256;
+    const int blocks = static_cast<int>((n + threads - 1) / threads);
+    {name}_kernel<<<blocks, threads>>>(x.data_ptr<float>(), bias.data_ptr<float>(),
+                                       out.data_ptr<float>(), static_cast<float>(scale),
+                                       bias.numel(), n);
+    return out;
+}}
+
+// The binding: the judge calls `forward`.
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{
+    m.def("forward", &forward, "{name}");
+}}
+"""
+
+
+class NewTaskOptions(Config):
+    """Where the two files go."""
+
+    output_dir: Path = Path()
+    """Folder of the two files. Default: this one."""
+
+
+def add_to(commands: Any) -> None:
+    text = "Write a task of your own and a kernel for it, as files to edit."
+    p = add_command(commands, "new-task", run, text)
+    p.add_argument("name", metavar="NAME", help="lower case, for example my_layer")
+    add_flags(p, NewTaskOptions, NewTaskOptions.model_fields)
+
+
+def run(args: Namespace) -> int:
+    folder = config_from(NewTaskOptions, args).output_dir
+    if not _NAME.fullmatch(args.name):
+        raise UsageError(
+            f"a task cannot be called {args.name!r}: give lower-case letters, digits and _, a "
+            "letter first"
+        )
+    task, kernel = folder / f"{args.name}.py", folder / f"{args.name}.cu"
+    for path in (task, kernel):
+        if path.exists():
+            raise UsageError(f"{path} is there already: choose another name, or remove it")
+    write_atomic(task, TASK.format(name=args.name))
+    write_atomic(kernel, KERNEL.format(name=args.name))
+    print(f"{task}: sizes, reference and inputs\n{kernel}: a kernel that is right for them")
+    print(f"next: cuda-rl judge --task {task} --watch {kernel}")
+    return EXIT_OK
