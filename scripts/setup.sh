@@ -93,4 +93,5 @@ package manager (Debian, Ubuntu: apt-get install $(missing)), then run this agai
 have bwrap || say "without bubblewrap the judge takes the next sandbox there is, which is weaker, and names it \
 in every verdict"
 have g++ || die "without g++ nothing can be compiled: stopping here"
+.venv/bin/cuda-rl tasks list >/dev/null 2>&1 || true  # drawn once and kept: later lists take no time
 have uv || say "uv is at $uv: to use it in this shell, run: export PATH=\"$(cd "$(dirname "$uv")" && pwd):\$PATH\""

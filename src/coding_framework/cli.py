@@ -7,6 +7,9 @@ that help and errors are instant.
 
 from __future__ import annotations
 
+from coding_framework.commands import interrupts  # (Ctrl-C while the rest is imported)
+
+# isort: split
 import os
 import sys
 from collections.abc import Sequence
@@ -76,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(given)
     except KeyboardInterrupt:
+        if argv is None:  # this process is the command's own
+            interrupts.end_soon(EXIT_INTERRUPTED)
         resumes = " ".join(given[:2]).startswith(RESUMABLE)
         return fail("cuda-rl", f"stopped{RESUMES if resumes else ''}", EXIT_INTERRUPTED)
     except BrokenPipeError:

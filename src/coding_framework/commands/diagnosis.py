@@ -176,9 +176,9 @@ def _factor(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
     simple = whole >= 2 and math.isclose(max(ratio, 1 / ratio), whole, rel_tol=1e-3)
     if not simple:
         return None
-    how = "times" if ratio > 1 else "th of"
+    how = f"{whole} times" if ratio > 1 else f"1/{whole} of"
     return Diagnosis(
-        f"The value is {whole} {how} what is expected: a scale, a mean taken for a sum, or work "
+        f"The value is {how} what is expected: a scale, a mean taken for a sum, or work "
         "that is done more than once.",
         ("Look for a missing or repeated division, and for threads that add the same part.",),
     )

@@ -90,8 +90,11 @@ def run_checks(
             progress(result)
         return result
 
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    pool = ThreadPoolExecutor(max_workers=2)
+    try:
         return tuple(pool.map(one, checks))
+    finally:  # after Ctrl-C nobody waits for the checks that are left
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def is_ready(results: tuple[CheckResult, ...]) -> bool:

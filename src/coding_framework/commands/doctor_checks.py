@@ -279,7 +279,7 @@ def _run_kernel(device: Device, about: str, fix: str) -> Finding:
 
 def check_verdicts() -> Finding:
     """The whole judge: a right kernel must be correct, a kernel of another function wrong."""
-    from coding_framework.commands.judge import judge_one
+    from coding_framework.commands.one_kernel import judge_one
     from coding_framework.data.registry import find_task
     from coding_framework.wiring import JudgeSettings
 

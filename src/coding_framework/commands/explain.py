@@ -9,7 +9,8 @@ from typing import Any
 from coding_framework.commands.diagnosis import diagnose, time_sentence, versus
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, config_from
-from coding_framework.commands.judge import JUDGING, judge_one, read_kernel
+from coding_framework.commands.judge import JUDGING
+from coding_framework.commands.one_kernel import judge_one, read_kernel
 from coding_framework.commands.verdict_text import counter_texts
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.ncu_metrics import bank_conflicts, occupancy_pct, used_share

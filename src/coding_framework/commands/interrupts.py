@@ -1,23 +1,47 @@
 """Importing this makes Ctrl-C one line and status 130, from then on and outside of any `try`.
 
-A root script imports it first: what it imports next takes a second, in which people press Ctrl-C
-because they forgot a flag.
+A root script and `cuda-rl` import it first: what they import next takes a second, in which people
+press Ctrl-C because they forgot a flag.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
+from contextlib import suppress
 from types import TracebackType
 
 STOPPED = "error: stopped: the same command goes on from where it was"
+STOPPED_EARLY = "cuda-rl: stopped"
+END_S = 1.0
+"""What the end of a stopped command may take: its threads, and what they started, then end."""
+
+
+def end_soon(status: int) -> None:
+    """Ends this process and all that it started after `END_S`, unless it has ended by then: a
+    thread that works on (a library's, or one of a pool) must not keep the user's shell."""
+    timer = threading.Timer(END_S, _end_all, (status,))
+    timer.daemon = True
+    timer.start()
+
+
+def _end_all(status: int) -> None:
+    import psutil
+
+    with suppress(psutil.Error):
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                child.kill()
+    os._exit(status)
 
 
 def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if not issubclass(kind, KeyboardInterrupt) or os.environ.get("CUDA_RL_DEBUG"):
         sys.__excepthook__(kind, error, trace)
         return
-    print(STOPPED, file=sys.stderr, flush=True)
+    early = os.path.basename(sys.argv[0]) in ("cuda-rl", "cli.py")
+    print(STOPPED_EARLY if early else STOPPED, file=sys.stderr, flush=True)
     os._exit(130)  # Python itself would end by the signal
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
 from coding_framework.commands.flags import (
@@ -15,19 +14,13 @@ from coding_framework.commands.flags import (
     add_switch,
     config_from,
 )
-from coding_framework.commands.waiting import Waiting
+from coding_framework.commands.one_kernel import judge_one, read_kernel
 from coding_framework.errors import UsageError
-from coding_framework.monitoring.text import one_line
-from coding_framework.types import Candidate, HeadersName, Task, Verdict
+from coding_framework.types import HeadersName
 from coding_framework.wiring import JudgeSettings
-
-if TYPE_CHECKING:
-    from coding_framework.cuda.judge import Judge
 
 JUDGING = ("backend", "sandbox", "seed", "baselines", "profile")
 """Fields of `JudgeSettings` that are flags of every command that judges."""
-MAX_KERNEL_BYTES = 16 * 2**20
-"""A larger file is a wrong path, not a kernel; what is smaller the judge decides on."""
 
 
 def add_to(commands: Any) -> None:
@@ -92,50 +85,9 @@ def _one_file(args: Namespace) -> str:
     return str(*given.values())
 
 
-def judge_one(task: Task, code: str, settings: JudgeSettings) -> Verdict:
-    """One verdict, in this process. What takes more than two seconds is told on stderr."""
-    with Waiting(f"judging for {one_line(task.name, 60)}") as waiting:
-        waiting.tell("loading PyTorch")
-        return make_one_judge(settings, waiting.tell).judge(task, Candidate(code=code))
-
-
-def make_one_judge(settings: JudgeSettings, tell: Callable[[str], object]) -> Judge:
-    """A judge in this process, which tells its steps. PyTorch compares on one thread, as in the
-    pool's workers: on a busy machine the barriers of several cost 20 times what they save
-    (measured: 48 s to 3 s)."""
-    import torch
-
-    from coding_framework.cuda.judge import Judge, JudgeConfig
-
-    torch.set_num_threads(1)
-    return Judge(JudgeConfig(**settings.model_dump(exclude={"workers"})), tell=tell)
-
-
 def _print_header_comparison(code: str, sandbox: str) -> None:
     from coding_framework.commands.header_comparison import compare_headers
     from coding_framework.monitoring.text import one_line
 
     print("compiling against the real torch headers, about 45 s ...", file=sys.stderr, flush=True)
     print(f"headers: {one_line(str(compare_headers(code, sandbox)), 1000)}", file=sys.stderr)
-
-
-def read_kernel(name: str) -> str:
-    """The kernel's source from a file, or from stdin for "-".
-
-    Bytes that are not UTF-8 become U+FFFD: what is odd about a source is the verdict's to say.
-    Raises UsageError where there is no such file.
-    """
-    try:
-        if name == "-":
-            data = sys.stdin.buffer.read(MAX_KERNEL_BYTES + 1)
-        else:
-            with open(name, "rb") as file:
-                data = file.read(MAX_KERNEL_BYTES + 1)
-    except (OSError, ValueError) as e:
-        what = e.strerror if isinstance(e, OSError) else e
-        raise UsageError(f"the kernel file {name!r} cannot be read ({what}): check --kernel") from e
-    if len(data) > MAX_KERNEL_BYTES:
-        raise UsageError(
-            f"the kernel {name!r} has over {MAX_KERNEL_BYTES >> 20} MiB: give a CUDA source file"
-        )
-    return data.decode("utf-8", "replace")

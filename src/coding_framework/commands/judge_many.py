@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from coding_framework.commands.failures import EXIT_OK, status_of
 from coding_framework.commands.flags import add_command, add_flags, add_json, config_from
-from coding_framework.commands.judge import JUDGING, read_kernel
+from coding_framework.commands.judge import JUDGING
+from coding_framework.commands.one_kernel import read_kernel
 from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.types import Task
 from coding_framework.wiring import JudgeSettings, make_judge, make_ray_judge

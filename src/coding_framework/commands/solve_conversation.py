@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -49,6 +51,7 @@ from coding_framework.types import (
 )
 from coding_framework.wiring import make_judge
 
+T = TypeVar("T")
 PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096, "v3": 2048}
 """Most tokens of a prompt; a longer one is trimmed by rule."""
 
@@ -82,7 +85,7 @@ async def _converse(
         screen.tell("starting the judge and loading the model")
         judge = make_judge(**settings.model_dump())
         stack.callback(judge.close)
-        policies = await asyncio.to_thread(specializer.policies, _loader(options, stack))
+        policies = await _apart(lambda: specializer.policies(_loader(options, stack)))
         agents = specializer.agents(policies, _budget(policies[Role.GENERATOR], options))
         tester = None
         if options.tester != "off":
@@ -99,6 +102,32 @@ async def _converse(
                 state = event.state or state
         assert state is not None, "a stream ends with the conversation"
         return state
+
+
+async def _apart(work: Callable[[], T]) -> T:
+    """What `work` gives, from a thread that Ctrl-C does not wait for: weights take long to load."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast(T, result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except BaseException as e:
+            error = e
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
 
 
 def _specialization(options: SolveOptions) -> SpecializationConfig:

@@ -61,14 +61,6 @@ def _problem(path: Path) -> Task:
     return task
 
 
-def list_tasks(
-    *, split: Split | None = None, family: str | None = None, tier: int | None = None
-) -> list[Task]:
-    """The catalogue's tasks, filtered. Raises UsageError for an unknown family."""
-    functions = select_functions(split=split, family=family, tier=tier)
-    return [catalog.build_task(function) for function in functions]
-
-
 def select_functions(
     *, split: Split | None = None, family: str | None = None, tier: int | None = None
 ) -> list[catalog.Function]:

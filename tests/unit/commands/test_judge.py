@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from coding_framework.commands.judge import read_kernel
+from coding_framework.commands.one_kernel import read_kernel
 from coding_framework.errors import UsageError
 
 pytestmark = pytest.mark.unit

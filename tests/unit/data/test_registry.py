@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coding_framework.data.registry import describe_task, find_task, list_tasks
+from coding_framework.data.listing import rows
+from coding_framework.data.registry import describe_task, find_task, select_functions
+from coding_framework.data.synthesis import catalog
 from coding_framework.errors import UsageError
 from coding_framework.types import Split
 
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_a_listed_name_is_found() -> None:
-    for task in list_tasks(split=Split.HELD_OUT)[:20]:
+    for task in map(catalog.build_task, select_functions(split=Split.HELD_OUT)[:20]):
         assert find_task(task.name) == task
 
 
@@ -114,11 +116,11 @@ def test_a_problem_file_has_three_shape_sets_of_its_named_or_literal_sizes(
 
 
 def test_lists_filter_by_split_family_and_tier() -> None:
-    assert {t.split for t in list_tasks(split=Split.TRAIN)} == {Split.TRAIN}
-    assert {t.family for t in list_tasks(family="scan")} == {"scan"}
-    assert {t.tier for t in list_tasks(tier=1)} == {1}
+    assert {t["split"] for t in rows(split=Split.TRAIN)} == {"train"}
+    assert {t["family"] for t in rows(family="scan")} == {"scan"}
+    assert {t["tier"] for t in rows(tier=1)} == {1}
     with pytest.raises(UsageError, match="there are: unary"):
-        list_tasks(family="nosuch")
+        rows(family="nosuch")
 
 
 def test_a_described_task_shows_source_shapes_and_kernels() -> None:

@@ -1,0 +1,96 @@
+"""What people are told of a verdict beside its reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from coding_framework.commands.diagnosis import diagnose, time_sentence, versus
+from coding_framework.types import (
+    BenchmarkResult,
+    CompileSummary,
+    Diagnostic,
+    Status,
+    TestResult,
+    Verdict,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def comparison(case: str, detail: str = "") -> TestResult:
+    return TestResult(
+        case=case, seed=0, shapes=((49, 207),), dtype="float32", max_abs_error=None,
+        max_rel_error=None, tolerance=None, passed=not detail, detail=detail,
+    )  # fmt: skip
+
+
+def verdict(status: Status, reason: str = "", **fields) -> Verdict:
+    return Verdict(
+        status=status, reason=reason, task="t", candidate_sha256="0" * 64, backend="emulator",
+        **fields,
+    )  # fmt: skip
+
+
+def wrong(got: str, want: str, count: int, *before: str, case: str = "main") -> Verdict:
+    detail = f"first wrong element [0, 1]: got {got}, expected {want} ({count} of 1000 wrong)"
+    tests = (*(comparison(name) for name in before), comparison(case, detail))
+    return verdict(Status.WRONG_OUTPUT, detail, tests=tests)
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (wrong("nan", "1", 1000), "No element is written"),
+        (wrong("nan", "1", 10), "never written"),
+        (wrong("inf", "1", 10), "an overflow"),
+        (wrong("2", "1.3", 900, "main", case="odd"), "width divides the sizes"),
+        (wrong("0", "1.3", 900), "lost"),
+        (wrong("-2.5", "0", 500), "a clamp at zero"),
+        (wrong("-1.5", "1.5", 900), "sign is turned"),
+        (wrong("4", "2", 900), "2 times what is expected"),
+        (wrong("0.5", "2", 900), "1/4 of what is expected"),
+        (wrong("5.3", "2", 10), "Only 1.00% of the elements"),
+        (wrong("1.001", "1", 900), "precision is lost"),
+        (wrong("5.3", "2", 900), "the formula or the indexing"),
+    ],
+)
+def test_a_wrong_element_tells_a_likely_cause(found, why):
+    said = diagnose(found)
+    assert why in said.why
+    assert said.tries
+
+
+def test_every_status_has_a_diagnosis():
+    for status in Status:
+        if status not in (Status.CORRECT, Status.WRONG_OUTPUT, Status.CHEATING):
+            assert diagnose(verdict(status, "whatever")).tries, status
+
+
+def test_a_compiler_error_that_is_known_is_explained():
+    error = Diagnostic(severity="error", line=3, message='identifier "blokIdx" is undefined')
+    found = verdict(Status.COMPILE_ERROR, compile=CompileSummary(errors=(error,)))
+    assert diagnose(found).tries[0].startswith("blokIdx is declared nowhere")
+
+
+@pytest.mark.parametrize(
+    ("kernel_ms", "share", "said"),
+    [
+        (0.003, 0.03, "too small to tell"),
+        (1.0, 0.9, "near the limit, at 90%"),
+        (1.0, 0.6, "good, 60% of the limit"),
+        (1.0, 0.1, "there is room, 10% of the limit"),
+        (1.0, None, ""),
+    ],
+)
+def test_a_time_is_held_against_the_roofline(kernel_ms, share, said):
+    timing = BenchmarkResult(
+        kernel_ms=kernel_ms, kernel_ms_ci95=(kernel_ms, kernel_ms), roofline_fraction=share,
+        modelled=True,
+    )  # fmt: skip
+    assert time_sentence(timing).startswith(said)
+    assert bool(said) == bool(time_sentence(timing))
+
+
+def test_equal_times_are_called_equal():
+    assert versus(1.01, "eager") == "as fast as eager (1.01x)"
+    assert versus(2.0, "eager") == "2.00x as fast as eager"

@@ -1,0 +1,100 @@
+"""`new-task`, `cache`, the line that tells what takes long, and the watch on a file."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+import time
+
+import pytest
+
+from coding_framework import cli
+from coding_framework.commands.judge_watch import versions
+from coding_framework.commands.waiting import Waiting
+from coding_framework.data.registry import find_task
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_new_task_is_a_problem_that_is_found_and_a_kernel_with_its_binding(tmp_path, capsys):
+    assert cli.main(["new-task", "mine", "--output-dir", str(tmp_path)]) == 0
+    task = find_task(str(tmp_path / "mine.py"))
+    assert len({case.inputs[0].shape for case in task.cases}) >= 3
+    kernel = (tmp_path / "mine.cu").read_text()
+    assert "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)" in kernel
+    assert "cuda-rl judge --task" in capsys.readouterr().out
+
+
+def test_a_new_task_overwrites_nothing(tmp_path, capsys):
+    (tmp_path / "mine.cu").write_text("of the user's")
+    assert cli.main(["new-task", "mine", "--output-dir", str(tmp_path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.cu"]
+    assert cli.main(["new-task", "../mine", "--output-dir", str(tmp_path)]) == 2
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    now = time.time()
+    for name, days in (("old", 40), ("new", 1)):
+        entry = tmp_path / "builds" / "entries" / "aa" / name
+        entry.mkdir(parents=True)
+        (entry / "device.ptx").write_text("x" * 1000)
+        os.utime(entry / "device.ptx", (now - days * 86400,) * 2)
+    (tmp_path / "models" / "m" / "weights").mkdir(parents=True)
+    return tmp_path
+
+
+def test_the_cache_is_listed_by_parts(cache, capsys):
+    assert cli.main(["cache", "list", "--json"]) == 0
+    rows = {row["part"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert (rows["builds"]["bytes"], rows["builds"]["entries"]) == (2000, 2)
+    assert set(rows) == {"builds", "models"}
+
+
+def test_pruning_removes_what_was_not_used_for_long_and_nothing_else(cache, capsys):
+    entries = cache / "builds" / "entries" / "aa"
+    assert cli.main(["cache", "prune", "--dry-run"]) == 0
+    assert {p.name for p in entries.iterdir()} == {"old", "new"}
+    assert cli.main(["cache", "prune"]) == 0
+    assert {p.name for p in entries.iterdir()} == {"new"}
+    assert (cache / "models" / "m" / "weights").is_dir()
+    assert not list(cache.glob(".pruned-*"))
+    said = capsys.readouterr().out
+    assert "1 entries would be removed" in said
+    assert "1 entries removed" in said
+
+
+def test_work_that_takes_long_is_told_and_short_work_is_not():
+    quiet, told = io.StringIO(), io.StringIO()
+    with Waiting("judging", stream=quiet, quiet_s=3600.0):
+        pass
+    assert quiet.getvalue() == ""
+    with Waiting("judging", stream=told, quiet_s=0.01) as waiting:
+        waiting.tell("compiling")
+        until = time.monotonic() + 60.0
+        while "judging: compiling (" not in told.getvalue():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
+def test_a_watched_file_gives_each_content_once(tmp_path):
+    path, seen = tmp_path / "k.cu", []
+    path.write_text("one")
+    watched = versions(path)
+    seen.append(next(watched))
+
+    def save() -> None:
+        time.sleep(0.5)
+        path.unlink()  # as editors do
+        time.sleep(0.5)
+        path.write_text("two")
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    seen.append(next(watched))
+    thread.join()
+    assert seen == ["one", "two"]
