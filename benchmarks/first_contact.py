@@ -3,10 +3,11 @@
     uv run python benchmarks/first_contact.py [--repeats 3]
 
 Each command runs in a process of its own. Wall time is what a user sees, and is the bar's on an
-idle machine; CPU seconds, of the command and of all that it waited for, say what it would be without
-the others on a loaded one. The best of `--repeats` is taken. `judge` finds its kernel's build in the
-cache; `tasks list` and the misspelt task find the list that `make setup` has kept. The watch is
-timed from a save to the verdict. Prints a table, writes benchmarks/results/first_contact.json.
+idle machine; CPU seconds, of the command and of all that it waited for, say what it would be
+without the others on a loaded one. The best of `--repeats` is taken. `judge` finds its kernel's
+build in the cache; `tasks list` and the misspelt task find the list that `make setup` has kept.
+The watch is timed from a save to the verdict. Prints a table, writes
+benchmarks/results/first_contact.json.
 """
 
 from __future__ import annotations
