@@ -11,7 +11,7 @@ from typing import Any
 
 from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
 from coding_framework.commands.flags import add_actions, add_command, add_json
-from coding_framework.commands.judge import read_kernel
+from coding_framework.commands.one_kernel import read_kernel
 from coding_framework.errors import UsageError
 
 KEYS = Path("deployment/keys")
