@@ -11,11 +11,12 @@ from typing import Protocol
 import structlog
 
 from coding_framework.deployment.ab_testing import Assignment, Shadow
-from coding_framework.deployment.deployment_manager import DeploymentManager, VersionSpec
+from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.serve_config import ModelVersion, ServeConfig
 from coding_framework.deployment.store import DeploymentStore, StorageError
+from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import InfrastructureError
 
 log = structlog.get_logger(__name__)

@@ -147,6 +147,32 @@ def test_a_database_that_is_deleted_while_it_is_served_is_noticed(
     traffic.close()
 
 
+def test_where_the_disk_is_full_the_incumbent_serves(database: Path, experiment: str) -> None:
+    traffic = LiveTraffic(database)
+    traffic._writing._db.execute("PRAGMA max_page_count=1")  # SQLite takes the present size
+
+    def failed() -> bool:
+        name = f"before {time.monotonic_ns()}"
+        unit = traffic.unit(name)
+        traffic.expose_and_wait("kernels", unit, name, traffic.assign("kernels", unit))
+        return traffic.failure is not None
+
+    until(failed)
+    assert "the disk" in (traffic.failure or "")
+    assert {served(traffic, f"r{n}") for n in range(20)} == {"old"}
+    traffic.close()
+
+
+def test_a_bot_with_a_new_session_each_request_ends_no_other_users_rollout(
+    traffic: LiveTraffic, database: Path, experiment: str
+) -> None:
+    for n in range(200):
+        served(traffic, f"bot {n}")
+    manager = ABTestManager(DeploymentStore(database))
+    assert manager.act(experiment) is None
+    assert sum(manager.evaluate(experiment).numbers["counts"]["enrolled"]) == 200
+
+
 def test_when_one_controller_ends_another_takes_over(database: Path, experiment: str) -> None:
     one, other = Controller(database), Controller(database)
     assert one.step() == []
@@ -207,6 +233,16 @@ def test_setting_the_wall_clock_moves_nothing(
     monkeypatch.setattr(time, "time_ns", lambda: 10**18)
     after = DeploymentStore(database).now_us()
     assert 0 <= after - before < 600 * 10**6
+
+
+def test_after_a_restart_of_the_machine_time_goes_on(
+    database: Path, experiment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = list(DeploymentStore(database).events(experiment))[-1].ts_us
+    monkeypatch.setattr("coding_framework.deployment.store.boot_id", lambda: "another start")
+    monkeypatch.setattr(time, "time_ns", lambda: 0)  # with its clock far back
+    ABTestManager(DeploymentStore(database)).pause(experiment, "a test")
+    assert list(DeploymentStore(database).events(experiment))[-1].ts_us > last
 
 
 def test_every_event_can_be_exported(database: Path, experiment: str) -> None:
