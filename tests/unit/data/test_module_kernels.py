@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import re
 from pathlib import Path
 
 import pytest
@@ -174,3 +175,23 @@ def test_every_correct_level_of_a_module_is_taught_and_each_step_to_a_faster_one
     receipts[fast.key] = receipt(fast, ms=3.0)
     kinds = [example.kind for example in module_pairs([module.draft], receipts, report)]
     assert kinds == ["generate", "generate"]
+
+
+_KERNEL = re.compile(r"__global__ void (\w+)\(([^)]*)\) \{\n(.*?)\n\}", re.DOTALL)
+
+
+def test_no_kernel_declares_a_name_twice() -> None:
+    for draft in catalog.all_drafts()[::70]:
+        module = find_module(draft.name)
+        assert module is not None
+        for variant in kernels_of(module):
+            for name, parameters, body in _KERNEL.findall(variant.source):
+                given = {p.split()[-1].lstrip("*") for p in parameters.split(",")}
+                own = set(re.findall(r"^\s*(?:int|float) (\w+) =", body, re.MULTILINE))
+                assert not given & own, f"{draft.name} level {variant.level} {name}"
+
+
+def test_a_pooling_without_padding_checks_no_bounds() -> None:
+    source = variants("m2_conv2d_square_max_pool2d_be4368")[3].source
+    pool = source.split("blockIdx.y * 256")[1]
+    assert "continue" not in pool.split("torch::Tensor")[0]

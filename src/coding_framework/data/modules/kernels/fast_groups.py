@@ -122,7 +122,7 @@ def whole_groups(
     worker = groups.worker(w)
     if worker == "blocks" or (worker == "thread" and len(passes) == 1 and out_dims is not None):
         raise NotFasterError
-    size = w.new_size("count", groups.size)
+    size = w.new_size("elements", groups.size)
     name, out = w.next_kernel()
     dims = list(out_dims if out_dims is not None else w.dims)
     loop, place = _walk(groups, size, worker)
@@ -186,9 +186,7 @@ def split_moments(
     x = w.x.host
     loop, place = _walk(groups, size, "blocks")
     head, *steps = loop
-    first = linear(
-        [f"g{a}" if a in groups.kept else "0" for a in range(len(groups.dims))], groups.dims
-    )
+    first = _first(groups, size)
     _helper(w, "sum")
     index = _group_index(groups, "blocks")
     lines = [
@@ -283,7 +281,7 @@ def scan_lines(w: Lowering, axis: int, start: str, join: str, direction: str) ->
 
 def _parts(w: Lowering, groups: Groups) -> tuple[str, str]:
     """C variables: elements of a group, and parts of one."""
-    size = w.new_size("count", groups.size)
+    size = w.new_size("elements", groups.size)
     return size, w.new_size("parts", f"({size} + {_CHUNK - 1}) / {_CHUNK}")
 
 
@@ -309,6 +307,14 @@ def _walk(groups: Groups, size: str, worker: Worker) -> tuple[Lines, str]:
     return [head, *steps], linear(places, groups.dims)
 
 
+def _first(groups: Groups, size: str) -> str:
+    """The place of a group's first element."""
+    if groups.trailing:
+        return f"g * {size}"
+    places = [f"g{a}" if a in groups.kept else "0" for a in range(len(groups.dims))]
+    return linear(places, groups.dims)
+
+
 def _group_index(groups: Groups, worker: Worker) -> Lines:
     """The number of the worker's group, and its coordinates where they are needed."""
     by_thread = "blockIdx.x * blockDim.x + threadIdx.x"
@@ -319,11 +325,6 @@ def _group_index(groups: Groups, worker: Worker) -> Lines:
         "blocks": ["int g = blockIdx.y;"],
     }[worker]
     if groups.trailing or not groups.kept:
-        if groups.trailing and worker in ("thread", "blocks") and groups.kept:
-            return [
-                *lines,
-                *decomposed("g", [f"g{a}" for a in groups.kept], groups.dims[: len(groups.kept)]),
-            ]
         return lines
     return [
         *lines,

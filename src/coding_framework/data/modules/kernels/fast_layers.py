@@ -16,11 +16,21 @@ from coding_framework.data.modules.kernels.fast_groups import (
     split_moments,
     whole_groups,
 )
-from coding_framework.data.modules.kernels.lowering import Lowering, Tensor, linear
+from coding_framework.data.modules.kernels.lowering import (
+    BLOCK,
+    Lowering,
+    Tensor,
+    coordinates,
+    decomposed,
+    factor,
+    linear,
+    product_of,
+)
 from coding_framework.data.modules.kernels.naive_layers import (
     LAYER_KERNELS,
     Lower,
     Parameters,
+    pool_body,
     powers,
     reads,
 )
@@ -31,7 +41,7 @@ from coding_framework.data.modules.kernels.naive_tensors import (
     hinge_loss,
 )
 from coding_framework.data.modules.pointwise import c_literal
-from coding_framework.data.modules.records import Operation
+from coding_framework.data.modules.records import ModuleTask, Operation, extent
 
 Fast = Callable[[Lowering, Operation, Parameters], None]
 """Raises NotFasterError, before it writes anything, where it has nothing better."""
@@ -52,7 +62,7 @@ def _norm(
     if groups.worker(w) == "blocks":
         split_moments(w, groups, eps, group, tail, *given)
         return
-    size = w.new_size("count", groups.size)
+    size = w.new_size("elements", groups.size)
     passes = [
         Pass("mean", "sum", "e", f"{{a}} / {size}"),
         Pass("scale", "sum", "(e - mean) * (e - mean)", f"rsqrtf({{a}} / {size} + {eps})"),
@@ -178,6 +188,31 @@ def _global_pool(w: Lowering, o: Operation, parameters: Parameters) -> None:
     _reduced(w, groups, [one], [*w.dims[:2], *("1" for _ in axes)])
 
 
+def _pool(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """Blocks of one image's channel: what is left to divide are coordinates of a plane."""
+    batch, c, *spatial = w.dims
+    body, outs = pool_body(w, o)
+    dims, plane = [batch, c, *outs], product_of(outs)
+    if extent(plane, w.main_values) < BLOCK // 2:
+        raise NotFasterError
+    name, out = w.next_kernel()
+    end = [f"int i = blockIdx.x * {factor(plane)} + q;", *w.post_lines(dims), "o[i] = v;"]
+    known = {f"i{axis + 2}" for axis in range(len(outs))}
+    more = [line for line in coordinates(end, dims) if line.split()[1] not in known]
+    lines = [
+        f"int q = blockIdx.y * {BLOCK} + threadIdx.x;",
+        f"if (q >= {plane}) return;",
+        *decomposed("q", [f"i{axis + 2}" for axis in range(len(outs))], outs),
+        f"x += blockIdx.x * {factor(product_of(spatial))};",
+        *body,
+        end[0],
+        *more,
+        *end[1:],
+    ]
+    grid = f"dim3({batch} * {c}, ({plane} + {BLOCK - 1}) / {BLOCK}), {BLOCK}"
+    w.kernel(name, lines, (), out, dims, grid, "float", True)
+
+
 # --- scans and losses ----------------------------------------------------------------------------
 
 
@@ -200,6 +235,23 @@ def _loss(w: Lowering, o: Operation, parameters: Parameters) -> None:
     split_groups(w, groups, one, Tensor(other, other), out_dims=[])
 
 
+_GROUPS = (
+    "each group is read from DRAM once: its passes follow each other in one kernel, and few large "
+    "groups are shared out to many blocks"
+)
+_PLANES = "a block stays in one channel of one image, so an output has two divisions less"
+_SCANS = "256 threads share a line: they read neighbours together and pass on sums by shuffles"
+_LOSSES = "the loss of an element goes into the sum at once, and many blocks share the sum"
+
+_POOLS = tuple(f"{kind}_pool{n}d" for kind in ("max", "avg", "lp") for n in (1, 2, 3))
+_ELEMENT_LOSSES = (
+    "l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss", "bce_with_logits", "poisson_nll_loss",
+    "hinge",
+)  # fmt: skip
+_REDUCTIONS = (
+    "amax", "amin", "max", "min", "sum", "mean", "prod", "var", "std", "vector_norm", "logsumexp",
+)  # fmt: skip
+
 _FAST: dict[str, Fast] = {
     "batch_norm": _batch_norm,
     "instance_norm": _instance_norm,
@@ -208,18 +260,23 @@ _FAST: dict[str, Fast] = {
     "rms_norm": _rms_norm,
     "normalize": _normalize,
     **dict.fromkeys(("softmax", "log_softmax", "softmin"), _softmax),
-    **dict.fromkeys(
-        ("amax", "amin", "max", "min", "sum", "mean", "prod", "var", "std", "vector_norm",
-         "logsumexp"),
-        _reduction,
-    ),
+    **dict.fromkeys(_REDUCTIONS, _reduction),
     "global_pool": _global_pool,
     "scan": _scan,
-    **dict.fromkeys(
-        ("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss", "bce_with_logits",
-         "poisson_nll_loss", "hinge"), _loss,
-    ),
-}  # fmt: skip
+    **dict.fromkeys(_POOLS, _pool),
+    **dict.fromkeys(_ELEMENT_LOSSES, _loss),
+}
+
+
+def reason(task: ModuleTask) -> str:
+    """Why the kernels of this module beat the naive ones."""
+    by_name = {
+        **dict.fromkeys(_FAST, _GROUPS),
+        **dict.fromkeys(_POOLS, _PLANES),
+        **dict.fromkeys(_ELEMENT_LOSSES, _LOSSES),
+        "scan": _SCANS,
+    }
+    return "; ".join(dict.fromkeys(by_name[o.name] for o in task.operations if o.name in by_name))
 
 
 def _or_naive(name: str, fast: Fast) -> Lower:

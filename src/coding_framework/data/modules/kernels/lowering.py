@@ -344,6 +344,11 @@ def product_of(dims: Sequence[str]) -> str:
     return " * ".join(real) if real else "1"
 
 
+def factor(expression: str) -> str:
+    """A product as a factor of another one."""
+    return f"({expression})" if " " in expression else expression
+
+
 def strip(text: str) -> str:
     """An extent without its outer brackets."""
     return text[1:-1] if text.startswith("(") and text.endswith(")") else text

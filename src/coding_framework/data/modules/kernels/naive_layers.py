@@ -216,43 +216,52 @@ def _tap_loop(o: Operation, axis: int, dim: str, inside: Lines, transposed: bool
 
 
 def lower_pool(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    batch, c, *_ = w.dims
+    body, outs = pool_body(w, o, "i0", "i1")
+    w.map(body, [batch, c, *outs])
+
+
+def pool_body(w: Lowering, o: Operation, *plane: str) -> tuple[Lines, list[str]]:
+    """The statements that give an output of a pooling, `v`, and the output's spatial extents.
+    plane: coordinates in front of the spatial ones; none where `x` is one image's channel."""
     kind, n = o.name.split("_pool")[0], int(o.name[-2])
-    batch, c, *spatial = w.dims
+    spatial = w.dims[2:]
     kernel, stride, padding = o.integers("kernel_size"), o.integers("stride"), o.integers("padding")
     dilation = o.number("dilation") if "dilation" in dict(o.arguments) else 1
     outs = [_pool_extent(w, o, dim, a, dilation) for a, dim in enumerate(spatial)]
-    at = linear(["i0", "i1", *(f"p{a}" for a in range(n))], w.dims)
+    at = linear([*plane, *(f"p{a}" for a in range(n))], w.dims[2 - len(plane) :])
     p = c_literal(o["norm_type"]) if kind == "lp" else ""
     inside = {
         "max": f"v = fmaxf(v, x[{at}]);",
         "avg": f"v += x[{at}]; count++;",
         "lp": f"v += powf(x[{at}], {p});",
     }[kind]
-    lines = [inside]
+    reaches_out = any(padding) or o.flag("ceil_mode")
+    fixed_count = kind == "avg" and (o.flag("count_include_pad") or not reaches_out)
+    lines = [inside.replace(" count++;", "") if fixed_count else inside]
     for axis in reversed(range(n)):
         tap = f"r{axis}" if dilation == 1 else f"r{axis} * {dilation}"
         before = f" - {padding[axis]}" if padding[axis] else ""
-        place = f"int p{axis} = i{axis + 2} * {stride[axis]} + {tap}{before};"
-        check = f"if (p{axis} < 0 || p{axis} >= {spatial[axis]}) continue;"
+        step = f" * {stride[axis]}" if stride[axis] > 1 else ""
+        place = f"int p{axis} = i{axis + 2}{step} + {tap}{before};"
+        check = [f"if (p{axis} < 0 || p{axis} >= {spatial[axis]}) continue;"] if reaches_out else []
         lines = [
             f"for (int r{axis} = 0; r{axis} < {kernel[axis]}; r{axis}++) {{",
-            *(f"  {line}" for line in (place, check, *lines)),
+            *(f"  {line}" for line in (place, *check, *lines)),
             "}",
         ]
     body = [
         f"float v = {'-INFINITY' if kind == 'max' else '0.0f'};",
-        *(["int count = 0;"] if kind == "avg" else []),
+        *(["int count = 0;"] if kind == "avg" and not fixed_count else []),
         *lines,
     ]
     if kind == "avg":
-        body.append(
-            "v = v / count;" if not o.flag("count_include_pad") else f"v = v / {_times(kernel)}.0f;"
-        )
+        body.append(f"v = v / {_times(kernel)}.0f;" if fixed_count else "v = v / count;")
     if kind == "lp":
         body.append(f"v = powf(v, 1.0f / {p});")
     if kind != "max":
         w.terms.append(str(_times(kernel)))
-    w.map(body, [batch, c, *outs])
+    return body, outs
 
 
 def _pool_extent(w: Lowering, o: Operation, dim: str, axis: int, dilation: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from coding_framework.data.modules.kernels.fast_layers import FAST
+from coding_framework.data.modules.kernels.fast_layers import FAST, reason
 from coding_framework.data.modules.kernels.lowering import (
     Lines,
     Lowering,
@@ -201,10 +201,6 @@ SHORT: dict[str, Lower] = {
 """Operation -> what writes its kernel, instead of the naive ones."""
 
 
-_GROUPS_REASON = (
-    "each group is read from DRAM once: its passes follow each other in one kernel, and few large "
-    "groups are shared out to many blocks"
-)
 _PRODUCT_REASON = (
     "products run on tensor cores: each factor is split in two TF32 parts, copies of the next "
     "stages run meanwhile, and the operations after them need no memory"
@@ -216,12 +212,12 @@ def short_variants(task: ModuleTask) -> Sequence[KernelVariant]:
     if any(given.dtype != "float32" for given in task.inputs[:1]):
         return ()
     found, before = [], lower(task).source()
-    for level, reason, heads in ((2, _GROUPS_REASON, FAST), (3, _PRODUCT_REASON, FAST | SHORT)):
+    for level, why, heads in ((2, reason(task), FAST), (3, _PRODUCT_REASON, FAST | SHORT)):
         try:
             source = lower(task, heads).source()
         except NotHereError:
             continue
         if source != before:
-            found.append(KernelVariant(level=level, reason=reason, source=source))
+            found.append(KernelVariant(level=level, reason=why, source=source))
         before = source
     return found
