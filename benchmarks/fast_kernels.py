@@ -8,6 +8,7 @@ same inputs: an error above 8 eps sqrt(K) times the result's root mean square is
 time. Times are medians of device time between two events, the L2 emptied before each call. `eager`
 is PyTorch as users have it (cuDNN's convolutions in TF32), `eager_fp32` PyTorch in full float32. A
 shape's figure for a group of kernels is that of its fastest one: templates are chosen by shape.
+`short` are the kernels that are taught (`short_tensor_cores`).
 Resumable: rows are kept in FOLDER (default runs/fast_kernels). Writes
 benchmarks/results/fast_kernels.GPU.json.
 """
@@ -35,7 +36,7 @@ from coding_framework.cuda.toolchain.slots import available_cores
 from coding_framework.cuda.toolchain.toolkit import find_toolkit
 from coding_framework.data.modules.kernels import convolutions, transposed
 from coding_framework.data.modules.kernels.convolutions import Convolution
-from coding_framework.data.modules.kernels.products import Product, tensor, tiles
+from coding_framework.data.modules.kernels.products import Product, short, tensor, tiles
 from coding_framework.data.modules.kernels.tensor_cores import Tile
 
 Shape = tuple[int, ...]
@@ -118,6 +119,8 @@ def _products() -> Iterator[Case]:
             codes: dict[str, Callable[[], str]] = {
                 "3xTF32 128x128": lambda product=product: tensor(product),
                 "3xTF32 64x64": lambda product=product: tensor(product, _SMALL),
+                "short 128x64": lambda product=product: short(product),
+                "short 64x64": lambda product=product: short(product, 64),
             }
             if group == "product":
                 codes["SIMT 128x128"] = lambda product=product: tiles(product)
@@ -159,19 +162,27 @@ def _convolutions() -> Iterator[Case]:
             tile = convolutions.tile_of(out // conv.groups)
             count = math.prod(shape[2:] if conv.transposed else places)
             gflop = 2e-9 * shape[0] * each * out * conv.taps * count
-            yield Case(
-                "convolution" if not conv.transposed else "transposed convolution",
-                f"3xTF32 {tile.rows}x{tile.columns}",
-                f"{'x'.join(map(str, shape))} to {out}, kernel {'x'.join(map(str, conv.kernel))}, "
-                f"stride {conv.steps}, groups {conv.groups}",
-                expression,
-                (("x", shape), ("u", weight), ("b", (out,))),
-                each * conv.taps,
-                gflop,
-                lambda post=post, tile=tile: (
-                    transposed if post.transposed else convolutions
-                ).tensor(post, tile),
-            )
+            module = transposed if conv.transposed else convolutions
+            codes: dict[str, Callable[[], str]] = {
+                f"3xTF32 {tile.rows}x{tile.columns}": lambda module=module, post=post, tile=tile: (
+                    module.tensor(post, tile)
+                ),
+                "short 128x64": lambda post=post: convolutions.short(post),
+                "short 64x64": lambda post=post: convolutions.short(post, 64),
+            }
+            for kernel, code in codes.items():
+                yield Case(
+                    "convolution" if not conv.transposed else "transposed convolution",
+                    kernel,
+                    f"{'x'.join(map(str, shape))} to {out}, "
+                    f"kernel {'x'.join(map(str, conv.kernel))}, "
+                    f"stride {conv.steps}, groups {conv.groups}",
+                    expression,
+                    (("x", shape), ("u", weight), ("b", (out,))),
+                    each * conv.taps,
+                    gflop,
+                    code,
+                )
 
 
 def _fields(conv: Convolution) -> dict[str, object]:

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from coding_framework.cuda.many.pool import JudgePool
-from coding_framework.data.modules.kernels import convolutions, transposed
+from coding_framework.data.modules.catalog import find_module
+from coding_framework.data.modules.kernels import convolutions, kernels_of, transposed
 from coding_framework.data.modules.kernels.convolutions import Convolution
-from coding_framework.data.modules.kernels.products import Product, naive, tensor, tiles
+from coding_framework.data.modules.kernels.products import Product, naive, short, tensor, tiles
 from coding_framework.data.modules.kernels.tensor_cores import Tile
+from coding_framework.data.modules.tasks import module_task
 from coding_framework.types import Status, Task, TensorSpec, TestCase
 
 pytestmark = pytest.mark.integration
@@ -70,6 +72,14 @@ def product_task(
     )
 
 
+JUDGED_MODULES = (
+    "m1_scale_softmax_4a4036", "m1_scale_softmax_c7d1a1", "m1_divide_softmax_eba884",
+    "m1_batch_norm_992a89", "m1_layer_norm_20d1bd", "m1_instance_norm_21b9c4",
+    "m1_vector_norm_b5ca7d", "m1_huber_loss_6777bf", "m1_scan_f5e459", "m1_scan_eb72f6",
+    "m1_std_4d7841", "m1_matmul_tanh_8527c2", "m1_conv_transpose2d_c96d56", "m1_conv1d_44e944",
+    "m2_conv2d_square_max_pool2d_be4368", "m2_conv_transpose3d_group_norm_relu_12beaf",
+    "m2_linear_softmax_subtract_bias_de2183",
+)  # fmt: skip
 RAGGED = ((70, 101, 67), (3, 5, 2), (64, 64, 64))
 
 
@@ -88,7 +98,7 @@ async def test_a_product_on_tensor_cores_is_right(emulator_pool: JudgePool) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("x_first", [True, False])
 @pytest.mark.parametrize("u_first", [True, False])
-@pytest.mark.parametrize("form", ["tiles", "large", "small", "split", "batched"])
+@pytest.mark.parametrize("form", ["tiles", "large", "small", "split", "batched", "short"])
 async def test_products_of_every_layout_are_right(
     emulator_pool: JudgePool, form: str, x_first: bool, u_first: bool
 ) -> None:
@@ -99,10 +109,27 @@ async def test_products_of_every_layout_are_right(
         "small": lambda: tensor(product, SMALL),
         "split": lambda: tensor(product, Tile(128, 64, 32), split=True),
         "batched": lambda: tensor(product, SMALL),
+        "short": lambda: short(product, 64),
     }[form]()
     sizes = (*RAGGED, (5, 700, 9)) if form == "split" else RAGGED
     batch = (3,) if product.batched else ()
     await right(emulator_pool, product_task(product, sizes, batch), code)
+
+
+async def test_a_short_product_on_tensor_cores_is_right(emulator_pool: JudgePool) -> None:
+    product = Product(post=RELU)
+    await right(emulator_pool, product_task(product, ((33, 37, 65), (3, 5, 2))), short(product, 64))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", JUDGED_MODULES)
+async def test_fast_kernels_of_modules_are_right(emulator_pool: JudgePool, name: str) -> None:
+    """One of each worker and each kind of kernel, at three shape sets, ragged ones among them."""
+    module = find_module(name)
+    assert module is not None
+    for variant in kernels_of(module):
+        if variant.level in (2, 3):
+            await right(emulator_pool, module_task(module), variant.source)
 
 
 @pytest.mark.slow
@@ -164,6 +191,7 @@ async def test_convolutions_are_right(emulator_pool: JudgePool, name: str, tile:
     given = task(expression, "xub", shapes, lambda s: s[1][0 if conv.transposed else 1] * conv.taps)
     write = transposed.tensor if conv.transposed else convolutions.tensor
     await right(emulator_pool, given, write(fused, tile))
+    await right(emulator_pool, given, convolutions.short(fused, 128 if tile.rows == 128 else 64))
     await right(emulator_pool, given, convolutions.naive(fused))
 
 

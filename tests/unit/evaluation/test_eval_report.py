@@ -125,3 +125,10 @@ def test_a_stacked_bar_is_cut_by_shares() -> None:
     wide = [float(w) for w in re.findall(r'width="([\d.]+)" height="24"', chart)]
     assert wide[1] == pytest.approx(3 * wide[0], abs=0.2)
     assert wide[2] == 0
+
+
+def test_a_sample_counts_the_answers_that_the_limit_cut() -> None:
+    whole, cut = make_turn(0, make_verdict(Status.WRONG_OUTPUT)), make_turn(1, None, None, "ours")
+    generation = cut.generation.model_copy(update={"finish_reason": "length"})
+    state = make_state(whole, cut.model_copy(update={"generation": generation}))
+    assert sample_record(state).cut == 1

@@ -10,6 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from coding_framework.data.modules.kernels.short_tensor_cores import (
+    EXTENTS,
+    HEAD,
+    OUTS,
+    Kernel,
+    Windows,
+    output_place,
+    weights,
+    window_copies,
+    windows_before,
+)
 from coding_framework.data.modules.kernels.tensor_cores import (
     COPY,
     COPY_ONE,
@@ -230,6 +241,34 @@ def naive(conv: Convolution) -> str:
     )
     launch = ["int count = o.numel();", f"conv<<<(count + 255) / 256, 256>>>({_arguments(conv)});"]
     return whole(conv, Parts("one thread per output", (), device, launch))
+
+
+# --- tensor cores, the short way ------------------------------------------------------------------
+
+
+def short(conv: Convolution, rows: int = 128) -> str:
+    """3xTF32 on tensor cores by `short_tensor_cores`, transposed ones too: rows x 64 outputs a
+    block."""
+    axes = len(conv.kernel)
+    windows = Windows(
+        conv.kernel, conv.steps, conv.margins, conv.spread, conv.transposed, conv.groups,
+        EXTENTS[-axes:], OUTS[-axes:],
+    )  # fmt: skip
+    channel = "int p = blockIdx.z * m + r;" if conv.groups > 1 else "int p = r;"
+    post = [channel, "float a = v;", *conv.statements, "v = a;"] if conv.statements else []
+    kernel = Kernel(
+        rows, weights(windows, rows), window_copies(windows), ("m", "count"),
+        output_place(windows), post, windows_before(windows),
+    )  # fmt: skip
+    pointers = [*(f"const float* {n}" for n in conv.names), "float* o"]
+    sizes = ["m", "k", "c", "count", *windows.extents, *windows.outs]
+    count = " * ".join(("m", *out_extents(conv)))
+    given = [f"{n}.data_ptr<float>()" for n in (*conv.names, "o")]
+    given += ["n", f"c * {conv.taps}", "c", count, *conv.extents, *out_extents(conv)]
+    device = kernel.source("conv", ", ".join([*pointers, *(f"int {s}" for s in sizes)]))
+    on_host = Kernel(rows, kernel.left, kernel.right, ("n", f"({count})"), "", [], [])
+    launch = on_host.launch("conv", ", ".join(given), str(conv.groups))
+    return whole(conv, Parts(COMMENT, (HEAD,), device, launch))
 
 
 # --- tensor cores -------------------------------------------------------------------------------

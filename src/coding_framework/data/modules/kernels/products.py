@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coding_framework.data.modules.kernels.short_tensor_cores import HEAD, Kernel, matrix
 from coding_framework.data.modules.kernels.tensor_cores import (
     COPY,
     COPY_ONE,
@@ -228,6 +229,32 @@ def tile_parts(product: Product) -> Parts:
     ]
     comment = "128x128 outputs a block, 8x8 a thread in registers, two stages in shared memory"
     return Parts(comment, (*copy, *([PAD] if wide else [])), device, launch)
+
+
+# --- tensor cores, the short way ------------------------------------------------------------------
+
+
+def short(product: Product, rows: int = 128) -> str:
+    """3xTF32 on tensor cores by `short_tensor_cores`: rows x 64 outputs a block."""
+    batch = product.batched
+    kernel = Kernel(
+        rows,
+        matrix("a", "x", "r0", "m", rows, inner_first=product.x_inner_first),
+        matrix("b", "u", "q0", "n", 64, inner_first=product.u_inner_first),
+        ("m", "n"),
+        "(blockIdx.z * m + r) * n + q" if batch else "r * n + q",
+        ["float a = v;", *product.post, "v = a;"] if product.post else [],
+        ["x += blockIdx.z * m * k, u += blockIdx.z * n * k;"] if batch else [],
+    )
+    pointers = "".join(f"const float* {n}, " for n in product.names)
+    device = [
+        *HEAD.strip("\n").splitlines(),
+        "",
+        *kernel.source("product", f"{pointers}float* o, int m, int n, int k"),
+    ]
+    launch = kernel.launch("product", _arguments(product), _batches(product))
+    comment = f"{rows}x64 outputs a block on tensor cores, each factor as the sum of two TF32 parts"
+    return _source(product, comment, device, launch)
 
 
 # --- tensor cores -------------------------------------------------------------------------------

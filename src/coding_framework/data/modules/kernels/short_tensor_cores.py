@@ -25,6 +25,8 @@ from coding_framework.data.synthesis.kernel_text import Lines, fill
 INNER = 16
 """Inner indices of a stage."""
 _COLUMNS = 64
+EXTENTS, OUTS = ("depth", "height", "width"), ("od", "oh", "ow")
+"""C names of the spatial extents of a convolution's input and output, the last ones for fewer."""
 
 HEAD = """
 #include <cuda_pipeline.h>

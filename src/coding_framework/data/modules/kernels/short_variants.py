@@ -20,7 +20,9 @@ from coding_framework.data.modules.kernels.lowering import (
 from coding_framework.data.modules.kernels.naive import lower
 from coding_framework.data.modules.kernels.naive_layers import Lower, conv_extents
 from coding_framework.data.modules.kernels.short_tensor_cores import (
+    EXTENTS,
     HEAD,
+    OUTS,
     Kernel,
     Windows,
     matrix,
@@ -40,9 +42,7 @@ from coding_framework.data.modules.records import (
 LEAST = 32
 """Rows, columns and inner indices of a product below which a tile is mostly empty."""
 _MULTIPROCESSORS = 132
-_EXTENTS = ("depth", "height", "width")
-_OUTS = ("od", "oh", "ow")
-_TAKEN = {*"xuostirqevabdfpymnkc", "acc", "sum", "load", "count", "image", "in", *_EXTENTS, *_OUTS}
+_TAKEN = {*"xuostirqevabdfpymnkc", "acc", "sum", "load", "count", "image", "in", *EXTENTS, *OUTS}
 """Names that the kernels use themselves."""
 
 
@@ -106,7 +106,7 @@ def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
     windows = Windows(
         kernel_size, o.integers("stride"), o.integers("padding"), o.integers("dilation"),
         o.name.startswith("conv_transpose"), groups,
-        _EXTENTS[-len(spatial) :], _OUTS[-len(spatial) :],
+        EXTENTS[-len(spatial) :], OUTS[-len(spatial) :],
     )  # fmt: skip
     dims = [batch, m, *outs]
     count = product_of([batch, *outs])
