@@ -177,6 +177,18 @@ def test_every_correct_level_of_a_module_is_taught_and_each_step_to_a_faster_one
     assert kinds == ["generate", "generate"]
 
 
+def test_a_kernel_is_learnt_from_the_fastest_of_the_lower_levels_that_it_beats() -> None:
+    module = modules("m1_matmul_tanh_8527c2")[0]
+    jobs = {job.level: job for job in module_jobs([module.draft])}
+    assert list(jobs) == ["naive", "level 1", "level 3", "level 4"]
+    times = {"naive": 9.0, "level 1": 3.0, "level 3": 4.0, "level 4": 1.0}
+    receipts = {job.key: receipt(job, ms=times[level]) for level, job in jobs.items()}
+    found = [e for e in module_pairs([module.draft], receipts, PairReport()) if e.previous_code]
+    known = {job.code: level for level, job in jobs.items()}
+    steps = [(known[e.previous_code or ""], known[e.code]) for e in found]
+    assert steps == [("naive", "level 1"), ("naive", "level 3"), ("level 1", "level 4")]
+
+
 _KERNEL = re.compile(r"__global__ void (\w+)\(([^)]*)\) \{\n(.*?)\n\}", re.DOTALL)
 
 

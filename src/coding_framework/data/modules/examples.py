@@ -1,4 +1,5 @@
-"""Supervised examples of module tasks: task -> kernel, and a kernel -> the one of the next level.
+"""Supervised examples of module tasks: task -> kernel of each level, and for each kernel that beats
+lower levels, the fastest of these -> it.
 
 Guaranteed: of training tasks alone; every answer has a `correct` receipt of the judge.
 """
@@ -6,7 +7,6 @@ Guaranteed: of training tasks alone; every answer has a `correct` receipt of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 from coding_framework.data.examples import Receipts, generating, kernel_ms, optimizing
 from coding_framework.data.modules.kernels import kernels_of
@@ -49,8 +49,10 @@ def _examples(
     correct = [(kernel, receipt) for kernel, receipt in judged if receipt.verdict.correct]
     for kernel, receipt in correct:
         yield generating(task, kernel.model_copy(update={"why_faster": ""}), receipt)
-    for (kernel, before), (better, after) in pairwise(correct):
-        if kernel_ms(after) < kernel_ms(before):
+    for number, (better, after) in enumerate(correct):
+        slower = [one for one in correct[:number] if kernel_ms(one[1]) > kernel_ms(after)]
+        if slower:
+            kernel, before = min(slower, key=lambda one: kernel_ms(one[1]))
             yield optimizing(task, kernel, before, better, after)
 
 
