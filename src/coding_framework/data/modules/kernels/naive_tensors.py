@@ -438,8 +438,7 @@ def lower_glu(w: Lowering, o: Operation, parameters: Parameters) -> None:
     w.map(
         [
             f"float gate = x[{linear(places, w.dims)}];",
-            "float t = expf(-fabsf(gate));",  # of a large -gate it would be infinite
-            f"float v = x[{first}] * (gate < 0.0f ? t : 1.0f) / (1.0f + t);",
+            f"float v = x[{first}] / (1.0f + expf(-gate));",
         ],
         out,
     )
