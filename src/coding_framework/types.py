@@ -617,10 +617,10 @@ class ConversationTurn(Record):
     alternatives: tuple[ConversationTurn, ...] = ()
     """Other candidates of this turn that were judged and not chosen (best of n)."""
     generated_s: float | None = None
-    """Wall time until the policy had answered, with its queue; None where it was not taken."""
+    """Wall time until the policy had answered, with its queue. Taken in RL, None elsewhere: an
+    evaluation that goes on finds answers and verdicts of which nobody knows what they took."""
     judged_s: float | None = None
-    """Wall time until there was a verdict, with its queue; None where the judge was not asked, and
-    where it was not taken."""
+    """Likewise until there was a verdict; None too where the judge was not asked, or failed."""
 
     @model_validator(mode="after")
     def _judged_or_masked(self) -> Self:

@@ -73,6 +73,7 @@ def make_judge(
     baselines: BaselinesName = "eager",
     profile: bool = False,
     experiment_without: Sequence[OptionalCheck] = (),
+    told_in: str | Path | None = None,
 ) -> JudgePool:
     """A judge for many candidates at once. Its processes start with the first candidate and end
     with `close`, or with this process.
@@ -81,8 +82,10 @@ def make_judge(
     run_folder: verdicts are kept there, with a secret of the run: its other judges find them again,
     and so does the run when it goes on after a stop. Other runs draw afresh.
     experiment_without: checks that are off (`JudgeConfig`).
+    told_in: a folder of the run that is told what the judge does; None: `run_folder`.
     """
     from coding_framework.cuda.many.pool import JudgePool
+    from coding_framework.store.run_status import enclosing_run
 
     cache = None
     if run_folder is not None:
@@ -97,7 +100,13 @@ def make_judge(
         profile=profile,
         experiment_without=tuple(experiment_without),
     )
-    return JudgePool(config, workers=workers or cores(), cache_folder=cache)
+    within = told_in if told_in is not None else run_folder
+    return JudgePool(
+        config,
+        workers=workers or cores(),
+        cache_folder=cache,
+        told_to=enclosing_run(Path(within)) if within is not None else None,
+    )
 
 
 def _judge_config(secret: str | None, **fields: Any) -> JudgeConfig:

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import threading
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -15,11 +16,14 @@ from typing import Any, ParamSpec, TypeVar
 import psutil
 
 from coding_framework.errors import CodingFrameworkError, InfrastructureError
+from coding_framework.monitoring.progress import activity, adopt_activity
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _GRACE_S = 5.0
+_TELL_S = 2.0
+"""Between two words of a child on what it does."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -28,9 +32,10 @@ def run_in_child(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     """`function(*args, **kwargs)` in a fresh interpreter; function, arguments and result are
     pickled.
 
-    The child ends with this process, however that ends, and at once where this call is
-    interrupted. An error of ours passes through; another is raised as InfrastructureError with its
-    sentence, and so is the child's death (out of memory, a signal).
+    Meanwhile `progress.activity` is what the child does. The child ends with this process, however
+    that ends, and at once where this call is interrupted. An error of ours passes through; another
+    is raised as InfrastructureError with its sentence, and so is the child's death (out of memory,
+    a signal).
     """
     context = get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
@@ -38,7 +43,10 @@ def run_in_child(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     process.start()
     theirs.close()
     try:
-        failed, value = ours.recv()
+        kind, value = ours.recv()
+        while kind == "does":
+            adopt_activity(value)
+            kind, value = ours.recv()
         process.join()
     except EOFError as e:
         process.join()
@@ -47,9 +55,10 @@ def run_in_child(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
             "there is memory enough, and run the same command again"
         ) from e
     finally:
+        adopt_activity(None)
         _end(process)
         ours.close()
-    if failed:
+    if kind == "failed":
         raise value
     return value  # type: ignore[no-any-return]
 
@@ -65,15 +74,31 @@ def _child(
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+    done = threading.Event()
+    teller = threading.Thread(target=_tell, args=(theirs, done), daemon=True)
+    teller.start()
+
+    def answer(kind: str, value: Any) -> None:
+        done.set()
+        teller.join()  # the pipe takes one message at a time
+        theirs.send((kind, value))
+
     try:
-        theirs.send((False, function(*args, **kwargs)))
+        answer("done", function(*args, **kwargs))
     except CodingFrameworkError as e:
-        theirs.send((True, type(e)(str(e))))
+        answer("failed", type(e)(str(e)))
     except Exception as e:  # the boundary of the process: whatever it was, the parent must hear
         if os.environ.get("CUDA_RL_DEBUG"):
             raise
         text = " ".join(f"{type(e).__name__}: {e}".split())[:300]
-        theirs.send((True, InfrastructureError(f"{function.__name__} failed ({text})")))
+        answer("failed", InfrastructureError(f"{function.__name__} failed ({text})"))
+
+
+def _tell(theirs: Connection, done: threading.Event) -> None:
+    """Say now and then what this process does."""
+    with contextlib.suppress(OSError):  # the parent is gone
+        while not done.wait(_TELL_S):
+            theirs.send(("does", activity()))
 
 
 def _end(process: Any) -> None:

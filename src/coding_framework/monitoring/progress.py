@@ -1,7 +1,8 @@
 """A progress line on stderr: what is done, how fast, how long it still takes.
 
 On a terminal one line is redrawn; elsewhere (a log, CI) a line is printed now and then, so that a
-log stays short and a watcher still sees that work goes on.
+log stays short and a watcher still sees that work goes on. The heartbeat of a run tells the same
+(`activity`).
 """
 
 from __future__ import annotations
@@ -9,14 +10,62 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Self, TextIO
+from dataclasses import dataclass
+from typing import ClassVar, Self, TextIO
 
 TERMINAL_INTERVAL_S = 0.2
 LOG_INTERVAL_S = 15.0
 
 
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What is being done."""
+
+    stage: str
+    step: int
+    of: int | None
+    unit: str
+    rate: float | None
+    """Units a second of this start; None before the first."""
+    eta_s: float | None
+    note: str
+    training: bool
+    """Whether weights are learning."""
+
+
+class _Now:
+    """What this process does."""
+
+    lines: ClassVar[list[Progress]] = []
+    """The progress lines that are open, the last one innermost."""
+    of_child: Activity | None = None
+    """What a child said that does this process's work."""
+    stage: str = ""
+
+
+def activity() -> Activity | None:
+    """What this process does, or its child in its place; None where no progress line is open."""
+    lines = _Now.lines[-1:]
+    return lines[0].activity() if lines else _Now.of_child
+
+
+def adopt_activity(told: Activity | None) -> None:
+    """What a child that does this process's work says that it does."""
+    _Now.of_child = told
+
+
+def set_stage(words: str) -> None:
+    """What this process is about, also where no progress line is open."""
+    _Now.stage = words
+
+
+def stage() -> str:
+    """What `set_stage` was told last."""
+    return _Now.stage
+
+
 class Progress:
-    """Counts units of work of one stage.
+    """Counts units of work of one stage. training: whether weights are learning.
 
     `label` may change while it runs. The rate is that of this run alone: units that an earlier run
     finished (`done`) count for the share, not for the rate.
@@ -29,6 +78,7 @@ class Progress:
         unit: str,
         *,
         done: int = 0,
+        training: bool = False,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -39,6 +89,7 @@ class Progress:
         self.note = ""
         """Shown at the end of the line, e.g. the last loss."""
         self._first = done
+        self._training = training
         self._stream = stream if stream is not None else sys.stderr
         self._clock = clock
         self._start = clock()
@@ -47,10 +98,12 @@ class Progress:
         self._width = 0
 
     def __enter__(self) -> Self:
+        _Now.lines.append(self)
         self._show(force=True)
         return self
 
     def __exit__(self, *_: object) -> None:
+        _Now.lines.remove(self)
         self._show(force=True)
         if self._terminal:
             self._stream.write("\n")
@@ -69,19 +122,37 @@ class Progress:
 
     def line(self) -> str:
         """The line as it would be shown now."""
-        elapsed = max(self._clock() - self._start, 1e-9)
-        rate = (self.done - self._first) / elapsed
-        of = f"/{self.total}" if self.total is not None else ""
-        parts = [f"{self.label}: {self.done}{of} {self.unit}"]
-        if rate > 0:
-            slow = rate < 1
-            parts.append(f"{1 / rate:.1f} s each" if slow else f"{rate:.1f}/s")
-            if self.total is not None and self.done < self.total:
-                parts.append(f"{duration((self.total - self.done) / rate)} left")
-        parts.append(f"{duration(elapsed)} so far")
-        if self.note:
-            parts.append(self.note)
+        now = self.activity()
+        of = f"/{now.of}" if now.of is not None else ""
+        parts = [f"{self.label}: {now.step}{of} {now.unit}"]
+        if now.rate is not None:
+            parts.append(f"{1 / now.rate:.1f} s each" if now.rate < 1 else f"{now.rate:.1f}/s")
+        if now.eta_s is not None:
+            parts.append(f"{duration(now.eta_s)} left")
+        parts.append(f"{duration(self._elapsed_s)} so far")
+        if now.note:
+            parts.append(now.note)
         return ", ".join(parts)
+
+    def activity(self) -> Activity:
+        """What it counts, as of now."""
+        done, total = self.done, self.total
+        rate = (done - self._first) / self._elapsed_s
+        left = total - done if total is not None else 0
+        return Activity(
+            stage=self.label.strip(),
+            step=done,
+            of=total,
+            unit=self.unit,
+            rate=rate if rate > 0 else None,
+            eta_s=left / rate if rate > 0 and left > 0 else None,
+            note=self.note,
+            training=self._training,
+        )
+
+    @property
+    def _elapsed_s(self) -> float:
+        return max(self._clock() - self._start, 1e-9)
 
     def _show(self, *, force: bool = False) -> None:
         now = self._clock()

@@ -1,12 +1,21 @@
-"""Sends figures to wandb where that is wanted. A failure of wandb never ends the work.
+"""Sends figures to wandb where that is wanted. wandb never holds the work up, and no failure of it
+ends the work.
 
-It is off without a key. All that is sent is in the run's JSON lines too.
+It is off without a key. All that is sent is in the run's files too. A thread of its own speaks to
+wandb: the work only puts what is to be sent into a queue, and what the full queue cannot take is
+counted and left out.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,10 +24,28 @@ from uuid import uuid4
 import structlog
 
 from coding_framework.paths import write_atomic
+from coding_framework.store.run_status import Alert, SystemSample, parent_of
 
 log = structlog.get_logger(__name__)
 
 KEY = "WANDB_API_KEY"
+SFT_PROJECT, RL_PROJECT = "CUDA-SFT-Training", "CUDA-MultiTurn-RL"
+EVALUATION_PROJECT, DEPLOYMENT_PROJECT = "CUDA-Evaluation", "CUDA-Deployment"
+JOBS = {
+    SFT_PROJECT: "sft",
+    RL_PROJECT: "rl",
+    EVALUATION_PROJECT: "eval",
+    DEPLOYMENT_PROJECT: "deployment",
+}
+HELD_UP_S = 1.0
+"""Most that the end of the work waits for wandb; what is left is sent while the process goes on."""
+LINGER_S = 30.0
+"""Most that the end of the process waits for it."""
+_ROOM = 1000
+"""Of the queue, in calls."""
+
+_unfinished: list[threading.Thread] = []
+Rows = Sequence[Mapping[str, Any]]
 
 
 def wandb_wanted(given: bool | None) -> bool:
@@ -29,32 +56,23 @@ def wandb_wanted(given: bool | None) -> bool:
 class WandbSink:
     """Reports the run in `folder` as one run of a wandb project. A context manager. Without a key
     wandb's offline mode keeps the figures in the folder. The first failure is logged and ends the
-    reporting."""
+    reporting. Runs that are stages of one share a group, the name of its folder."""
 
     def __init__(
         self, project: str, folder: Path, config: Mapping[str, Any], *, wanted: bool
     ) -> None:
-        self._project, self._folder, self._config = project, folder, config
+        self._project, self._folder, self._config = project, folder, dict(config)
         self._wanted = wanted
-        self._run: Any = None
+        self._calls: queue.Queue[Callable[[Any], None] | None] = queue.Queue(_ROOM)
+        self._thread = threading.Thread(target=self._work, name="wandb", daemon=True)
+        self._given_up = threading.Event()
+        self._exit_code = 0
+        self.dropped = 0
+        """Calls that were left out because the queue was full."""
 
     def __enter__(self) -> Self:
         if self._wanted:
-            try:
-                import wandb
-
-                self._run = wandb.init(
-                    project=self._project,
-                    name=f"{self._folder.parent.name}/{self._folder.name}",
-                    id=self._id(),
-                    resume="allow",  # a rerun of the same folder goes on with the same curves
-                    dir=str(self._folder),
-                    config=dict(self._config),
-                    mode="online" if os.environ.get(KEY) else "offline",
-                    settings=wandb.Settings(silent=True),
-                )
-            except Exception as e:  # a foreign service: training goes on without it
-                self._give_up(e)
+            self._thread.start()
         return self
 
     def __exit__(
@@ -63,51 +81,88 @@ class WandbSink:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._run is not None:
-            try:
-                self._run.finish(exit_code=0 if error is None else 1)
-            except Exception as e:
-                self._give_up(e)
+        if not self._wanted:
+            return
+        self._exit_code = 0 if error is None else 1
+        self._put_end()
+        if self.dropped:
+            log.warning("wandb_too_slow", calls_left_out=self.dropped)
+        if not self.wait(HELD_UP_S):
+            _unfinished.append(self._thread)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether, after so long at most, all is sent."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
         """Send the numbers of a record, nested names joined by "/"."""
-        if self._run is None:
-            return
-        try:
-            self._run.log(dict(flat_numbers(values)), step=step)
-        except Exception as e:
-            self._give_up(e)
+        numbers = {**named_numbers(values), "step": step}
+        self._later(lambda run: run.log(numbers))
 
     def summarise(self, values: Mapping[str, Any]) -> None:
         """Set the numbers that the run ended with."""
-        if self._run is None:
-            return
-        try:
-            self._run.summary.update(dict(flat_numbers(values)))
-        except Exception as e:
-            self._give_up(e)
+        numbers = dict(flat_numbers(values))
+        self._later(lambda run: run.summary.update(numbers))
 
-    def table(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Send records of equal fields as a table."""
-        if self._run is None or not rows:
-            return
-        try:
-            import wandb
-
-            columns = list(rows[0])
-            data = [[row[column] for column in columns] for row in rows]
-            self._run.log({name: wandb.Table(columns=columns, data=data)})
-        except Exception as e:
-            self._give_up(e)
+    def table(self, name: str, rows: Rows | Callable[[], Rows]) -> None:
+        """Send records of equal fields as a table. rows: or what makes them, in wandb's thread."""
+        self._later(lambda run: _log_table(run, name, rows() if callable(rows) else rows))
 
     def file(self, path: Path, kind: str) -> None:
         """Send a file as an artifact."""
-        if self._run is None:
+        self._later(lambda run: run.log_artifact(str(path), name=path.name, type=kind))
+
+    def alert(self, alert: Alert) -> None:
+        """Tell of what the run noticed; wandb may send it on by mail."""
+        text = f"{alert.text}: {alert.advice}"
+        self._later(lambda run: run.alert(title=alert.rule, text=text))
+
+    def _later(self, call: Callable[[Any], None]) -> None:
+        if not self._wanted or self._given_up.is_set():
             return
         try:
-            self._run.log_artifact(str(path), name=path.name, type=kind)
-        except Exception as e:
-            self._give_up(e)
+            self._calls.put_nowait(call)
+        except queue.Full:
+            self.dropped += 1
+
+    def _put_end(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while self._calls.full():
+                self._calls.get_nowait()
+                self.dropped += 1
+        self._calls.put(None)
+
+    # --- in wandb's thread
+
+    def _work(self) -> None:
+        try:
+            run = self._init()
+            while not self._given_up.is_set() and (call := self._calls.get()) is not None:
+                call(run)
+            run.finish(exit_code=self._exit_code)
+        except Exception as e:  # a foreign service: the work goes on without it
+            self._given_up.set()
+            log.warning("wandb_left_out", reason=f"{type(e).__name__}: {e}")
+
+    def _init(self) -> Any:
+        import wandb
+
+        run = wandb.init(
+            project=self._project,
+            group=(parent_of(self._folder) or self._folder.resolve()).name,
+            job_type=JOBS.get(self._project),
+            name=f"{self._folder.parent.name}/{self._folder.name}",
+            id=self._id(),
+            resume="allow",  # a rerun of the same folder goes on with the same curves
+            dir=str(self._folder),
+            config=self._config,
+            mode="online" if os.environ.get(KEY) else "offline",
+            settings=wandb.Settings(silent=True),
+        )
+        run.define_metric("step")
+        run.define_metric("*", step_metric="step")
+        return run
 
     def _id(self) -> str:
         """Drawn at the folder's first run and kept there."""
@@ -116,9 +171,55 @@ class WandbSink:
             write_atomic(path, uuid4().hex)
         return path.read_text(encoding="utf-8")
 
-    def _give_up(self, error: Exception) -> None:
-        self._run = None
-        log.warning("wandb_left_out", reason=f"{type(error).__name__}: {error}")
+
+def _log_table(run: Any, name: str, rows: Rows) -> None:
+    if not rows:
+        return
+    import wandb
+
+    columns = list(rows[0])
+    data = [[row[column] for column in columns] for row in rows]
+    run.log({name: wandb.Table(columns=columns, data=data)})
+
+
+@atexit.register
+def _wait_for_the_rest() -> None:
+    deadline = time.monotonic() + LINGER_S
+    for thread in _unfinished:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+_RENAMED = (
+    (re.compile(r"^(measures/)?reward_parts/"), "reward/parts/"),
+    (re.compile(r"^measures/"), ""),
+)
+
+
+def named_numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a record by wandb's names: our field names, without the record that they are
+    grouped in ("measures"), and a reward's parts below the reward."""
+    found = {}
+    for name, value in flat_numbers(values):
+        for pattern, better in _RENAMED:
+            name = pattern.sub(better, name)
+        found[name] = value
+    return found
+
+
+def system_numbers(sample: SystemSample | None) -> dict[str, Any]:
+    """A sample of the machine as it is logged beside a step: `system/gpu.0.util`."""
+    if sample is None:
+        return {}
+    names = ("load", "ram", "swap", "disk_free", "disk_read", "disk_write", "net")
+    told = {name: getattr(sample, name) for name in names}
+    if sample.cpu:
+        told["cpu"] = sum(sample.cpu) / len(sample.cpu)
+    for gpu in sample.gpus or ():
+        fields = gpu.model_dump(exclude={"index", "uuid", "throttle"})
+        told |= {f"gpu.{gpu.index}.{name}": value for name, value in fields.items()}
+    return {"system": told}
 
 
 def flat_numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

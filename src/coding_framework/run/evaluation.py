@@ -33,7 +33,8 @@ from coding_framework.evaluation.outcome import (
 )
 from coding_framework.evaluation.samples import SampleRecord
 from coding_framework.evaluation.suites import EvalSuite, load_suite
-from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
+from coding_framework.monitoring.run_watch import RunWatch
+from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
 from coding_framework.paths import write_atomic, write_json_atomic
 from coding_framework.run.eval_options import EvalOptions
 from coding_framework.run.eval_sampling import Sample, Sampling, ask_all, sample_all
@@ -44,7 +45,7 @@ from coding_framework.store.model_card import card_of
 from coding_framework.types import Record, Task
 from coding_framework.wiring import JudgeSettings, make_judge, make_ray_judge, make_reward
 
-WANDB_PROJECT, WANDB_ROWS = "CUDA-Evaluation", 500
+WANDB_ROWS = 500
 
 if TYPE_CHECKING:
     from coding_framework.cuda.many.pool import JudgePool
@@ -75,6 +76,8 @@ def run_evaluation(
         run = stack.enter_context(
             EvalRun(options.output_dir, identity, patience_s=options.patience)
         )
+        known = {name: str(identity.judge[name]) for name in ("backend", "sandbox", "protocol")}
+        stack.enter_context(RunWatch(options.output_dir, "eval", known))
         judge = _judge(options, judging)
         stack.callback(judge.close)
         sampling = Sampling(
@@ -242,7 +245,7 @@ def _tell_wandb(
     """The numbers of each suite, a part of the records, and the report."""
     identity = outcome.eval.model_dump(mode="json")
     wanted = wandb_wanted(options.wandb)
-    with WandbSink(WANDB_PROJECT, options.output_dir, identity, wanted=wanted) as wandb:
+    with WandbSink(EVALUATION_PROJECT, options.output_dir, identity, wanted=wanted) as wandb:
         wandb.summarise({"eval": {s.suite: headline(s.overall) for s in outcome.suites}})
         shown = ("suite", "task", "sample", "status", "reason", "speedup", "basis", "turns")
         rows = [record.model_dump(include=set(shown)) for record in records[:WANDB_ROWS]]

@@ -100,7 +100,9 @@ async def evaluate_folder(
         run = None
         if identity is not None:
             run = stack.enter_context(EvalRun(store.with_suffix(""), identity))
-        judge = make_judge(sandbox=settings.sandbox, baselines=settings.baselines)
+        judge = make_judge(
+            sandbox=settings.sandbox, baselines=settings.baselines, told_in=store.parent
+        )
         stack.callback(judge.close)
         policies = make_policies(model, stack, device=settings.device, adapter=adapter)
         generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]

@@ -27,6 +27,7 @@ import psutil
 import structlog
 from rich.console import Console
 
+from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.evaluation.curriculum_curve import curriculum_curve
 from coding_framework.evaluation.metrics import StageMetrics
@@ -47,7 +48,9 @@ from coding_framework.evaluation.summary import (
 )
 from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all, run_in_child
 from coding_framework.monitoring.memory import PeakMemory
-from coding_framework.monitoring.progress import duration
+from coding_framework.monitoring.progress import duration, set_stage
+from coding_framework.monitoring.run_watch import RunWatch
+from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
 from coding_framework.paths import write_json_atomic
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
 from coding_framework.run.recipe import LABELS, Job, WholeRun
@@ -102,11 +105,17 @@ def run_stages(whole: WholeRun) -> int:
     job.sft_config(whole.base_model)
     job.rl_config(whole.base_model)
     stages = [s for s in STAGES if s.name.removeprefix("eval_") not in whole.skip]
-    with StageManifest(whole.folder, config) as manifest, _no_process_left():
+    judge = {"sandbox": recipe.sandbox, "protocol": str(PROTOCOL)}
+    with (
+        StageManifest(whole.folder, config) as manifest,
+        _no_process_left(),
+        RunWatch(whole.folder, "whole", judge),
+    ):
         job.configure_logging()
         for number in range(len(stages)):
             _run_stage(Run(job, manifest), stages, number)
         summary = _finish(Run(job, manifest), whole, config)
+    send_report(whole, config)
     _print_end(summary, whole.folder)
     return 0
 
@@ -208,6 +217,7 @@ def _run_stage(run: Run, stages: Sequence[Stage], number: int) -> None:
     expected = run.job.recipe.expected_s
     seconds = sum(expected.get(s.name, 0.0) for s in stages[number:])
     _tell(f"{head}{f' (about {duration(seconds)} left in all)' if seconds else ''}")
+    set_stage(stage.title)
     log.info("stage_started", stage=stage.name)
     with run.manifest.stage(stage.name, PeakMemory()) as result:
         result.update(stage.run(run))
@@ -278,6 +288,14 @@ def _finish(run: Run, whole: WholeRun, config: Mapping[str, Any]) -> Summary:
     write_json_atomic(folder.summary, summary.model_dump(mode="json"))
     write_report(_report(run, whole, summary, steps), folder.report)
     return summary
+
+
+def send_report(whole: WholeRun, config: Mapping[str, Any]) -> None:
+    """The report to wandb, where SFT or RL report there."""
+    recipe = whole.recipe
+    wanted = wandb_wanted(recipe.rl.get("wandb", recipe.sft.get("wandb")))
+    with WandbSink(EVALUATION_PROJECT, whole.folder, config, wanted=wanted) as wandb:
+        wandb.file(RunFolder(whole.folder).report, "report")
 
 
 def _rl_numbers(steps: list[Mapping[str, Any]]) -> RLNumbers:

@@ -12,7 +12,6 @@ import itertools
 import os
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -58,7 +57,7 @@ class RunIdentity(_Told):
     """run.json: which run this is, as of its last start."""
 
     kind: str
-    """"quickstart", "training", "sft", "rl", "eval"."""
+    """"whole" (from the base model to the report), "sft", "rl" or "eval"."""
     command: tuple[str, ...] = ()
     """The command line."""
     version: str = ""
@@ -74,7 +73,7 @@ class RunIdentity(_Told):
     python: str = ""
     torch: str | None = None
     cuda: str | None = None
-    """The version that torch was built for."""
+    """The version of the bindings of the driver's API."""
     gpus: tuple[GPUIdentity, ...] = ()
     judge: Mapping[str, str] = Field(default_factory=dict)
     """Its backend, sandbox and protocol, as far as they are known at the start."""
@@ -163,7 +162,8 @@ class SystemSample(_Told):
     net: float | None = None
     """Bytes a second, sent and received, since the sample before."""
     processes: Mapping[str, ProcessGroup] = Field(default_factory=dict)
-    """Of this run, by role: run, trainer, rollout, ray, judge, device, sandbox, compiler, other."""
+    """Of this run, by role: run, stage (a child that does its work), trainer, rollout,
+    ray, judge, device, sandbox, compiler, other."""
     gpus: tuple[GPUSample, ...] | None = None
     """None: there is no driver, or it did not answer."""
 
@@ -195,8 +195,6 @@ class JudgeSample(_Told):
     """Candidates without a verdict, by a fault of ours."""
     gpus_quarantined: tuple[str, ...] = ()
     """UUIDs of GPUs that are left alone for a while."""
-    gpu_lock_share: float | None = None
-    """Share of the time in which a GPU was reserved for a measurement; None: not known."""
 
 
 class Alert(_Told):
@@ -293,9 +291,16 @@ def read_alerts(run: Path) -> Iterator[Alert]:
     return parsed_lines(WatchFolder(run).alerts, Alert.model_validate_json)
 
 
-def last_system(run: Path, count: int) -> list[SystemSample]:
-    """The last samples of the machine."""
-    return list(deque(read_system(run), maxlen=count))
+def latest_system(run: Path) -> SystemSample | None:
+    """The last sample of the machine, whatever the file's size; None where there is none."""
+    path = WatchFolder(run).system
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL))
+            *_, last = [line for line in file.read().splitlines() if line.endswith(b"}")]
+        return SystemSample.model_validate_json(last)
+    except (OSError, ValueError):
+        return None
 
 
 def is_alive(beat: Heartbeat, now: float | None = None) -> bool:
@@ -331,6 +336,8 @@ def enclosing_run(path: Path) -> Path | None:
 
 
 _LEVELS = 4
+_TAIL = 1 << 18
+"""Bytes in which there is a whole line: one of a machine with 8 GPUs and 256 cores has 8,000."""
 
 
 def process_started(pid: int | None = None) -> float:

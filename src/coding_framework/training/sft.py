@@ -28,8 +28,10 @@ import structlog
 
 from coding_framework.agents.policies import fast_dtype, load_model
 from coding_framework.errors import UsageError
+from coding_framework.monitoring.alerts import AlertBook
 from coding_framework.monitoring.progress import Progress
-from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
+from coding_framework.monitoring.run_watch import RunWatch
+from coding_framework.monitoring.wandb_sink import SFT_PROJECT, WandbSink, wandb_wanted
 from coding_framework.paths import write_json_atomic
 from coding_framework.store.checkpoints import last_sft_checkpoint
 from coding_framework.store.folder import SFTFolder, differences, replaced, told
@@ -53,8 +55,6 @@ from coding_framework.types import EvaluateFn, Role, TrainingExample
 __all__ = ["SFTConfig", "SFTResult", "load_examples", "load_held_out", "train_sft"]
 
 log = structlog.get_logger(__name__)
-
-WANDB_PROJECT = "CUDA-SFT-Training"
 
 
 def train_sft(
@@ -82,8 +82,8 @@ def train_sft(
         log.info("sft_already_finished", folder=str(folder))
         return finished
     base = resolve(config.base_model)
-    trainer = _Run(config, folder, base, evaluate)
-    result = trainer.train(examples, extra, held_out)
+    with RunWatch(folder, "sft"):
+        result = _Run(config, folder, base, evaluate).train(examples, extra, held_out)
     state = {**record, "base_folder": str(base), "result": result.model_dump()}
     write_json_atomic(SFTFolder(folder).config, state)
     shutil.rmtree(SFTFolder(folder).checkpoints, ignore_errors=True)
@@ -345,14 +345,15 @@ class _Run:
         with (
             JsonlSink(self.folder.metrics) as sink,
             WandbSink(
-                WANDB_PROJECT,
+                SFT_PROJECT,
                 self.folder.root,
                 config.model_dump(mode="json"),
                 wanted=wandb_wanted(config.wandb),
             ) as wandb,
-            Progress("sft", total, "steps") as progress,
+            Progress("sft", total, "steps", training=True) as progress,
         ):
-            watch = Watch(trainer.model, sink, wandb, progress, mean_tokens * per_step)
+            alerts = AlertBook(self.folder.root, wandb.alert)
+            watch = Watch(trainer.model, sink, wandb, progress, mean_tokens * per_step, alerts)
             watch.restore(records)
             autocast = trainer.accelerator.autocast
             epochs = EpochWatch(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from coding_framework.errors import TrainingError
+from coding_framework.monitoring.alerts import AlertBook, unsteady
 from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.wandb_sink import WandbSink
 from coding_framework.store.lines import JsonlSink
@@ -26,10 +27,12 @@ class Watch:
         wandb: WandbSink,
         progress: Progress,
         tokens_per_step: float,
+        alerts: AlertBook | None = None,
     ) -> None:
         self._trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         self._sink, self._wandb, self._progress = sink, wandb, progress
         self._tokens_per_step = tokens_per_step
+        self._alerts = alerts
         self.step = 0
         self.losses: list[float] = []
         self.gradient_norms: list[float] = []
@@ -113,6 +116,9 @@ class Watch:
                 "seconds": round(self.seconds, 2),
             }
         )
+        if self._alerts is not None:
+            found = unsteady("gradient_norm", self.gradient_norms)
+            self._alerts.note([found] if found is not None else [], step)
         self._progress.update(step, self._note())
 
     def record_epoch(self, epoch: SFTEpoch) -> None:
@@ -131,7 +137,8 @@ class Watch:
             parts.append(f"loss {sum(recent) / len(recent):.3f}")
         if self.epochs:
             parts += _said(self.epochs[-1])
-        return ", ".join([*parts, f"{self.rate:.0f} tokens/s"])
+        standing = [self._alerts.words] if self._alerts is not None and self._alerts.words else []
+        return ", ".join([*standing, *parts, f"{self.rate:.0f} tokens/s"])
 
     def callback(self) -> Any:
         """As a callback of transformers' Trainer."""

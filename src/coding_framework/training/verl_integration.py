@@ -18,24 +18,33 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from coding_framework.errors import TrainingError, UsageError
+from coding_framework.monitoring.alerts import AlertBook, StepWatch
 from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import Progress
-from coding_framework.monitoring.wandb_sink import WandbSink, wandb_wanted
+from coding_framework.monitoring.run_watch import RunWatch
+from coding_framework.monitoring.wandb_sink import (
+    RL_PROJECT,
+    WandbSink,
+    system_numbers,
+    wandb_wanted,
+)
 from coding_framework.orchestration.turn import ConversationConfig, RewardFn
 from coding_framework.paths import write_atomic
 from coding_framework.store import checkpoints
-from coding_framework.store.conversations import RolloutCounter
+from coding_framework.store.conversations import RolloutCounter, read_rollouts
 from coding_framework.store.folder import AttemptFolder, RLFolder, copy_linked, is_model, locked
 from coding_framework.store.model_card import check_card
 from coding_framework.store.records import StepRecord
+from coding_framework.store.run_status import latest_system, parent_of
 from coding_framework.store.training_log import read_evidence, read_metrics
 from coding_framework.training.feed import Feed
 from coding_framework.training.from_manager import HasConversationConfig
@@ -60,7 +69,6 @@ from coding_framework.training.verl.trouble import (
     check_faults,
     last_error,
     slow_start,
-    warn_of_trouble,
 )
 from coding_framework.types import Role, Task
 
@@ -84,7 +92,8 @@ log = structlog.get_logger(__name__)
 POLL_S = 1.0
 MEMORY_INTERVAL_S = 10.0
 """One look at the memory of a dozen processes takes a quarter of a second."""
-WANDB_PROJECT = "CUDA-MultiTurn-RL"
+TABLE_EVERY, TABLE_CONVERSATIONS = 10, 16
+"""wandb gets a table of so many conversations, every so many steps."""
 
 
 def __getattr__(name: str) -> Any:
@@ -161,7 +170,7 @@ class MultiAgentVERLTrainer:
                 message names the reason and the log.
         """
         require_devices(self._config)
-        with locked(self._run.lock, self._in_use, fcntl.flock):
+        with locked(self._run.lock, self._in_use, fcntl.flock), RunWatch(self._run.root, "rl"):
             if self._config.phase is None:  # before the first phase it was tried
                 self._objective.require_reward(self._feed.tasks[0], os.environ)
             if self._config.policy == "per_role" and self._config.phase is None:
@@ -250,16 +259,20 @@ class MultiAgentVERLTrainer:
         counter, validated = RolloutCounter(attempt.rollouts), RolloutCounter(attempt.validation)
         stall = Stall(config.stall_limit_s, attempt.log)
         with (
-            Progress(self._title(), config.last_step, "steps", done=done) as progress,
+            Progress(
+                self._title(), config.last_step, "steps", done=done, training=True
+            ) as progress,
             WandbSink(
-                WANDB_PROJECT,
+                RL_PROJECT,
                 self._run.root,
                 config.model_dump(mode="json"),
                 wanted=wandb_wanted(config.wandb),
             ) as wandb,
         ):
             code: int | None = None
-            trouble = ""
+            steps = StepWatch(
+                AlertBook(self._run.root, wandb.alert), curriculum=config.curriculum is not None
+            )
             while code is None:
                 code = await process.wait(POLL_S)
                 for step, metrics in read_metrics(attempt.metrics).items():
@@ -268,17 +281,15 @@ class MultiAgentVERLTrainer:
                     seen[step] = step_record(step, metrics, attempt.rollouts, self._trained)
                     self._steps.add(seen[step])
                     self._feed.record(attempt.rollouts, step)
-                    trouble = trouble or warn_of_trouble(
-                        self._steps.stored(), curriculum=config.curriculum is not None
-                    )
-                    wandb.log(step, seen[step].model_dump(mode="json"))
+                    steps.stepped(self._steps.stored())
+                    self._send(wandb, seen[step], attempt)
                     check_faults(list(seen.values()), config.max_fault_share, attempt.log)
                 last = max(seen, default=done)
                 ended = counter.count(last + 1)
                 answered = validated.count(last + 1 if ended else last)
                 stall.check((last, ended + answered))
-                note = self._activity(last, ended, seen.get(last), answered)
-                progress.update(last, f"{trouble}, {note}" if trouble else note)
+                doing = self._activity(last, ended, seen.get(last), answered)
+                progress.update(last, ", ".join(filter(None, (steps.words(), doing))))
         if last < config.last_step:
             raise _TrainerEndedError(
                 f"verl ended with code {code} after step {last} of {config.last_step}: "
@@ -287,6 +298,12 @@ class MultiAgentVERLTrainer:
             )
         if code != 0:
             log.warning("verl_ended_late", code=code, log=str(attempt.log))
+
+    def _send(self, wandb: WandbSink, record: StepRecord, attempt: AttemptFolder) -> None:
+        machine = latest_system(parent_of(self._run.root) or self._run.root)
+        wandb.log(record.step, {**record.model_dump(mode="json"), **system_numbers(machine)})
+        if record.step % TABLE_EVERY == 0:
+            wandb.table("conversations", partial(_table, attempt.rollouts, record.step))
 
     def _activity(self, last: int, ended: int, record: StepRecord | None, validated: int) -> str:
         """What is going on, for the progress line."""
@@ -379,6 +396,22 @@ import sys
 from coding_framework.agents.policies import fast_dtype
 print(str(fast_dtype(sys.argv[1])).removeprefix("torch."))
 """
+
+
+def _table(rollouts: Path, step: int) -> list[dict[str, Any]]:
+    """The turns of some conversations of a step."""
+    return [
+        {
+            "task": rollout.state.task.name,
+            "turn": turn.index + 1,
+            "status": turn.verdict.status.value if turn.verdict is not None else None,
+            "reason": turn.verdict.reason if turn.verdict is not None else turn.masked,
+            "reward": turn.reward.total if turn.reward is not None else None,
+            "code": turn.code,
+        }
+        for rollout in islice(read_rollouts(rollouts, step), TABLE_CONVERSATIONS)
+        for turn in rollout.state.turns
+    ]
 
 
 def _note(record: StepRecord) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,23 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from coding_framework.monitoring.wandb_sink import WandbSink, flat_numbers, wandb_wanted
+from coding_framework.monitoring import wandb_sink
+from coding_framework.monitoring.wandb_sink import (
+    SFT_PROJECT,
+    WandbSink,
+    flat_numbers,
+    named_numbers,
+    system_numbers,
+    wandb_wanted,
+)
+from coding_framework.store.records import Measures, StepRecord, TierRates
+from coding_framework.store.run_status import (
+    Alert,
+    GPUSample,
+    RunIdentity,
+    SystemSample,
+    write_identity,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -21,7 +39,9 @@ class Service:
     def __init__(self, fails: str = "") -> None:
         self.fails = fails
         self.inits: list[dict[str, Any]] = []
-        self.logged: list[tuple[int, dict[str, float]]] = []
+        self.logged: list[dict[str, Any]] = []
+        self.metrics: list[tuple[str, str | None]] = []
+        self.alerts: list[tuple[str, str]] = []
         self.ended: list[int] = []
         self.summary: dict[str, float] = {}
         self.tables: list[tuple[list[str], list[list[Any]]]] = []
@@ -35,6 +55,8 @@ class Service:
         self.inits.append(options)
         return SimpleNamespace(
             log=self._log, log_artifact=self._file, summary=self.summary,
+            define_metric=lambda name, step_metric=None: self.metrics.append((name, step_metric)),
+            alert=lambda title, text: self.alerts.append((title, text)),
             finish=lambda exit_code: self.ended.append(exit_code),
         )  # fmt: skip
 
@@ -46,9 +68,9 @@ class Service:
         self._may_fail("file")
         self.files.append((name, type))
 
-    def _log(self, values: dict[str, float], step: int = 0) -> None:
+    def _log(self, values: dict[str, Any]) -> None:
         self._may_fail("log")
-        self.logged.append((step, values))
+        self.logged.append(values)
 
     def _may_fail(self, what: str) -> None:
         if what == self.fails:
@@ -64,6 +86,7 @@ def report(monkeypatch: pytest.MonkeyPatch, service: Service, folder: Path, **ho
     monkeypatch.setitem(sys.modules, "wandb", service)
     with WandbSink("P", folder, {"a": 1}, **{"wanted": True, **how}) as sink:
         sink.log(1, {"reward": 0.5, "parts": {"x": 1, "none": None}, "name": "n", "ok": True})
+    assert not sink._wanted or sink.wait(60.0)
 
 
 def test_it_is_on_where_a_key_is_set_or_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +104,8 @@ def test_a_rerun_of_a_folder_goes_on_with_its_run(
     first, second = service.inits
     assert first["id"] == second["id"]
     assert (first["mode"], first["resume"], first["project"]) == ("offline", "allow", "P")
-    assert service.logged[0] == (1, {"reward": 0.5, "parts/x": 1.0})
+    assert service.logged[0] == {"step": 1, "reward": 0.5, "parts/x": 1.0}
+    assert service.metrics[:2] == [("step", None), ("*", "step")]
     assert service.ended == [0, 0]
 
 
@@ -116,9 +140,11 @@ def test_an_end_is_told_as_numbers_a_table_and_a_file(
         sink.summarise({"eval": {"held-out:2": {"pass@1": 0.5}}})
         sink.table("samples", [{"task": "a", "speedup": None}, {"task": "b", "speedup": 2.0}])
         sink.table("none", [])
+        sink.table("made later", lambda: [{"a": 1}])
         sink.file(tmp_path / "report.html", "report")
+    assert sink.wait(60.0)
     assert service.summary == {"eval/held-out:2/pass@1": 0.5}
-    assert service.tables == [(["task", "speedup"], [["a", None], ["b", 2.0]])]
+    assert service.tables == [(["task", "speedup"], [["a", None], ["b", 2.0]]), (["a"], [[1]])]
     assert service.files == [("report.html", "report")]
 
 
@@ -127,8 +153,96 @@ def test_a_file_that_cannot_be_sent_ends_the_reporting_and_nothing_else(
 ) -> None:
     service = Service(fails="file")
     monkeypatch.setitem(sys.modules, "wandb", service)
-    with capture_logs() as logs, WandbSink("P", tmp_path, {}, wanted=True) as sink:
-        sink.file(tmp_path / "report.html", "report")
-        sink.summarise({"a": 1.0})
+    with capture_logs() as logs:
+        with WandbSink("P", tmp_path, {}, wanted=True) as sink:
+            sink.file(tmp_path / "report.html", "report")
+            sink.summarise({"a": 1.0})
+        assert sink.wait(60.0)
     assert [entry["event"] for entry in logs] == ["wandb_left_out"]
     assert service.summary == {}
+
+
+def test_a_service_that_hangs_holds_nothing_up_and_what_it_did_not_take_is_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    released, service = threading.Event(), Service()
+    monkeypatch.setattr(service, "init", lambda **_: released.wait(600))
+    monkeypatch.setitem(sys.modules, "wandb", service)
+    started = time.monotonic()
+    try:
+        with capture_logs() as logs, WandbSink("P", tmp_path, {}, wanted=True) as sink:
+            for step in range(1500):
+                sink.log(step, {"reward": 0.5})
+        assert time.monotonic() - started < 60.0
+        assert sink.dropped == 501, "one made room for the end"
+        assert [entry["event"] for entry in logs] == ["wandb_too_slow"]
+        assert not sink.wait(0.0)
+    finally:
+        released.set()
+        assert sink.wait(60.0)
+        wandb_sink._unfinished.clear()
+
+
+def test_a_call_that_hangs_does_not_keep_the_work_from_ending(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    released, service = threading.Event(), Service()
+    monkeypatch.setattr(service, "_log", lambda _: released.wait(600))
+    monkeypatch.setitem(sys.modules, "wandb", service)
+    started = time.monotonic()
+    try:
+        with WandbSink("P", tmp_path, {}, wanted=True) as sink:
+            sink.log(1, {"reward": 0.5})
+        assert time.monotonic() - started < 60.0
+    finally:
+        released.set()
+        assert sink.wait(60.0)
+        wandb_sink._unfinished.clear()
+    assert service.ended == [0], "the rest was sent afterwards"
+
+
+def test_stages_of_a_run_share_its_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    service, run = Service(), tmp_path / "my-run"
+    monkeypatch.setitem(sys.modules, "wandb", service)
+    write_identity(run, RunIdentity(kind="whole"))
+    for folder in (run / "sft", tmp_path / "alone"):
+        with WandbSink(SFT_PROJECT, folder, {}, wanted=True) as sink:
+            pass
+        assert sink.wait(60.0)
+    told = [(i["project"], i["group"], i["job_type"]) for i in service.inits]
+    assert told == [
+        ("CUDA-SFT-Training", "my-run", "sft"),
+        ("CUDA-SFT-Training", "alone", "sft"),
+    ]
+
+
+def test_what_a_run_noticed_is_an_alert(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    service = Service()
+    monkeypatch.setitem(sys.modules, "wandb", service)
+    with WandbSink("P", tmp_path, {}, wanted=True) as sink:
+        sink.alert(Alert(t=1.0, rule="cheating", text="3 cheats", advice="look"))
+    assert sink.wait(60.0)
+    assert service.alerts == [("cheating", "3 cheats: look")]
+
+
+def test_a_steps_numbers_have_the_names_of_the_documents() -> None:
+    measures = Measures(
+        reward_parts={"correctness": 0.5},
+        tiers={"1": TierRates(turns=2, compile_rate=1.0, correct_rate=0.25)},
+        verdict_wait_s={"p95": 3.0},
+    )
+    record = StepRecord(step=7, measures=measures, times={"rollout_s": 2.0})
+    found = named_numbers(record.model_dump(mode="json"))
+    assert found["reward/parts/correctness"] == 0.5
+    assert found["tiers/1/correct_rate"] == 0.25
+    assert found["verdict_wait_s/p95"] == 3.0
+    assert found["times/rollout_s"] == 2.0
+    assert not [name for name in found if name.startswith("measures")]
+
+
+def test_a_sample_of_the_machine_is_named_by_gpu() -> None:
+    sample = SystemSample(t=1.0, cpu=(50.0, 100.0), gpus=(GPUSample(index=0, util=40.0),))
+    found = dict(flat_numbers(system_numbers(sample)))
+    assert found["system/gpu.0.util"] == 40.0
+    assert found["system/cpu"] == 75.0
+    assert system_numbers(None) == {}

@@ -24,7 +24,7 @@ from coding_framework.store.run_status import (
     append_system,
     enclosing_run,
     is_alive,
-    last_system,
+    latest_system,
     parent_of,
     process_started,
     read_alerts,
@@ -119,7 +119,13 @@ def test_samples_of_the_machine_stay_bounded_and_thin_out_towards_the_past(tmp_p
     assert times == sorted(set(times))
     assert times[0] == 0.0
     assert times[-10:] == [float(t) for t in range(1990, 2000)]
-    assert [s.t for s in last_system(tmp_path, 2)] == [1998.0, 1999.0]
+    assert latest_system(tmp_path).t == 1999.0
+
+
+def test_the_latest_sample_is_the_last_whole_one(tmp_path: Path) -> None:
+    assert latest_system(tmp_path) is None
+    WatchFolder(tmp_path).system.write_text('{"t": 1.0}\n{"t": 2.0}\n{"t": 3')
+    assert latest_system(tmp_path).t == 2.0
 
 
 def test_a_kill_between_the_two_writes_of_thinning_repeats_no_sample(tmp_path: Path) -> None:

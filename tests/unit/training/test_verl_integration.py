@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import structlog
 
 from coding_framework.errors import TrainingError
 from coding_framework.orchestration.turn import ConversationConfig
@@ -30,7 +29,6 @@ from coding_framework.training.verl.trouble import (
     check_faults,
     last_error,
     slow_start,
-    warn_of_trouble,
 )
 from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
@@ -185,26 +183,6 @@ def test_import_needs_neither_verl_nor_torch() -> None:
 )
 def test_names_that_users_import_from_here_are_here(name):
     assert getattr(verl_integration, name).__name__ == name
-
-
-@pytest.mark.parametrize("curriculum", [False, True])
-def test_policy_that_got_worse_is_told_of_unless_its_tasks_become_harder(curriculum: bool) -> None:
-    rates = [0.7] * 4 + [0.2] * 4
-    steps = [StepRecord(step=n, solved_rate=r, solved_error=0.05) for n, r in enumerate(rates, 1)]
-    with structlog.testing.capture_logs() as logged:
-        assert bool(warn_of_trouble(steps, curriculum=curriculum)) is not curriculum
-    assert [line["event"] for line in logged] == ["policy_got_worse"] * (not curriculum)
-
-
-def test_policy_that_only_compiles_is_told_of() -> None:
-    rates = [0.19, 0.26, 0.2, 0.2, 0.56, 0.63, 0.78, 0.84]  # of a run on a GPU from a base model
-    steps = [
-        StepRecord(step=n, compile_rate=rate, solved_rate=0.0, solved_error=0.0)
-        for n, rate in enumerate(rates, 1)
-    ]
-    with structlog.testing.capture_logs() as logged:
-        assert warn_of_trouble(steps, curriculum=False) == "IT ONLY COMPILES"
-    assert [line["event"] for line in logged] == ["policy_only_compiles"]
 
 
 def test_a_lost_gpu_is_named_and_not_tried_again(

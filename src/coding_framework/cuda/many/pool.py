@@ -27,7 +27,7 @@ from typing import IO, Any, TypeVar
 import structlog
 
 from coding_framework.cuda.choose_backend import choose_backend
-from coding_framework.cuda.device.gpu_sharing import ROOM_BYTES, gpus, gpus_here
+from coding_framework.cuda.device.gpu_sharing import ROOM_BYTES, gpus, gpus_here, in_quarantine
 from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
 from coding_framework.cuda.many.coalesce import Coalescer
 from coding_framework.cuda.many.compile_ahead import CompileAhead
@@ -37,6 +37,8 @@ from coding_framework.cuda.sandbox import choose_sandbox
 from coding_framework.cuda.toolchain.slots import available_cores
 from coding_framework.cuda.toolchain.toolkit import find_toolkit
 from coding_framework.errors import InfrastructureError, raise_reported
+from coding_framework.monitoring.judge_watch import Job as WatchedJob
+from coding_framework.monitoring.judge_watch import JudgeWatch
 from coding_framework.types import (
     Candidate,
     CompilationResult,
@@ -68,11 +70,13 @@ class JudgePool:
         job_wall_s: float = 900.0,
         cache_folder: Path | None = None,
         remote_builds: bool = False,
+        told_to: Path | None = None,
     ) -> None:
         """workers: default one a core. job_wall_s: backstop on one job, our fault when reached.
         cache_folder: where verdicts are kept, for judges of the same configuration and secret,
         and equal candidates that are here at the same time are judged once; None: nowhere, and each
-        is judged anew. remote_builds: compile nothing; for `judge_builds` alone."""
+        is judged anew. remote_builds: compile nothing; for `judge_builds` alone. told_to: the run
+        in whose judge.jsonl the pool says what it does; None: it says nothing."""
         self.config = with_secret(config or JudgeConfig())
         self._backend = choose_backend(self.config.backend)
         self._job_wall_s = job_wall_s
@@ -83,6 +87,7 @@ class JudgePool:
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
         self._equal_jobs = Coalescer[Verdict](_comes_again)
         self._waiting = CompileAhead(self.capacity)
+        self._watch = JudgeWatch(told_to, self.capacity, self._quarantined)
         self._own = threading.local()
         self._started: set[_Worker] = set()
         self._lock = threading.Lock()
@@ -136,18 +141,30 @@ class JudgePool:
         return self._equal_jobs.submit((task.model_dump_json(), code), start)
 
     def _enqueue(self, task: Task, code: str) -> Future[Verdict]:
-        number = self._waiting.join(code)
-        try:
-            job = self._work(self._judge_next, number, task, code)
-        except InfrastructureError:
+        number, watched = self._waiting.join(code), self._watch.join()
+
+        def leave(_: object = None) -> None:
             self._waiting.leave(number)
+            self._watch.leave(watched)
+
+        try:
+            job = self._work(self._judge_next, number, watched, task, code)
+        except InfrastructureError:
+            leave()
             raise
-        job.add_done_callback(lambda _: self._waiting.leave(number))  # it may be cancelled
+        job.add_done_callback(leave)  # it may be cancelled
         return job
 
-    def _judge_next(self, number: int, task: Task, code: str) -> Verdict:
-        with self._waiting.judging(number):
-            return self._judge_here(task, code)
+    def _judge_next(self, number: int, watched: WatchedJob, task: Task, code: str) -> Verdict:
+        self._watch.began(watched)
+        try:
+            with self._waiting.judging(number):
+                verdict, known = self._judge_here(task, code)
+        except InfrastructureError:
+            self._watch.failed()
+            raise
+        self._watch.ended(watched, verdict, known=known)
+        return verdict
 
     def _work(self, job: Callable[..., T], *arguments: Any) -> Future[T]:
         """In one of the pool's threads, each of which has a worker of its own."""
@@ -156,19 +173,25 @@ class JudgePool:
         except RuntimeError as e:
             raise InfrastructureError("the judge pool is closed: make a new one") from e
 
-    def _judge_here(self, task: Task, code: str) -> Verdict:
+    def _judge_here(self, task: Task, code: str) -> tuple[Verdict, bool]:
+        """The verdict, and whether it was known before."""
         candidate = Candidate.model_construct(code=code)
         if self._cache is not None:  # raises where there is no toolkit, as judging would
             found = self._cache.get(task, candidate, self._backend)
             if found is not None:
-                return found
+                return found, True
         job = _job(task, code)
         if self._backend == "cuda":  # where a judge waits for its GPU much of the time
             job["ahead"] = self._waiting.coming()
         verdict = Verdict.model_validate(self._ask_retrying(job)["verdict"])
         if self._cache is not None and _comes_again(verdict):
             self._cache.put(task, candidate, verdict)
-        return verdict
+        return verdict, False
+
+    def _quarantined(self) -> tuple[str, ...]:
+        if self._backend != "cuda":
+            return ()
+        return tuple(gpu.uuid for gpu in gpus() if in_quarantine(gpu))
 
     @cached_property
     def _cache(self) -> VerdictCache | None:
@@ -184,6 +207,7 @@ class JudgePool:
         for worker in started:
             worker.kill()
         self._threads.shutdown(wait=True, cancel_futures=True)
+        self._watch.close()
 
     def __enter__(self) -> JudgePool:
         return self

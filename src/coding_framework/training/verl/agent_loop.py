@@ -13,7 +13,8 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -33,7 +34,14 @@ from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget
 from coding_framework.agents.tester import TesterAgent
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
-from coding_framework.orchestration.turn import Agents, RewardFn, end_reason, run_turn
+from coding_framework.orchestration.turn import (
+    Agent,
+    Agents,
+    Answer,
+    RewardFn,
+    end_reason,
+    run_turn,
+)
 from coding_framework.store.conversations import append_rollout
 from coding_framework.store.records import Rollout, VerdictTime
 from coding_framework.training.agent_specializer import AgentSpecializer
@@ -187,6 +195,35 @@ class ClockedJudge:
         return verdict
 
 
+class ClockedAgent:
+    """An agent that notes what its last answer took. One instance a conversation."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.took_s = 0.0
+
+    async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> Answer:
+        started = time.monotonic()
+        answer = await self._agent.answer(state, sample=sample)
+        self.took_s = round(time.monotonic() - started, 4)
+        return answer
+
+
+def last_turn_timed(
+    state: CUDAConversationState,
+    agents: Mapping[Role, ClockedAgent],
+    verdicts: Sequence[VerdictTime],
+) -> CUDAConversationState:
+    """The state whose last turn says what it took. verdicts: of this turn; none where the judge was
+    not asked, or failed."""
+    last = state.turns[-1]
+    times = {
+        "generated_s": agents[last.role].took_s,
+        "judged_s": verdicts[-1].wall_s if verdicts else None,
+    }
+    return state.model_copy(update={"turns": (*state.turns[:-1], last.model_copy(update=times))})
+
+
 class Environment:
     """Judge, reward and settings of a worker process: built once, used by all its episodes."""
 
@@ -233,16 +270,20 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         # The row's number too: dynamic sampling may draw a task twice for a step.
         seed_text = f"{spec.sampling.seed}/{step}/{given['index']}/{task.name}/{session}"
         policy = VerlPolicy(self.server_manager, self.tokenizer, spec, seed_text)
-        agents = self._agents(environment, policy, float(sampling_params["temperature"]))
+        made = self._agents(environment, policy, float(sampling_params["temperature"]))
+        agents = {role: ClockedAgent(agent) for role, agent in made.items()}
         judge = ClockedJudge(environment.judge)
         state = CUDAConversationState(conversation_id=f"{row['uid']}-{session}", task=task)
         fault: str | None = None
+        began_at = utc_now()
         while fault is None and (ended := end_reason(state, spec.conversation)) is None:
+            judged = len(judge.times)
             try:
                 state = await run_turn(
                     state, agents, judge, environment.reward, spec.conversation,
                     tester=environment.tester,
                 )  # fmt: skip
+                state = last_turn_timed(state, agents, judge.times[judged:])
             except (PolicyError, UsageError) as e:  # UsageError: a task that no prompt can hold
                 fault = f"{type(e).__name__}: {e}"
                 log.warning("policy_failed", task=task.name, step=step, error=fault)
@@ -253,6 +294,7 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         rollout = Rollout(
             step=step, group=str(row["uid"]), session=session, state=state, returns=returns,
             prompt=int(given["index"]), fault=fault, verdict_times=tuple(judge.times),
+            began_at=began_at, ended_at=utc_now(),
         )  # fmt: skip
         append_rollout(
             Path(spec.validation_dir if given.get("validation") else spec.rollouts_dir), rollout
@@ -286,6 +328,11 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         generates = Role.GENERATOR in environment.learning
         first, later = (policy, frozen) if generates else (frozen, policy)
         return cast(Agents, make(first, sampling, optimizer=later))
+
+
+def utc_now() -> str:
+    """ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def agents_of(

@@ -30,15 +30,6 @@ _TIMES = {
 }
 
 
-COMPILING_GAIN, COMPILING_SOLVED = 0.2, 0.02
-"""`paid_for_compiling`: what the share of answers that compile has gained at least, and what is
-solved at most."""
-WORSE_STEPS = 4
-WORSE_ERRORS = 3.0
-"""A policy got worse where its last `WORSE_STEPS` steps solved less than its first ones by more
-than so many standard errors."""
-
-
 def _most(metrics: Mapping[str, float], name: str) -> float | None:
     """Of all parts that report it (`actor/NAME`, `critic/NAME`); None where it is nothing, as verl
     says where there is no GPU."""
@@ -91,35 +82,6 @@ def step_record(
             if f"timing_s/{theirs}" in metrics
         },
     )
-
-
-def got_worse(records: Sequence[StepRecord]) -> bool:
-    """Whether the last steps solved less than the first ones by more than chance explains, where
-    all draw from the same tasks. Needs twice `WORSE_STEPS`."""
-    first, last = records[:WORSE_STEPS], records[-WORSE_STEPS:]
-    known = [
-        (r.solved_rate, r.solved_error)
-        for r in (*first, *last)
-        if r.solved_rate is not None and r.solved_error is not None
-    ]
-    if len(records) < 2 * WORSE_STEPS or len(known) < 2 * WORSE_STEPS:
-        return False
-    rates = [rate for rate, _ in known]
-    lost = math.fsum(rates[:WORSE_STEPS]) - math.fsum(rates[WORSE_STEPS:])
-    return lost > WORSE_ERRORS * math.hypot(*(error for _, error in known))
-
-
-def paid_for_compiling(records: Sequence[StepRecord]) -> bool:
-    """Whether ever more answers compile while next to none is correct: the policy has found out
-    what it is paid for. Needs twice `WORSE_STEPS`."""
-    first, last = records[:WORSE_STEPS], records[-WORSE_STEPS:]
-    if len(records) < 2 * WORSE_STEPS:
-        return False
-    solved = statistics.fmean(r.solved_rate or 0.0 for r in last)
-    gained = statistics.fmean(r.compile_rate or 0.0 for r in last) - statistics.fmean(
-        r.compile_rate or 0.0 for r in first
-    )
-    return gained > COMPILING_GAIN and solved < COMPILING_SOLVED
 
 
 def _solved_error(rollouts: Sequence[Rollout]) -> float | None:

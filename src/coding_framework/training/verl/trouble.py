@@ -1,4 +1,4 @@
-"""When to stop a run of RL, or to warn of it: it hangs, our faults are many, the policy gets worse.
+"""When to stop a run of RL: it hangs, or our faults are many.
 
 Also why verl's trainer ended, as its log says.
 """
@@ -9,13 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import structlog
-
 from coding_framework.errors import TrainingError
 from coding_framework.store.records import StepRecord
-from coding_framework.training.verl.steps import WORSE_STEPS, got_worse, paid_for_compiling
-
-log = structlog.get_logger(__name__)
 
 FAULT_DOUBT = 0.01
 """A run ends where so many faults would come by chance, at the share that is allowed, less often
@@ -40,32 +35,6 @@ class Stall:
                 f"no conversation and no step ended for {self._limit_s:.0f} s: the run hangs, most "
                 f"likely for want of memory or of Ray resources (log: {self._log})"
             )
-
-
-def warn_of_trouble(steps: Sequence[StepRecord], *, curriculum: bool) -> str:
-    """Warn where the policy solves less than at the start, or learns to compile and nothing else.
-
-    Returns the words for the progress line. curriculum: tasks become harder, so that solving less
-    means nothing.
-    """
-    if not curriculum and got_worse(steps):
-        log.warning(
-            "policy_got_worse",
-            first_steps=[s.solved_rate for s in steps[:WORSE_STEPS]],
-            last_steps=[s.solved_rate for s in steps[-WORSE_STEPS:]],
-            advice="stop, and start again in another folder with a lower --learning-rate",
-        )
-        return "WORSE THAN AT THE START"
-    if paid_for_compiling(steps):
-        log.warning(
-            "policy_only_compiles",
-            compile_rates=[s.compile_rate for s in steps[-WORSE_STEPS:]],
-            solved_rates=[s.solved_rate for s in steps[-WORSE_STEPS:]],
-            advice="more and more compiles and nothing is correct: start from an SFT, or with "
-            "--reward-preset correct, which pays for correct kernels alone",
-        )
-        return "IT ONLY COMPILES"
-    return ""
 
 
 def check_faults(records: Sequence[StepRecord], limit: float, log_file: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -198,6 +199,16 @@ def test_each_turn_is_a_row_with_its_own_return_and_group(environment: Any, tmp_
     assert (stored.group, stored.session, stored.fault) == ("u-1", 0, None)
     assert stored.returns == pytest.approx((0.4, 0.4))
     assert stored.state.end_reason == "max_turns"
+
+
+def test_a_rollout_says_when_it_was_and_what_its_turns_took(
+    environment: Any, tmp_path: Path
+) -> None:
+    episode(Server(["ab", "abcd"]))
+    (stored,) = read_rollouts(tmp_path, 4)
+    assert datetime.fromisoformat(stored.began_at) <= datetime.fromisoformat(stored.ended_at)
+    assert all(turn.generated_s >= 0.0 for turn in stored.state.turns)
+    assert [t.judged_s for t in stored.state.turns] == [v.wall_s for v in stored.verdict_times]
 
 
 def test_a_tester_probes_the_kernel_that_is_to_be_mended(environment: Any, tmp_path: Path) -> None:

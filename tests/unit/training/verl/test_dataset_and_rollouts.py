@@ -14,13 +14,11 @@ from coding_framework.store.conversations import (
     read_rollouts,
 )
 from coding_framework.store.folder import rollouts_file
-from coding_framework.store.records import Rollout, StepRecord
+from coding_framework.store.records import Rollout
 from coding_framework.store.training_log import read_metrics
 from coding_framework.training.verl.dataset import prompt_order, write_dataset
 from coding_framework.training.verl.spec import read_spec
 from coding_framework.training.verl.steps import (
-    got_worse,
-    paid_for_compiling,
     step_record,
 )
 from coding_framework.types import (
@@ -175,45 +173,6 @@ def test_error_of_the_solved_rate_counts_prompts_not_conversations(tmp_path: Pat
     record = step_record(1, {}, tmp_path)
     assert record.solved_rate == 0.5
     assert record.solved_error == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(
-    ("rates", "error", "worse"),
-    [
-        ([0.7] * 4 + [0.2] * 4, 0.1, True),
-        ([0.7] * 4 + [0.6] * 4, 0.1, False),
-        ([0.2] * 4 + [0.7] * 4, 0.1, False),
-        ([0.7] * 4 + [0.2] * 3, 0.1, False),
-        ([0.7] * 4 + [0.2] * 4, None, False),
-        ([0.7] * 4 + [0.2] * 2 + [0.7] * 4, 0.1, False),
-    ],
-    ids=["worse", "by chance", "better", "too few", "unknown", "back again"],
-)
-def test_policy_is_called_worse_where_chance_does_not_explain_it(
-    rates: list[float], error: float | None, worse: bool
-) -> None:
-    steps = [StepRecord(step=n, solved_rate=r, solved_error=error) for n, r in enumerate(rates, 1)]
-    assert got_worse(steps) is worse
-
-
-@pytest.mark.parametrize(
-    ("compiled", "solved", "only"),
-    [
-        ([0.2] * 4 + [0.8] * 4, 0.0, True),
-        ([0.2] * 4 + [0.8] * 4, 0.3, False),
-        ([0.2] * 4 + [0.3] * 4, 0.0, False),
-        ([0.2] * 3 + [0.8] * 4, 0.0, False),
-    ],
-    ids=["it does", "it solves", "by chance", "too few"],
-)
-def test_policy_is_said_to_compile_alone_where_nothing_is_correct(
-    compiled: list[float], solved: float, only: bool
-) -> None:
-    steps = [
-        StepRecord(step=n, compile_rate=rate, solved_rate=solved)
-        for n, rate in enumerate(compiled, 1)
-    ]
-    assert paid_for_compiling(steps) is only
 
 
 def test_metrics_are_read_by_step_without_a_cut_line(tmp_path: Path) -> None:
