@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from coding_framework.types import Config, PromptVersion, Split
 from coding_framework.wiring import JudgeSettings
@@ -48,6 +48,9 @@ class SolveOptions(Config):
     """Most turns of the conversation."""
     candidates: int = Field(default=1, ge=1, le=64)
     """Answers that are judged in each turn; the best of them goes on."""
+    beam: int = Field(default=1, ge=1, le=64)
+    """Kernels that are gone on from, of all candidates so far the best ones with different device
+    code; each gets its share of the next turn's candidates."""
     reward: str = "weighted"
     """Preset of the reward: weighted, gated, kevin or correct."""
     stop_reward: float | None = None
@@ -67,8 +70,18 @@ class SolveOptions(Config):
     """Folder of the kernel, its verdict and the transcript. Default: outputs/solve/TASK."""
     judge: JudgeSettings = JudgeSettings()
 
+    @model_validator(mode="after")
+    def _parents_have_candidates(self) -> Self:
+        if self.beam > self.candidates:
+            raise ValueError(
+                f"beam={self.beam} needs as many candidates a turn: set --candidates {self.beam} "
+                "or more"
+            )
+        return self
+
     @property
     def conversation_id(self) -> str:
         """The same options are the same conversation; the judge's settings and the folder aside."""
-        said = self.model_dump_json(exclude={"output_dir", "judge"})
+        aside = {"output_dir", "judge"} | ({"beam"} if self.beam == 1 else set())
+        said = self.model_dump_json(exclude=aside)
         return hashlib.sha256(said.encode()).hexdigest()[:12]

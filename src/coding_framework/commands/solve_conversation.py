@@ -30,7 +30,8 @@ from coding_framework.commands.options import SolveOptions
 from coding_framework.data.registry import find_task
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
-from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.orchestration.beam import ranked
+from coding_framework.orchestration.turn import ConversationConfig, judge_or_reason
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
 from coding_framework.paths import require_writable, write_atomic
 from coding_framework.store.folder import SolveFolder
@@ -49,7 +50,7 @@ from coding_framework.types import (
     SamplingParams,
     Task,
 )
-from coding_framework.wiring import make_judge
+from coding_framework.wiring import JudgeSettings, make_judge
 
 T = TypeVar("T")
 PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096, "v3": 2048}
@@ -67,15 +68,16 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
     require_writable(folder)
     console = console or Console()
     with Screen(task, options, console) as screen:
-        state = asyncio.run(_converse(task, options, folder, screen))
-    _leave(state, folder)
-    _print_end(state, folder, console)
+        state, chosen = asyncio.run(_converse(task, options, folder, screen))
+    _leave(state, chosen, folder)
+    _print_end(state, chosen, folder, console)
     return state
 
 
 async def _converse(
     task: Task, options: SolveOptions, folder: Path, screen: Screen
-) -> CUDAConversationState:
+) -> tuple[CUDAConversationState, ConversationTurn | None]:
+    """The conversation, and the kernel that it leaves."""
     specializer = AgentSpecializer(_specialization(options))
     config = ConversationConfig(
         max_turns=options.turns, stop_reward=options.stop_reward, stop_without_gain=3
@@ -93,7 +95,8 @@ async def _converse(
             tester = TesterAgent(judge.probe, model)
         workflow = CUDAKernelWorkflow(
             agents, judge, specializer.reward, config, tester=tester,
-            candidates=options.candidates, checkpoint=SolveFolder(folder).workflow,
+            candidates=options.candidates, beam=options.beam,
+            checkpoint=SolveFolder(folder).workflow,
         )  # fmt: skip
         state = None
         async with workflow:
@@ -101,7 +104,38 @@ async def _converse(
                 screen.show(event)
                 state = event.state or state
         assert state is not None, "a stream ends with the conversation"
-        return state
+        if options.candidates == 1:
+            return state, _chosen(state)
+        screen.tell("judging the fastest kernels again")
+        return state, await _confirmed(state, options.judge)
+
+
+MOST_CONFIRMED = 4
+"""Kernels that are judged again, until one is correct again."""
+
+
+async def _confirmed(
+    state: CUDAConversationState, settings: JudgeSettings
+) -> ConversationTurn | None:
+    """The fastest correct candidate, by a second verdict on other inputs: the best of many times is
+    partly luck, and so is the best of many verdicts."""
+    correct = [t for t in ranked(state) if t.verdict is not None and t.verdict.correct]
+    seed = None if settings.seed is None else settings.seed + 1
+    again: list[ConversationTurn] = []
+    judge = make_judge(**{**settings.model_dump(), "seed": seed})
+    try:
+        for turn in correct[:MOST_CONFIRMED]:
+            verdict, _ = await judge_or_reason(state.task, turn.code or "", judge)
+            if verdict is not None and verdict.correct:
+                again.append(turn.model_copy(update={"verdict": verdict}))
+    finally:
+        judge.close()
+    fastest = max(again, key=_speedup, default=None)
+    return fastest if fastest is not None or correct else _chosen(state)
+
+
+def _speedup(turn: ConversationTurn) -> float:
+    return (turn.verdict.speedup or 0.0) if turn.verdict is not None else 0.0
 
 
 async def _apart(work: Callable[[], T]) -> T:
@@ -283,9 +317,9 @@ def _note(turn: ConversationTurn) -> str:
 # --- the end --------------------------------------------------------------------------------------
 
 
-def _leave(state: CUDAConversationState, folder: Path) -> None:
+def _leave(state: CUDAConversationState, chosen: ConversationTurn | None, folder: Path) -> None:
     """Write the transcript, and the kernel with its verdict where there is one."""
-    chosen, left = _chosen(state), SolveFolder(folder)
+    left = SolveFolder(folder)
     write_atomic(left.transcript, state.model_dump_json(indent=1) + "\n")
     for file in (left.kernel, left.verdict):
         file.unlink(missing_ok=True)  # of an earlier conversation in this folder
@@ -300,8 +334,9 @@ def _chosen(state: CUDAConversationState) -> ConversationTurn | None:
     return state.best_turn or next((t for t in reversed(state.turns) if t.code is not None), None)
 
 
-def _print_end(state: CUDAConversationState, folder: Path, console: Console) -> None:
-    chosen = _chosen(state)
+def _print_end(
+    state: CUDAConversationState, chosen: ConversationTurn | None, folder: Path, console: Console
+) -> None:
     first = next((t for t in state.turns if t.code is not None), None)
     if chosen is not None and first is not None and chosen is not first:
         diff = difflib.unified_diff(
@@ -321,6 +356,8 @@ def _print_end(state: CUDAConversationState, folder: Path, console: Console) -> 
 
 def _verdict_line(state: CUDAConversationState, chosen: ConversationTurn | None) -> str:
     ended = f"ended by {state.end_reason} after {len(state.turns)} turns"
+    if chosen is None and state.best_turn is not None:
+        return f"no kernel that was correct is so on other inputs: none is kept; {ended}"
     if chosen is None:
         return f"no kernel was written; {ended}"
     verdict = chosen.verdict

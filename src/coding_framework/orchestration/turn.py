@@ -159,10 +159,10 @@ def earlier_turn_with(code: str | None, turns: tuple[ConversationTurn, ...]) -> 
 def earlier_turn_like(turn: ConversationTurn, turns: tuple[ConversationTurn, ...]) -> int | None:
     """Index of the first of `turns` with this turn's code or device code; None where none has."""
     same = earlier_turn_with(turn.code, turns)
-    digest = _ptx(turn)
+    digest = device_code(turn)
     if same is not None or not digest:
         return same
-    return next((other.index for other in turns if _ptx(other) == digest), None)
+    return next((other.index for other in turns if device_code(other) == digest), None)
 
 
 def repeats(state: CUDAConversationState) -> int:
@@ -192,7 +192,7 @@ def _without_progress(state: CUDAConversationState, config: ConversationConfig) 
     return idle is not None and turns_without_gain(state) >= idle
 
 
-def _ptx(turn: ConversationTurn) -> str:
+def device_code(turn: ConversationTurn) -> str:
     compiled = turn.verdict.compile if turn.verdict is not None else None
     return compiled.ptx_sha256 if compiled is not None else ""
 
@@ -340,13 +340,13 @@ def best_candidate(candidates: Sequence[ConversationTurn]) -> ConversationTurn:
     `alternatives`."""
     chosen = max(
         candidates,
-        key=lambda t: (t.reward.total if t.reward is not None else -math.inf, _nearness(t)),
+        key=lambda t: (t.reward.total if t.reward is not None else -math.inf, nearness(t)),
     )
     others = tuple(c for c in candidates if c is not chosen)
     return chosen.model_copy(update={"alternatives": others})
 
 
-def _nearness(turn: ConversationTurn) -> tuple[bool, bool, float, float]:
+def nearness(turn: ConversationTurn) -> tuple[bool, bool, float, float]:
     """How near a candidate is to right, the larger the nearer: that there is code, that it
     compiles, the share of passed comparisons, and the least largest error in tolerances."""
     verdict = turn.verdict

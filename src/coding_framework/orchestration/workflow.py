@@ -27,6 +27,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Overwrite
 
 from coding_framework.errors import UsageError
+from coding_framework.orchestration.beam import parent_of
 from coding_framework.orchestration.checkpoints import opened
 from coding_framework.orchestration.turn import (
     DEFAULT_CONFIG,
@@ -85,7 +86,8 @@ class CUDAKernelWorkflow:
 
     With `checkpoint` (a SQLite file) it is an async context manager, and the same conversation id
     goes on where it was. Any number of conversations may run at once. `candidates`: answers judged
-    a turn, the best of which goes on.
+    a turn, the best of which goes on. `beam`: kernels that are gone on from, each by its share of
+    the next turn's candidates; 1: the conversation itself, with all its turns.
     """
 
     def __init__(
@@ -97,11 +99,18 @@ class CUDAKernelWorkflow:
         *,
         tester: Tester | None = None,
         candidates: int = 1,
+        beam: int = 1,
         checkpoint: Path | None = None,
     ) -> None:
-        """Raises UsageError for fewer than one candidate."""
+        """Raises UsageError for fewer than one candidate, or a beam that is wider than a turn."""
         if candidates < 1:
             raise UsageError(f"{candidates} candidates a turn: give at least 1")
+        if not 1 <= beam <= candidates:
+            raise UsageError(
+                f"a beam of {beam} with {candidates} candidates a turn: each parent needs at least "
+                "one, so give a beam of at least 1 and at most as many as candidates"
+            )
+        self._beam = beam
         self._agents = agents
         self._judge_fn = judge
         self._reward = reward
@@ -209,7 +218,12 @@ class CUDAKernelWorkflow:
     async def _ask(self, sample: int, values: _State) -> dict[str, Any]:
         state = _state(values["conversation"])
         _tell("asking", state, sample)
-        given = await ask(state, self._agents, sample=sample)
+        asked, number = state, sample
+        if self._beam > 1 and state.turns:
+            asked = parent_of(state, sample, self._beam)
+            # The same parent is shown in several turns: its answers are drawn by other seeds.
+            number += self._candidates * len(state.turns)
+        given = await ask(asked, self._agents, sample=number)
         answer = AgentAnswer(
             messages=given.messages, generation=given.generation, extraction=given.extraction
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.errors import PolicyError, UsageError
+from coding_framework.orchestration.beam import parent_of
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
 )
 from coding_framework.types import (
+    CompileSummary,
     CUDAConversationState,
     Generation,
     Probe,
@@ -24,7 +27,7 @@ from coding_framework.types import (
     SamplingParams,
     Status,
 )
-from support.made_conversations import make_task, make_verdict
+from support.made_conversations import make_state, make_task, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 
@@ -163,3 +166,55 @@ async def test_wrong_use_says_what_to_do(tmp_path: Path):
         workflow(Policy(), Judge(), candidates=0)
     with pytest.raises(UsageError, match="async with"):
         await workflow(Policy(), Judge(), checkpoint=tmp_path / "c").run(TASK)
+
+
+class Named:
+    """A policy whose answers say which kernel of the prompt they go on from."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int | None]] = []
+
+    async def generate(self, messages: Any, sampling: SamplingParams) -> Generation:
+        seen = re.findall(r"void (\w+)\(\) \{\} // forward", messages[-1].content)
+        parent = seen[-1] if seen else "start"
+        self.asked.append((parent, sampling.seed))
+        name = f"k{len(self.asked)}"
+        return Generation(text=f"```cuda\n__global__ void {name}() {{}} // forward\n```")
+
+
+class Faster(Judge):
+    """k1 to k4 are correct, each with other device code, and the later the faster."""
+
+    async def __call__(self, task: Any, code: str) -> Any:
+        number = int(code.split("void k")[1].split("(")[0])
+        verdict = make_verdict(Status.CORRECT, float(number))
+        return verdict.model_copy(update={"compile": CompileSummary(ptx_sha256=f"{number % 3}")})
+
+
+async def test_the_best_kernels_with_different_device_code_are_gone_on_from():
+    policy = Named()
+    state = await workflow(policy, Faster(), candidates=4, beam=2).run(TASK)
+    first, second, third = policy.asked[:4], policy.asked[4:8], policy.asked[8:]
+    assert {parent for parent, _ in first} == {"start"}
+    # Of k1 to k4, k4 and k1 have the same device code, so k4 and k3 are the two parents.
+    assert [parent for parent, _ in second] == ["k4", "k3", "k4", "k3"]
+    assert [parent for parent, _ in third] == ["k8", "k7", "k8", "k7"]
+    assert len({seed for _, seed in policy.asked}) == 12, "each answer is drawn by its own seed"
+    assert [turn.verdict.speedup for turn in state.turns] == [4.0, 8.0, 12.0]
+    assert [turn.index for turn in state.turns] == [0, 1, 2]
+
+
+async def test_a_parent_of_an_earlier_turn_is_gone_on_from_where_it_is_still_the_best():
+    slow = make_turn(1, make_verdict(Status.CORRECT, 1.0), code="slow")
+    fast = make_turn(0, make_verdict(Status.CORRECT, 3.0), code="fast")
+    wrong = make_turn(1, make_verdict(Status.WRONG_OUTPUT), code="wrong")
+    state = make_state(fast, slow.model_copy(update={"alternatives": (wrong,)}))
+    shown = [parent_of(state, sample, 3).turns for sample in range(4)]
+    assert [[t.code for t in turns] for turns in shown] == [["fast"], ["slow"], ["wrong"], ["fast"]]
+    nothing = make_state(make_turn(0, None, code=None, masked="ours"))
+    assert parent_of(nothing, 0, 2) == nothing
+
+
+def test_a_beam_is_no_wider_than_a_turn():
+    with pytest.raises(UsageError, match="at most as many as candidates"):
+        workflow(Policy(), Judge(), candidates=2, beam=3)

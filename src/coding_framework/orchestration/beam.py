@@ -1,0 +1,45 @@
+"""Beam search over kernels: several parents go on, and not the best one alone.
+
+    all candidates so far -> the best ones with different device code -> each is asked about alone
+
+Pure functions of a conversation, whose turns keep the candidates that did not go on as their
+`alternatives`.
+"""
+
+from __future__ import annotations
+
+from coding_framework.orchestration.turn import device_code, nearness
+from coding_framework.types import ConversationTurn, CUDAConversationState
+
+
+def candidates_of(state: CUDAConversationState) -> list[ConversationTurn]:
+    """All answers of a conversation that hold code and were judged, the chosen one of each turn
+    before its alternatives."""
+    every = [t for turn in state.turns for t in (turn, *turn.alternatives)]
+    return [t for t in every if t.code is not None and t.verdict is not None and t.masked is None]
+
+
+def ranked(state: CUDAConversationState) -> list[ConversationTurn]:
+    """Candidates with different device code, the best first: correct ones by speedup, then the
+    others by how near to right they are."""
+    found: dict[str, ConversationTurn] = {}
+    for turn in sorted(candidates_of(state), key=_rank, reverse=True):
+        found.setdefault(device_code(turn) or turn.code or "", turn)
+    return list(found.values())
+
+
+def parent_of(state: CUDAConversationState, sample: int, beam: int) -> CUDAConversationState:
+    """The conversation as the asker of a sample sees it: of the `beam` best candidates so far one
+    alone, in turn. Without any candidate: as it is."""
+    parents = ranked(state)[:beam]
+    if not parents:
+        return state
+    parent = parents[sample % len(parents)]
+    alone = parent.model_copy(update={"index": 0, "alternatives": (), "notes": ()})
+    return state.model_copy(update={"turns": (alone,)})
+
+
+def _rank(turn: ConversationTurn) -> tuple[float, tuple[bool, bool, float, float]]:
+    verdict = turn.verdict
+    fast = (verdict.speedup or 0.0) if verdict is not None and verdict.correct else -1.0
+    return fast, nearness(turn)
