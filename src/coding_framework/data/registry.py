@@ -37,10 +37,7 @@ def find_task(spec: str) -> Task:
         return _problem(path)
     if path.suffix in (".json", ".yaml", ".yml"):
         return _with_shape_sets(_read_task_file(path), path)
-    name = spec.removesuffix(SUFFIX)
-    task = catalog.find(name) or find_module_task(name)
-    if task is not None and spec.endswith(SUFFIX):
-        return with_held_out_shapes(task)
+    task = named_task(spec)
     if task is None:
         names = (
             [d.name for d in all_drafts()] if spec.startswith(("m1_", "m2_")) else listing.names()
@@ -48,6 +45,15 @@ def find_task(spec: str) -> Task:
         close = get_close_matches(spec, names, n=3, cutoff=0.5)
         hint = f"close names: {', '.join(close)}" if close else "`cuda-rl tasks list` names them"
         raise UsageError(f"no task is called {spec!r}; {hint}")
+    return task
+
+
+def named_task(spec: str) -> Task | None:
+    """The task of that name, never a file; None where there is none."""
+    name = spec.removesuffix(SUFFIX)
+    task = catalog.find(name) or find_module_task(name)
+    if task is not None and spec.endswith(SUFFIX):
+        return with_held_out_shapes(task)
     return task
 
 

@@ -38,6 +38,7 @@ _OUT_AFTER, _IN_AFTER = 3, 2
 _ERRORS_IN_A_ROW = 5
 _RECENT = 20
 _FIRST_EJECTION_S, _LONGEST_EJECTION_S = 5.0, 60.0
+_JITTER = random.Random()
 _ELSEWHERE = (502, 503, 504)
 _MAX_ANSWER = 16 << 20
 
@@ -261,7 +262,7 @@ class Backend:
 
     async def _check_often(self, replica: Replica) -> None:
         while True:
-            await asyncio.sleep(PERIOD_S * random.uniform(0.8, 1.2))
+            await asyncio.sleep(PERIOD_S * _JITTER.uniform(0.8, 1.2))
             await self._check(replica)
 
     async def _check(self, replica: Replica) -> None:

@@ -1,0 +1,204 @@
+"""`cuda-rl serve` under load: requests a second, added latency, streams, growth.
+
+    python benchmarks/serve_load.py                  # 2 minutes
+    python benchmarks/serve_load.py --soak-s 3600    # an hour at 50 requests/s
+
+A fake model server answers after 20 ms. Every request is enrolled in a rollout, so that its
+exposure and its outcome are durable in the database before its answer ends; nothing is judged.
+The load, the fake model and the server share the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+import yaml
+from bench_io import ROOT, at_most, bar, finish, head, this_machine
+
+from coding_framework.deployment.deployment_manager import DeploymentManager, VersionSpec
+from coding_framework.deployment.receipts import new_key
+from coding_framework.deployment.store import DeploymentStore
+
+ASK = {"messages": [{"role": "user", "content": "hello"}]}
+RATE = 50
+
+
+def started(stack: ExitStack, command: list[str], log: Path) -> tuple[subprocess.Popen[str], str]:
+    """(process, the address that it prints)."""
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, f"{command} did not start: see {log}"
+    return process, line.split()[-1]
+
+
+def prepare(folder: Path, upstream: str) -> Path:
+    """The server's file; its database has a rollout that takes in everybody."""
+    config = {
+        "listen": {"port": 0},
+        "backends": [{"name": "fake", "urls": [upstream]}],
+        "versions": {"old": {"model": "fake"}, "new": {"model": "fake", "temperature": 0.5}},
+        "endpoints": {"kernels": {"version": "old"}},
+        "judge": {"backend": "emulator", "workers": 1},
+        "limits": {"requests_per_s": 1e6, "concurrent": 1000},
+        "tokens": str(folder / "tokens"),
+        "keys": str(folder / "keys"),
+        "database": str(folder / "deployment.sqlite"),
+    }
+    new_key(folder / "keys", "judge")
+    store = DeploymentStore(folder / "deployment.sqlite")
+    manager = DeploymentManager(store)
+    for name, temperature in (("old", None), ("new", 0.5)):
+        manager.register_version(name, VersionSpec(model="fake", temperature=temperature))
+    manager.deploy("kernels", "old")
+    rollout = manager.config("kernels", "new", {"shadow_units": 0, "steps": [{"share": 0.5}]})
+    manager.start_rollout(rollout, "a benchmark", without_evaluation=True)
+    store.close()
+    path = folder / "serve.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+async def ask(session: aiohttp.ClientSession, url: str, number: int, **more: Any) -> float:
+    """Seconds of one request."""
+    body = {**ASK, "model": more.pop("model", "kernels"), "user": f"user-{number}", **more}
+    begin = time.perf_counter()
+    async with session.post(f"{url}/v1/chat/completions", json=body) as response:
+        text = await response.text()
+        assert response.status == 200, text
+        assert not body.get("stream") or text.rstrip().endswith("data: [DONE]"), text[-300:]
+    return time.perf_counter() - begin
+
+
+async def closed_loop(url: str, connections: int, seconds: float) -> float:
+    """Requests a second."""
+    done, ends = 0, time.perf_counter() + seconds
+
+    async def work(session: aiohttp.ClientSession, lane: int) -> None:
+        nonlocal done
+        while time.perf_counter() < ends:
+            await ask(session, url, lane * 1_000_000 + done)
+            done += 1
+
+    begin = time.perf_counter()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        await asyncio.gather(*(work(session, lane) for lane in range(connections)))
+    return done / (time.perf_counter() - begin)
+
+
+async def open_loop(url: str, seconds: float, **more: Any) -> list[float]:
+    """Latencies of RATE requests a second, whose starts do not wait for each other."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        begin, tasks = time.perf_counter(), []
+        for number in range(int(seconds * RATE)):
+            await asyncio.sleep(max(0.0, begin + number / RATE - time.perf_counter()))
+            tasks.append(asyncio.create_task(ask(session, url, number, **more)))
+        return list(await asyncio.gather(*tasks))
+
+
+async def streams(url: str, count: int) -> int:
+    """How many of so many streams at once came to their end."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        work = (ask(session, url, n, stream=True) for n in range(count))
+        results = await asyncio.gather(*work, return_exceptions=True)
+    return sum(isinstance(r, float) for r in results)
+
+
+async def wait_ready(url: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        for _ in range(600):
+            async with session.get(f"{url}/readyz") as response:
+                if response.status == 200:
+                    return
+            await asyncio.sleep(0.5)
+    raise SystemExit("the server did not become ready")
+
+
+def memory_and_files(process: subprocess.Popen[str]) -> tuple[int, int]:
+    """(resident bytes, open descriptors) of the server's own process."""
+    own = psutil.Process(process.pid)
+    return own.memory_info().rss, own.num_fds()
+
+
+async def measure(url: str, upstream: str, server: subprocess.Popen[str], soak_s: float) -> Any:
+    await wait_ready(url)
+    await closed_loop(url, 8, 3.0)  # warm
+    rates = {n: await closed_loop(url, n, 10.0) for n in (8, 32)}
+    direct = await open_loop(upstream, 10.0, model="fake")
+    seen = await open_loop(url, 20.0)
+    ended = await streams(url, 64)
+    before = memory_and_files(server)
+    await open_loop(url, soak_s)
+    after = memory_and_files(server)
+    base = statistics.median(direct)
+    cut = statistics.quantiles(seen, n=100)
+    return {
+        "requests_per_s": rates,
+        "upstream_p50_ms": 1000 * base,
+        "added_p50_ms": 1000 * (cut[49] - base),
+        "added_p99_ms": 1000 * (cut[98] - base),
+        "streams_of_64": ended,
+        "soak_s": soak_s,
+        "memory_growth": after[0] / before[0] - 1.0,
+        "descriptor_growth": after[1] - before[1],
+        "resident_mb": after[0] / 1e6,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--soak-s", type=float, default=60.0)
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    machine = this_machine()
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        fake = str(ROOT / "examples" / "deployment" / "fake_upstream.py")
+        command = [sys.executable, fake, "--port", "0", "--delay-ms", "20"]
+        _, upstream = started(stack, command, folder / "upstream.log")
+        config = prepare(folder, upstream)
+        cuda_rl = str(Path(sys.executable).with_name("cuda-rl"))
+        process, url = started(
+            stack, [cuda_rl, "serve", "--config", str(config)], folder / "serve.log"
+        )
+        found = asyncio.run(measure(url, upstream, process, args.soak_s))
+        store = DeploymentStore(folder / "deployment.sqlite")
+        (row,) = store.experiments()
+        kinds = [e.kind for e in store.events(row.id)]
+        found["exposures"], found["outcomes"] = kinds.count("exposure"), kinds.count("outcome")
+        store.close()
+    bars = [
+        bar("requests a second, at least", 150, max(found["requests_per_s"].values()),
+            max(found["requests_per_s"].values()) >= 150),
+        at_most("added latency at 50/s, p50, ms", 10, found["added_p50_ms"]),
+        at_most("added latency at 50/s, p99, ms", 60, found["added_p99_ms"]),
+        bar("streams at once that ended", 64, found["streams_of_64"],
+            found["streams_of_64"] == 64),
+        at_most(f"growth of memory in {args.soak_s:g} s", 0.05, found["memory_growth"]),
+        at_most("growth of descriptors", 5, found["descriptor_growth"]),
+        bar("outcomes of exposures", found["exposures"], found["outcomes"],
+            found["exposures"] == found["outcomes"] > 0),
+    ]  # fmt: skip
+    load = {"after": round(os.getloadavg()[0], 1)}
+    report = head("serve_load", packages=("aiohttp", "fastapi", "uvicorn"), machine=machine)
+    holds = finish(report | {"load": load, "measured": found, "bars": bars}, args.output)
+    sys.exit(0 if holds else 1)
+
+
+if __name__ == "__main__":
+    main()
