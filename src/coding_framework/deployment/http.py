@@ -37,6 +37,7 @@ from prometheus_client import (
 )
 from pydantic import Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -324,7 +325,7 @@ class _Guard:
 
         try:
             await self._app(scope, _limited(scope, receive, self._limits), noted)
-        except ClientGoneError:
+        except (ClientGoneError, ClientDisconnect):
             statuses.append(499)
         except Exception as e:
             error = e if isinstance(e, ApiError) else _our_fault(number, e)

@@ -1,0 +1,166 @@
+"""`cuda-rl serve`, `kernel` and `token` as their users run them."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import openai
+import prometheus_client.parser
+import pytest
+import yaml
+
+from coding_framework.cli import main
+from coding_framework.deployment.receipts import new_key
+from coding_framework.deployment.serve_config import read_config
+from coding_framework.errors import UsageError
+from support.serving import Upstream, answer, model_server, upstream_running
+
+pytestmark = pytest.mark.system
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "deployment"
+PATIENCE_S = 300.0
+
+
+def serve_yaml(folder: Path, url: str) -> Path:
+    config = yaml.safe_load((EXAMPLES / "serve.yaml").read_text())
+    config["listen"]["port"] = 0
+    config["backends"][0]["urls"] = [url]
+    config["judge"]["workers"] = 1
+    config |= {"tokens": str(folder / "tokens"), "keys": str(folder / "keys")}
+    path = folder / "serve.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_openais_client_gets_a_verified_relu_whose_receipt_the_command_confirms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream = Upstream(lambda body: answer((ROOT / "examples" / "relu.cu").read_text()))
+    upstream.models = ["fake"]
+    new_key(tmp_path / "keys", "judge")
+    cuda_rl = str(Path(sys.executable).with_name("cuda-rl"))
+    with upstream_running(upstream) as backend:
+        command = [cuda_rl, "serve", "--config", str(serve_yaml(tmp_path, backend))]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            url = server.stdout.readline().split()[-1]
+            ends = time.monotonic() + PATIENCE_S
+            while httpx.get(f"{url}/readyz", timeout=60).status_code != 200:
+                assert time.monotonic() < ends
+                time.sleep(0.5)
+            client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=PATIENCE_S)
+            done = client.chat.completions.create(
+                model="cuda-kernels",
+                messages=[{"role": "user", "content": "relu"}],
+                extra_body={"cuda_rl": {"task": "relu", "n": 1, "turns": 1, "budget_s": 300}},
+            )
+            server.send_signal(signal.SIGINT)
+            assert server.wait(PATIENCE_S) == 130
+    (tmp_path / "answer.json").write_text(done.model_dump_json())
+    arguments = [
+        "kernel",
+        "verify",
+        str(tmp_path / "answer.json"),
+        "--keys",
+        str(tmp_path / "keys"),
+    ]
+    assert main([*arguments, "--kernel", str(ROOT / "examples" / "relu.cu")]) == 0
+    assert "correct for relu, judged on emulator" in capsys.readouterr().out
+    assert main([*arguments, "--kernel", str(ROOT / "examples" / "relu_wrong.cu")]) == 1
+
+
+def test_a_key_is_made_once_and_its_public_part_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["kernel", "key", "new", "judge", "--keys", str(tmp_path)]) == 0
+    assert main(["kernel", "key", "new", "judge", "--keys", str(tmp_path)]) == 2
+    assert "choose another name" in capsys.readouterr().err
+    assert main(["kernel", "key", "export", "judge", "--keys", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == (tmp_path / "judge.pub").read_text()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"choices": []}', "[" * 100_000])
+def test_a_file_without_a_receipt_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    path = tmp_path / "answer.json"
+    path.write_text(content)
+    assert main(["kernel", "verify", str(path), "--keys", str(tmp_path)]) in (1, 2)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_tokens_are_created_listed_and_revoked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = ["--tokens", str(tmp_path / "tokens")]
+    assert main(["token", "create", "--scope", "complete", "--expires", "30d", *file]) == 0
+    secret = capsys.readouterr().out.strip()
+    assert re.fullmatch(r"crl_[\w-]{43}", secret)
+    assert main(["token", "list", *file]) == 0
+    listed = capsys.readouterr().out
+    assert secret not in listed
+    assert main(["token", "revoke", listed.split()[0], *file]) == 0
+    assert main(["token", "list", *file]) == 0
+    assert "has ended" in capsys.readouterr().out
+    assert main(["token", "create", "--scope", "complete", "--expires", "soon", *file]) == 2
+
+
+def test_serve_without_a_key_says_how_to_make_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = serve_yaml(tmp_path, "http://127.0.0.1:9")
+    assert main(["serve", "--config", str(path)]) == 2
+    assert "cuda-rl kernel key new judge" in capsys.readouterr().err
+
+
+def test_check_says_which_model_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new_key(tmp_path / "keys", "judge")
+    upstream = Upstream(lambda body: "x")
+    with upstream_running(upstream) as url:
+        path = serve_yaml(tmp_path, url)
+        assert main(["serve", "--config", str(path), "--check"]) == 3
+        assert "has not fake" in capsys.readouterr().out
+        upstream.models = ["fake"]
+        assert main(["serve", "--config", str(path), "--check"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("endpoint: {}\n", "did you mean endpoints"),
+        ("- a\n", "must hold settings"),
+        ("a: [\n", "not YAML"),
+        ("backends: []\n", "backends"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "serve.yaml"
+    path.write_text(
+        text if not text.startswith("endpoint") else (EXAMPLES / "serve.yaml").read_text() + text
+    )
+    with pytest.raises(UsageError, match=told):
+        read_config(path)
+
+
+def test_dashboard_and_alerts_name_metrics_that_the_server_has(tmp_path: Path) -> None:
+    with model_server(tmp_path, [Upstream(lambda body: "x")]) as (url, _):
+        text = httpx.get(f"{url}/metrics", timeout=60).text
+    families = prometheus_client.parser.text_string_to_metric_families(text)
+    known = {family.name for family in families}
+    files = (EXAMPLES / "grafana.json", EXAMPLES / "alerts.yaml")
+    json.loads(files[0].read_text())
+    yaml.safe_load(files[1].read_text())
+    named = {name for file in files for name in re.findall(r"cuda_rl_\w+", file.read_text())}
+    assert {re.sub(r"_(total|bucket)$", "", name) for name in named} <= known
