@@ -27,9 +27,10 @@ import psutil
 import yaml
 from bench_io import ROOT, at_most, bar, finish, head, this_machine
 
-from coding_framework.deployment.deployment_manager import DeploymentManager, VersionSpec
+from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.receipts import new_key
 from coding_framework.deployment.store import DeploymentStore
+from coding_framework.deployment.versions import VersionSpec
 
 ASK = {"messages": [{"role": "user", "content": "hello"}]}
 RATE = 50
@@ -135,10 +136,18 @@ def memory_and_files(process: subprocess.Popen[str]) -> tuple[int, int]:
     return own.memory_info().rss, own.num_fds()
 
 
+def cpu_s(process: subprocess.Popen[str]) -> float:
+    """CPU seconds of the server's own process so far, which a loaded machine hardly changes."""
+    times = psutil.Process(process.pid).cpu_times()
+    return float(times.user + times.system)
+
+
 async def measure(url: str, upstream: str, server: subprocess.Popen[str], soak_s: float) -> Any:
     await wait_ready(url)
     await closed_loop(url, 8, 3.0)  # warm
+    cpu, begin = cpu_s(server), time.perf_counter()
     rates = {n: await closed_loop(url, n, 10.0) for n in (8, 32)}
+    cpu, took = cpu_s(server) - cpu, time.perf_counter() - begin
     direct = await open_loop(upstream, 10.0, model="fake")
     seen = await open_loop(url, 20.0)
     ended = await streams(url, 64)
@@ -149,6 +158,7 @@ async def measure(url: str, upstream: str, server: subprocess.Popen[str], soak_s
     cut = statistics.quantiles(seen, n=100)
     return {
         "requests_per_s": rates,
+        "server_cpu_ms_per_request": 1000 * cpu / (statistics.mean(rates.values()) * took),
         "upstream_p50_ms": 1000 * base,
         "added_p50_ms": 1000 * (cut[49] - base),
         "added_p99_ms": 1000 * (cut[98] - base),
