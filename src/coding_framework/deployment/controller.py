@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.manager import ABTestManager
 from coding_framework.deployment.store import (
     ConflictError,
@@ -99,3 +100,16 @@ class Controller:
             return False
         self._lock = handle
         return True
+
+
+class DecidedTraffic(LiveTraffic):
+    """The traffic of a server process that also takes its turn at deciding."""
+
+    def __init__(self, database: Path) -> None:
+        super().__init__(database)
+        self._controller = Controller(database)
+        self._controller.start()
+
+    def close(self) -> None:
+        self._controller.close()
+        super().close()

@@ -11,8 +11,8 @@ from typing import Protocol
 import structlog
 
 from coding_framework.deployment.ab_testing import Assignment, Shadow
+from coding_framework.deployment.controller import DecidedTraffic
 from coding_framework.deployment.deployment_manager import DeploymentManager
-from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.serve_config import ModelVersion, ServeConfig
 from coding_framework.deployment.store import DeploymentStore, StorageError
@@ -135,7 +135,7 @@ def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions]:
     for alias, endpoint in config.endpoints.items():
         if alias not in known:
             manager.deploy(alias, endpoint.version, actor="serve")
-    return LiveTraffic(config.database), Versions(config.versions, lambda: _registered(store))
+    return DecidedTraffic(config.database), Versions(config.versions, lambda: _registered(store))
 
 
 def _registered(store: DeploymentStore) -> dict[str, ModelVersion]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.deployment.controller import Controller
+from coding_framework.deployment.controller import Controller, DecidedTraffic
 from coding_framework.deployment.live_traffic import LiveTraffic, server_secret
 from coding_framework.deployment.manager import ABTestManager
 from coding_framework.deployment.outcomes import Outcome
@@ -185,6 +185,18 @@ def test_when_one_controller_ends_another_takes_over(database: Path, experiment:
     other.step()
     assert other.acts
     other.close()
+
+
+def test_a_server_process_decides_its_rollouts(database: Path, experiment: str) -> None:
+    traffic, store = DecidedTraffic(database), DeploymentStore(database)
+    numbers = iter(range(10_000))
+
+    def over() -> bool:
+        served(traffic, f"r{next(numbers)}", ERROR)
+        return store.experiment(experiment).state == "ROLLED_BACK"
+
+    until(over)
+    traffic.close()
 
 
 def test_all_processes_share_one_secret_that_only_its_owner_reads(tmp_path: Path) -> None:
