@@ -63,8 +63,10 @@ def judge_on_tmpfs(options: str, folder: Path) -> subprocess.CompletedProcess[st
     return on_tmpfs([*JUDGE, "--sandbox", "native"], options, folder, CUDA_RL_CACHE=str(folder))
 
 
-def assert_one_sentence(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    assert done.returncode == 3, done.stdout + done.stderr
+def assert_one_sentence(
+    done: subprocess.CompletedProcess[str], *words: str, status: int = 3
+) -> None:
+    assert done.returncode == status, done.stdout + done.stderr
     assert done.stdout == ""
     said = [line for line in done.stderr.splitlines() if line.startswith("cuda-rl: ")]
     assert len(said) == 1, done.stderr
@@ -93,9 +95,8 @@ def test_without_bubblewrap_the_verdict_names_the_weaker_sandbox(tmp_path: Path)
 
 def test_a_sandbox_asked_for_by_name_and_missing_is_an_error(tmp_path: Path) -> None:
     path = path_without(tmp_path, "bwrap")
-    assert_one_sentence(
-        run([*JUDGE, "--sandbox", "bubblewrap"], PATH=path), "bubblewrap", "install"
-    )
+    done = run([*JUDGE, "--sandbox", "bubblewrap"], PATH=path)
+    assert_one_sentence(done, "bubblewrap", "install", "--sandbox auto", status=2)
 
 
 def test_a_wrong_nvcc_is_named(tmp_path: Path) -> None:
@@ -120,9 +121,10 @@ def test_a_full_disk_of_the_output_is_one_sentence_and_nothing_is_lost(tmp_path:
 
 
 def test_a_read_only_cache_says_what_to_do(tmp_path: Path) -> None:
-    assert_one_sentence(judge_on_tmpfs("ro", tmp_path), "written")
+    assert_one_sentence(judge_on_tmpfs("ro", tmp_path), "written", status=2)
 
 
 def test_a_cache_that_is_a_file_says_what_to_set(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert_one_sentence(run(JUDGE, CUDA_RL_CACHE=str(tmp_path / "file")), "CUDA_RL_CACHE")
+    done = run(JUDGE, CUDA_RL_CACHE=str(tmp_path / "file"))
+    assert_one_sentence(done, "CUDA_RL_CACHE", status=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -154,3 +155,23 @@ def test_a_closed_pipe_is_quiet():
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert "Broken" not in done.stderr
+
+
+def test_ctrl_c_while_cuda_rl_works_is_one_line_and_130_and_ends_threads_that_work_on():
+    """A library's thread that never ends must not keep the user's shell."""
+    code = (
+        "import sys, threading, time; from coding_framework import cli\n"
+        "def work(args):\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "    print(flush=True); time.sleep(600)\n"
+        "cli.tasks.run_list = work; sys.argv = ['cuda-rl', 'tasks', 'list']; sys.exit(cli.main())"
+    )
+    command = [sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert said == "cuda-rl: stopped\n"

@@ -36,7 +36,7 @@ def add_to(commands: Any) -> None:
         "--watch",
         metavar="FILE",
         help="judge this file now and again each time it is saved, until Ctrl-C: the judge stays "
-        "loaded, so that a verdict takes a second",
+        "loaded, so that only the first verdict waits for it",
     )
     add_flags(p, JudgeSettings, JUDGING)
     p.add_argument(
