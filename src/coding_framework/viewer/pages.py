@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from coding_framework.evaluation.metrics import wilson
+from coding_framework.store.folder import RunFolder
 from coding_framework.store.records import StepRecord
 from coding_framework.store.run_status import Alert, read_alerts, read_heartbeat
 from coding_framework.store.training_log import read_steps
@@ -229,7 +230,7 @@ def _has_sft(run: FoundRun) -> bool:
 def _stages(run: FoundRun) -> list[dict[str, Any]]:
     """The stages of a whole run: finished ones with their cost, then those that were begun."""
     try:
-        manifest = orjson.loads((run.root / "stages.json").read_bytes())
+        manifest = orjson.loads(RunFolder(run.root).stages.read_bytes())
         finished, started = manifest.get("stages", {}), manifest.get("started", {})
     except (OSError, orjson.JSONDecodeError, AttributeError):
         return []

@@ -131,7 +131,7 @@ def _walk(path: Path, levels: int) -> Iterator[tuple[Path, RunKind]]:
     if kind is not None:
         yield path, kind
     if kind == "whole run":
-        yield from _walk(path / "evaluations", 1)
+        yield from _walk(RunFolder(path).evaluations, 1)
     elif kind is None and levels > 0:
         for entry in sorted(entries, key=lambda e: e.name):
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
