@@ -215,7 +215,7 @@ def measure(folder: Path, conversations: int, requests: int) -> dict[str, Any]:
             "list_all": lambda i: f"{listing}?sort={('newest', 'speedup', 'reward')[i % 3]}",
             "conversation": lambda i: f"{listing}/{key}?view={('code', 'diff', 'profile')[i % 3]}",
             "search": lambda i: (
-                f"{listing}?q={('illegal memory', 'partal', 'kept')[i % 3]}&step={i + 1}"
+                f"{listing}?q={('illegal+memory', 'partal', 'kept')[i % 3]}&step={i + 1}"
             ),
             "search_all": lambda i: f"{listing}?q={('illegal', 'softmax', 'undefined')[i % 3]}",
         }

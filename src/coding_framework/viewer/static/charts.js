@@ -2,6 +2,7 @@
 
 const place = document.querySelector("[data-charts]");
 const cursor = { sync: { key: "run" }, drag: { x: true, y: false } };
+const WHOLE = [1, 10, 100, 1000, 10000, 100000].flatMap((n) => [n, 2 * n, 5 * n]);
 let drawn = [];
 let waiting = false;
 
@@ -58,12 +59,12 @@ function seriesOf(chart) {
 
 function options(chart, width) {
   const axis = { stroke: colour("--soft"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { show: false },
-    font: "11px system-ui, sans-serif", size: 46, values: (_, values) => values.map(shown) };
+    font: "11px system-ui, sans-serif", size: 46, values: (_, values) => values.map((value) => (value == null ? "" : shown(value))) };
   const bands = chart.band ? [{ series: [3, 2], fill: `${colour("--c1")}26` }] : [];
   return {
     width, height: 200, cursor, bands,
     scales: { x: { time: false }, y: chart.log ? { distr: 3 } : { range: range(chart) } },
-    axes: [{ ...axis, size: 28 }, axis],
+    axes: [{ ...axis, size: 28, ...(chart.x_label === "step" ? { incrs: WHOLE } : {}) }, axis],
     legend: { live: true },
     series: [{ label: chart.x_label, value: (plot, value) => shown(value ?? (plot.chart ?? chart).x.at(-1)) }, ...seriesOf(chart)],
   };
