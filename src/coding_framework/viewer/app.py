@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -274,8 +275,6 @@ def _refused(
 
 
 def _same(one: str, other: str) -> bool:
-    import hmac
-
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
 
 

@@ -57,7 +57,7 @@ def serve(
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off"
     )
-    with indexing(paths, indexes, code=code), contextlib.suppress(KeyboardInterrupt):
+    with indexing(paths, indexes, code=code):
         uvicorn.Server(config).run(sockets=[listening])
 
 
