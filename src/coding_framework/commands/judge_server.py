@@ -1,0 +1,80 @@
+"""`cuda-rl judge-server`: the judge over HTTP, for trainers that are not ours."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from coding_framework.commands.failures import EXIT_OK
+from coding_framework.commands.flags import add_command, add_flags, config_from
+from coding_framework.commands.judge import JUDGING
+from coding_framework.types import Config
+from coding_framework.wiring import JudgeSettings
+
+
+class JudgeServerOptions(Config):
+    """What the command line says beyond how to judge."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Any but this machine's own needs a file of tokens."""
+    port: int = Field(default=8090, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one, which the first line names."""
+    queue: int = Field(default=1024, ge=1)
+    """Kernels that wait or are judged at a time; who comes then is asked to come again."""
+    tokens: Path = Path("deployment/tokens")
+    """File of tokens; without one only this machine is served. Default: deployment/tokens."""
+    folder: Path = Path("outputs/judge_server")
+    """Folder of the verdicts: an equal kernel, asked for again, gets the verdict that is there.
+    Default: outputs/judge_server."""
+    requests_per_s: float = Field(default=200.0, gt=0.0)
+    """Requests a second that one caller may send."""
+    concurrent: int = Field(default=256, ge=1)
+    """Requests of one caller at a time."""
+    kernels_per_min: float = Field(default=60000.0, gt=0.0)
+    """Kernels a minute that one caller may have judged."""
+
+
+def add_to(commands: Any) -> None:
+    p = add_command(commands, "judge-server", run, "Judge kernels that come over HTTP.")
+    add_flags(p, JudgeServerOptions, JudgeServerOptions.model_fields)
+    add_flags(p, JudgeSettings, ["workers", *JUDGING])
+
+
+def run(args: Namespace) -> int:
+    options = config_from(JudgeServerOptions, args)
+    settings = config_from(JudgeSettings, args)
+    from coding_framework.cuda.sandbox import choose_sandbox
+    from coding_framework.cuda.toolchain.toolkit import find_toolkit
+    from coding_framework.deployment.http import Gate, Listen, require_safe, run_app
+    from coding_framework.deployment.judge_server import JudgeServer
+    from coding_framework.deployment.limits import Limits
+    from coding_framework.deployment.tokens import TokenFile
+    from coding_framework.wiring import make_judge
+
+    tokens, listen = TokenFile(options.tokens), Listen(host=options.host, port=options.port)
+    require_safe(listen, tokens)
+    find_toolkit()  # raises where it is missing, now and not at the first kernel
+    choose_sandbox(settings.sandbox)
+    limits = Limits(
+        body_bytes=64 << 20,
+        requests_per_s=options.requests_per_s,
+        concurrent=options.concurrent,
+        candidates_per_min=options.kernels_per_min,
+    )
+    with ExitStack() as stack:
+        judge = make_judge(**settings.model_dump(), run_folder=options.folder)
+        stack.callback(judge.close)
+        server = JudgeServer(judge, Gate(tokens, limits), queue=options.queue)
+        run_app(server.app, listen, tokens, started=lambda url: _tell(url, bool(tokens.all())))
+    return EXIT_OK
+
+
+def _tell(url: str, has_tokens: bool) -> None:
+    print(f"judging on {url}", flush=True)
+    if not has_tokens:
+        print("no token is needed, so only this machine is served", file=sys.stderr, flush=True)

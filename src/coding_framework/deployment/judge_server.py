@@ -1,0 +1,217 @@
+"""The judge over HTTP: a task and a kernel in, a verdict out. For trainers that are not ours.
+
+    POST /v1/verdicts    {"task": "relu", "code": "..."}, or {"kernels": [{"id", "task", "code"}]}
+
+Guaranteed: at most `queue` kernels wait or are judged at a time, and who comes then is told when to
+ask again (503); a kernel that was taken is judged to its end, also where its client goes away, and
+its verdict is kept in the judge's folder, so that whoever asks again gets that verdict; a worker
+that dies costs one repetition. A task is asked for by name, unless the caller's token has the scope
+`tasks:trusted`: a task of one's own holds Python that the judge runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from prometheus_client import Counter, Gauge, Histogram
+from pydantic import ValidationError
+
+from coding_framework.data.registry import find_task
+from coding_framework.deployment.http import (
+    SECONDS,
+    ApiError,
+    Caller,
+    Gate,
+    HttpMetrics,
+    as_json,
+    make_app,
+    read_object,
+)
+from coding_framework.errors import (
+    CodingFrameworkError,
+    InfrastructureError,
+    UsageError,
+    error_as_data,
+    first_complaint,
+)
+from coding_framework.types import JudgeFn, Task, Verdict
+
+MOST_KERNELS = 256
+"""Of one request."""
+RETRY_S = 2.0
+KEYS = {"id", "task", "code"}
+FILES = (".py", ".json", ".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One kernel of a request."""
+
+    id: str
+    task: Task
+    code: str
+
+
+class JudgeServer:
+    """The application: `app` for uvicorn."""
+
+    def __init__(self, judge: JudgeFn, gate: Gate, *, queue: int) -> None:
+        """queue: kernels that wait or are judged at a time."""
+        self._judge, self._gate, self._queue = judge, gate, queue
+        self._taken = 0
+        self._jobs: set[asyncio.Task[Verdict]] = set()
+        metrics = HttpMetrics()
+        self._verdicts = Counter(
+            "cuda_rl_verdicts", "Verdicts, by status.", ("status",), registry=metrics.registry
+        )
+        self._faults = Counter(
+            "cuda_rl_judge_faults", "Kernels without a verdict, by our fault.",
+            registry=metrics.registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "cuda_rl_verdict_seconds", "From a kernel's arrival to its verdict.",
+            buckets=SECONDS, registry=metrics.registry,
+        )  # fmt: skip
+        waiting = Gauge(
+            "cuda_rl_judge_queue", "Kernels that wait or are judged.", registry=metrics.registry
+        )
+        waiting.set_function(lambda: self._taken)
+        self.app: FastAPI = make_app("judge", gate, metrics)
+        self.app.add_api_route("/v1/verdicts", self._answer, methods=["POST"])
+
+    async def _answer(self, request: Request) -> Response:
+        caller = self._gate.caller(request, "verify")
+        with self._gate.running(caller):
+            body = await read_object(request, self._gate.limits)
+            many = "kernels" in body
+            asked = await asyncio.to_thread(_read_all, body, caller)
+            self._gate.charge(caller, len(asked))
+            self._require_room(len(asked))
+            jobs = [self._start(self._one(each)) for each in asked]
+            done = await asyncio.gather(*map(asyncio.shield, jobs), return_exceptions=True)
+        if not many:
+            return as_json(_verdict_of(done[0]))
+        results = [_result(each.id, found) for each, found in zip(asked, done, strict=True)]
+        return as_json({"results": results})
+
+    def _require_room(self, kernels: int) -> None:
+        """Raises ApiError 413 where the queue can never hold them, 503 where it cannot now."""
+        if kernels > self._queue:
+            raise ApiError(
+                413, "too_many", f"this server takes {self._queue} kernels at a time: send fewer"
+            )
+        if self._taken + kernels > self._queue:
+            raise ApiError(
+                503,
+                "busy",
+                f"{self._taken} of {self._queue} places are taken: wait and ask again",
+                retry_after_s=RETRY_S,
+            )
+
+    def _start(self, work: Coroutine[Any, Any, Verdict]) -> asyncio.Task[Verdict]:
+        """A job that its client's going does not end."""
+        self._taken += 1
+        job = asyncio.create_task(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._ended)
+        return job
+
+    def _ended(self, job: asyncio.Task[Verdict]) -> None:
+        self._taken -= 1
+        self._jobs.discard(job)
+        if not job.cancelled():
+            job.exception()  # seen, also where no client is left
+
+    async def _one(self, asked: Asked) -> Verdict:
+        started = time.monotonic()
+        try:
+            verdict = await self._judge(asked.task, asked.code)
+        except Exception:
+            self._faults.inc()
+            raise
+        self._verdicts.labels(verdict.status.value).inc()
+        self._seconds.observe(time.monotonic() - started)
+        return verdict
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+
+def _read_all(body: Mapping[str, Any], caller: Caller) -> list[Asked]:
+    """Raises ApiError and UsageError, before anything is judged."""
+    kernels = body.get("kernels", [body])
+    if not isinstance(kernels, list) or not kernels:
+        raise ApiError(400, "wrong_use", '"kernels" must be a list with at least one kernel')
+    if len(kernels) > MOST_KERNELS:
+        raise ApiError(413, "too_many", f"a request holds at most {MOST_KERNELS} kernels")
+    asked = [_read(number, each, caller) for number, each in enumerate(kernels)]
+    if len({each.id for each in asked}) < len(asked):
+        raise ApiError(400, "wrong_use", 'two kernels have the same "id": make them unique')
+    return asked
+
+
+def _read(number: int, given: Any, caller: Caller) -> Asked:
+    fields = given if isinstance(given, dict) else {}
+    name, code = fields.get("id", str(number)), fields.get("code")
+    if not {"task", "code"} <= set(fields) <= KEYS or not isinstance(code, str | None):
+        raise ApiError(
+            400, "wrong_use", f'kernel {number}: give "task" and "code", and an "id" if you like'
+        )
+    if code is None or not isinstance(name, str):
+        raise ApiError(400, "wrong_use", f'kernel {number}: "code" and "id" must be texts')
+    return Asked(name, _task(fields["task"], caller), code)
+
+
+def _task(given: Any, caller: Caller) -> Task:
+    """Raises ApiError and UsageError."""
+    if isinstance(given, str):
+        if "/" in given or given.endswith(FILES):
+            raise ApiError(
+                400, "wrong_use", "a file cannot be named here: send the task's fields instead"
+            )
+        return _task_of_name(given)
+    if not isinstance(given, dict):
+        raise ApiError(400, "wrong_use", '"task" must be a name, or an object with its fields')
+    if "tasks:trusted" not in caller.scopes:
+        raise ApiError(
+            403,
+            "missing_scope",
+            "a task of your own runs Python in the judge: this needs a token with the scope "
+            "tasks:trusted; a name needs none",
+        )
+    try:
+        return Task.model_validate(given)
+    except ValidationError as e:
+        raise UsageError(f"the task cannot be used: {first_complaint(e, '')}") from e
+
+
+@lru_cache(maxsize=1024)
+def _task_of_name(name: str) -> Task:
+    return find_task(name)
+
+
+# --- what is answered -----------------------------------------------------------------------------
+
+
+def _verdict_of(found: Verdict | BaseException) -> dict[str, Any]:
+    if isinstance(found, BaseException):
+        raise found
+    return found.model_dump(mode="json")
+
+
+def _result(name: str, found: Verdict | BaseException) -> dict[str, Any]:
+    """A kernel's part of a batch: its verdict, or why there is none."""
+    if isinstance(found, Verdict):
+        return {"id": name, "verdict": found.model_dump(mode="json")}
+    if isinstance(found, CodingFrameworkError):
+        return {"id": name, "error": error_as_data(found)["message"]}
+    if isinstance(found, Exception):
+        return {"id": name, "error": "the judge failed on this kernel: ask again"}
+    raise InfrastructureError("the server is stopping: ask again") from found
