@@ -27,16 +27,16 @@ def run_python(code: str) -> str:
     return done.stdout
 
 
-def test_import_takes_under_a_second_and_loads_nothing_heavy() -> None:
+def test_import_takes_under_a_second_of_a_core_and_loads_nothing_heavy() -> None:
     code = (
-        "import sys, time; start = time.perf_counter(); import coding_framework;"
+        "import sys, time; start = time.process_time(); import coding_framework;"
         "from coding_framework import types, errors;"
-        "print(time.perf_counter() - start);"
+        "print(time.process_time() - start);"
         f"print([m for m in {HEAVY!r} if m in sys.modules])"
     )
     runs = [run_python(code).splitlines() for _ in range(3)]
     assert {loaded for _, loaded in runs} == {"[]"}
-    assert min(float(seconds) for seconds, _ in runs) < 1.0, "best of three, on a shared machine"
+    assert min(float(seconds) for seconds, _ in runs) < 1.0, "best of three"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["judge", "--help"], ["nonsense"]])

@@ -93,7 +93,7 @@ def test_ctrl_c_while_a_script_imports_is_one_line_and_130() -> None:
         _, said = script.communicate(timeout=30)
     assert script.returncode == 130
     assert said == "error: stopped: the same command goes on from where it was\n"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(

@@ -136,9 +136,9 @@ def test_a_finished_run_is_returned_and_other_settings_are_refused(
     trained: tuple[SFTConfig, SFTResult], examples: list[TrainingExample]
 ) -> None:
     config, result = trained
-    started = time.monotonic()
+    started = time.process_time()
     assert train(config, examples) == result
-    assert time.monotonic() - started < 2.0
+    assert time.process_time() - started < 2.0
     with pytest.raises(UsageError, match=r"other settings \(learning_rate was "):
         train(config.model_copy(update={"learning_rate": 1e-4}), examples)
 
