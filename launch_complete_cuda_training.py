@@ -49,7 +49,13 @@ RL_FLAGS = {
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line; a flag that is not given keeps the recipe's value. Raises UsageError."""
     cli = script_parser(__doc__)
-    add_switch(cli, "--quick-test", "run the whole flow with tiny counts: nothing is learnt")
+    cli.add_argument(
+        "--quick-test",
+        "--smoke",
+        action="store_true",
+        default=False,
+        help="run the whole flow with tiny counts: nothing is learnt",
+    )
     cli.add_argument(
         "--output-dir",
         type=Path,
@@ -101,7 +107,7 @@ def make_recipe(given: dict[str, Any], file: RecipeFile, cpu: bool) -> Recipe:
         base = quickstart.SMOKE.model_copy(update={"device": "cpu" if cpu else "cuda"})
     else:
         base = quickstart.FULL if cpu else Recipe()
-    changes: dict[str, Any] = {"expected_s": {}, **file.run}
+    changes: dict[str, Any] = {**file.run}
     both = {"wandb": given["wandb"]} if "wandb" in given else {}
     sft = {**both, **{k: given[k] for k in SFT_FLAGS if k in given}}
     rl = {**both, **{k: given[k] for k in RL_FLAGS if k in given}}

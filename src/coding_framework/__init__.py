@@ -1,3 +1,9 @@
 """Trains LLM agents to write fast, correct CUDA kernels, with a verdict that can be trusted."""
 
 __version__ = "0.1.0"
+
+import os as _os
+
+# Read when torch loads its OpenMP: threads that wait give their core back instead of spinning on
+# it. Beside other work spinning made four short answers take minutes (agents/threads.py).
+_os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

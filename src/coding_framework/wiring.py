@@ -30,7 +30,7 @@ from coding_framework.types import (
 )
 
 if TYPE_CHECKING:
-    from coding_framework.agents.policies import TransformersPolicy
+    from coding_framework.agents.policies import DTypeName, TransformersPolicy
     from coding_framework.agents.prompts import PromptBudget
     from coding_framework.cuda.judge import JudgeConfig, OptionalCheck
     from coding_framework.cuda.many.pool import JudgePool
@@ -224,7 +224,12 @@ def make_reward(preset: str = "weighted") -> CUDAPerformanceReward:
 
 
 def make_policies(
-    folder: Path, stack: ExitStack, *, device: str | None = None, adapter: Path | None = None
+    folder: Path,
+    stack: ExitStack,
+    *,
+    device: str | None = None,
+    dtype: DTypeName = "auto",
+    adapter: Path | None = None,
 ) -> dict[Role, TransformersPolicy]:
     """What speaks for each role: one model for both, or an adapter each, as training left it in
     `folder`; `adapter` goes on a model for both. Closed with `stack`. Raises UsageError where there
@@ -237,7 +242,7 @@ def make_policies(
 
     def load(own: str | None) -> TransformersPolicy:
         model = base_of_adapter(own) if own is not None else found.model
-        policy = TransformersPolicy(model, adapter=own or adapter, device=device)
+        policy = TransformersPolicy(model, adapter=own or adapter, dtype=dtype, device=device)
         stack.callback(policy.close)
         return policy
 

@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from coding_framework.agents.kv_slots import ATTENTION_NAME, KVSlots
+from coding_framework.agents.threads import ThreadChoice
 from coding_framework.errors import PolicyError, UsageError
 from coding_framework.types import SamplingParams
 
@@ -84,7 +85,8 @@ class BatchedGenerator:
     """A causal language model of transformers (Llama, Qwen2 and the like) behind a queue.
 
     The generator owns `model`: it sets eval mode and its own attention function. `threads` bounds
-    torch's threads in the whole process; None leaves them as they are.
+    torch's threads in the whole process; None leaves them as they are. On a CPU it decodes with
+    that many or with one, whichever is faster beside what else the machine does.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class BatchedGenerator:
         self._next_ids = torch.zeros(max_batch, dtype=torch.long, device=self._device)
         self._wake = threading.Condition()
         self._closed = False
+        self._threads = ThreadChoice(1 if self._device.type != "cpu" else None)
         self.stats = GenerationStats()
         self._thread = threading.Thread(target=self._serve, name="generation", daemon=True)
         self._thread.start()
@@ -178,7 +181,8 @@ class BatchedGenerator:
                 with torch.inference_mode():
                     self._admit()
                     if self._running:
-                        self._step()
+                        with self._threads.timed():
+                            self._step()
             except Exception as e:  # the boundary: whatever broke, every caller must hear of it
                 self._fail(PolicyError(f"the model failed to answer: {e}"))
             self.stats.busy_s += time.perf_counter() - started

@@ -18,6 +18,10 @@ class QuickstartOptions(Config):
 
     smoke: bool = False
     """Run the whole flow with tiny counts: it shows that everything works and learns nothing."""
+    minutes: float = Field(default=20.0, gt=0.0)
+    """Minutes that the run may take, set-up apart: it measures the machine first and fits SFT, RL
+    and evaluations to it. Where they cannot hold what shows learning, it says so and takes
+    longer."""
     output_dir: Path | None = None
     """Folder of everything that the run leaves. Default: outputs/quickstart, or
     outputs/quickstart-smoke with --smoke."""
@@ -34,7 +38,8 @@ class QuickstartOptions(Config):
 def add_to(commands: Any) -> None:
     text = "Evaluate a small model, train it by SFT and multi-turn RL, evaluate after each."
     parser = add_command(commands, "quickstart", run, text)
-    add_flags(parser, QuickstartOptions, QuickstartOptions.model_fields)
+    both = {"smoke": ("--smoke", "--quick-test")}
+    add_flags(parser, QuickstartOptions, QuickstartOptions.model_fields, spelled=both)
 
 
 def run(args: Namespace) -> int:
@@ -44,6 +49,7 @@ def run(args: Namespace) -> int:
 
     return quickstart.run(
         smoke=options.smoke,
+        minutes=options.minutes,
         folder=options.output_dir,
         base_model=options.base_model,
         sandbox=options.sandbox,

@@ -50,7 +50,9 @@ class IntervalBar(Record):
 class _Axes:
     """Maps data to pixels."""
 
-    def __init__(self, series: Sequence[Series], y_from_zero: bool, x_log: bool) -> None:
+    def __init__(
+        self, series: Sequence[Series], y_from_zero: bool, x_log: bool, share: bool = False
+    ) -> None:
         xs = [x for s in series for x, _ in s.points]
         ys = [y for s in series for _, y in s.points]
         ys += [y for s in series for _, *ends in s.band for y in ends]
@@ -61,7 +63,7 @@ class _Axes:
         else:
             self.x_ticks = ticks(self.x_low, self.x_high, 8)
         low = min(0.0, min(ys)) if y_from_zero else min(ys)
-        self.y_ticks = ticks(*_widened(low, max(ys)))
+        self.y_ticks = ticks(0.0, 1.0) if share else ticks(*_widened(low, max(ys)))
         self.y_low, self.y_high = self.y_ticks[0], self.y_ticks[-1]
 
     def x(self, value: float) -> float:
@@ -83,14 +85,16 @@ def line_chart(
     y_label: str,
     y_from_zero: bool = False,
     x_log: bool = False,
+    share: bool = False,
 ) -> Markup:
     """Lines with dots, over their bands; series without finite points are left out; "" where none
-    has any. x_log: the x are positive, and their axis is logarithmic."""
+    has any. x_log: the x are positive, and their axis is logarithmic. share: the
+    y are between 0 and 1, and so is their axis."""
     drawn = [_finite(s) for s in series]
     drawn = [s for s in drawn if s.points]
     if not drawn:
         return Markup("")
-    axes = _Axes(drawn, y_from_zero, x_log)
+    axes = _Axes(drawn, y_from_zero, x_log, share)
     body = [*_grid(axes, x_label, y_label), *(_band(axes, s) for s in drawn if s.band)]
     for s in drawn:
         points = " ".join(f"{axes.x(x)},{axes.y(y)}" for x, y in s.points)

@@ -44,6 +44,11 @@ class TrainingCurve(Record):
     """Which values to draw."""
     x_label: str = "optimizer step"
 
+    @property
+    def share(self) -> bool:
+        """Whether the values are between 0 and 1."""
+        return self.y_label == "share"
+
 
 class StageConversations(Record):
     """The conversations of one evaluation."""
@@ -57,7 +62,11 @@ class ReportData(Record):
 
     title: str
     lead: str
-    """One or two sentences under the title."""
+    """One or two sentences under the headline."""
+    headline: str = ""
+    """What the run means, in a sentence; "" where the title says it all."""
+    next_steps: tuple[tuple[str, str], ...] = ()
+    """What to do next: (what for, command)."""
     facts: tuple[tuple[str, str], ...] = ()
     """Name and value, e.g. ("device", "emulator of NVIDIA H200")."""
     stages: tuple[StageMetrics, ...] = ()
@@ -131,16 +140,16 @@ def environment() -> Environment:
 
 
 def choose_examples(data: ReportData) -> list[tuple[str, str]]:
-    """(task, why) of the tasks that show most: learnt, repaired, made faster, not solved."""
+    """(task, why) of the tasks that show most: the best kernel, repaired, learnt, not solved."""
     if not data.conversations:
         return []
     last = {s.task.name: s for s in data.conversations[-1].states}
     first = {s.task.name: s for s in data.conversations[0].states}
     chosen: dict[str, str] = {}
     for why, wanted in (
+        ("the best kernel: the fastest against its naive version", _solved),
         ("repaired or improved after feedback", _gained_by_turn),
         ("learnt: not solved by the base model", lambda s: _learnt(first.get(s.task.name), s)),
-        ("the fastest", lambda s: s.best_turn is not None),
         ("not solved", lambda s: s.best_turn is None),
     ):
         found = [s for s in last.values() if s.task.name not in chosen and wanted(s)]
@@ -149,7 +158,7 @@ def choose_examples(data: ReportData) -> list[tuple[str, str]]:
     for name in last:
         if len(chosen) >= data.examples:
             break
-        chosen.setdefault(name, "one more")
+        chosen.setdefault(name, "another held-out task")
     return list(chosen.items())[: data.examples]
 
 
@@ -225,7 +234,14 @@ def _curve_chart(curve: TrainingCurve) -> str:
         )
         for i, key in enumerate(curve.keys)
     ]
-    return line_chart(series, x_label=curve.x_label, y_label=curve.y_label)
+    if max((len(s.points) for s in series), default=0) == 1:  # one point is a number
+        told = (f"{s.name}: {s.points[0][1]:.4g}" for s in series if s.points)
+        return f"{', '.join(told)} (one measurement)"
+    return line_chart(series, x_label=curve.x_label, y_label=curve.y_label, share=curve.share)
+
+
+def _solved(state: CUDAConversationState) -> bool:
+    return state.best_turn is not None
 
 
 def _gained_by_turn(state: CUDAConversationState) -> bool:

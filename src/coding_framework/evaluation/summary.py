@@ -92,6 +92,46 @@ def summarize(
     )
 
 
+FEW_TASKS, FEW_STEPS = 10, 4
+"""Below them a run shows that everything works, and nothing about learning."""
+
+
+def headline(summary: Summary) -> str:
+    """What the run means, in a sentence for somebody who has not read about it."""
+    last = list(summary.stages.values())[-1]
+    steps = f"{summary.rl.steps} RL step{'s' if summary.rl.steps != 1 else ''}"
+    if last.n < FEW_TASKS:
+        return (
+            f"The machinery works; nothing can be said about learning: {last.n} tasks"
+            f"{f', {steps}' if 'rl' in summary.stages else ''}."
+        )
+    claim, base = summary.learning, summary.stages.get("base")
+    before = f", {base.passed.count} of {base.passed.n} before training" if base else ""
+    solved = f"{last.passed.count} of {last.passed.n} tasks that it has never seen{before}"
+    if claim.sft_above_base or claim.rl_above_base:
+        text = f"The model has learnt to write correct CUDA kernels: it solves {solved}."
+    else:
+        text = f"No clear gain from training: the model solves {solved}."
+    if claim.rl_not_below_sft is False:
+        text += " RL made it worse."
+    elif "sft" in summary.stages and "rl" in summary.stages:
+        after_sft = summary.stages["sft"].passed.count
+        gained = summary.stages["rl"].passed.count - after_sft
+        text += f" Of these {steps} changed {gained:+d}." if gained else f" {steps}: no change."
+    return text
+
+
+def device_in_words(environment: Mapping[str, str]) -> str:
+    """What the kernels ran on. Without a GPU their times are modelled for one."""
+    device = environment.get("device", "")
+    known = device if device and device != "not reached" else ""
+    if environment.get("backend") == "cuda":
+        return known or "a GPU, which no kernel reached"
+    if not known:
+        return "the emulator, which no kernel reached"
+    return f"no GPU: the emulator ran the kernels, and times are modelled for an {known}"
+
+
 def stage_table(summary: Summary) -> Table:
     """The stages as a table for the terminal."""
     table = Table(title="Held-out tasks", title_justify="left")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 from pydantic import Field
@@ -56,6 +56,7 @@ class EvaluationSettings(Record):
 
     device: str | None = None
     """None: a GPU where there is one."""
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     sandbox: SandboxName = "auto"
     baselines: BaselinesName = "eager"
     """On a GPU: which times of PyTorch the verdicts have."""
@@ -104,7 +105,9 @@ async def evaluate_folder(
             sandbox=settings.sandbox, baselines=settings.baselines, told_in=store.parent
         )
         stack.callback(judge.close)
-        policies = make_policies(model, stack, device=settings.device, adapter=adapter)
+        policies = make_policies(
+            model, stack, device=settings.device, dtype=settings.dtype, adapter=adapter
+        )
         generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
         budget = PromptBudget(settings.max_prompt_tokens, generator.count)
         progress = stack.enter_context(Progress(f"  {label}", total, "conversations"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,6 +13,7 @@ from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run.model_folder import EvaluationSettings
+from coding_framework.run.sizing import Rates, Sizes, sized
 from coding_framework.store.folder import RunFolder
 from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
@@ -72,10 +73,17 @@ class Recipe(Config):
     sandbox: SandboxName = "auto"
     """Sandbox of the candidates' host code: auto takes the first that works here, no-docker the
     first that works and is not Docker; one that you name must work."""
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    """Of matrix products in evaluations; auto: bfloat16 where the hardware computes in it."""
+    probe_tasks: int = Field(default=0, ge=0)
+    """Training tasks that the model tries after SFT, so that RL is given those that it solves in
+    10 to 80% of its samples; 0: RL takes its tasks as they come.
+
+    What is always or never solved gives a group equal returns, which teach nothing."""
+    probe_samples: int = Field(default=4, ge=2)
+    """Answers to each of them."""
     concurrency: int = Field(default=48, ge=1)
     """Conversations at once in an evaluation; on 2 cores a batch of 48 decodes fastest."""
-    expected_s: Mapping[str, float] = Field(default_factory=dict)
-    """Measured seconds of each stage on 2 cores, for the time left that is shown."""
 
     @property
     def evaluation(self) -> EvaluationSettings:
@@ -93,6 +101,9 @@ class WholeRun(Config):
     recipe: Recipe
     folder: Path
     base_model: str
+    minutes: float | None = Field(default=None, gt=0.0)
+    """What the whole may take: its first stage measures the machine and fits the counts to it.
+    None: the recipe's counts."""
     seed: int = 0
     """Seed of data, training and sampling."""
     skip: frozenset[Skipped] = frozenset()
@@ -118,6 +129,39 @@ class Job:
     recipe: Recipe
     base_model: str
     seed: int
+    minutes: float | None = None
+
+    def fitted(self, result: Mapping[str, Any]) -> Job:
+        """The job in the sizes that its first stage has chosen, as that stage's result says."""
+        if "sizes" not in result:
+            return self
+        sizes, rates = (
+            Sizes.model_validate(result["sizes"]),
+            Rates.model_validate(result["rates"]),
+        )
+        given = {**self.recipe.model_dump()}
+        recipe = Recipe.model_validate({**given, **sized(sizes, rates, given)})
+        return replace(self, recipe=recipe)
+
+    def rl_candidates(self, count: int, *, at_least: int = 0) -> list[Task]:
+        """Training tasks for RL, in their order. at_least: their operations."""
+        from coding_framework.data.examples import training_tasks
+
+        recipe = self.recipe
+        return training_tasks(
+            recipe.rl_skip_tasks + count,
+            self.seed,
+            min_steps=at_least,
+            max_steps=recipe.task_max_ops,
+            scope=recipe.task_scope,
+        )[recipe.rl_skip_tasks :]
+
+    def probe_tasks(self) -> list[Task]:
+        """Training tasks for RL to choose from: half of them compositions, half any."""
+        count, least = self.recipe.probe_tasks, self.recipe.rl_task_min_ops
+        composed = self.rl_candidates(count // 2, at_least=least) if count > 1 else []
+        tasks = {t.name: t for t in (*composed, *self.rl_candidates(count))}
+        return list(tasks.values())[:count]
 
     def held_out(self) -> list[Task]:
         from coding_framework.data.examples import held_out_tasks

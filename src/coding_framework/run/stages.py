@@ -15,10 +15,13 @@ import asyncio
 import contextlib
 import math
 import platform
+import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ from rich.console import Console
 
 from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.data.curriculum_manager import WindowRecord
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.evaluation.curriculum_curve import curriculum_curve
 from coding_framework.evaluation.metrics import StageMetrics
 from coding_framework.evaluation.report import (
@@ -39,21 +43,26 @@ from coding_framework.evaluation.report import (
     write_report,
 )
 from coding_framework.evaluation.summary import (
+    FEW_TASKS,
     RLNumbers,
     StageCost,
     Summary,
     closing_lines,
+    device_in_words,
+    headline,
     stage_table,
     summarize,
 )
 from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all, run_in_child
+from coding_framework.monitoring.load import BusyOthers
 from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import duration, set_stage
 from coding_framework.monitoring.run_watch import RunWatch
 from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
 from coding_framework.paths import write_json_atomic
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
-from coding_framework.run.recipe import LABELS, Job, WholeRun
+from coding_framework.run.recipe import LABELS, Job, Recipe, WholeRun
+from coding_framework.run.sizing import SERVED_AT_ONCE, Rates, Sizes, fitting, forecast, left_s
 from coding_framework.run.stage_evaluation import (
     held_out_suite,
     leave_evaluation,
@@ -65,11 +74,16 @@ from coding_framework.store.records import SFTEpoch
 from coding_framework.store.stages import StageManifest, StageRecord
 from coding_framework.store.training_log import read_sft_records
 from coding_framework.training.rl_config import MultiTurnRLConfig
-from coding_framework.types import CUDAConversationState, PromptVersion, Receipt
+from coding_framework.types import CUDAConversationState, PromptVersion, Receipt, Task
 from coding_framework.wiring import cores
 
 log = structlog.get_logger(__name__)
 
+LEAST_SOLVED, MOST_SOLVED = 0.1, 0.8
+"""Of the samples of a task that RL can learn from."""
+NOTED_LOAD = 0.2
+"""Share of the processors that others take, from which on it is said."""
+LOAD_S = 0.5
 GRACE_S = 2.0
 """Between asking a process of ours to end and killing it."""
 
@@ -99,9 +113,9 @@ def run_stages(whole: WholeRun) -> int:
         "seed": whole.seed,
         "skip": sorted(whole.skip),
         "version": version("coding-framework"),
-        "recipe": recipe.model_dump(mode="json", exclude={"expected_s"}),
+        "recipe": _dumped(recipe),
     }
-    job = Job(whole.folder, recipe, whole.base_model, whole.seed)
+    job = Job(whole.folder, recipe, whole.base_model, whole.seed, whole.minutes)
     job.sft_config(whole.base_model)
     job.rl_config(whole.base_model)
     stages = [s for s in STAGES if s.name.removeprefix("eval_") not in whole.skip]
@@ -113,21 +127,99 @@ def run_stages(whole: WholeRun) -> int:
     ):
         job.configure_logging()
         for number in range(len(stages)):
-            _run_stage(Run(job, manifest), stages, number)
-        summary = _finish(Run(job, manifest), whole, config)
+            _run_stage(_fitted(job, manifest), stages, number)
+        run = _fitted(job, manifest)
+        summary = _finish(run, whole, {**config, "recipe": _dumped(run.job.recipe)})
     send_report(whole, config)
     _print_end(summary, whole.folder)
     return 0
+
+
+def _dumped(recipe: Recipe) -> dict[str, Any]:
+    """As the manifest holds it. What says nothing is left out: older runs did not know of it."""
+    later = {"dtype", "probe_tasks", "probe_samples"}
+    plain = all(getattr(recipe, n) == Recipe.model_fields[n].default for n in later)
+    return recipe.model_dump(mode="json", exclude=later if plain else set())
+
+
+def _fitted(job: Job, manifest: StageManifest) -> Run:
+    """The run in the sizes that its first stage has stored. Raises UsageError where they were
+    chosen for another budget."""
+    record = manifest.finished("model")
+    if record is None:
+        return Run(job, manifest)
+    given = record.result.get("minutes")
+    if given is not None and given != job.minutes:
+        raise UsageError(
+            f"{job.folder} holds a run of --minutes {given:g}: say so again, or choose another "
+            "--output-dir"
+        )
+    return Run(job.fitted(record.result), manifest)
 
 
 # --- stages ---------------------------------------------------------------------------------------
 
 
 def get_model(run: Run) -> dict[str, Any]:
-    """The base model as a local folder."""
+    """The base model as a local folder and, where the run has a budget, the sizes that fit it."""
     from coding_framework.agents.models import resolve_model
 
-    return {"path": str(resolve_model(run.job.base_model))}
+    path = resolve_model(run.job.base_model)
+    minutes = run.job.minutes
+    if minutes is None:
+        return {"path": str(path)}
+    try:
+        rates = run_in_child(_measure, run.job, path, time.time())
+    except InfrastructureError as e:
+        _tell(f"  the machine was not measured ({e}): the counts are those of configs/cpu.yaml")
+        return {"path": str(path), "minutes": minutes}
+    sizes = fitting(60 * minutes, rates)
+    for line in _plan_lines(minutes, rates, sizes):
+        _tell(line)
+    return {
+        "path": str(path),
+        "minutes": minutes,
+        "rates": rates.model_dump(mode="json"),
+        "sizes": sizes.model_dump(mode="json"),
+        "planned_s": {name: round(s, 1) for name, s in forecast(sizes, rates).items()},
+    }
+
+
+def _measure(job: Job, model: Path, started: float) -> Rates:
+    job.configure_logging()
+    from coding_framework.run.measuring import measure
+
+    return measure(model, job.recipe.sandbox, started)
+
+
+def _plan_lines(minutes: float, rates: Rates, sizes: Sizes) -> list[str]:
+    """What was measured and what follows, for people."""
+    total = sum(forecast(sizes, rates).values())
+    batch = SERVED_AT_ONCE // 2
+    written = batch / max(rates.step_s + batch * rates.answer_step_s, 1e-9)
+    lines = [
+        f"  this machine: learns {rates.train_tokens_s:.0f} tokens/s, writes {written:.0f} "
+        f"tokens/s, gives a verdict every {rates.verdict_s:.1f} s ({rates.dtype})",
+        f"  chosen: {sizes.told()}",
+    ]
+    lines += _load_line(rates.others)
+    if total > 60 * minutes:
+        lines.append(
+            f"  {minutes:g} minutes cannot hold the smallest run that shows learning: it will take "
+            f"about {duration(total)}"
+        )
+    else:
+        lines.append(f"  it will take about {duration(total)} of {minutes:g} minutes")
+    return lines
+
+
+def _load_line(others: float) -> list[str]:
+    """Names a machine that has other work to do."""
+    if others < NOTED_LOAD:
+        return []
+    return [
+        f"  other processes take {others:.0%} of the CPU: everything takes longer while they run"
+    ]
 
 
 def evaluate_base(run: Run) -> dict[str, Any]:
@@ -154,28 +246,82 @@ def _fine_tune(job: Job, base_model: str) -> dict[str, Any]:
 
 
 def evaluate_sft(run: Run) -> dict[str, Any]:
-    return _evaluate(run, "sft", Path(run.result("sft")["model"]), run.job.taught_prompts)
+    """Likewise after SFT; and a probe of training tasks, of which RL takes those that are solved
+    now and then."""
+    model = Path(run.result("sft")["model"])
+    found = _evaluate(run, "sft", model, run.job.taught_prompts)
+    if not run.job.recipe.probe_tasks:
+        return found
+    wanted = _rl_config(run).prompts_per_step
+    probe = run_in_child(_probe_folder, run.job, model)
+    names = tasks_to_learn(probe, wanted)
+    within = sum(solved_now_and_then(probe[name]) for name in names)
+    _tell(
+        f"  RL takes {len(names)} of {len(probe)} tasks tried; {within} of them were solved in 10 "
+        "to 80% of the samples"
+    )
+    return {**found, "probe": probe, "rl_tasks": names}
+
+
+def _probe_folder(job: Job, model: Path) -> dict[str, float]:
+    """Share of the samples that solved each task, in one turn each."""
+    job.configure_logging()
+    recipe = job.recipe
+    settings = recipe.evaluation.model_copy(
+        update={
+            "prompts": job.taught_prompts,
+            "max_turns": 1,
+            "samples_per_task": recipe.probe_samples,
+            "baselines": "none",
+        }
+    )
+    tasks = job.probe_tasks()
+    store = job.states_file("probe")
+    found = asyncio.run(evaluate_folder("probe", tasks, settings, model, store=store))
+    solved: dict[str, list[bool]] = {task.name: [] for task in tasks}
+    for state in found.states:
+        solved[state.task.name].append(state.best_turn is not None)
+    return {name: sum(each) / max(1, len(each)) for name, each in solved.items()}
+
+
+def solved_now_and_then(share: float) -> bool:
+    """Whether a group of samples of the task has returns that differ, as a rule."""
+    return LEAST_SOLVED <= share <= MOST_SOLVED
+
+
+def tasks_to_learn(probe: Mapping[str, float], at_least: int) -> list[str]:
+    """Names of the tasks that teach most: those solved now and then; where they are fewer than a
+    step needs, also those nearest to it, in which a rare success or failure may still come."""
+    middle = (LEAST_SOLVED + MOST_SOLVED) / 2
+    nearest = sorted(probe, key=lambda name: abs(probe[name] - middle))
+    good = [name for name in nearest if solved_now_and_then(probe[name])]
+    return good if len(good) >= at_least else nearest[:at_least]
 
 
 def train_rl(run: Run) -> dict[str, Any]:
     """Multi-turn RL by verl's trainer, from the SFT model, or the base model where SFT is left
     out."""
-    from coding_framework.data.examples import training_tasks
     from coding_framework.training.verl_integration import MultiAgentVERLTrainer
 
-    recipe = run.job.recipe
     config = _rl_config(run)
-    prompts = config.num_episodes * config.prompts_per_step
-    count = recipe.rl_tasks if config.curriculum else min(prompts, recipe.rl_tasks)
-    tasks = training_tasks(
-        recipe.rl_skip_tasks + count,
-        run.job.seed,
-        min_steps=0 if config.curriculum else recipe.rl_task_min_ops,
-        max_steps=recipe.task_max_ops,
-        scope=recipe.task_scope,
-    )[recipe.rl_skip_tasks :]
+    tasks = _rl_tasks(run, config)
     result = asyncio.run(MultiAgentVERLTrainer(config, tasks=tasks).train())
     return result.model_dump(mode="json")
+
+
+def _rl_tasks(run: Run, config: MultiTurnRLConfig) -> list[Task]:
+    """Those that the probe after SFT chose; else the first ones."""
+    recipe = run.job.recipe
+    probed = run.manifest.finished("eval_sft")
+    names = probed.result.get("rl_tasks", []) if probed is not None else []
+    if names:
+        tasks = {t.name: t for t in run.job.probe_tasks()}
+        return [tasks[name] for name in names]
+    prompts = config.num_episodes * config.prompts_per_step
+    if config.curriculum:
+        return run.job.rl_candidates(recipe.rl_tasks)
+    count = min(prompts, recipe.rl_tasks)
+    return run.job.rl_candidates(count, at_least=recipe.rl_task_min_ops)
 
 
 def _rl_config(run: Run) -> MultiTurnRLConfig:
@@ -214,17 +360,27 @@ def _run_stage(run: Run, stages: Sequence[Stage], number: int) -> None:
     if run.manifest.finished(stage.name) is not None:
         _tell(f"{head}: done before")
         return
-    expected = run.job.recipe.expected_s
-    seconds = sum(expected.get(s.name, 0.0) for s in stages[number:])
+    seconds = _left_s(run)
     _tell(f"{head}{f' (about {duration(seconds)} left in all)' if seconds else ''}")
     set_stage(stage.title)
-    log.info("stage_started", stage=stage.name)
+    if seconds:
+        for line in _load_line(BusyOthers().over(LOAD_S)):
+            _tell(line)
+    log.info("stage_started", stage=stage.name, expected_left_s=round(seconds))
     with run.manifest.stage(stage.name, PeakMemory()) as result:
         result.update(stage.run(run))
     record = run.manifest.finished(stage.name)
     assert record is not None
     log.info("stage_finished", stage=stage.name, wall_s=record.wall_s)
     _tell(f"{head}: {duration(record.wall_s)}, {record.peak_memory_gib:.1f} GiB at most")
+
+
+def _left_s(run: Run) -> float:
+    """Seconds that the stages still need, by the rates measured in this run and by what its
+    finished stages took; 0 where nothing was measured."""
+    record = run.manifest.finished("model")
+    planned = record.result.get("planned_s", {}) if record is not None else {}
+    return left_s(planned, {name: r.wall_s for name, r in run.manifest.stages.items()})
 
 
 def _evaluate(run: Run, label: str, model: Path, prompts: PromptVersion) -> dict[str, Any]:
@@ -322,24 +478,60 @@ def _report(
         )
         for label in whole.labels
     )
+    folder = RunFolder(job.folder)
     facts = (
+        ("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
+        ("command", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
         ("model", job.base_model),
-        ("device", summary.environment["device"]),
-        ("sandbox", summary.environment["sandbox"]),
+        ("counts", _counts(job)),
+        ("kernels ran on", device_in_words(summary.environment)),
+        ("sandbox", summary.environment["sandbox"].replace("not reached", "no kernel reached it")),
         *(("examples", told) for told in _data(run).values()),
         ("time", f"{duration(summary.wall_s)} on {cores()} cores"),
         ("memory", f"{summary.peak_memory_gib:.1f} GiB at most"),
         ("seed", str(job.seed)),
         ("version", version("coding-framework")),
+        ("configuration", str(folder.summary)),
+        *(("model after SFT", str(folder.sft.model)) for _ in {"sft"} - whole.skip),
+        *(("model after RL", str(folder.rl.final_model)) for _ in {"rl"} - whole.skip),
     )
     return ReportData(
         title=whole.title,
+        headline=headline(summary),
         lead=" ".join(closing_lines(summary)[:-1]),
+        next_steps=_next_steps(run, whole),
         facts=facts,
         stages=tuple(summary.stages.values()),
         curves=(*_curves(run.job.folder, steps), *_curriculum(run)),
         conversations=conversations,
     )
+
+
+def _counts(job: Job) -> str:
+    """What was trained and tried, in words."""
+    recipe = job.recipe
+    sft, rl = job.sft_config(job.base_model), job.rl_config(job.base_model)
+    examples = sft.num_examples + (sft.optimizer_examples or 0)
+    return (
+        f"SFT on {examples} examples, {rl.num_episodes} RL steps of {rl.conversations_per_step} "
+        f"conversations, each evaluation on {recipe.held_out_tasks} tasks"
+    )
+
+
+def _next_steps(run: Run, whole: WholeRun) -> tuple[tuple[str, str], ...]:
+    """Commands that go on from here."""
+    last = RunFolder(run.job.folder)
+    model = last.sft.model if "rl" in whole.skip else last.rl.final_model
+    steps = [("let the trained model write a kernel", f"cuda-rl solve --task relu --model {model}")]
+    if run.job.minutes is not None:
+        longer = f"cuda-rl quickstart --minutes {3 * run.job.minutes:g} --output-dir outputs/longer"
+        steps.append(("train longer", longer))
+    elif run.job.recipe.held_out_tasks < FEW_TASKS:
+        steps.append(("train for real", "make quickstart"))
+    if len(whole.labels) > 1:
+        first, end = (last.evaluation(label) for label in (whole.labels[0], whole.labels[-1]))
+        steps.append(("compare task by task", f"cuda-rl eval compare {first} {end}"))
+    return tuple(steps)
 
 
 def _curves(folder: Path, steps: list[Mapping[str, Any]]) -> tuple[TrainingCurve, ...]:
@@ -432,7 +624,7 @@ def _data(run: Run) -> dict[str, str]:
 def _print_end(summary: Summary, folder: Path) -> None:
     console = Console()
     console.print(stage_table(summary))
-    for line in closing_lines(summary):
+    for line in (headline(summary), *closing_lines(summary)):
         console.print(line, highlight=False)
     console.print(f"Report: {RunFolder(folder).report}", highlight=False)
 

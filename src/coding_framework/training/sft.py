@@ -190,7 +190,8 @@ class _Run:
         if config.device == "cuda" and not cuda:
             raise UsageError("device cuda was asked for and there is no GPU: use --device cpu")
         self.device = "cuda" if config.device != "cpu" and cuda else "cpu"
-        self.dtype = fast_dtype(self.device)
+        said = config.dtype
+        self.dtype = fast_dtype(self.device) if said == "auto" else getattr(torch, said)
         quantize = config.quantization
         self.nf4 = quantize == "nf4" or (quantize == "auto" and self.device == "cuda")
 
@@ -460,7 +461,15 @@ def make_trainer(arguments: Any, model: Any, tokenizer: Any, dataset: Any, packi
     from trl import SFTTrainer
     from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
+    from coding_framework.agents.threads import ThreadChoice
+
+    threads = ThreadChoice(None if arguments.use_cpu else 1)
+
     class AnswerLossTrainer(SFTTrainer):  # type: ignore[misc]
+        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            with threads.timed(inputs["input_ids"].numel()):
+                return super().training_step(model, inputs, num_items_in_batch)
+
         def compute_loss(
             self,
             model: Any,

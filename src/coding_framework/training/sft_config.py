@@ -97,6 +97,9 @@ class SFTConfig(Config):
     and none on a CPU."""
     device: DeviceChoice = "auto"
     """Where the model trains; auto takes a GPU where there is one."""
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    """Of matrix products; the adapter is float32. auto: bfloat16 where the hardware computes in it,
+    else float32, which is then faster."""
     save_every: int = Field(default=50, ge=1)
     """Steps from one checkpoint to the next; the end of each epoch has one too."""
     held_out_examples: int = Field(default=64, ge=0)

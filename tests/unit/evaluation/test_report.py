@@ -178,3 +178,36 @@ def test_chart_texts_are_escaped():
     svg = interval_chart([bar], title="<t>")
     assert "<b>" not in svg
     assert "&lt;b&gt;" in svg
+
+
+def test_a_share_has_an_axis_from_0_to_1():
+    points = ((1.0, 0.40), (2.0, 0.42))
+    chart = line_chart(
+        [Series(name="correct", points=points)], x_label="x", y_label="y", share=True
+    )
+    assert ">0<" in chart
+    assert ">1<" in chart
+
+
+def test_one_point_is_a_number_and_the_best_kernel_comes_first():
+    slow = make_state(make_turn(0, make_verdict(Status.CORRECT, 1.1), "int a;"), task="slow")
+    fast = make_state(make_turn(0, make_verdict(Status.CORRECT, 3.0), "int b;"), task="fast")
+    wrong = make_state(make_turn(0, make_verdict(Status.WRONG_OUTPUT), "int c;"), task="wrong")
+    states = (wrong, slow, fast)
+    step = TrainingStep(step=1, values={"reward": 0.5})
+    curve = TrainingCurve(title="Reward", y_label="reward", steps=(step,), keys=("reward",))
+    data = ReportData(
+        title="Quickstart",
+        headline="The model has learnt",
+        lead="",
+        next_steps=(("train longer", "make <b>"),),
+        stages=(stage_metrics("rl", states),),
+        curves=(curve,),
+        conversations=(StageConversations(label="rl", states=states),),
+    )
+    html = render(data)
+    assert "<h1>The model has learnt</h1>" in html
+    assert "reward: 0.5 (one measurement)" in html
+    assert "make &lt;b&gt;" in html
+    assert html.index("<code>fast</code>") < html.index("<code>slow</code>")
+    assert "the best kernel" in html

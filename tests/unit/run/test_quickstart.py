@@ -9,15 +9,26 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
 
 from coding_framework import cli
 from coding_framework.run import stages as pipeline
+from coding_framework.run.sizing import LADDER, Rates
 from support.fake_stages import fake_stages
 
 pytestmark = pytest.mark.unit
+
+FAST = Rates(
+    start_s=5,
+    train_tokens_s=800,
+    prefill_tokens_s=4000,
+    step_s=0.03,
+    answer_step_s=0.002,
+    verdict_s=0.5,
+)
 
 
 @pytest.fixture
@@ -25,9 +36,9 @@ def start(monkeypatch, tmp_path):
     """Runs `cuda-rl quickstart` in this process with replaced stages; gives status and calls."""
     monkeypatch.setattr(pipeline.Job, "held_out", lambda self: [])
 
-    def run(*argv: str, broken: str | None = None) -> tuple[int, list[str]]:
+    def run(*argv: str, broken: str | None = None, stages=fake_stages) -> tuple[int, list[str]]:
         calls: list[str] = []
-        monkeypatch.setattr(pipeline, "STAGES", fake_stages(calls, broken))
+        monkeypatch.setattr(pipeline, "STAGES", stages(calls, broken))
         return cli.main(["quickstart", "--output-dir", str(tmp_path / "out"), *argv]), calls
 
     return run
@@ -70,8 +81,8 @@ def test_the_report_shows_what_each_epoch_of_sft_was_worth(start, tmp_path):
     for shown in ("loss: 1, 1.25", "held-out loss: 0, 1.5", "held-out loss: 2, 0.7"):
         assert f"<title>{shown}</title>" in report
     assert "SFT: held-out tasks after each epoch" in report
-    assert report.count("<title>correct: ") == 1
-    assert "<title>correct: 1, 0.625</title>" in report
+    assert "<title>correct: " not in report, "one point is a number, not a chart"
+    assert "correct: 0.625, compile: 0.75 (one measurement)" in report
 
 
 def test_a_stopped_run_goes_on_from_the_last_finished_stage(start, capsys):
@@ -81,6 +92,50 @@ def test_a_stopped_run_goes_on_from_the_last_finished_stage(start, capsys):
     status, calls = start()
     assert (status, calls) == (0, ORDER[2:])
     assert start() == (0, [])
+
+
+def test_a_run_keeps_the_sizes_chosen_for_its_budget(start, monkeypatch, tmp_path, capsys):
+    seen = []
+    monkeypatch.setattr(pipeline, "LOAD_S", 0.01)
+    sizes = LADDER[2]
+    planned = {"eval_base": 10.0, "sft": 20.0, "eval_sft": 10.0, "rl": 30.0, "eval_rl": 10.0}
+    result = {
+        "path": "m",
+        "minutes": 7.0,
+        "rates": FAST.model_dump(mode="json"),
+        "sizes": sizes.model_dump(mode="json"),
+        "planned_s": planned,
+    }
+
+    def stages(calls, broken):
+        first, base, *others = fake_stages(calls, broken)
+
+        def get(run):
+            calls.append("model")
+            return result
+
+        def look(run):
+            seen.append(run.job.recipe)
+            return base.run(run)
+
+        return (replace(first, run=get), replace(base, run=look), *others)
+
+    status, _ = start("--minutes", "7", broken="sft", stages=stages)
+    assert status == 130
+    assert "about 1:20 min left in all" in capsys.readouterr().err
+    assert seen[0].held_out_tasks == sizes.held_out_tasks
+    assert seen[0].sft["num_examples"] == sizes.sft_examples
+    assert seen[0].rl["num_episodes"] == sizes.rl_steps
+    assert start("--minutes", "8", stages=stages) == (2, [])
+    assert "--minutes 7" in capsys.readouterr().err
+    assert start("--minutes", "7", stages=stages) == (0, ORDER[2:])
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["config"]["recipe"]["held_out_tasks"] == sizes.held_out_tasks
+
+
+def test_smoke_and_quick_test_are_one_flag(start, tmp_path):
+    assert start("--quick-test")[0] == 0
+    assert start("--smoke") == (0, [])
 
 
 def test_other_settings_in_the_same_folder_are_wrong_use(start, capsys):
@@ -100,6 +155,7 @@ def test_a_signal_leaves_no_process_behind(tmp_path, stop_signal):
     from pathlib import Path
     from coding_framework import cli
     from coding_framework.run import stages as pipeline
+from coding_framework.run.sizing import LADDER, Rates
     def stage(job):
         subprocess.Popen(["sh", "-c", "trap '' TERM INT; sleep 1000 & wait; sleep 1000"],
                          start_new_session=True)

@@ -63,6 +63,7 @@ def trainer_environment(
         "VERL_USE_EXTERNAL_MODULES": PLUGIN,
         "VERL_FILE_LOGGER_PATH": str(metrics),
         "OMP_NUM_THREADS": threads,
+        "OMP_WAIT_POLICY": base.get("OMP_WAIT_POLICY", "PASSIVE"),  # many processes, few cores
         "TOKENIZERS_PARALLELISM": "false",
         "MALLOC_ARENA_MAX": "2",  # glibc keeps freed memory per arena, and Ray has many threads
         "HYDRA_FULL_ERROR": "1",

@@ -1,0 +1,175 @@
+"""What this machine does in a second: a short piece of each kind of work of a whole run.
+
+Each piece takes seconds on 2 cores. It is measured beside whatever else the machine does, as the
+run itself will be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from coding_framework.monitoring.load import BusyOthers
+from coding_framework.run.sizing import PROMPT_TOKENS, Rates
+from coding_framework.types import Role, SandboxName
+
+if TYPE_CHECKING:
+    import torch
+
+log = structlog.get_logger(__name__)
+
+BATCHES, STEPS = (4, 24), 6
+"""Answers at once, and tokens of each: two points of a line."""
+TRAINED = 200
+"""Tokens of an example that is learnt."""
+KERNELS = 3
+CROWDED = 0.5
+"""Share of the processors that others take, from which on one thread is measured."""
+TRY_TOKENS = 64
+"""Of a forward pass by which the dtypes are compared."""
+MUCH_FASTER = 0.9
+"""bfloat16 is taken below this share of float32's time: it rounds, so level is not enough."""
+HOPELESS = 2.0
+"""Times as slow on a few tokens: more need not be tried."""
+SAME_TOKENS = 0.9
+"""Least share of positions whose likeliest token is that of float32."""
+
+
+def measure(model: Path, sandbox: SandboxName, started: float) -> Rates:
+    """The rates of this machine, in this process. started: `time.time()` when the process was
+    asked for."""
+    import torch
+
+    from coding_framework.agents.policies import load_model
+
+    busy = BusyOthers()
+    loaded, _ = load_model(model, dtype="float32", device="cpu")
+    start_s = time.time() - started
+    dtype = faster_dtype(loaded)
+    loaded = loaded.to(dtype)
+    verdict_s = _verdict_s(sandbox)
+    if busy.share() > CROWDED:
+        torch.set_num_threads(1)  # which is what training and decoding will find faster, too
+    train_s = _train_s(loaded)
+    loaded.train(False).requires_grad_(False)
+    prefill_s, (few, many) = _generate_s(loaded)
+    slope = max((many - few) / (BATCHES[1] - BATCHES[0]), 0.0)
+    rates = Rates(
+        start_s=start_s,
+        train_tokens_s=1 / train_s,
+        prefill_tokens_s=1 / prefill_s,
+        step_s=max(few - slope * BATCHES[0], 0.0),
+        answer_step_s=slope,
+        verdict_s=verdict_s,
+        dtype=str(dtype).removeprefix("torch."),
+        others=busy.share(),
+    )
+    log.info("machine_measured", **rates.model_dump())
+    return rates
+
+
+def faster_dtype(model: Any) -> torch.dtype:
+    """bfloat16 where it is clearly faster here and says the same tokens, else float32."""
+    import torch
+
+    ids = (torch.arange(TRY_TOKENS)[None] * 37) % model.config.vocab_size
+    seconds: dict[str, float] = {}
+    said: dict[str, Any] = {}
+    with torch.no_grad():
+        for dtype in (torch.float32, torch.bfloat16):
+            model.to(dtype)
+            model(ids[:, :8])  # what is allocated once is not timed
+            short = _seconds(lambda: model(ids[:, :8]))
+            if seconds and short > HOPELESS * seconds["short"]:
+                break  # emulated: a longer pass would take a minute
+            seconds["short"] = short
+            seconds[str(dtype)] = _seconds(lambda: said.update({str(dtype): model(ids).logits}))  # noqa: B023
+    model.to(torch.float32)
+    log.info("dtypes_tried", **seconds)
+    if seconds.get("torch.bfloat16", math.inf) > MUCH_FASTER * seconds["torch.float32"]:
+        return torch.float32
+    plain, half = (said[str(d)].argmax(-1) for d in (torch.float32, torch.bfloat16))
+    same = float((plain == half).float().mean())
+    return torch.bfloat16 if same >= SAME_TOKENS else torch.float32
+
+
+def _train_s(model: Any) -> float:
+    """Seconds a token of SFT: forward and backward with an adapter on a frozen base."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    lora = LoraConfig(r=64, lora_alpha=128, target_modules="all-linear", task_type="CAUSAL_LM")
+    adapted = get_peft_model(model, lora)
+    ids = (torch.arange(TRAINED)[None] * 37) % model.config.vocab_size
+
+    def step(tokens: int = TRAINED) -> None:
+        some = ids[:, :tokens]
+        adapted(some, labels=some).loss.backward()
+
+    step(16)  # what is allocated once is not timed
+    seconds = _seconds(step) / TRAINED
+    adapted.unload()
+    return seconds
+
+
+def _generate_s(model: Any) -> tuple[float, tuple[float, float]]:
+    """(seconds a token of a prompt, seconds of a decoding step by `BATCHES`)."""
+    from coding_framework.agents.batched_generation import BatchedGenerator
+    from coding_framework.types import SamplingParams
+
+    generator = BatchedGenerator(model, (), max_batch=BATCHES[-1], max_context=1024)
+    most = model.config.vocab_size
+    prompts = [[(i * 37 + n) % most for i in range(PROMPT_TOKENS)] for n in range(4)]
+
+    def answers(count: int, tokens: int) -> float:
+        async def together() -> None:
+            sampling = SamplingParams(max_new_tokens=tokens, temperature=1.0, seed=0)
+            await asyncio.gather(
+                *(generator.generate_ids(prompts[n % 4], sampling) for n in range(count))
+            )
+
+        before = time.perf_counter()
+        asyncio.run(together())
+        return time.perf_counter() - before
+
+    try:
+        answers(BATCHES[0], STEPS + 2)  # chooses the threads
+        reading = answers(BATCHES[0], 1)
+        few, many = (answers(count, STEPS + 1) - reading for count in BATCHES)
+    finally:
+        generator.close()
+    return reading / sum(map(len, prompts)), (few / STEPS, many / STEPS)
+
+
+def _verdict_s(sandbox: SandboxName) -> float:
+    """Seconds from one verdict to the next."""
+    from coding_framework.data.examples import training_examples
+    from coding_framework.wiring import make_judge
+
+    found = training_examples(Role.GENERATOR, KERNELS + 1, seed=1, max_steps=3)
+    with ExitStack() as stack:
+        judge = make_judge(sandbox=sandbox, baselines="none")
+        stack.callback(judge.close)
+
+        async def judged(examples: Sequence[Any]) -> None:
+            # a comment makes it a kernel that no cache knows, as an answer would be
+            told = f"// {time.time_ns()}\n"
+            await asyncio.gather(*(judge.judge(e.task, told + e.code) for e in examples))
+
+        asyncio.run(judged(found[:1]))  # starts the processes
+        before = time.perf_counter()
+        asyncio.run(judged(found[1:]))
+        return (time.perf_counter() - before) / max(1, len(found) - 1)
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    before = time.perf_counter()
+    work()
+    return time.perf_counter() - before

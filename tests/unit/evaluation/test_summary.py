@@ -1,0 +1,57 @@
+"""What a run means, in words that somebody understands who has not read about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from coding_framework.evaluation.metrics import stage_metrics
+from coding_framework.evaluation.summary import (
+    RLNumbers,
+    device_in_words,
+    headline,
+    summarize,
+)
+from coding_framework.types import Status
+from support.made_conversations import make_state, make_turn, make_verdict
+
+pytestmark = pytest.mark.unit
+
+
+def made(steps: int, **solved: tuple[int, int]):
+    """A summary of stages with so many tasks, the first of them solved."""
+    stages = []
+    for label, (good, of) in solved.items():
+        statuses = [Status.CORRECT] * good + [Status.WRONG_OUTPUT] * (of - good)
+        states = [
+            make_state(
+                make_turn(0, make_verdict(s, 1.0 if s is Status.CORRECT else None), "int a;")
+            )
+            for s in statuses
+        ]
+        stages.append(stage_metrics(label, states))
+    return summarize(stages, RLNumbers(steps=steps, steps_with_gradient=steps), {}, {}, {})
+
+
+def test_a_tiny_run_says_that_the_machinery_works_and_no_more():
+    said = headline(made(1, base=(0, 4), sft=(0, 4), rl=(1, 4)))
+    assert said == ("The machinery works; nothing can be said about learning: 4 tasks, 1 RL step.")
+
+
+def test_what_was_learnt_is_said_with_its_numbers():
+    said = headline(made(5, base=(0, 40), sft=(19, 40), rl=(21, 40)))
+    assert "has learnt" in said
+    assert "21 of 40" in said
+    assert "0 of 40 before" in said
+    assert "+2" in said
+
+
+def test_no_gain_is_said():
+    assert headline(made(5, base=(5, 40), sft=(6, 40), rl=(6, 40))).startswith("No clear gain")
+
+
+def test_a_machine_without_a_gpu_is_not_called_one():
+    modelled = device_in_words({"backend": "emulator", "device": "NVIDIA H200"})
+    assert modelled.startswith("no GPU")
+    assert "modelled for an NVIDIA H200" in modelled
+    assert device_in_words({"backend": "cuda", "device": "NVIDIA H200"}) == "NVIDIA H200"
+    assert "no kernel reached" in device_in_words({"backend": "none", "device": "not reached"})

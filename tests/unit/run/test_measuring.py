@@ -1,0 +1,37 @@
+"""What a machine does in a second is measured on real work, here of a tiny model."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from coding_framework.agents.policies import load_model
+from coding_framework.monitoring.load import BusyOthers
+from coding_framework.run import measuring
+from support.tiny_lm import make_tiny_lm
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def model(tmp_path):
+    return load_model(make_tiny_lm(tmp_path), dtype="float32", device="cpu")[0]
+
+
+def test_training_and_generation_have_a_measured_rate(model):
+    assert measuring._train_s(model) > 0.0
+    model.train(False).requires_grad_(False)
+    prefill_s, (few, many) = measuring._generate_s(model)
+    assert prefill_s > 0.0
+    assert math.isfinite(few)
+    assert math.isfinite(many)
+
+
+def test_the_dtype_is_one_of_the_two(model):
+    assert measuring.faster_dtype(model) in (torch.float32, torch.bfloat16)
+
+
+def test_the_share_of_others_is_a_share():
+    assert 0.0 <= BusyOthers().over(0.05) <= 1.0

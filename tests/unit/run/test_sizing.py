@@ -1,0 +1,85 @@
+"""A budget of minutes becomes counts, and a forecast follows what was measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from coding_framework.run.sizing import LADDER, SHARE, Rates, fitting, forecast, left_s, sized
+from coding_framework.run.stages import (
+    _load_line,
+    _plan_lines,
+    solved_now_and_then,
+    tasks_to_learn,
+)
+
+pytestmark = pytest.mark.unit
+
+FAST = Rates(
+    start_s=5,
+    train_tokens_s=800,
+    prefill_tokens_s=4000,
+    step_s=0.03,
+    answer_step_s=0.002,
+    verdict_s=0.5,
+)
+SLOW = FAST.model_copy(
+    update={"start_s": 60, "train_tokens_s": 20, "step_s": 2.0, "verdict_s": 9.0, "others": 0.6}
+)
+
+
+def seconds(sizes, rates):
+    return sum(forecast(sizes, rates).values())
+
+
+def test_each_rung_of_the_ladder_takes_longer_than_the_one_below():
+    for rates in (FAST, SLOW):
+        taken = [seconds(sizes, rates) for sizes in LADDER]
+        assert taken == sorted(taken)
+    assert LADDER[0].rl_steps >= 4
+
+
+@pytest.mark.parametrize("minutes", [15, 20, 60])
+def test_the_largest_run_that_fits_is_taken(minutes):
+    chosen = fitting(60 * minutes, FAST)
+    assert seconds(chosen, FAST) <= SHARE * 60 * minutes
+    above = LADDER[LADDER.index(chosen) + 1 :]
+    assert not above or seconds(above[0], FAST) > SHARE * 60 * minutes
+
+
+def test_more_minutes_and_a_faster_machine_never_give_less():
+    rungs = [LADDER.index(fitting(60 * m, FAST)) for m in (1, 5, 10, 20, 40, 80)]
+    assert rungs == sorted(rungs)
+    assert LADDER.index(fitting(1200, SLOW)) <= LADDER.index(fitting(1200, FAST))
+
+
+def test_a_budget_that_holds_nothing_is_told_with_the_time_it_takes():
+    said = " ".join(_plan_lines(20, SLOW, fitting(1200, SLOW)))
+    assert "20 minutes cannot hold the smallest run that shows learning" in said
+    assert "it will take about" in said
+    assert "other processes take 60% of the CPU" in said
+    assert "cannot hold" not in " ".join(_plan_lines(20, FAST, fitting(1200, FAST)))
+    assert _load_line(0.05) == []
+
+
+def test_the_time_left_follows_what_the_finished_stages_took():
+    planned = {"eval_base": 10.0, "sft": 100.0, "rl": 50.0}
+    assert left_s(planned, {}) == 160.0
+    assert left_s(planned, {"model": 3.0, "eval_base": 10.0, "sft": 100.0}) == 50.0
+    assert left_s(planned, {"eval_base": 20.0, "sft": 200.0}) == 100.0
+    assert left_s({}, {"sft": 1.0}) == 0.0
+
+
+def test_sizes_leave_the_other_settings_of_the_recipe():
+    recipe = {"sft": {"epochs": 2.0}, "rl": {"temperature": 1.1}}
+    changed = sized(LADDER[0], FAST, recipe)
+    assert changed["sft"]["epochs"] == 2.0
+    assert changed["sft"]["num_examples"] == LADDER[0].sft_examples
+    assert changed["rl"]["temperature"] == 1.1
+    assert changed["rl"]["max_turns"] == LADDER[0].rl_turns
+
+
+def test_rl_takes_the_tasks_that_are_solved_now_and_then():
+    probe = {"never": 0.0, "rarely": 0.25, "often": 0.75, "always": 1.0}
+    assert sorted(tasks_to_learn(probe, 2)) == ["often", "rarely"]
+    assert len(tasks_to_learn(probe, 3)) == 3
+    assert [solved_now_and_then(s) for s in (0.0, 0.1, 0.8, 1.0)] == [False, True, True, False]
