@@ -55,8 +55,12 @@ def test_ci_runs_the_two_commands_of_the_readme() -> None:
     assert 'AGAIN, id="quickstart", marks=pytest.mark.ci' in smoke
 
 
+SCRIPTS = sorted(path.name for path in ROOT.glob("*.py"))
+HELP = [f"uv run python {script} --help" for script in SCRIPTS]
+
+
 @pytest.mark.ci
-@pytest.mark.parametrize("command", cheap("README.md"))
+@pytest.mark.parametrize("command", [*cheap("README.md"), *HELP])
 def test_readme_command_works(command: str) -> None:
     done = subprocess.run(
         command,
