@@ -279,10 +279,14 @@ def test_rl_can_leave_out_the_tasks_that_sft_was_shown(monkeypatch: pytest.Monke
 
     script = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))
     given: list[str] = []
+    validated: list[str] = []
 
     class Trainer:
-        def __init__(self, _: MultiTurnRLConfig, *, tasks: list[Task]) -> None:
+        def __init__(
+            self, _: MultiTurnRLConfig, *, tasks: list[Task], validation_tasks: list[Task]
+        ) -> None:
             given.extend(task.name for task in tasks)
+            validated.extend(task.name for task in validation_tasks)
 
         async def train(self) -> None: ...
 
@@ -290,5 +294,12 @@ def test_rl_can_leave_out_the_tasks_that_sft_was_shown(monkeypatch: pytest.Monke
     flags = {"rl_tasks": 12, "rl_skip_tasks": 8}
     pool = script["make_pool"](flags, read_recipe(None))
     assert not flags
+    drawn = [task.name for task in training_tasks(24, max_steps=3)]
     script["run"](MultiTurnRLConfig(model_path="m", num_episodes=9), **pool)
-    assert given == [task.name for task in training_tasks(20, max_steps=3)][8:]
+    assert (given, validated) == (drawn[8:20], [])
+    validates = MultiTurnRLConfig(
+        model_path="m", num_episodes=9, validate_every=3, validation_tasks=4
+    )
+    given.clear()
+    script["run"](validates, **pool)
+    assert (given, validated) == (drawn[8:20], drawn[20:])
