@@ -29,7 +29,9 @@ BATCHES, STEPS = (4, 24), 6
 """Answers at once, and tokens of each: two points of a line."""
 TRAINED = 200
 """Tokens of an example that is learnt."""
-KERNELS = 3
+KERNELS = 6
+STARTING = 4
+"""Kernels that are judged before the clock runs: more than the judges that have to start."""
 CROWDED = 0.5
 """Share of the processors that others take, from which on one thread is measured."""
 TRY_TOKENS = 64
@@ -54,8 +56,9 @@ def measure(model: Path, sandbox: SandboxName, started: float) -> Rates:
     start_s = time.time() - started
     dtype = faster_dtype(loaded)
     loaded = loaded.to(dtype)
+    others = busy.share()  # before the judge's processes, some of which have other parents
     verdict_s = _verdict_s(sandbox)
-    if busy.share() > CROWDED:
+    if others > CROWDED:
         torch.set_num_threads(1)  # which is what training and decoding will find faster, too
     train_s = _train_s(loaded)
     loaded.train(False).requires_grad_(False)
@@ -69,7 +72,7 @@ def measure(model: Path, sandbox: SandboxName, started: float) -> Rates:
         answer_step_s=slope,
         verdict_s=verdict_s,
         dtype=str(dtype).removeprefix("torch."),
-        others=busy.share(),
+        others=others,
     )
     log.info("machine_measured", **rates.model_dump())
     return rates
@@ -153,7 +156,7 @@ def _verdict_s(sandbox: SandboxName) -> float:
     from coding_framework.data.examples import training_examples
     from coding_framework.wiring import make_judge
 
-    found = training_examples(Role.GENERATOR, KERNELS + 1, seed=1, max_steps=3)
+    found = training_examples(Role.GENERATOR, STARTING + KERNELS, seed=1, max_steps=3)
     with ExitStack() as stack:
         judge = make_judge(sandbox=sandbox, baselines="none")
         stack.callback(judge.close)
@@ -163,10 +166,10 @@ def _verdict_s(sandbox: SandboxName) -> float:
             told = f"// {time.time_ns()}\n"
             await asyncio.gather(*(judge.judge(e.task, told + e.code) for e in examples))
 
-        asyncio.run(judged(found[:1]))  # starts the processes
+        asyncio.run(judged(found[:STARTING]))
         before = time.perf_counter()
-        asyncio.run(judged(found[1:]))
-        return (time.perf_counter() - before) / max(1, len(found) - 1)
+        asyncio.run(judged(found[STARTING:]))
+        return (time.perf_counter() - before) / max(1, len(found) - STARTING)
 
 
 def _seconds(work: Callable[[], Any]) -> float:
