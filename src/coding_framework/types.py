@@ -287,6 +287,15 @@ class AgentAnswer(Record):
     messages: tuple[Message, ...]
     generation: Generation
     extraction: Extraction
+    redrawn_tokens: int = 0
+    """Of answers that repeated earlier code, in whose place this one was drawn."""
+
+    @classmethod
+    def of(cls, answer: Any) -> Self:
+        """The record of what any agent gave."""
+        redrawn = getattr(answer, "redrawn_tokens", 0)
+        parts = {name: getattr(answer, name) for name in ("messages", "generation", "extraction")}
+        return cls(**parts, redrawn_tokens=redrawn)
 
 
 # --- the judge -----------------------------------------------------------------------------------
@@ -616,6 +625,8 @@ class ConversationTurn(Record):
     """What the tester found: feedback for the next agent. No verdict or reward depends on it."""
     alternatives: tuple[ConversationTurn, ...] = ()
     """Other candidates of this turn that were judged and not chosen (best of n)."""
+    redrawn_tokens: int = 0
+    """Tokens of answers that repeated earlier code and were drawn again."""
     generated_s: float | None = None
     """Wall time until the policy had answered, with its queue. Taken in RL, None elsewhere: an
     evaluation that goes on finds answers and verdicts of which nobody knows what they took."""
@@ -631,6 +642,11 @@ class ConversationTurn(Record):
     @property
     def code(self) -> str | None:
         return self.extraction.code
+
+    @property
+    def tokens(self) -> int:
+        """That the policy wrote for this turn, with those that were drawn again."""
+        return len(self.generation.response_ids) + self.redrawn_tokens
 
 
 class CUDAConversationState(Record):

@@ -257,16 +257,18 @@ def make_agents(
     optimizer_sampling: SamplingParams | None = None,
     budget: PromptBudget | None = None,
     prompts: PromptVersion = "v1",
+    redraws: int = 0,
 ) -> dict[Role, Agent]:
     """Generator and optimizer; one policy and sampling for both unless the optimizer has its own.
-    Prompts over the budget are trimmed by rule."""
+    Prompts over the budget are trimmed by rule. redraws: as `agents.answers.RoleAgent` has it."""
     from coding_framework.agents.generator import GeneratorAgent
     from coding_framework.agents.optimizer import OptimizerAgent
 
+    how: dict[str, Any] = {"budget": budget, "prompts": prompts, "redraws": redraws}
     return {
-        Role.GENERATOR: GeneratorAgent(generator, sampling, budget=budget, prompts=prompts),
+        Role.GENERATOR: GeneratorAgent(generator, sampling, **how),
         Role.OPTIMIZER: OptimizerAgent(
-            optimizer or generator, optimizer_sampling or sampling, budget=budget, prompts=prompts
+            optimizer or generator, optimizer_sampling or sampling, **how
         ),
     }
 

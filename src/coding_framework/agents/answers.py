@@ -23,6 +23,8 @@ from coding_framework.types import (
 
 SAMPLE_STRIDE = 1_000_003
 """Between the seeds of the candidates of a turn; a prime, so that no two runs' seeds line up."""
+REDRAW_STRIDE = 15_485_863
+"""Likewise between an answer and the one that is drawn in its place."""
 
 
 class RoleAgent:
@@ -38,7 +40,11 @@ class RoleAgent:
         budget: PromptBudget | None = None,
         prompts: PromptVersion = PROMPT_VERSION,
         device: str = DEFAULT_DEVICE,
+        redraws: int = 0,
     ) -> None:
+        """redraws: how often an answer whose code was there before is drawn again; where the
+        likeliest token is taken it would be the same again."""
+        self.redraws = redraws
         self.policy = policy
         self.sampling = sampling or SamplingParams()
         self.budget = budget
@@ -47,15 +53,27 @@ class RoleAgent:
 
     async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> AgentAnswer:
         """Prompt, generate, extract. Candidates of one turn differ by `sample`, also where sampling
-        has a seed. Raises PolicyError where the model fails, UsageError where the task alone
-        exceeds the budget."""
+        has a seed. Code that an earlier turn gave is drawn again, and the tokens are counted.
+        Raises PolicyError where the model fails, UsageError where the task alone exceeds the
+        budget."""
         messages = build_messages(
             state, self.role, budget=self.budget, version=self.prompts, device=self.device
         )
         sampling = self.sampling
         if sample and sampling.seed is not None:
             sampling = sampling.model_copy(update={"seed": sampling.seed + SAMPLE_STRIDE * sample})
-        generation = await self.policy.generate(messages, sampling)
         shown = shown_turn(state) if self.role is Role.OPTIMIZER else None
-        extraction = extract_kernel(generation.text, shown.code if shown is not None else None)
-        return AgentAnswer(messages=messages, generation=generation, extraction=extraction)
+        there = {turn.code for turn in state.turns if turn.code is not None}
+        redraws = self.redraws if there and sampling.temperature > 0 else 0
+        spent = 0
+        for redraw in range(redraws + 1):
+            if redraw and sampling.seed is not None:
+                sampling = sampling.model_copy(update={"seed": sampling.seed + REDRAW_STRIDE})
+            generation = await self.policy.generate(messages, sampling)
+            extraction = extract_kernel(generation.text, shown.code if shown is not None else None)
+            if extraction.code not in there or redraw == redraws:
+                break
+            spent += len(generation.response_ids)
+        return AgentAnswer(
+            messages=messages, generation=generation, extraction=extraction, redrawn_tokens=spent
+        )

@@ -51,6 +51,8 @@ class SolveOptions(Config):
     beam: int = Field(default=1, ge=1, le=64)
     """Kernels that are gone on from, of all candidates so far the best ones with different device
     code; each gets its share of the next turn's candidates."""
+    redraws: int = Field(default=0, ge=0, le=8)
+    """How often an answer that repeats the code of an earlier turn is drawn again."""
     reward: str = "weighted"
     """Preset of the reward: weighted, gated, kevin or correct."""
     stop_reward: float | None = None
@@ -82,6 +84,8 @@ class SolveOptions(Config):
     @property
     def conversation_id(self) -> str:
         """The same options are the same conversation; the judge's settings and the folder aside."""
-        aside = {"output_dir", "judge"} | ({"beam"} if self.beam == 1 else set())
+        later = {"beam": 1, "redraws": 0}  # as before there were these settings
+        unset = {name for name, value in later.items() if getattr(self, name) == value}
+        aside = {"output_dir", "judge"} | unset
         said = self.model_dump_json(exclude=aside)
         return hashlib.sha256(said.encode()).hexdigest()[:12]

@@ -88,7 +88,9 @@ async def _converse(
         judge = make_judge(**settings.model_dump())
         stack.callback(judge.close)
         policies = await _apart(lambda: specializer.policies(_loader(options, stack)))
-        agents = specializer.agents(policies, _budget(policies[Role.GENERATOR], options))
+        agents = specializer.agents(
+            policies, _budget(policies[Role.GENERATOR], options), redraws=options.redraws
+        )
         tester = None
         if options.tester != "off":
             model = policies[Role.OPTIMIZER] if options.tester == "model" else None

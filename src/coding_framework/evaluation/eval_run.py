@@ -107,9 +107,7 @@ class EvalRun:
         if key in self._answers:
             return self._answers[key]
         found = await self._asked(state, agent)
-        answer = AgentAnswer(
-            messages=found.messages, generation=found.generation, extraction=found.extraction
-        )
+        answer = AgentAnswer.of(found)
         self._answer_sink.write({"key": key, "answer": answer.model_dump(mode="json")})
         self._answers[key] = answer
         return answer

@@ -115,7 +115,7 @@ def sample_record(
         "turns": len(state.turns),
         "end_reason": state.end_reason or "",
         "first_correct_turn": next((t.index for t in judged if _is_correct(t)), None),
-        "tokens": sum(len(turn.generation.response_ids) for turn in state.turns),
+        "tokens": sum(turn.tokens for turn in state.turns),
         "cut": sum(turn.generation.finish_reason == "length" for turn in state.turns),
     }
     if not judged:

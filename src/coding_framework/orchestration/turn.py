@@ -143,7 +143,7 @@ def end_reason(
     if _without_progress(state, config):
         return "no_progress"
     if config.max_response_tokens is not None:
-        used = sum(len(t.generation.response_ids) for t in state.turns)
+        used = sum(turn.tokens for turn in state.turns)
         if used >= config.max_response_tokens:
             return "budget"
     return None
@@ -311,6 +311,7 @@ async def judge_answer(
         extraction=extraction,
         verdict=verdict,
         masked=masked,
+        redrawn_tokens=getattr(answer, "redrawn_tokens", 0),
     )
     return turn.model_copy(update={"notes": progress_notes(turn, state.turns)})
 

@@ -224,9 +224,7 @@ class CUDAKernelWorkflow:
             # The same parent is shown in several turns: its answers are drawn by other seeds.
             number += self._candidates * len(state.turns)
         given = await ask(asked, self._agents, sample=number)
-        answer = AgentAnswer(
-            messages=given.messages, generation=given.generation, extraction=given.extraction
-        )
+        answer = AgentAnswer.of(given)
         _tell("answered", state, sample, answer=answer)
         return {"answers": {str(sample): answer.model_dump_json()}}
 

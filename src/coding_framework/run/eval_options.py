@@ -43,6 +43,9 @@ class EvalOptions(Config):
     """Most tokens of a prompt; a longer one is trimmed by rule."""
     turns: int = Field(default=1, ge=1, le=16)
     """Most turns of a conversation."""
+    redraws: int = Field(default=0, ge=0, le=8)
+    """How often an answer that repeats the code of an earlier turn is drawn again. Its tokens are
+    counted."""
     stop_when_correct: bool = False
     """End a conversation with its first correct kernel."""
     seed: int = Field(default=0, ge=0)

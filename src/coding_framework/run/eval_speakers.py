@@ -95,7 +95,12 @@ def _asked(
                 seed = sample_seed(options.seed, entry.task.name, number)
                 own = sampling.model_copy(update={"seed": seed})
                 agents = make_agents(
-                    generator, own, optimizer=optimizer, budget=budget, prompts=prompts
+                    generator,
+                    own,
+                    optimizer=optimizer,
+                    budget=budget,
+                    prompts=prompts,
+                    redraws=options.redraws,
                 )
                 wanted.append(Wanted(suite, entry, number, agents))
     return Speaker(name=model, digest=digest, prompts=prompts, wanted=wanted)

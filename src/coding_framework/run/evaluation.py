@@ -182,6 +182,8 @@ def _identity(
         tokens = options.answer_tokens(speaker.prompts)
         sampling = {"temperature": options.heat, "max_new_tokens": tokens}
         sampling |= options.model_dump(include=names)
+        if options.redraws:
+            sampling["redraws"] = options.redraws
     return EvalIdentity(
         model=speaker.name,
         model_digest=speaker.digest,

@@ -160,6 +160,9 @@ class MultiTurnRLConfig(Config):
     conversation, and that turn is not learnt from."""
     max_response_tokens: int = Field(default=1024, ge=1)
     """Most tokens of an answer."""
+    redraws: int = Field(default=0, ge=0, le=8)
+    """How often an answer that repeats the code of an earlier turn is drawn again. The repeat is
+    not learnt from; its tokens are counted."""
     curriculum: CurriculumName | None = None
     """Curriculum that chooses the prompts by what the policy has solved so far. Default: none; all
     tasks are passed over again and again, each time in a new random order."""

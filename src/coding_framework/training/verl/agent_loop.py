@@ -317,6 +317,8 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
         )
         version = spec.specialization.prompts
         other: dict[str, Any] = {"prompts": version} if version != PROMPT_VERSION else {}
+        if spec.redraws:
+            other["redraws"] = spec.redraws
         budget = PromptBudget(spec.max_prompt_tokens, policy.count)
         if environment.agents is not None:
             make: Any = partial(agents_of, environment.agents, budget=budget, **other)

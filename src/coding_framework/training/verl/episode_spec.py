@@ -62,6 +62,7 @@ def episode_spec(
             temperature=config.temperature,
             seed=config.seed,
         ),
+        redraws=config.redraws,
         greedy=config.greedy,
         # vLLM draws for each seed by a call of its own, for each token; and no rerun on a GPU
         # repeats an answer, since its sums depend on what else was in the batch.

@@ -60,6 +60,8 @@ class EpisodeSpec(Record):
     conversation: ConversationConfig
     discount: float = Field(ge=0.0, le=1.0)
     sampling: SamplingParams
+    redraws: int = 0
+    """How often an answer that repeats earlier code is drawn again."""
     greedy: bool = False
     """The likeliest token each time, whatever the temperature."""
     seeded: bool = True

@@ -61,7 +61,7 @@ def step_record(
         correct_rate=_mean([v.correct for v in judged]),
         solved_rate=_mean([r.state.best_turn is not None for r in rollouts]),
         solved_error=_solved_error(rollouts),
-        response_tokens=sum(len(t.generation.response_ids) for t in turns),
+        response_tokens=sum(turn.tokens for turn in turns),
         mean_logprob=_mean(logprobs),
         grad_norm=metrics.get("actor/grad_norm"),
         learning_rate=metrics.get("actor/lr"),
