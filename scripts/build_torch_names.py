@@ -21,6 +21,8 @@ TARGET = (
     Path(__file__).resolve().parents[1]
     / "src/coding_framework/cuda/model_new/handle_torch/torch_names.txt"
 )
+NOT_TORCHS = frozenset(["pynvml"])
+"""In torch's namespaces where they are installed."""
 _OPERATOR_MODULES = ("linalg", "fft", "special", "sparse", "nested", "masked")
 _NO_OPERATORS = frozenset(
     [
@@ -51,7 +53,7 @@ _NO_OPERATORS = frozenset(
 
 
 def public(names: list[str]) -> list[str]:
-    return sorted(n for n in names if not n.startswith("_"))
+    return sorted(n for n in names if not n.startswith("_") and n not in NOT_TORCHS)
 
 
 def named() -> tuple[dict[str, list[str]], dict[str, list[str]]]:

@@ -155,7 +155,6 @@ def test_a_signal_leaves_no_process_behind(tmp_path, stop_signal):
     from pathlib import Path
     from coding_framework import cli
     from coding_framework.run import stages as pipeline
-from coding_framework.run.sizing import LADDER, Rates
     def stage(job):
         subprocess.Popen(["sh", "-c", "trap '' TERM INT; sleep 1000 & wait; sleep 1000"],
                          start_new_session=True)
@@ -168,6 +167,7 @@ from coding_framework.run.sizing import LADDER, Rates
         [sys.executable, "-c", textwrap.dedent(code)], stderr=subprocess.PIPE, text=True
     )
     while not (tmp_path / "up").exists():
+        assert run.poll() is None, run.stderr.read()
         time.sleep(0.02)
     time.sleep(0.3)
     descendants = psutil.Process(run.pid).children(recursive=True)

@@ -192,7 +192,14 @@ async def by_verl(folder: Path) -> tuple[list[CUDAConversationState], list[tuple
         }
         for out in await loop.run({"temperature": 1.0}, **row):
             rows.append((f"u_{out.extra_fields[agent_loop.GROUP_FIELD]}", out))
-    return [r.state for r in read_rollouts(folder, 1)], rows
+    return [untimed(r.state) for r in read_rollouts(folder, 1)], rows
+
+
+def untimed(state: CUDAConversationState) -> CUDAConversationState:
+    """Without how long each turn took, which RL alone writes down."""
+    without = {"generated_s": None, "judged_s": None}
+    turns = tuple(turn.model_copy(update=without) for turn in state.turns)
+    return state.model_copy(update={"turns": turns})
 
 
 def worth(states: list[CUDAConversationState]) -> list[dict[str, Any]]:
