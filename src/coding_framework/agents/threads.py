@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -20,11 +21,16 @@ _TRIES = 5
 _TRY_S = 2.0
 """After so long a number that is much slower has been tried enough."""
 _KEEP_S = 60.0
-"""How long a choice is kept before the numbers are tried again."""
+"""How long a choice is kept before the numbers are tried again: a try of the slower one costs a
+repeat or two at half the speed."""
+_SLOWER = 1.5
+"""All cores are kept longer, until the last repeats take so many times what they took."""
+_REPEATS = 3
 
 
 class ThreadChoice:
-    """The faster of all cores and one, for work that repeats; tried again every minute.
+    """The faster of all cores and one, for work that repeats; tried again every minute, all cores
+    only once they have become slower.
 
     It sets torch's threads for the thread that enters `timed`, so one choice belongs to one thread.
     most: the larger number; None: as torch has it now.
@@ -41,6 +47,7 @@ class ThreadChoice:
         self.chosen: int | None = self._numbers[0] if len(self._numbers) == 1 else None
         """None while the numbers are tried."""
         self._chosen_at = 0.0
+        self._latest: deque[float] = deque(maxlen=_REPEATS)
 
     @contextmanager
     def timed(self, work: float = 1.0) -> Iterator[None]:
@@ -49,13 +56,25 @@ class ThreadChoice:
             yield
             return
         now = self._clock()
-        if self.chosen is not None and now - self._chosen_at > _KEEP_S:
+        if self.chosen is not None and now - self._chosen_at > _KEEP_S and self._doubtful():
             self.chosen, self._seen, self._spent = None, {}, {}
+            self._latest.clear()
         number = self.chosen or self._next()
         torch.set_num_threads(number)
         yield
+        took = self._clock() - now
         if self.chosen is None:
-            self._note(number, self._clock() - now, max(work, 1e-9))
+            self._note(number, took, max(work, 1e-9))
+        else:
+            self._latest.append(took / max(work, 1e-9))
+
+    def _doubtful(self) -> bool:
+        """Whether another number may be faster by now. Where one thread was, nothing that it takes
+        says that the other cores have become free."""
+        if self.chosen != self._numbers[0]:
+            return True
+        as_chosen = statistics.median(self._seen[self.chosen])
+        return len(self._latest) == _REPEATS and min(self._latest) > _SLOWER * as_chosen
 
     def _next(self) -> int:
         return next(n for n in self._numbers if not self._enough(n))

@@ -54,6 +54,25 @@ def test_a_machine_that_becomes_loaded_changes_the_choice() -> None:
     assert choice.chosen == 1
 
 
+def test_while_all_cores_are_as_fast_as_before_nothing_else_is_tried() -> None:
+    machine = Machine({2: 5.0, 1: 9.0})
+    choice = ThreadChoice(2, clock=lambda: machine.now)
+    machine.work(choice, 4)
+    began = machine.now
+    machine.work(choice, 100)
+    assert machine.now - began == pytest.approx(100 * 5.0)
+
+
+def test_a_machine_that_becomes_free_gets_all_its_cores_again() -> None:
+    machine = Machine({2: 3.0, 1: 0.4})
+    choice = ThreadChoice(2, clock=lambda: machine.now)
+    machine.work(choice, 20)
+    assert choice.chosen == 1
+    machine.seconds = {2: 0.2, 1: 0.4}
+    machine.work(choice, 300)
+    assert choice.chosen == 2
+
+
 def test_repeats_of_different_size_are_compared_by_their_work() -> None:
     machine = Machine({2: 0.1, 1: 0.17})
     choice = ThreadChoice(2, clock=lambda: machine.now)
