@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
+from coding_framework.agents.chat_request import chat_request
 from coding_framework.errors import PolicyAwayError, PolicyError, UsageError
 from coding_framework.types import Generation, Message, Policy, SamplingParams
 
@@ -199,17 +200,7 @@ class OpenAIPolicy:
 
     async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
         """One answer to a chat; a server that is busy or away is asked again."""
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": [m.model_dump() for m in messages],
-            "max_tokens": sampling.max_new_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-        }
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed
-        if sampling.top_k:
-            body["top_k"] = sampling.top_k
+        body = chat_request(self._model, messages, sampling)
         for attempt in range(1, self._attempts + 1):
             try:
                 reply = await asyncio.to_thread(self._post, body)

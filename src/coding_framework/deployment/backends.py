@@ -22,6 +22,7 @@ import aiohttp
 import orjson
 import structlog
 
+from coding_framework.agents.chat_request import chat_request
 from coding_framework.deployment.serve_config import BackendConfig, ModelVersion
 from coding_framework.errors import PolicyAwayError, PolicyError
 from coding_framework.monitoring.text import one_line
@@ -318,16 +319,7 @@ class BackendPolicy:
 
     async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
         """One answer to a chat. Raises PolicyError where the model or its server fails."""
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": [m.model_dump() for m in messages],
-            "max_tokens": sampling.max_new_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-        }
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed
-        answer = await self._backend.complete(body)
+        answer = await self._backend.complete(chat_request(self._model, messages, sampling))
         try:
             choice = answer["choices"][0]
             text = choice["message"]["content"] or ""
