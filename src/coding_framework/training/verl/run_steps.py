@@ -54,10 +54,10 @@ class RunSteps:
         """Take note of the validation after `step` steps, where there was one; the policy is kept
         where it is the best. Its checkpoint has to be whole."""
         known = read_validations(self._run.validations)
-        file = self._newest(step, lambda attempt: attempt.validation)
-        if file is None or any(v.step == step for v in known):
+        attempt = self._newest(step, lambda attempt: attempt.validation)
+        if attempt is None or any(v.step == step for v in known):
             return
-        found = validation_of(step, list(read_rollouts(file, step)))
+        found = validation_of(step, list(read_rollouts(attempt.validation, step)))
         write_validations(self._run.validations, [*known, found])
         log.info("rl_validation", **found.model_dump(exclude_none=True))
         rewards = [v.reward_mean for v in known if v.reward_mean is not None]
@@ -72,10 +72,10 @@ class RunSteps:
             checkpoints.keep_as(folder, self._run.best)
         write_atomic(self._run.best_step, str(step))
 
-    def _newest(self, step: int, kind: Callable[[AttemptFolder], Path]) -> Path | None:
-        """Folder with the conversations of a step, of the last attempt that came to it."""
-        folders = map(kind, self._run.attempts()[::-1])
-        return next((f for f in folders if rollouts_file(f, step).exists()), None)
+    def _newest(self, step: int, folder: Callable[[AttemptFolder], Path]) -> AttemptFolder | None:
+        """The last attempt that has conversations of a step in that folder of its."""
+        attempts = self._run.attempts()[::-1]
+        return next((a for a in attempts if rollouts_file(folder(a), step).exists()), None)
 
     def complete(self, done: int) -> None:
         """Keep exactly the records of the steps up to `done`, the step of the last checkpoint.
@@ -84,13 +84,11 @@ class RunSteps:
         later steps will be made again.
         """
         stored = {r.step: r for r in self.stored() if r.step <= done}
-        attempts = self._run.attempts()[::-1]
-        for step in range(1, done + 1):
-            for attempt in attempts if step not in stored else ():
-                if rollouts_file(attempt.rollouts, step).exists():
-                    metrics = read_metrics(attempt.metrics).get(step, {})
-                    stored[step] = step_record(step, metrics, attempt.rollouts, self._trained)
-                    break
+        for step in set(range(1, done + 1)) - stored.keys():
+            attempt = self._newest(step, lambda attempt: attempt.rollouts)
+            if attempt is not None:
+                metrics = read_metrics(attempt.metrics).get(step, {})
+                stored[step] = step_record(step, metrics, attempt.rollouts, self._trained)
         if stored or self._run.steps.exists():
             write_steps(self._run.steps, [stored[step] for step in sorted(stored)])
         if self._validates:
