@@ -18,14 +18,21 @@ from pydantic import Field
 from coding_framework.types import Record
 
 PROMPT_TOKENS, ANSWER_TOKENS, LONGEST_ANSWER = 330, 240, 448
-"""Of a first turn: means over the starter tasks, and where an answer that goes on is cut."""
-EXAMPLE_TOKENS = 520
-"""Mean of SFT's examples, prompt and answer."""
-UPDATE_COST = 2.5
-"""RL's update of all weights, with its log-probs and gradient checkpointing, in trained tokens of
-SFT, whose adapter has no gradients of the base."""
-RAY_STARTS = 6
+"""Of a first turn: means over the starter tasks with the prompts that tell the contract, and where
+an answer that goes on is cut."""
+TAUGHT_PROMPT_TOKENS = 125
+"""Mean of the short prompts, which are for a model that SFT has taught the contract."""
+GENERATOR_EXAMPLE, OPTIMIZER_EXAMPLE = 400, 800
+"""Mean tokens of SFT's examples, prompt and answer."""
+TURN_TOKENS = (370, 700)
+"""Of a row of RL by its turn, prompt and answer; later turns are like the second."""
+UPDATE_COST = 1.5
+"""RL's update of all weights in trained tokens of SFT, whose adapter has no gradients of the
+base."""
+RAY_STARTS = 12
 """Loading a model, in whose time Ray and verl start: it is mostly imports, in several processes."""
+STEP_STARTS = 1.7
+"""Likewise of a checkpoint and of handing the new weights to the rollouts."""
 SHARE = 0.92
 """Of the budget that is planned; the rest is for what no forecast knows."""
 SERVED_AT_ONCE = 48
@@ -65,11 +72,13 @@ class Sizes(Record):
     probe_tasks: int
     """Training tasks that are tried after SFT: RL takes those that are solved now and then."""
     probe_samples: int = 4
+    eval_turns: int = 2
 
     def told(self) -> str:
         """In words."""
         conversations = self.prompts_per_step * self.samples_per_prompt
         return (
+            f"{'one turn' if self.eval_turns == 1 else f'{self.eval_turns} turns'}, "
             f"SFT on {self.sft_examples + self.optimizer_examples} examples, {self.rl_steps} RL "
             f"steps of {conversations} conversations, each evaluation on {self.held_out_tasks} "
             "tasks"
@@ -82,6 +91,7 @@ def _sizes(*counts: int) -> Sizes:
 
 
 LADDER = (
+    _sizes(30, 140, 0, 4, 2, 4, 1, 8, 4, 1),
     _sizes(24, 140, 20, 4, 2, 4, 1, 10),
     _sizes(30, 180, 30, 4, 2, 4, 1, 12),
     _sizes(32, 220, 40, 4, 3, 4, 1, 12),
@@ -92,34 +102,34 @@ LADDER = (
     _sizes(80, 600, 100, 16, 4, 6, 2, 32),
     _sizes(100, 900, 150, 24, 4, 8, 2, 48),
 )
-"""Smallest first. The first is meant as the least that shows learning (SFT's interval above the
-base model's, four RL steps); what was measured so far is the rung of 300 examples."""
+"""Smallest first. The first is the least that shows learning (SFT's interval above the base
+model's, four RL steps): a single turn, so no examples of the optimizer's."""
 
 
 def forecast(sizes: Sizes, rates: Rates) -> dict[str, float]:
     """Seconds of each stage."""
     conversations = sizes.prompts_per_step * sizes.samples_per_prompt
-    rows = conversations * sizes.rl_turns
-    row_tokens = PROMPT_TOKENS + ANSWER_TOKENS
-    step = answers_s(conversations, rates) * sizes.rl_turns
-    step += rows * row_tokens * UPDATE_COST / rates.train_tokens_s
-    trained = (sizes.sft_examples + sizes.optimizer_examples) * EXAMPLE_TOKENS
-    evaluation = rates.start_s + 2 * answers_s(sizes.held_out_tasks, rates)
-    probe = rates.start_s + answers_s(sizes.probe_tasks * sizes.probe_samples, rates)
+    turns = [TURN_TOKENS[min(t, 1)] for t in range(sizes.rl_turns)]
+    step = answers_s(conversations, rates, TAUGHT_PROMPT_TOKENS) * sizes.rl_turns
+    step += conversations * sum(turns) * UPDATE_COST / rates.train_tokens_s
+    trained = sizes.sft_examples * GENERATOR_EXAMPLE + sizes.optimizer_examples * OPTIMIZER_EXAMPLE
+    evaluation = rates.start_s + sizes.eval_turns * answers_s(sizes.held_out_tasks, rates)
+    answers = sizes.probe_tasks * sizes.probe_samples
+    probe = rates.start_s + answers_s(answers, rates, TAUGHT_PROMPT_TOKENS)
     return {
         "eval_base": rates.start_s + answers_s(sizes.held_out_tasks, rates),
         "sft": 2 * rates.start_s + trained / rates.train_tokens_s,
         "eval_sft": evaluation + probe,
-        "rl": RAY_STARTS * rates.start_s + sizes.rl_steps * (rates.start_s + step),
+        "rl": RAY_STARTS * rates.start_s + sizes.rl_steps * (STEP_STARTS * rates.start_s + step),
         "eval_rl": evaluation,
     }
 
 
-def answers_s(count: int, rates: Rates) -> float:
+def answers_s(count: int, rates: Rates, prompt_tokens: int = PROMPT_TOKENS) -> float:
     """Seconds of one turn of so many conversations, with their verdicts."""
     rounds = math.ceil(count / SERVED_AT_ONCE)
     writing = rates.step_s * LONGEST_ANSWER * rounds + rates.answer_step_s * count * ANSWER_TOKENS
-    return writing + count * (PROMPT_TOKENS / rates.prefill_tokens_s + rates.verdict_s)
+    return writing + count * (prompt_tokens / rates.prefill_tokens_s + rates.verdict_s)
 
 
 def fitting(budget_s: float, rates: Rates) -> Sizes:
@@ -153,6 +163,7 @@ def sized(sizes: Sizes, rates: Rates, recipe: Mapping[str, Any]) -> dict[str, An
         "held_out_tasks": sizes.held_out_tasks,
         "probe_tasks": sizes.probe_tasks,
         "probe_samples": sizes.probe_samples,
+        "max_turns": sizes.eval_turns,
         "sft": {**recipe["sft"], **sft, **dtype},
         "rl": {**recipe["rl"], **rl},
     }

@@ -78,6 +78,15 @@ def test_sizes_leave_the_other_settings_of_the_recipe():
     assert changed["rl"]["max_turns"] == LADDER[0].rl_turns
 
 
+def test_the_least_run_has_one_turn_and_so_nothing_that_only_a_second_turn_needs():
+    least = LADDER[0]
+    assert least.eval_turns == least.rl_turns == 1
+    assert least.optimizer_examples == 0
+    assert sized(least, FAST, {"sft": {}, "rl": {}})["max_turns"] == 1
+    assert "one turn" in least.told()
+    assert "2 turns" in LADDER[1].told()
+
+
 def test_rl_takes_the_tasks_that_are_solved_now_and_then():
     probe = {"never": 0.0, "rarely": 0.25, "often": 0.75, "always": 1.0}
     assert sorted(tasks_to_learn(probe, 2)) == ["often", "rarely"]
