@@ -91,7 +91,7 @@ def unread_parameters(ptx: str) -> dict[str, dict[int, frozenset[int]]]:
     members is passed as one byte of whatever lay there, and padding as it was."""
     found: dict[str, dict[int, frozenset[int]]] = {}
     for entry in _KERNEL.finditer(_COMMENT.sub("", ptx)):
-        body = ptx_body(entry.string, entry.end())
+        body = _body(entry.string, entry.end())
         for number, declared in enumerate(_PARAMETER.finditer(entry["parameters"])):
             size = int(declared["bits"]) // 8 * int(declared["extent"] or 1)
             unread = set(range(size)) - _loaded(body, declared["name"])
@@ -100,7 +100,7 @@ def unread_parameters(ptx: str) -> dict[str, dict[int, frozenset[int]]]:
     return found
 
 
-def ptx_body(ptx: str, start: int) -> str:
+def _body(ptx: str, start: int) -> str:
     """From `start` to the next kernel or function."""
     end = re.compile(r"\.entry\b|\.func\b").search(ptx, start)
     return ptx[start : end.start() if end else len(ptx)]

@@ -98,18 +98,14 @@ class RunSteps:
 
 def validation_of(step: int, ended: Sequence[Rollout]) -> Validation:
     """What the conversations of a validation say of the policy after `step` steps."""
-    rewards = [
-        max(paid)
-        for rollout in ended
-        if (paid := [t.reward.total for t in rollout.state.turns if t.reward is not None])
-    ]
-    judged = [r for r in ended if any(t.reward is not None for t in r.state.turns)]
-    solved = [r.state.best_turn is not None for r in judged]
+    judged = [r.state for r in ended if any(t.reward is not None for t in r.state.turns)]
+    rewards = [max(t.reward.total for t in s.turns if t.reward is not None) for s in judged]
+    solved = sum(s.best_turn is not None for s in judged)
     return Validation(
         step=step,
         conversations=len(ended),
-        solved_rate=sum(solved) / len(solved) if solved else None,
-        reward_mean=math.fsum(rewards) / len(rewards) if rewards else None,
+        solved_rate=solved / len(judged) if judged else None,
+        reward_mean=math.fsum(rewards) / len(judged) if judged else None,
         masked=len(ended) - len(judged),
     )
 

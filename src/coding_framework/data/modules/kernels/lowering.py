@@ -267,6 +267,13 @@ class Lowering:
         _, out = self.next_kernel()
         return self.kernels, out
 
+    def end_head(self, out: str, dims: Sequence[str], launch: Lines) -> None:
+        """Another writer's kernel is launched here: its result is what the next operation reads."""
+        shape = ", ".join(strip(d) for d in dims)
+        options = f"{self.task.inputs[0].name}.options()"
+        self.host += [f"auto {out} = torch::empty({{{shape}}}, {options});", *launch]
+        self.x, self.dims, self.post = Tensor("x", out), list(dims), []
+
     def _post_reads(self) -> list[Tensor]:
         reads = [Tensor(p.c_name, p.c_name) for _, parameters in self.post for p in parameters]
         if any(POINTWISE[o.name].reads == "input" for o, _ in self.post):

@@ -10,15 +10,18 @@ import re
 from collections.abc import Sequence
 
 from coding_framework.data.modules.kernels.fast_layers import FAST, reason
-from coding_framework.data.modules.kernels.lowering import (
-    Lines,
-    Lowering,
-    Tensor,
-    product_of,
-    strip,
+from coding_framework.data.modules.kernels.heads import (
+    CONVOLUTIONS,
+    MULTIPROCESSORS,
+    PRODUCTS,
+    NotHereError,
+    channels,
+    factors,
+    tiled,
 )
+from coding_framework.data.modules.kernels.lowering import Lines, Lowering, product_of, strip
 from coding_framework.data.modules.kernels.naive import lower
-from coding_framework.data.modules.kernels.naive_layers import Lower, conv_extents
+from coding_framework.data.modules.kernels.naive_layers import Lower
 from coding_framework.data.modules.kernels.short_tensor_cores import (
     EXTENTS,
     HEAD,
@@ -39,15 +42,8 @@ from coding_framework.data.modules.records import (
     extent,
 )
 
-LEAST = 32
-"""Rows, columns and inner indices of a product below which a tile is mostly empty."""
-_MULTIPROCESSORS = 132
 _TAKEN = {*"xuostirqevabdfpymnkc", "acc", "sum", "load", "count", "image", "in", *EXTENTS, *OUTS}
 """Names that the kernels use themselves."""
-
-
-class NotHereError(Exception):
-    """The templates have nothing for this operation as it stands."""
 
 
 def _linear(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
@@ -69,60 +65,43 @@ def _linear(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> Non
 
 
 def _matmul(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
-    if o.flag("own") or w.x.host != w.task.inputs[0].name:
-        raise NotHereError
-    other = w.task.inputs[-1] if o.name == "matmul_last" else w.task.inputs[1]
-    given = [w.variable(d) for d in other.dims]
-    if len(given) != len(w.dims):
-        raise NotHereError
-    ta, tb = o.flag("ta"), o.flag("tb")
-    *batch, rows, columns = w.dims
-    m, k = (columns, rows) if ta else (rows, columns)
-    n = given[-2] if tb else given[-1]
-    dims = [*batch, m, n]
-    reads, post = _end(w, dims, {len(batch): "r", len(batch) + 1: "q"}, [], [])
-    tile = _rows(w, m, n, k, product_of(batch) if batch else "1")
+    of = factors(w, o)
+    axes, depth = len(of.batch), product_of(of.batch) if of.batch else "1"
+    reads, post = _end(w, of.dims, {axes: "r", axes + 1: "q"}, [], [])
+    rows = _rows(w, of.m, of.n, of.k, depth)
     shift = "x += blockIdx.z * m * k, u += blockIdx.z * n * k;"
     kernel = Kernel(
-        tile,
-        matrix("a", "x", "r0", "m", tile, inner_first=not ta),
-        matrix("b", "u", "q0", "n", 64, inner_first=tb),
-        ("m", "n"), "(blockIdx.z * m + r) * n + q" if batch else "r * n + q", post,
-        [shift] if batch else [],
+        rows,
+        matrix("a", "x", "r0", "m", rows, inner_first=of.x_inner_first),
+        matrix("b", "u", "q0", "n", 64, inner_first=of.u_inner_first),
+        ("m", "n"), "(blockIdx.z * m + r) * n + q" if of.batch else "r * n + q", post,
+        [shift] if of.batch else [],
     )  # fmt: skip
-    depth = product_of(batch) if batch else "1"
-    _emit(w, kernel, [w.x.host, other.name, *reads], {"m": m, "n": n, "k": k}, dims, depth)
+    _emit(w, kernel, [w.x.host, of.other, *reads], of.sizes, of.dims, depth)
 
 
 def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
     weight, *bias = parameters
-    batch, c, *spatial = w.dims
-    kernel_size, groups = o.integers("kernel_size"), o.number("groups")
-    if groups < 1:
-        raise NotHereError
-    m = w.variable(str(o["out"]))
-    each_in, each_out = (d if groups == 1 else f"{d} / {groups}" for d in (c, m))
-    outs = conv_extents(w, o)
+    of = channels(w, o)
+    axes = len(of.spatial)
     windows = Windows(
-        kernel_size, o.integers("stride"), o.integers("padding"), o.integers("dilation"),
-        o.name.startswith("conv_transpose"), groups,
-        EXTENTS[-len(spatial) :], OUTS[-len(spatial) :],
+        o.integers("kernel_size"), o.integers("stride"), o.integers("padding"),
+        o.integers("dilation"), of.transposed, of.groups, EXTENTS[-axes:], OUTS[-axes:],
     )  # fmt: skip
-    dims = [batch, m, *outs]
-    count = product_of([batch, *outs])
-    k = each_in if windows.taps == 1 else f"{each_in} * {windows.taps}"
-    channel = "r" if groups == 1 else "blockIdx.z * m + r"
+    count = product_of([of.batch, *of.outs])
+    k = of.each_in if of.taps == 1 else f"{of.each_in} * {of.taps}"
+    channel = "r" if of.groups == 1 else "blockIdx.z * m + r"
     starts = [f"v += {bias[0].c_name}[{channel}];"] if bias else []
-    reads, post = _end(w, dims, {1: channel}, starts, [b.c_name for b in bias])
-    rows = _rows(w, each_out, count, k)
+    reads, post = _end(w, of.dims, {1: channel}, starts, [b.c_name for b in bias])
+    rows = _rows(w, of.each_out, count, k)
     kernel = Kernel(
         rows, weights(windows, rows), window_copies(windows), ("m", "count"),
         output_place(windows), post, windows_before(windows),
     )  # fmt: skip
-    sizes = {"m": each_out, "k": k, "c": each_in, "count": count}
-    sizes |= dict(zip(windows.extents, spatial, strict=True))
-    sizes |= dict(zip(windows.outs, outs, strict=True))
-    _emit(w, kernel, [w.x.host, weight.c_name, *reads], sizes, dims, str(groups))
+    sizes = {"m": of.each_out, "k": k, "c": of.each_in, "count": count}
+    sizes |= dict(zip(windows.extents, of.spatial, strict=True))
+    sizes |= dict(zip(windows.outs, of.outs, strict=True))
+    _emit(w, kernel, [w.x.host, weight.c_name, *reads], sizes, of.dims, str(of.groups))
 
 
 # --- what all need -------------------------------------------------------------------------------
@@ -130,12 +109,10 @@ def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
 
 def _rows(w: Lowering, m: str, n: str, k: str, batch: str = "1") -> int:
     """Rows of a block: 128 where the machine is full with them and few are left over."""
-    rows, columns, inner, pairs = (extent(size, w.main_values) for size in (m, n, k, batch))
-    if min(rows, columns, inner) < LEAST:
-        raise NotHereError
-    blocks = -(-rows // 128) * -(-columns // 64) * pairs
+    rows, columns, _ = tiled(w, m, n, k)
+    blocks = -(-rows // 128) * -(-columns // 64) * extent(batch, w.main_values)
     wasteful = -(-rows // 64) % 2 == 1 and rows < 512
-    return 64 if wasteful or blocks < 2 * _MULTIPROCESSORS else 128
+    return 64 if wasteful or blocks < 2 * MULTIPROCESSORS else 128
 
 
 def _end(
@@ -175,18 +152,13 @@ def _emit(
     used = [size for size in sizes if re.search(rf"\b{size}\b", text)]
     parameters = [*(f"const float* {n}" for n in names), "float* o", *(f"int {n}" for n in used)]
     w.device += [*kernel.source(name, ", ".join(parameters)), ""]
-    shape = ", ".join(strip(d) for d in dims)
     arguments = [f"{t}.data_ptr<float>()" for t in (*tensors, out)]
     arguments += [strip(sizes[size]) for size in used]
     on_host = [re.sub(r"\w+", lambda m: _bracketed(sizes[m[0]]), e) for e in kernel.extent]
     launch = Kernel(
         kernel.rows, kernel.left, kernel.right, (on_host[0], on_host[1]), "", [], []
     ).launch(name, ", ".join(arguments), depth)
-    w.host += [
-        f"auto {out} = torch::empty({{{shape}}}, {w.task.inputs[0].name}.options());",
-        *launch,
-    ]
-    w.x, w.dims, w.post = Tensor("x", out), list(dims), []
+    w.end_head(out, dims, launch)
 
 
 def _bracketed(expression: str) -> str:
@@ -195,8 +167,8 @@ def _bracketed(expression: str) -> str:
 
 SHORT: dict[str, Lower] = {
     "linear": _linear,
-    **dict.fromkeys(("matmul", "bmm", "matmul_last"), _matmul),
-    **dict.fromkeys((f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)), _conv),
+    **dict.fromkeys(PRODUCTS, _matmul),
+    **dict.fromkeys(CONVOLUTIONS, _conv),
 }
 """Operation -> what writes its kernel, instead of the naive ones."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import prod
 
 from coding_framework.data.modules.kernels.convolutions import (
     MOST_TAPS,
@@ -19,30 +18,23 @@ from coding_framework.data.modules.kernels.convolutions import (
 )
 from coding_framework.data.modules.kernels.convolutions import tensor_parts as convolution_parts
 from coding_framework.data.modules.kernels.fast_layers import FAST
-from coding_framework.data.modules.kernels.lowering import (
-    Lines,
-    Lowering,
-    Tensor,
-    product_of,
-    strip,
+from coding_framework.data.modules.kernels.heads import (
+    CONVOLUTIONS,
+    MULTIPROCESSORS,
+    PRODUCTS,
+    NotHereError,
+    channels,
+    factors,
+    tiled,
 )
+from coding_framework.data.modules.kernels.lowering import Lines, Lowering, product_of, strip
 from coding_framework.data.modules.kernels.naive import lower
-from coding_framework.data.modules.kernels.naive_layers import Lower, conv_extents
+from coding_framework.data.modules.kernels.naive_layers import Lower
 from coding_framework.data.modules.kernels.products import Product, tensor_parts, tile_parts
 from coding_framework.data.modules.kernels.tensor_cores import Parts, Tile
 from coding_framework.data.modules.kernels.transposed import tensor_parts as transposed_parts
-from coding_framework.data.modules.records import (
-    KernelVariant,
-    ModuleTask,
-    Operation,
-    Parameter,
-    extent,
-)
+from coding_framework.data.modules.records import KernelVariant, ModuleTask, Operation, Parameter
 
-_LEAST = 32
-"""Rows, columns and inner indices of a product below which a tile is mostly empty."""
-_MULTIPROCESSORS = 132
-"""Blocks that a product should have at least, else its inner indices are shared out."""
 _NAMES = re.compile(r"\b(product|finish|conv|pack|order|first)\b")
 _TENSOR_REASON = (
     "factors come to shared memory and leave it 16 bytes at a time, few outputs share out their "
@@ -52,10 +44,6 @@ _TILES_REASON = (
     "a block makes 128x128 outputs and a thread 8x8 in registers, so each value from shared memory "
     "is used eight times, and copies of the next tiles run meanwhile"
 )
-
-
-class _NotHereError(Exception):
-    """The templates have nothing for this operation as it stands."""
 
 
 def tensor_core_variants(task: ModuleTask) -> Sequence[KernelVariant]:
@@ -69,7 +57,7 @@ def tensor_core_variants(task: ModuleTask) -> Sequence[KernelVariant]:
             heads = {**FAST, **heads} if level > 1 else heads
             try:
                 source = lower(task, heads).source()
-            except _NotHereError:
+            except NotHereError:
                 continue
             found.append(KernelVariant(level=level, reason=reason, source=source))
     return found
@@ -100,7 +88,8 @@ def _linear(
     )
     m, n = product_of(outer) if outer else "1", dims[-1]
     parts = _product_parts(w, product, (m, k, n), on_tensor_cores=on_tensor_cores)
-    _emit(w, parts, [w.x.host, weight.c_name, *extra], [m, n, k], ["m", "n", "k"], dims)
+    sizes = {"m": m, "n": n, "k": k}
+    _emit(w, parts, [w.x.host, weight.c_name, *extra], sizes, dims)
 
 
 def _matmul_tiles(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
@@ -112,39 +101,30 @@ def _matmul_tensor(w: Lowering, o: Operation, parameters: tuple[Parameter, ...])
 
 
 def _matmul(w: Lowering, o: Operation, *, on_tensor_cores: bool) -> None:
-    if o.flag("own") or len(w.dims) > 3 or w.x.host != w.task.inputs[0].name:
-        raise _NotHereError
-    other = w.task.inputs[-1] if o.name == "matmul_last" else w.task.inputs[1]
-    given = [w.variable(d) for d in other.dims]
-    if len(given) != len(w.dims):
-        raise _NotHereError
-    ta, tb = o.flag("ta"), o.flag("tb")
-    *batch, rows, columns = w.dims
-    m, k = (columns, rows) if ta else (rows, columns)
-    n = given[-2] if tb else given[-1]
-    dims = [*batch, m, n]
-    flat = "((int)blockIdx.z * m + r) * n + q" if batch else "r * n + q"
-    extra, post = _epilogue(w, dims, {f"i{len(batch) + 1}": "q", f"i{len(batch)}": "r", "i": flat})
+    of = factors(w, o)
+    if len(of.batch) > 1:
+        raise NotHereError
+    row, batched = len(of.batch), bool(of.batch)
+    flat = "((int)blockIdx.z * m + r) * n + q" if batched else "r * n + q"
+    extra, post = _epilogue(w, of.dims, {f"i{row + 1}": "q", f"i{row}": "r", "i": flat})
     product = Product(
-        x_inner_first=not ta, u_inner_first=tb, batched=bool(batch), post=tuple(post),
-        extra=tuple(f"g{i}" for i in range(len(extra))),
+        x_inner_first=of.x_inner_first, u_inner_first=of.u_inner_first, batched=batched,
+        post=tuple(post), extra=tuple(f"g{i}" for i in range(len(extra))),
     )  # fmt: skip
-    parts = _product_parts(w, product, (m, k, n), on_tensor_cores=on_tensor_cores)
-    _emit(w, parts, [w.x.host, other.name, *extra], [m, n, k], ["m", "n", "k"], dims)
+    parts = _product_parts(w, product, (of.m, of.k, of.n), on_tensor_cores=on_tensor_cores)
+    _emit(w, parts, [w.x.host, of.other, *extra], of.sizes, of.dims)
 
 
 def _product_parts(
     w: Lowering, product: Product, sizes: tuple[str, str, str], *, on_tensor_cores: bool
 ) -> Parts:
-    m, k, n = (extent(size, w.main_values) for size in sizes)
-    if min(m, k, n) < _LEAST:
-        raise _NotHereError
+    m, k, n = tiled(w, *sizes)
     if not on_tensor_cores:
         return tile_parts(product)
     blocks = -(-m // 64) * -(-n // 64)
-    if not product.batched and blocks < 2 * _MULTIPROCESSORS and k >= 1024:
+    if not product.batched and blocks < 2 * MULTIPROCESSORS and k >= 1024:
         return tensor_parts(product, Tile(128, 64, 32), split=True)
-    large = -(-m // 128) * -(-n // 128) >= 4 * _MULTIPROCESSORS and k >= 1024
+    large = -(-m // 128) * -(-n // 128) >= 4 * MULTIPROCESSORS and k >= 1024
     return tensor_parts(product, Tile() if large else Tile(64, 64, 32))
 
 
@@ -152,34 +132,26 @@ def _product_parts(
 
 
 def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
-    turned, groups = o.name.startswith("conv_transpose"), o.number("groups")
     weight, *bias = parameters
-    batch, c, *spatial = w.dims
-    kernel = o.integers("kernel_size")
-    if groups < 1 or prod(kernel) > MOST_TAPS:
-        raise _NotHereError
-    m = w.variable(str(o["out"]))
-    each_in, each_out = (d if groups == 1 else f"{d} / {groups}" for d in (c, m))
-    inner = extent(each_in, w.main_values) * prod(kernel)
-    channels = extent(each_out, w.main_values)
-    if min(inner, channels) < _LEAST:
-        raise _NotHereError
-    outs = conv_extents(w, o)
-    dims = [batch, m, *outs]
-    flat = f"q / places * n * {groups} * places + p * places + q % places"
-    extra, post = _epilogue(w, dims, {"i1": "p"} if turned else {"i1": "p", "i": flat})
+    of = channels(w, o)
+    if of.taps > MOST_TAPS:
+        raise NotHereError
+    out, _ = tiled(w, of.each_out, f"{of.each_in} * {of.taps}")
+    flat = f"q / places * n * {of.groups} * places + p * places + q % places"
+    extra, post = _epilogue(w, of.dims, {"i1": "p"} if of.transposed else {"i1": "p", "i": flat})
     conv = Convolution(
-        kernel, o.integers("stride"), o.integers("padding"), o.integers("dilation"), groups,
-        turned, o.integers("output_padding") if turned else (), bool(bias), tuple(post),
+        o.integers("kernel_size"), o.integers("stride"), o.integers("padding"),
+        o.integers("dilation"), of.groups, of.transposed,
+        o.integers("output_padding") if of.transposed else (), bool(bias), tuple(post),
         tuple(f"g{i}" for i in range(len(extra))),
     )  # fmt: skip
-    write = transposed_parts if turned else convolution_parts
-    parts = write(conv, tile_of(channels))
-    names = ["m", "c", "n", *conv.extents, *out_extents(conv)]
+    write = transposed_parts if of.transposed else convolution_parts
+    parts = write(conv, tile_of(out))
+    sizes = {"m": of.batch, "c": of.each_in, "n": of.each_out}
+    sizes |= dict(zip(conv.extents, of.spatial, strict=True))
+    sizes |= dict(zip(out_extents(conv), of.outs, strict=True))
     given = [w.x.host, weight.c_name, *(b.c_name for b in bias), *extra]
-    _emit(
-        w, parts, given, [batch, each_in, each_out, *spatial, *outs], names, dims, tuple(conv.names)
-    )
+    _emit(w, parts, given, sizes, of.dims, conv.names)
 
 
 # --- what both need ------------------------------------------------------------------------------
@@ -194,7 +166,7 @@ def _epilogue(w: Lowering, dims: Sequence[str], places: dict[str, str]) -> tuple
         text = re.sub(rf"\b{re.escape(read)}\b", f"g{number}", text)
     used = sorted(set(re.findall(r"\bi\d*\b", text)))
     if not set(used) <= set(places):
-        raise _NotHereError
+        raise NotHereError
     text = re.sub(r"\bi\b", "place", text)  # the kernels have an `i` of their own
     defined = [f"int {'place' if name == 'i' else name} = {places[name]};" for name in used]
     return reads, ["float v = a;", *defined, *text.splitlines(), "a = v;"] if lines else []
@@ -204,12 +176,12 @@ def _emit(
     w: Lowering,
     parts: Parts,
     tensors: Sequence[str],
-    sizes: Sequence[str],
-    size_names: Sequence[str],
+    sizes: dict[str, str],
     dims: Sequence[str],
     names: tuple[str, ...] = (),
 ) -> None:
-    """The kernels, a host function that launches them, and its call."""
+    """The kernels, a host function that launches them, and its call. sizes: C name in the kernel
+    -> expression on the host."""
     names = names or ("x", "u", *(f"g{i}" for i in range(len(tensors) - 2)))
     number, out = w.new_head()
 
@@ -220,7 +192,7 @@ def _emit(
         lines = [*text.strip("\n").splitlines(), ""]
         if lines[0] not in w.device:
             w.device += lines
-    declared = [*(f"torch::Tensor {n}" for n in (*names, "o")), *(f"int {n}" for n in size_names)]
+    declared = [*(f"torch::Tensor {n}" for n in (*names, "o")), *(f"int {n}" for n in sizes)]
     w.device += [
         *own(parts.device),
         "",
@@ -229,22 +201,17 @@ def _emit(
         "}",
         "",
     ]
-    shape = ", ".join(strip(d) for d in dims)
-    arguments = ", ".join([*tensors, out, *(strip(s) for s in sizes)])
-    w.host += [
-        f"auto {out} = torch::empty({{{shape}}}, {w.task.inputs[0].name}.options());",
-        f"launch{number}({arguments});",
-    ]
-    w.x, w.dims, w.post = Tensor("x", out), list(dims), []
+    arguments = ", ".join([*tensors, out, *(strip(s) for s in sizes.values())])
+    w.end_head(out, dims, [f"launch{number}({arguments});"])
 
 
 _TILES: dict[str, Lower] = {
     "linear": _linear_tiles,
-    **dict.fromkeys(("matmul", "bmm", "matmul_last"), _matmul_tiles),
+    **dict.fromkeys(PRODUCTS, _matmul_tiles),
 }
 _TENSOR: dict[str, Lower] = {
     "linear": _linear_tensor,
-    **dict.fromkeys(("matmul", "bmm", "matmul_last"), _matmul_tensor),
-    **dict.fromkeys((f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)), _conv),
+    **dict.fromkeys(PRODUCTS, _matmul_tensor),
+    **dict.fromkeys(CONVOLUTIONS, _conv),
 }
 """Operation -> what writes its kernels, instead of the naive ones."""
