@@ -20,6 +20,7 @@ import pytest
 from corpus.judge_attacks import ATTACKS
 from support.judge_tasks import ADD, ADD_TASK, DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
 from support.split_cases import other_cache
+from support.waiting import PATIENCE_S, left_of
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +46,7 @@ def is_sandbox(process: psutil.Process) -> bool:
 def kill_first(owner: subprocess.Popen[bytes], wanted: Callable[[psutil.Process], bool]) -> None:
     """SIGKILL a descendant of that kind as soon as there is one."""
     root = psutil.Process(owner.pid)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         assert owner.poll() is None, "it ended before it could be killed"
         for process in root.children(recursive=True):
@@ -105,7 +106,7 @@ def test_killed_and_run_again_every_pair_has_one_verdict_and_nothing_is_left(
     family = psutil.Process(first.pid).children(recursive=True)
     first.kill()
     first.wait()
-    assert psutil.wait_procs(family, timeout=30)[1] == []
+    assert left_of(family) == []
 
     for _ in range(3):
         again = subprocess.run(command, env=environment, capture_output=True, check=False)

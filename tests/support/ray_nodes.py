@@ -14,6 +14,8 @@ import psutil
 import ray
 from ray.cluster_utils import Cluster
 
+from support.waiting import PATIENCE_S
+
 SLOW = "support.ray_judges:make_slow_judge"
 NODE = {
     "num_cpus": 2,
@@ -56,7 +58,7 @@ def told(folder: Path, name: str) -> list[list[int]]:
 
 async def began(folder: Path, name: str, times: int = 1) -> int:
     """Wait until a job has begun so often; the process of its judge."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while len(told(folder, name)) < times and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
     return told(folder, name)[times - 1][0]

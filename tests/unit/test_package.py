@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import coding_framework
+from support.time_bar import machine_factor
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "ray", "verl", "scipy")
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.unit
 def run_python(code: str) -> str:
     """What a fresh interpreter prints for `code`."""
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -36,7 +37,7 @@ def test_import_takes_under_a_second_of_a_core_and_loads_nothing_heavy() -> None
     )
     runs = [run_python(code).splitlines() for _ in range(3)]
     assert {loaded for _, loaded in runs} == {"[]"}
-    assert min(float(seconds) for seconds, _ in runs) < 1.0, "best of three"
+    assert min(float(seconds) for seconds, _ in runs) < machine_factor(), "best of three"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["judge", "--help"], ["nonsense"]])

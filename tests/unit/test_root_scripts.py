@@ -6,7 +6,6 @@ import runpy
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from coding_framework.errors import UsageError
 from coding_framework.store.folder import RLFolder
 from coding_framework.training.recipes import RecipeFile
 from coding_framework.types import Role
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.unit
 
@@ -82,18 +82,16 @@ def test_two_checkpoints_are_where_two_policies_start(start: Any, tmp_path: Path
 
 def test_ctrl_c_while_a_script_imports_is_one_line_and_130() -> None:
     """A model library is imported for seconds; here one that never ends."""
-    line = "import coding_framework.commands.interrupts, time; print(flush=True); time.sleep(60)"
+    line = "import coding_framework.commands.interrupts, time; print(flush=True); time.sleep(3600)"
     with subprocess.Popen(
         [sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as script:
         assert script.stdout is not None
         script.stdout.readline()
-        began = time.monotonic()
         script.send_signal(signal.SIGINT)
-        _, said = script.communicate(timeout=30)
+        _, said = script.communicate(timeout=PATIENCE_S)
     assert script.returncode == 130
     assert said == "error: stopped: the same command goes on from where it was\n"
-    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +20,13 @@ from coding_framework.cuda.sandbox.native import NativeSandbox
 from coding_framework.errors import InfrastructureError, MissingToolError
 from coding_framework.types import Status
 from support.host_fixtures import RecordingDevice, module_of
+from support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 
-LIMITS = Limits(cpu_s=1, wall_s=60.0, memory_bytes=1 << 29, file_bytes=1 << 16, open_files=128)
+LIMITS = Limits(
+    cpu_s=1, wall_s=PATIENCE_S, memory_bytes=1 << 29, file_bytes=1 << 16, open_files=128
+)
 PATIENT = replace(LIMITS, cpu_s=30)
 """For attacks on the memory limit: to fill half a gigabyte takes some machines over a second."""
 SOURCE = (Path(__file__).parent / "hostile_host.cu").read_text()
@@ -59,10 +61,7 @@ def nothing_survives() -> Iterator[None]:
     before = set(children())
     files = len(os.listdir("/proc/self/fd"))
     yield
-    deadline = time.monotonic() + 5
-    while set(children()) - before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert set(children()) <= before
+    until(lambda: set(children()) <= before)
     assert len(os.listdir("/proc/self/fd")) <= files
 
 

@@ -22,6 +22,7 @@ from coding_framework.training.verl.ray_judge import RayJudgePool
 from coding_framework.types import Candidate
 from support.judge_tasks import DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
 from support.ray_nodes import NODE, SLOW, began, joined, judges, start_cluster, told
+from support.waiting import left_of
 
 pytestmark = pytest.mark.integration
 
@@ -53,7 +54,7 @@ def test_the_command_gives_the_verdicts_of_this_machine_and_leaves_no_process(
         here = judge.judge(task, Candidate(code=code)).model_dump(mode="json")
         for key in ("status", "reason", "tests", "timing", "counters", "cheats"):
             assert there[task.name][key] == json.loads(json.dumps(here[key])), key
-    assert psutil.wait_procs(judges(cluster), timeout=20)[1] == []
+    assert left_of(judges(cluster)) == []
 
 
 async def test_no_more_jobs_than_slots_are_with_the_nodes(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ async def test_errors_keep_their_class_and_a_closed_pool_says_so(
         await job
     with pytest.raises(InfrastructureError, match="closed"):
         await pool.judge(DOUBLE_TASK, "late 0")
-    assert psutil.wait_procs(judges(cluster), timeout=20)[1] == []
+    assert left_of(judges(cluster)) == []
 
 
 def test_what_a_cluster_cannot_do_is_one_sentence() -> None:

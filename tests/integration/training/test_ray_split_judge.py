@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 import ray
 from ray.cluster_utils import Cluster
@@ -29,6 +28,7 @@ from support.judge_tasks import DOUBLE, DOUBLE_TASK, make_task
 from support.ray_nodes import NODE, joined, judges, start_cluster
 from support.split_cases import BUILDS, CASES, essence, other_cache
 from support.split_judges import node_id
+from support.waiting import PATIENCE_S, left_of
 
 pytestmark = pytest.mark.integration
 
@@ -53,7 +53,7 @@ class Watched:
 
     async def began(self, what: str, code: str, times: int = 1) -> int:
         """Wait until this was done so often to a candidate; by which process."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while len(self.told(what, code)) < times:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.02)
@@ -82,7 +82,7 @@ def watched(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     )
     with pool:
         yield Watched(pool, folder, cache)
-    assert psutil.wait_procs(judges(cluster), timeout=20)[1] == []
+    assert left_of(judges(cluster)) == []
 
 
 def candidate(name: str) -> str:

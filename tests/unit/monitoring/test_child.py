@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
-import psutil
 import pytest
 
 from coding_framework.data.registry import find_task
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.child import run_in_child
+from support.waiting import PATIENCE_S, ended, until
 
 pytestmark = pytest.mark.unit
 
@@ -55,16 +54,8 @@ def test_the_child_ends_with_its_parent(tmp_path, stop):
         [sys.executable, str(script), str(note)],
         stderr=subprocess.DEVNULL,
     )
-    while not note.exists() or not note.read_text():
-        assert parent.poll() is None
-        time.sleep(0.05)
+    until(lambda: parent.poll() is not None or (note.exists() and note.read_text()))
     child = int(note.read_text())
     parent.send_signal(stop)
-    parent.wait(timeout=20)
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(child) and time.monotonic() < deadline:
-        if psutil.Process(child).status() == psutil.STATUS_ZOMBIE:
-            break
-        time.sleep(0.05)
-    else:
-        assert not psutil.pid_exists(child)
+    parent.wait(PATIENCE_S)
+    until(lambda: ended(child))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from coding_framework.monitoring.judge_watch import JudgeWatch
 from coding_framework.store.folder import WatchFolder
 from coding_framework.store.run_status import read_judge
 from coding_framework.types import CompileSummary, Receipt, Status, Verdict
+from support.waiting import until
 
 pytestmark = pytest.mark.unit
 
@@ -31,13 +31,6 @@ def verdict(status: Status = Status.COMPILE_ERROR, **fields: Any) -> Verdict:
             **fields,
         }
     )
-
-
-def until(true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60.0
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen within a minute"
-        time.sleep(0.02)
 
 
 def test_what_waits_runs_and_is_done_is_counted() -> None:

@@ -18,6 +18,7 @@ from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import Progress, duration
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.store.lines import JsonlSink, read_lines
+from support.waiting import until
 
 pytestmark = pytest.mark.unit
 
@@ -132,9 +133,9 @@ def test_logs_go_to_the_file_as_json_and_warnings_to_stderr(tmp_path, capsys):
 def test_peak_memory_counts_children():
     with PeakMemory(interval_s=0.05) as peak:
         before = peak.peak_bytes
-        code = "import time; block = bytearray(200_000_000); time.sleep(0.6)"
-        subprocess.run([sys.executable, "-c", code], check=True)
-    assert peak.peak_bytes - before > 150_000_000
+        code = "import sys; block = bytearray(200_000_000); sys.stdin.read()"
+        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
+            until(lambda: peak.peak_bytes - before > 150_000_000)
 
 
 def test_visible_keeps_newlines_tabs_and_letters():

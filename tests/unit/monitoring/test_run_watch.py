@@ -29,15 +29,9 @@ from coding_framework.store.run_status import (
     read_system,
     run_state,
 )
+from support.waiting import until
 
 pytestmark = pytest.mark.unit
-
-
-def until(true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60.0
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen within a minute"
-        time.sleep(0.02)
 
 
 def quick(folder: Path, kind: str = "rl") -> RunWatch:
@@ -101,7 +95,8 @@ def test_a_stage_names_its_run_and_leaves_the_machine_to_it(tmp_path: Path) -> N
 def test_a_folder_that_cannot_be_written_is_said_once_and_the_run_goes_on(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with capture_logs() as logged, quick(tmp_path / "file"):
-        time.sleep(0.3)
+        until(lambda: logged)
+        time.sleep(0.1)  # a second one would come now
     assert [line["event"] for line in logged if line["log_level"] == "warning"] == ["watch_fault"]
 
 
@@ -127,13 +122,11 @@ def test_a_look_that_hangs_does_not_keep_the_run_from_ending(
 
     def forever(_: SystemSampler) -> None:
         hangs.append(1)
-        time.sleep(600)
+        time.sleep(3600)
 
     monkeypatch.setattr(SystemSampler, "sample", forever)
-    started = time.monotonic()
     with quick(tmp_path):
         until(lambda: hangs)
-    assert time.monotonic() - started < 300
     assert run_state(tmp_path) == "finished"
 
 
@@ -148,13 +141,14 @@ def test_the_alerts_of_the_machine_are_written(
 
 
 WORK = """
-import io, time
+import io, os, time
 from coding_framework.monitoring.progress import Progress
 
-def doing():
+def doing(heard):
     with Progress("in the child", 3, "things", stream=io.StringIO(), training=True) as progress:
         progress.update(2)
-        time.sleep(5)
+        while not os.path.exists(heard):
+            time.sleep(0.01)
     return "done"
 """
 
@@ -165,9 +159,17 @@ def test_what_a_child_does_is_what_its_parent_does(
     (tmp_path / "work_of_a_child.py").write_text(WORK)
     monkeypatch.syspath_prepend(tmp_path)  # the child has it too
     seen: list[Activity | None] = []
-    monkeypatch.setattr("coding_framework.monitoring.child.adopt_activity", seen.append)
-    assert run_in_child(import_module("work_of_a_child").doing) == "done"
-    first = next(told for told in seen if told is not None)
+
+    def hear(told: Activity | None) -> None:
+        seen.append(told)
+        if told is not None and told.step == 2:
+            (tmp_path / "heard").touch()
+
+    monkeypatch.setattr("coding_framework.monitoring.child.adopt_activity", hear)
+    monkeypatch.setattr("coding_framework.monitoring.child._TELL_S", 0.05)
+    heard = str(tmp_path / "heard")
+    assert run_in_child(import_module("work_of_a_child").doing, heard) == "done"
+    first = next(told for told in seen if told is not None and told.step == 2)
     assert (first.stage, first.step, first.of, first.training) == ("in the child", 2, 3, True)
     assert seen[-1] is None
     assert activity() is None

@@ -18,6 +18,7 @@ from coding_framework import cli
 from coding_framework.run import stages as pipeline
 from coding_framework.run.sizing import LADDER, Rates
 from support.fake_stages import fake_stages
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.unit
 
@@ -173,7 +174,7 @@ def test_a_signal_leaves_no_process_behind(tmp_path, stop_signal):
     descendants = psutil.Process(run.pid).children(recursive=True)
     assert descendants
     run.send_signal(stop_signal)
-    _, err = run.communicate(timeout=30)
+    _, err = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 130
     assert "Traceback" not in err
     assert not [p for p in descendants if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

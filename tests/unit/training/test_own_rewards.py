@@ -157,7 +157,7 @@ def test_a_slow_reward_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     slow = tmp_path / "slow.py"
     slow.write_text("import time\ndef slow(state):\n    time.sleep(0.02)\n    return 1\n")
     question = {"path": f"{slow}:slow", "handed": "", "task": TASK.model_dump_json()}
-    with pytest.raises(RewardError, match=r"took 0\.0 s for one turn"):
+    with pytest.raises(RewardError, match=r"took \d+\.\d s for one turn"):
         reward_trial._answer(question)
 
 

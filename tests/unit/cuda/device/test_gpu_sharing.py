@@ -23,6 +23,7 @@ from coding_framework.cuda.device.gpu_sharing import (
 from coding_framework.cuda.gpu import device
 from coding_framework.cuda.gpu.device import _not_up
 from coding_framework.errors import DeviceError, DeviceFullError
+from support.waiting import PATIENCE_S, holders, until
 
 pytestmark = pytest.mark.unit
 
@@ -30,6 +31,11 @@ LISTING = """0, GPU-aaaa-1, NVIDIA H200, 143771, 580.159.04
 1, GPU-bbbb-2, NVIDIA H200, 143771, 580.159.04
 """
 ONE, TWO = parse_gpus(LISTING)
+
+
+def gate() -> Path:
+    """Whose lock each measurement has that waits."""
+    return sharing.cache_dir() / "gpus" / ONE.uuid / "gate"
 
 
 @pytest.fixture(autouse=True)
@@ -56,14 +62,13 @@ def test_large_work_waits_for_room_and_later_work_waits_behind_it() -> None:
     with first.take(2):
         threads = [threading.Thread(target=work, args=(large, 17, "large"))]
         threads[0].start()
-        while not first.is_wanted():
-            time.sleep(0.001)
+        until(first.is_wanted)
         threads.append(threading.Thread(target=work, args=(later, 1, "later")))
         threads[1].start()
         time.sleep(0.05)
         assert order == []
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(PATIENCE_S)
     assert order == ["large", "later"]
     assert not first.is_wanted()
 
@@ -73,7 +78,7 @@ def test_rooms_of_a_process_that_dies_are_free_again() -> None:
         "import os; from coding_framework.cuda.device.gpu_sharing import GpuRooms, Gpu\n"
         f"with GpuRooms(Gpu(0, {ONE.uuid!r}, 'x', {ONE.memory_bytes}, '')).take(17): os._exit(1)"
     )
-    subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
+    subprocess.run([sys.executable, "-c", code], timeout=PATIENCE_S, check=False)
     with sharing.GpuRooms(ONE).take(17):
         pass
 
@@ -103,9 +108,9 @@ def test_many_share_a_gpu_and_one_may_have_it_alone() -> None:
     with one.shared(), GpuLock(ONE.uuid).shared():
         thread = threading.Thread(target=measure)
         thread.start()
-        time.sleep(0.05)
+        until(lambda: holders(gate()) == 1)
         order.append("shared")
-    thread.join(5.0)
+    thread.join(PATIENCE_S)
     assert order == ["shared", "alone"]
     with one.shared():  # it was given back
         pass
@@ -122,13 +127,13 @@ def test_who_comes_after_a_measurement_waits_behind_it() -> None:
     with first.shared():
         threads = [threading.Thread(target=note, args=(waiting, True, "measurement"))]
         threads[0].start()
-        time.sleep(0.05)
+        until(lambda: holders(gate()) == 1)
         threads.append(threading.Thread(target=note, args=(late, False, "late")))
         threads[1].start()
         time.sleep(0.05)
         assert order == []
     for thread in threads:
-        thread.join(5.0)
+        thread.join(PATIENCE_S)
     assert order == ["measurement", "late"]
 
 
@@ -139,21 +144,20 @@ def test_measurements_follow_one_another_before_others_go_on() -> None:
     def note(lock: GpuLock, alone: bool, name: str) -> None:
         with lock.alone() if alone else lock.shared():
             order.append(name)
-            time.sleep(0.05)
 
     with first.shared():
         threads = []
-        for what in (
-            (measuring[0], True, "one"),
-            (late, False, "late"),
-            (measuring[1], True, "two"),
+        for waiting, what in (
+            (1, (measuring[0], True, "one")),
+            (1, (late, False, "late")),
+            (2, (measuring[1], True, "two")),
         ):
             threads.append(threading.Thread(target=note, args=what))
             threads[-1].start()
-            time.sleep(0.05)
+            until(lambda waiting=waiting: holders(gate()) == waiting)
         assert order == []
     for thread in threads:
-        thread.join(5.0)
+        thread.join(PATIENCE_S)
     assert order in (["one", "two", "late"], ["two", "one", "late"])
 
 

@@ -19,6 +19,7 @@ from coding_framework.cuda.gpu.device import CudaDevice, end_idle
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
+from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.unit
 
@@ -91,7 +92,7 @@ def test_the_next_process_comes_up_while_a_broken_one_is_ended(
 
     def slow_end(process: Any) -> int | None:
         """As where a kernel still runs."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not device._idle and time.monotonic() < deadline:
             time.sleep(0.02)
         up_meanwhile.append(len(device._idle))
