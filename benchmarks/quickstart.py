@@ -2,17 +2,25 @@
 
     uv run python benchmarks/quickstart.py --output-dir DIR [--read-only]
 
-`cuda-rl quickstart` with the full recipe in DIR (about 20 minutes on 2 cores, resumable; an idle
-machine is wanted, since the bars bound time and memory). With --read-only a finished run's DIR is
-read and nothing runs. Prints the bars, writes benchmarks/results/quickstart.json.
+`cuda-rl quickstart` in DIR (resumable; an idle machine is wanted, since the bars bound time and
+memory). With --read-only a finished run's DIR is read and nothing runs. Prints the bars, writes
+benchmarks/results/quickstart.json.
+
+A processor that computes in AVX2 only is stood in for by
+
+    ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+
+before the command: PyTorch's, oneDNN's and MKL's kernels, not the emulator's, keep to it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +28,11 @@ from bench_io import RESULTS, bar, finish, head, this_machine
 
 from coding_framework.evaluation.summary import Summary
 
-HELD_OUT, RL_STEPS = 40, 4
+RL_STEPS = 4
 WALL_S, MEMORY_GIB = 20 * 60.0, 12e9 / 2**30
+FORECAST = 0.3
+"""Of the truth: how far the first estimate may be off."""
+STAND_INS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 
 
 def main() -> int:
@@ -40,14 +51,17 @@ def main() -> int:
         subprocess.run(command, check=True)
     text = (args.output_dir / "summary.json").read_text(encoding="utf-8")
     summary = Summary.model_validate_json(text)
+    stages = json.loads((args.output_dir / "stages.json").read_text(encoding="utf-8"))["stages"]
+    told = {name: os.environ[name] for name in STAND_INS if name in os.environ}
     record = {
         **head(
             "quickstart",
-            machine={**machine, "note": args.note},
+            machine={**machine, "note": args.note, **told},
             versions=summary.environment,
             command="make quickstart",
         ),
-        "bars": measured_bars(summary),
+        "bars": [*measured_bars(summary), forecast_bar(stages)],
+        "measured_at_start": stages["model"]["result"],
         "summary": json.loads(text),
     }
     return 0 if finish(record, args.results) else 1
@@ -60,7 +74,6 @@ def measured_bars(summary: Summary) -> list[dict[str, Any]]:
     steps = summary.rl.steps_with_gradient
     margin = sft.passed.ci95[0] - base.passed.ci95[1]
     return [
-        bar("held-out tasks, at least", HELD_OUT, sft.n, sft.n >= HELD_OUT),
         bar(
             "lower 95% end of SFT's pass rate minus the base model's upper end, above",
             0.0,
@@ -77,6 +90,14 @@ def measured_bars(summary: Summary) -> list[dict[str, Any]]:
         bar("wall time in s, at most", WALL_S, summary.wall_s, summary.wall_s <= WALL_S),
         bar("resident memory in GiB, at most", MEMORY_GIB, peak, peak <= MEMORY_GIB),
     ]
+
+
+def forecast_bar(stages: Mapping[str, Any]) -> dict[str, Any]:
+    """The estimate that the first stage gave for the others, against what they took."""
+    planned = sum(stages["model"]["result"]["planned_s"].values())
+    took = sum(s["wall_s"] for name, s in stages.items() if name != "model")
+    off = planned / took - 1
+    return bar("first estimate off the truth, at most", FORECAST, off, abs(off) <= FORECAST)
 
 
 if __name__ == "__main__":

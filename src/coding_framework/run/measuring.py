@@ -61,9 +61,9 @@ def measure(model: Path, sandbox: SandboxName, started: float) -> Rates:
     verdict_s = _verdict_s(sandbox)
     if others > CROWDED:
         torch.set_num_threads(1)  # which is what training and decoding will find faster, too
-    train_s = _train_s(loaded)
+    train_s = training_s(loaded)
     loaded.train(False).requires_grad_(False)
-    prefill_s, (few, many) = _generate_s(loaded)
+    prefill_s, (few, many) = generating_s(loaded)
     slope = max((many - few) / (BATCHES[1] - BATCHES[0]), 0.0)
     rates = Rates(
         start_s=start_s,
@@ -104,7 +104,7 @@ def faster_dtype(model: Any) -> torch.dtype:
     return torch.bfloat16 if same >= SAME_TOKENS else torch.float32
 
 
-def _train_s(model: Any) -> float:
+def training_s(model: Any) -> float:
     """Seconds a token of SFT: forward and backward with an adapter on a frozen base."""
     import torch
     from peft import LoraConfig, get_peft_model
@@ -123,7 +123,7 @@ def _train_s(model: Any) -> float:
     return seconds
 
 
-def _generate_s(model: Any) -> tuple[float, tuple[float, float]]:
+def generating_s(model: Any) -> tuple[float, tuple[float, float]]:
     """(seconds a token of a prompt, seconds of a decoding step by `BATCHES`)."""
     from coding_framework.agents.batched_generation import BatchedGenerator
     from coding_framework.types import SamplingParams
