@@ -91,9 +91,9 @@ def _sizes(*counts: int) -> Sizes:
 
 
 LADDER = (
-    _sizes(30, 140, 0, 4, 2, 4, 1, 8, 4, 1),
-    _sizes(24, 140, 20, 4, 2, 4, 1, 10),
-    _sizes(30, 180, 30, 4, 2, 4, 1, 12),
+    _sizes(30, 140, 0, 4, 3, 3, 1, 8, 4, 1),
+    _sizes(24, 140, 20, 4, 3, 3, 1, 10),
+    _sizes(30, 180, 30, 4, 3, 3, 1, 12),
     _sizes(32, 220, 40, 4, 3, 4, 1, 12),
     _sizes(40, 260, 40, 4, 3, 3, 2, 12),
     _sizes(40, 300, 50, 5, 3, 4, 2, 16),
@@ -103,7 +103,8 @@ LADDER = (
     _sizes(100, 900, 150, 24, 4, 8, 2, 48),
 )
 """Smallest first. The first is the least that shows learning (SFT's interval above the base
-model's, four RL steps): a single turn, so no examples of the optimizer's."""
+model's, four RL steps): a single turn, so no examples of the optimizer's. Three groups a step at
+least: a step learns from no fewer than two, and now and then one has equal rewards."""
 
 
 def forecast(sizes: Sizes, rates: Rates) -> dict[str, float]:
