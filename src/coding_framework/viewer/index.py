@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import orjson
 
 from coding_framework.viewer.runs import Source
 
-VERSION = 1
+VERSION = 2
 """Of the tables; an index of another version is made anew."""
 BLOCK = 1 << 20
 MAX_LINE = 64 << 20
@@ -38,7 +39,7 @@ CREATE TABLE conversations(
   name TEXT, task TEXT, family TEXT, tier INTEGER, label TEXT, step INTEGER, grp TEXT,
   session INTEGER, roles TEXT, turns INTEGER, status TEXT, statuses TEXT, speedup REAL,
   modelled INTEGER, reward REAL, returned REAL, cheats TEXT, masked INTEGER, tokens INTEGER,
-  end_reason TEXT, current INTEGER);
+  end_reason TEXT, ended REAL, current INTEGER);
 CREATE INDEX by_facet ON conversations(current, status, tier, family, label);
 CREATE INDEX by_speedup ON conversations(current, speedup, id);
 CREATE INDEX by_reward ON conversations(current, reward, id);
@@ -326,6 +327,7 @@ def summary_row(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
         "masked": len(verdicts) - len(judged),
         "tokens": sum(len(_part(t, "generation").get("response_ids") or ()) for t in turns),
         "end_reason": _text(state.get("end_reason") or ""),
+        "ended": _moment(found.get("ended_at")),
     }
 
 
@@ -420,6 +422,14 @@ def _device(found: Mapping[str, Any]) -> str:
 def _text(value: object) -> str:
     """Text that SQLite and a response can hold: a lone surrogate is neither UTF-8."""
     return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _moment(text: object) -> float | None:
+    """Seconds since 1970 of a time in ISO 8601."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def _integer(value: object) -> int | None:

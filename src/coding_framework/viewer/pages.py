@@ -11,7 +11,13 @@ import orjson
 from coding_framework.evaluation.metrics import wilson
 from coding_framework.store.folder import RunFolder
 from coding_framework.store.records import StepRecord
-from coding_framework.store.run_status import Alert, read_alerts, read_heartbeat
+from coding_framework.store.run_status import (
+    Alert,
+    latest_system,
+    read_alerts,
+    read_heartbeat,
+    read_identity,
+)
 from coding_framework.store.training_log import read_steps
 from coding_framework.viewer import search
 from coding_framework.viewer.figures import share_bar
@@ -71,6 +77,7 @@ def head_of(library: Library, run_id: str) -> dict[str, Any]:
         "state": state_of(run),
         "has_steps": any(folder.steps.exists() for _, folder in rl_folders(run)),
         "is_evaluation": run.kind == "evaluation",
+        "has_system": any((run.root / name).exists() for name in ("system.jsonl", "judge.jsonl")),
         "reading": None if notes and done >= total else (done / total if total else 0.0),
     }
 
@@ -157,6 +164,16 @@ def step_page(library: Library, query: Query, run_id: str, step: str) -> dict[st
         "groups": [(g, members[g["name"]]) for g in groups[:MAX_GROUPS]], "count": len(groups),
         "previous": max((s for s in known if s < int(step)), default=None),
         "following": min((s for s in known if s > int(step)), default=None),
+    }  # fmt: skip
+
+
+def system_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
+    """What machine and judge did: its charts, and what the machine is."""
+    head = head_of(library, run_id)
+    run = head["run"]
+    return {
+        **head, "identity": read_identity(run.root), "last": latest_system(run.root),
+        "alerts": _alerts(run), "options": {},
     }  # fmt: skip
 
 

@@ -19,10 +19,11 @@ from typing import Literal
 from coding_framework.store.folder import EvalFolder, RLFolder, RunFolder, SFTFolder, SolveFolder
 from coding_framework.store.run_status import run_state
 
-RunKind = Literal["whole run", "RL", "SFT", "evaluation", "solve", "file"]
+RunKind = Literal["whole run", "RL", "SFT", "evaluation", "solve", "file", "deployment"]
 RunState = Literal["alive", "finished", "failed", "stopped"]
 LEVELS = 4
 """How deep below a given folder runs are looked for."""
+DATABASE = "deployment.sqlite"
 _GETLK = "hhqqi4x"
 """`struct flock` of 64-bit Linux."""
 
@@ -55,6 +56,11 @@ class Source:
 
 def find_runs(paths: Sequence[Path]) -> list[FoundRun]:
     """The runs at and below the paths, each once; those within a run come after it."""
+    return [found for found in find_all(paths) if found.kind != "deployment"]
+
+
+def find_all(paths: Sequence[Path]) -> list[FoundRun]:
+    """The runs, and the databases of deployments."""
     found: dict[Path, FoundRun] = {}
     for path in paths:
         given = path.resolve()
@@ -121,13 +127,16 @@ def sft_folder(run: FoundRun) -> SFTFolder | None:
 
 def _walk(path: Path, levels: int) -> Iterator[tuple[Path, RunKind]]:
     if path.is_file():
-        yield path, "file"
+        yield path, "deployment" if path.suffix == ".sqlite" else "file"
         return
     try:
         entries = list(os.scandir(path))
     except OSError:
         return
-    kind = _kind({entry.name for entry in entries})
+    names = {entry.name for entry in entries if not entry.is_symlink()}
+    if DATABASE in names:
+        yield path / DATABASE, "deployment"
+    kind = _kind(names)
     if kind is not None:
         yield path, kind
     if kind == "whole run":

@@ -194,6 +194,27 @@ def by_group(db: sqlite3.Connection, column: str, wanted: Filter) -> list[Row]:
     ).fetchall()
 
 
+def restarts(db: sqlite3.Connection) -> dict[str, list[int]]:
+    """By label, the first step of each start of the trainer but the first."""
+    found: dict[str, list[int]] = defaultdict(list)
+    rows = db.execute(
+        "SELECT label, min(step) FROM files WHERE attempt > 0 AND step IS NOT NULL "
+        "GROUP BY label, attempt ORDER BY 2"
+    )
+    for label, step in rows:
+        found[label].append(step)
+    return dict(found)
+
+
+def step_ends(db: sqlite3.Connection) -> list[float]:
+    """When the last conversation of each step ended, seconds since 1970, in order."""
+    rows = db.execute(
+        "SELECT max(ended) FROM conversations WHERE current = 1 AND step IS NOT NULL "
+        "AND ended IS NOT NULL GROUP BY label, step ORDER BY 1"
+    )
+    return [row[0] for row in rows]
+
+
 def notes(db: sqlite3.Connection) -> dict[str, Any]:
     """How far the index is, its version and the device of the first verdict."""
     return dict(db.execute("SELECT name, value FROM meta").fetchall())

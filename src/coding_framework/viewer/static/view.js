@@ -125,19 +125,19 @@ document.addEventListener("keydown", (event) => {
 
 // --- while the run goes on ----------------------------------------------------------------------
 
-const run = document.body.dataset.run;
+const { events } = document.body.dataset;
 let source = null;
 let lastId = "";
 
 function listen() {
-  if (!run || source) return;
-  source = new EventSource(`/run/${run}/events`);
+  if (!events || source) return;
+  source = new EventSource(events);
   const live = $("#live");
   source.onopen = () => { live.hidden = false; live.textContent = "live"; live.classList.remove("away"); };
   source.onerror = () => { live.textContent = "waiting for the viewer"; live.classList.add("away"); };
   // Another server, or a tab that was hidden: what it missed is told by the versions in the id.
   source.addEventListener("hello", (event) => {
-    if (lastId && lastId !== event.lastEventId) changed(["conversations", "state", "steps", "system"]);
+    if (lastId && lastId !== event.lastEventId) changed(["conversations", "deploy", "state", "steps", "system"]);
     lastId = event.lastEventId;
   });
   source.addEventListener("changed", (event) => {
@@ -148,7 +148,7 @@ function listen() {
 
 function changed(names) {
   for (const name of names) htmx.trigger(document.body, `changed-${name}`);
-  if (names.includes("steps") || names.includes("system")) refreshCharts();
+  if (["steps", "system", "deploy"].some((name) => names.includes(name))) refreshCharts();
 }
 
 // A browser has six connections to a server: tabs that nobody sees give theirs back.
