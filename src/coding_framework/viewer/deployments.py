@@ -250,7 +250,8 @@ def _gates(
         asked = f"{step.min_dwell_s:,.0f} s and {step.min_units:,} closed units of the candidate"
         if i == last:
             asked = f"a win at a planned look, or {numbers['horizon_units']:,} closed units"
-        standing = _standing(here in SERVING and row.step == i, row.step > i)
+        over = row.state == "PROMOTED" or row.step > i
+        standing = _standing(here in SERVING and row.step == i, over)
         gates.append((f"{step.share:.0%} of the traffic", asked, standing))
     return gates
 

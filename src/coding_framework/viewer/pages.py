@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,16 +56,24 @@ def _run_row(library: Library, run: FoundRun) -> dict[str, Any]:
     totals = library.totals(run)
     notes = library.notes(run)
     low, high = wilson(totals.correct, totals.judged) if totals.judged else (None, None)
-    try:
-        changed = run.root.stat().st_mtime
-    except OSError:
-        changed = 0.0
+    changed = _last_change(run)
     return {
         "run": run, "totals": totals, "state": state_of(run), "changed": changed,
+        "age_s": max(0.0, time.time() - changed),
         "rate": totals.correct / totals.judged if totals.judged else None,
         "low": low, "high": high, "device": notes.get("device", ""),
         "reading": notes.get("done", 0) < notes.get("total", 1),
     }  # fmt: skip
+
+
+def _last_change(run: FoundRun) -> float:
+    """When the run wrote anything last, by its folder and what tells of it; seconds since 1970."""
+    names = ("", "heartbeat.json", "steps.jsonl", "conversations.jsonl")
+    found = [0.0]
+    for path in [run.root] if run.kind == "file" else [run.root / name for name in names]:
+        with contextlib.suppress(OSError):
+            found.append(path.stat().st_mtime)
+    return max(found)
 
 
 def head_of(library: Library, run_id: str) -> dict[str, Any]:

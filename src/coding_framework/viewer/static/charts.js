@@ -16,7 +16,8 @@ function shown(value) {
 }
 
 function columns(chart) {
-  if (!chart.stack) return chart.series.map((series) => series.values);
+  const drawable = (value) => (chart.log && value <= 0 ? null : value);
+  if (!chart.stack) return chart.series.map((series) => series.values.map(drawable));
   let below = chart.x.map(() => 0);
   return chart.series.map((series) => {
     below = below.map((sum, i) => sum + (series.values[i] ?? 0));
