@@ -88,16 +88,17 @@ class IndexWriter:
 
     def update(self, sources: Sequence[Source]) -> Iterator[Passed]:
         """Reads what is new, a block at a time; yields after each that is stored."""
-        sizes = {str(s.path): _size(s.path) for s in sources}
-        total = sum(sizes.values())
-        self._forget_files(set(sizes))
+        found = {path: _size_and_inode(path) for path in (str(s.path) for s in sources)}
+        total = sum(size for size, _ in found.values())
         known = {
-            row[0]: row[1:] for row in self._db.execute("SELECT path, offset, inode FROM files")
+            row[0]: row[1:] for row in self._db.execute("SELECT path, offset, inode, id FROM files")
         }
+        for path, (*_, file) in known.items():
+            if path not in found:
+                self._forget(file)
         for source in sources:
             path = str(source.path)
-            offset, inode = known.get(path, (-1, -1))
-            if offset == sizes[path] and inode == _inode(source.path):
+            if known.get(path, ())[:2] == found[path]:
                 continue
             for changed in self._read(source):
                 done = self._db.execute("SELECT sum(offset) FROM files").fetchone()[0] or 0
@@ -127,11 +128,6 @@ class IndexWriter:
         now = {"done": done, "total": total, "version": was.get("version", 0) + changed}
         if now != was:
             self._db.executemany("REPLACE INTO meta VALUES (?, ?)", now.items())
-
-    def _forget_files(self, paths: set[str]) -> None:
-        for file, path in self._db.execute("SELECT id, path FROM files").fetchall():
-            if path not in paths:
-                self._forget(file)
 
     def _forget(self, file: int) -> None:
         self._db.execute("DELETE FROM conversations WHERE file = ?", (file,))
@@ -441,15 +437,9 @@ def _number(value: object) -> float | None:
     return float(value) if known else None  # type: ignore[arg-type]
 
 
-def _size(path: Path) -> int:
+def _size_and_inode(path: str) -> tuple[int, int]:
     try:
-        return path.stat().st_size
+        told = os.stat(path)
     except OSError:
-        return 0
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return -1
+        return 0, -1
+    return told.st_size, told.st_ino

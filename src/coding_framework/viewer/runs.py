@@ -24,6 +24,7 @@ RunState = Literal["alive", "finished", "failed", "stopped"]
 LEVELS = 4
 """How deep below a given folder runs are looked for."""
 DATABASE = "deployment.sqlite"
+_STEP = re.compile(r"step_(\d+)\.jsonl")
 _GETLK = "hhqqi4x"
 """`struct flock` of 64-bit Linux."""
 
@@ -174,19 +175,30 @@ def _existing(source: Source) -> Iterator[Source]:
 
 
 def _evaluations(folder: Path, prefix: str) -> Iterator[Source]:
-    for path in sorted(folder.glob("*.jsonl")):
-        yield from _existing(Source(path, f"{prefix}{path.stem}"))
+    for name in _files(folder):
+        if name.endswith(".jsonl"):
+            yield Source(folder / name, f"{prefix}{name.removesuffix('.jsonl')}")
 
 
 def _rollouts(folder: RLFolder, label: str) -> Iterator[Source]:
     for role in folder.roles():
         yield from _rollouts(role, role.root.name)
     for attempt in folder.attempts():
-        for path in sorted(attempt.rollouts.glob("step_*.jsonl")):
-            step = re.fullmatch(r"step_(\d+)", path.stem)
-            number = re.sub(r"\D", "", attempt.root.name)
+        number, rollouts = int(re.sub(r"\D", "", attempt.root.name) or 0), attempt.rollouts
+        for name in _files(rollouts):
+            step = _STEP.fullmatch(name)
             if step:
-                yield from _existing(Source(path, label, int(step[1]), int(number or 0)))
+                yield Source(rollouts / name, label, int(step[1]), number)
+
+
+def _files(folder: Path) -> list[str]:
+    """The names of a folder's own files, in order; a file is not asked for what its folder tells:
+    there may be 100,000 of them, on a network disk."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(e.name for e in entries if e.is_file(follow_symlinks=False))
+    except OSError:
+        return []
 
 
 def _is_held(lock: Path) -> bool:

@@ -95,7 +95,7 @@ class Totals:
 def listed(db: sqlite3.Connection, wanted: Filter, after: str = "", limit: int = PAGE) -> Page:
     """A page of conversations. after: of the page before."""
     column, down = SORTS[wanted.order]
-    where, values = _where(wanted)
+    where, values = _where(wanted, in_order=column == "id")
     place = _place(after)
     if place is not None:
         clause, more = _beyond(column, down, *place)
@@ -225,10 +225,13 @@ def broken_lines(db: sqlite3.Connection) -> list[Row]:
     return db.execute("SELECT path, broken, first_broken FROM files WHERE broken > 0").fetchall()
 
 
-def _where(wanted: Filter) -> tuple[str, list[Any]]:
+def _where(wanted: Filter, *, in_order: bool = False) -> tuple[str, list[Any]]:
+    """in_order: rows are asked for as they were added. Where no column with few rows a value is
+    chosen they are read so: by the index of another column all of them would be sorted."""
     clauses, values = ["1"], list[Any]()
+    few = wanted.task or wanted.step or wanted.q
     if not wanted.past:
-        clauses.append("c.current = 1")
+        clauses.append("+c.current = 1" if in_order and not few else "c.current = 1")
     for name, column in (
         ("status", "status"), ("tier", "tier"), ("family", "family"), ("label", "label"),
         ("task", "task"), ("step", "step"), ("turns", "turns"), ("group", "grp"),
