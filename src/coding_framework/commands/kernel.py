@@ -50,7 +50,7 @@ def _add_folder(parser: Any) -> None:
 
 
 def run_new(args: Namespace) -> int:
-    from coding_framework.deployment.receipts import new_key
+    from coding_framework.registry.receipts import new_key
 
     new_key(args.keys, args.name)
     print(f"{args.keys / args.name}.key signs; give {args.name}.pub to those who check receipts")
@@ -58,14 +58,14 @@ def run_new(args: Namespace) -> int:
 
 
 def run_export(args: Namespace) -> int:
-    from coding_framework.deployment.receipts import public_pem
+    from coding_framework.registry.receipts import public_pem
 
     print(public_pem(args.keys, args.name), end="")
     return EXIT_OK
 
 
 def run_verify(args: Namespace) -> int:
-    from coding_framework.deployment.receipts import ReceiptError, check_receipt
+    from coding_framework.registry.receipts import ReceiptError, check_receipt
 
     given = _receipt_in(_read(args.receipt))
     try:
@@ -86,7 +86,7 @@ def run_verify(args: Namespace) -> int:
 
 
 def _require_source(kernel: str, file: str) -> None:
-    from coding_framework.deployment.receipts import ReceiptError
+    from coding_framework.registry.receipts import ReceiptError
 
     code = read_kernel(file)
     digests = {

@@ -67,7 +67,7 @@ def run(args: Namespace) -> int:
 def _serve(config: Any, options: ServeOptions) -> None:
     from coding_framework.cuda.choose_backend import choose_backend
     from coding_framework.deployment.http import Gate, require_safe, run_app
-    from coding_framework.deployment.receipts import load_key
+    from coding_framework.registry.receipts import load_key
     from coding_framework.deployment.server import ModelServer
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.deployment.traffic import open_traffic
@@ -120,7 +120,7 @@ def _require_sandbox(name: str, allow_native: bool) -> None:
 async def _check(config: Any) -> int:
     """Whether each endpoint's model is there, a line each."""
     from coding_framework.deployment.backends import Backend
-    from coding_framework.deployment.receipts import load_key
+    from coding_framework.registry.receipts import load_key
 
     load_key(config.keys, config.key)
     backends = {b.name: Backend(b) for b in config.backends}

@@ -54,7 +54,7 @@ from coding_framework.deployment.http import (
     while_connected,
 )
 from coding_framework.deployment.outcomes import Outcome, Status
-from coding_framework.deployment.receipts import KernelReceipt, SigningKey, receipt_of
+from coding_framework.registry.receipts import KernelReceipt, SigningKey, receipt_of
 from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
 from coding_framework.deployment.traffic import Traffic, Versions
 from coding_framework.deployment.verified import (

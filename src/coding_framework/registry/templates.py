@@ -315,3 +315,22 @@ def patched(data: bytes, relocations: Sequence[Relocation], addresses: Sequence[
     for r in relocations:
         struct.pack_into("<Q", block, r.at, addresses[r.region] + r.offset)
     return bytes(block)
+
+
+class TemplateRefusal(Record):
+    """Why a shape key has no template."""
+
+    shape_key: str
+    obstacle: str
+    """A word of docs/registry.md, e.g. "read_back"."""
+    reason: str
+    """A sentence."""
+
+
+class MadeTemplates(_Part):
+    """The templates of one kernel. Maker: `cuda/templating`. Consumer: `KernelRegistry`."""
+
+    templates: tuple[LaunchTemplate, ...] = ()
+    refusals: tuple[TemplateRefusal, ...] = ()
+    code: dict[str, bytes] = {}
+    """The device code that the templates name, by digest."""

@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import Field, ValidationError
 
 from coding_framework.errors import CodingFrameworkError, InfrastructureError, UsageError
-from coding_framework.evaluation.suites import task_digest
 from coding_framework.monitoring.text import one_line
 from coding_framework.paths import cannot_write
+from coding_framework.registry.digests import shape_key, task_id
 from coding_framework.types import Record, Status, Task, TestCase, Verdict
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -121,7 +121,7 @@ def receipt_of(
     receipt = KernelReceipt(
         kernel=f"sha256:{verdict.candidate_sha256}",
         op=task.name,
-        task=f"sha256:{task_digest(task)}",
+        task=task_id(task),
         verdict=f"sha256:{hashlib.sha256(verdict.model_dump_json().encode()).hexdigest()}",
         protocol=judged.protocol,
         sandbox=judged.sandbox,
@@ -147,11 +147,6 @@ def _shapes(task: Task, verdict: Verdict) -> tuple[ShapeTime, ...]:
         eager_ms=timing.eager_ms, modelled=timing.modelled,
     )  # fmt: skip
     return (timed,)
-
-
-def shape_key(case: TestCase) -> str:
-    """`float32[4096,8192];float32[8192]`."""
-    return ";".join(f"{t.dtype}[{','.join(map(str, t.shape))}]" for t in case.inputs)
 
 
 def check_receipt(given: Mapping[str, Any], keys: Path) -> KernelReceipt:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coding_framework.data.registry import find_task
-from coding_framework.deployment.receipts import (
+from coding_framework.registry.receipts import (
     ReceiptError,
     canonical,
     check_receipt,
