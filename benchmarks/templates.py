@@ -6,8 +6,8 @@
 Honest kernels: those of tests/corpus, of the fresh corpus, of module tasks, and synthesised ones of
 as many tasks as make N in all. Each is compiled, its calls are recorded three times in fresh
 processes with all memory at other addresses, a template is derived for each shape set and replayed
-at random addresses on draws of its own against the float64 reference (`cuda/templating`). A kernel is
-portable where every shape set has a template.
+at random addresses on draws of its own against the float64 reference (`cuda/templating`). A kernel
+is portable where every shape set has a template.
 
 Attacks go the same way without a verdict first, which is more than they get in use: what has a
 template then is judged as well, and becomes one only where the verdict is `correct`.
@@ -36,7 +36,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from bench_io import ROOT, bar, finish, head, this_machine
+from bench_io import ROOT, bar, finish, head
 from gpu_bench import result_path
 
 from coding_framework.cuda.choose_backend import choose_backend

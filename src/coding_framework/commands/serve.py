@@ -67,10 +67,10 @@ def run(args: Namespace) -> int:
 def _serve(config: Any, options: ServeOptions) -> None:
     from coding_framework.cuda.choose_backend import choose_backend
     from coding_framework.deployment.http import Gate, require_safe, run_app
-    from coding_framework.registry.receipts import load_key
     from coding_framework.deployment.server import ModelServer
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.deployment.traffic import open_traffic
+    from coding_framework.registry.receipts import load_key
     from coding_framework.wiring import make_judge
 
     tokens = TokenFile(config.tokens)

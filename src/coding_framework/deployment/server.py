@@ -54,7 +54,6 @@ from coding_framework.deployment.http import (
     while_connected,
 )
 from coding_framework.deployment.outcomes import Outcome, Status
-from coding_framework.registry.receipts import KernelReceipt, SigningKey, receipt_of
 from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
 from coding_framework.deployment.traffic import Traffic, Versions
 from coding_framework.deployment.verified import (
@@ -68,6 +67,7 @@ from coding_framework.deployment.verified import (
 from coding_framework.errors import InfrastructureError, PolicyAwayError, PolicyError
 from coding_framework.monitoring.text import one_line
 from coding_framework.orchestration.turn import Agent
+from coding_framework.registry.receipts import KernelReceipt, SigningKey, receipt_of
 from coding_framework.types import (
     BackendName,
     ConversationTurn,

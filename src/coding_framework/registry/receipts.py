@@ -32,7 +32,7 @@ from coding_framework.errors import CodingFrameworkError, InfrastructureError, U
 from coding_framework.monitoring.text import one_line
 from coding_framework.paths import cannot_write
 from coding_framework.registry.digests import shape_key, task_id
-from coding_framework.types import Record, Status, Task, TestCase, Verdict
+from coding_framework.types import Record, Status, Task, Verdict
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DIGEST = r"^sha256:[0-9a-f]{64}$"

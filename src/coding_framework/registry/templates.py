@@ -16,7 +16,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
@@ -33,9 +33,7 @@ _WORD = 8
 _DIGEST = r"^[0-9a-f]{64}$"
 
 Extents = tuple[Annotated[int, Field(ge=0)], ...]
-Dim3 = tuple[
-    Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]
-]
+Dim3 = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
 
 
 class TemplateError(CodingFrameworkError):
@@ -332,5 +330,5 @@ class MadeTemplates(_Part):
 
     templates: tuple[LaunchTemplate, ...] = ()
     refusals: tuple[TemplateRefusal, ...] = ()
-    code: dict[str, bytes] = {}
+    code: Mapping[str, bytes] = Field(default_factory=dict)
     """The device code that the templates name, by digest."""

@@ -83,8 +83,9 @@ _Rows = list[tuple[PlanOp, ...]]
 
 
 def derive(recordings: Sequence[Recording], module: ModuleInfo, unread: Unread) -> DerivedSteps:
-    """recordings: two or more of the same call, with all memory at other addresses. unread: bytes of
-    arguments that no kernel looks at, by kernel and number of the parameter. Raises NotPortable."""
+    """recordings: two or more of the same call, with all memory at other addresses. unread: bytes
+    of arguments that no kernel looks at, by kernel and number of the parameter. Raises
+    NotPortable."""
     _require_same_form(recordings)
     return _Derivation(recordings, module, unread).result()
 
@@ -178,7 +179,7 @@ class _Derivation:
         returns = tuple(
             OutputTensor(
                 place=self._place([r.outputs[i].address for r in self._recordings], "an output"),
-                dtype=o.dtype,  # type: ignore[arg-type]  # pydantic checks it
+                dtype=o.dtype,
                 shape=o.shape,
                 strides=o.strides,
             )
@@ -325,7 +326,7 @@ def _lifetimes(rows: _Rows) -> dict[int, tuple[int, int]]:
     starts: dict[int, tuple[int, int]] = {}
     found: dict[int, tuple[int, int]] = {}
     step = 0
-    for (op, *_) in rows:
+    for op, *_ in rows:
         if isinstance(op, Alloc):
             starts[op.address] = (len(starts), step)
         elif isinstance(op, Free):

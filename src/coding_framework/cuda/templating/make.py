@@ -149,7 +149,7 @@ def _template(
         Argument(
             name=name,
             kind="input" if i < len(case.inputs) else "parameter",
-            dtype=ref.dtype,  # type: ignore[arg-type]  # pydantic checks it
+            dtype=ref.dtype,
             shape=ref.shape,
             strides=ref.strides,
             alignment=alignment,
@@ -252,9 +252,7 @@ class _Replays:
         layout.release(device)
         return outputs
 
-    def _require_inputs_unchanged(
-        self, expectation: Expectation, addresses: Sequence[int]
-    ) -> None:
+    def _require_inputs_unchanged(self, expectation: Expectation, addresses: Sequence[int]) -> None:
         guard = self._device.check_guards()
         if guard is not None:
             raise NotPortable("replay_fails", guard)
@@ -288,9 +286,7 @@ class _Replays:
             return f"{len(outputs)} tensors came out, not {len(expectation.outputs)}"
         for i, (output, expected) in enumerate(zip(outputs, expectation.outputs, strict=True)):
             with self._equipment.computing():
-                found = compare(
-                    output.tensor, output.strides, expected, self._equipment.find_worst
-                )
+                found = compare(output.tensor, output.strides, expected, self._equipment.find_worst)
             if output.defect or not found.passed:
                 return f"output {i}: {output.defect or found.detail}"
         return None

@@ -1,8 +1,8 @@
 """Records one call of host code in a process of its own, with everything at other addresses.
 
-On paper: nothing is carried out, so that host code learns nothing of any value. What it asks for can
-depend on shapes, scalars and addresses, and on its own process; records at other addresses in other
-processes tell these apart.
+On paper: nothing is carried out, so that host code learns nothing of any value. What it asks for
+can depend on shapes, scalars and addresses, and on its own process; records at other addresses in
+other processes tell these apart.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.expected.inputs import DTYPE_NAMES
+from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.host.forward_arguments import forward_arguments
 from coding_framework.cuda.host.paper_device import PaperDevice
 from coding_framework.cuda.host.plan_recorder import PlanRecorder
@@ -56,9 +56,9 @@ def record_call(
     seed: int,
     alignment: int,
 ) -> Recording:
-    """The first call of a fresh process, as on this equipment. seed: of the addresses. alignment: of
-    inputs and parameters, in bytes; their addresses are odd multiples of it. Raises CandidateFault, ExtensionWanted and
-    ReadsBackError for what the host code does."""
+    """The first call of a fresh process, as on this equipment. seed: of the addresses. alignment:
+    of inputs and parameters, in bytes; their addresses are odd multiples of it. Raises
+    CandidateFault, ExtensionWanted and ReadsBackError for what the host code does."""
     paper = ScatteredPaper(seed)
     recorder = PlanRecorder(paper, equipment.limits)
     places = []
@@ -66,9 +66,7 @@ def record_call(
         nbytes = max(1, tensor.numel() * tensor.element_size())
         address = paper.alloc(nbytes + alignment) + alignment
         strides = tuple(tensor.stride())
-        places.append(
-            TensorRef(address, tuple(tensor.shape), strides, DTYPE_NAMES[tensor.dtype])
-        )
+        places.append(TensorRef(address, tuple(tensor.shape), strides, DTYPE_NAMES[tensor.dtype]))
     symbols = {n: replace(s, address=paper.alloc(s.nbytes)) for n, s in module.symbols.items()}
     scattered = replace(module, symbols=symbols)
     with open_host(setting, scattered, recorder, equipment.properties) as open_session:
