@@ -1,10 +1,10 @@
 """How many kernels have a launch template, and why the others have none.
 
-    uv run python benchmarks/templates.py [--honest N] [--attacks all|none] [--only TEXT]
+    uv run python benchmarks/templates.py [--corpus old|all] [--pairs N] [--only TEXT]
         [--workers N] [--minutes M] [--again]
 
-Honest kernels: those of tests/corpus, of the fresh corpus, of module tasks, and synthesised ones of
-as many tasks as make N in all. Each is compiled, its calls are recorded three times in fresh
+Honest kernels: those of tests/corpus, of module tasks, and synthesised ones of as many tasks; with
+--corpus all those of the fresh corpus too. Each is compiled, its calls are recorded three times in fresh
 processes with all memory at other addresses, a template is derived for each shape set and replayed
 at random addresses on draws of its own against the float64 reference (`cuda/templating`). A kernel
 is portable where every shape set has a template.
@@ -115,11 +115,9 @@ class Bench:
 
 def chosen_cases(options: argparse.Namespace) -> list[Case]:
     """Honest kernels, then attacks."""
-    cases = [*honest_kernels(0), *fresh_honest(), *module_kernels()]
-    more = max(0, options.honest - len(cases))
-    cases += [c for c in honest_kernels(more) if c.name.startswith("synthesis/")]
-    if options.attacks == "all":
-        cases += [*attacks(), *fresh_attacks()]
+    cases = [*honest_kernels(options.pairs), *module_kernels()]
+    fresh = options.corpus == "all"
+    cases += [*(fresh_honest() if fresh else ()), *attacks(), *(fresh_attacks() if fresh else ())]
     return [c for c in cases if options.only in c.name]
 
 
@@ -231,8 +229,8 @@ def _group(case: Case) -> str:
 def main(arguments: Iterable[str] | None = None) -> int:
     """Try all cases, and report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--honest", type=int, default=320, help="honest kernels at least")
-    parser.add_argument("--attacks", choices=("all", "none"), default="all")
+    parser.add_argument("--corpus", choices=("old", "all"), default="old", help="all: fresh too")
+    parser.add_argument("--pairs", type=int, default=80, help="synthesised honest kernels")
     parser.add_argument("--only", default="", help="cases whose name holds this; writes no result")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--minutes", type=float, default=math.inf, help="take no case after these")

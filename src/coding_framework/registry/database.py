@@ -112,23 +112,27 @@ class RegistryDatabase:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def entries(self) -> list[EntryRow]:
-        """By op, then oldest first. Raises DamagedError for a status that there is not."""
+    def entries(self, kernel: str | None = None) -> list[EntryRow]:
+        """By op, then oldest first; of one kernel or of all. Raises DamagedError for a status that
+        there is not."""
         with _told(self.path):
             rows = self._db.execute(
                 "SELECT kernel, task, op, suffix, status, added_us FROM entry"
-                " ORDER BY op, added_us, kernel, task"
+                " WHERE ? IS NULL OR kernel=? ORDER BY op, added_us, kernel, task",
+                (kernel, kernel),
             ).fetchall()
         for row in rows:
-            if row[4] not in get_args(KernelStatus.__value__):
+            if row[4] not in get_args(KernelStatus):
                 raise DamagedError(_damaged(self.path))
         return [EntryRow(*row) for row in rows]
 
-    def receipts(self) -> list[ReceiptRow]:
-        """Oldest first."""
+    def receipts(self, kernel: str | None = None) -> list[ReceiptRow]:
+        """Oldest first; of one kernel or of all."""
         with _told(self.path):
             rows = self._db.execute(
-                "SELECT sha256, kernel, task, body, added_us FROM receipt ORDER BY added_us, sha256"
+                "SELECT sha256, kernel, task, body, added_us FROM receipt"
+                " WHERE ? IS NULL OR kernel=? ORDER BY added_us, sha256",
+                (kernel, kernel),
             ).fetchall()
         return [ReceiptRow(*row) for row in rows]
 
