@@ -4,10 +4,10 @@
         [--workers N] [--minutes M] [--again]
 
 Honest kernels: those of tests/corpus, of module tasks, and synthesised ones of as many tasks; with
---corpus all those of the fresh corpus too. Each is compiled, its calls are recorded three times in fresh
-processes with all memory at other addresses, a template is derived for each shape set and replayed
-at random addresses on draws of its own against the float64 reference (`cuda/templating`). A kernel
-is portable where every shape set has a template.
+--corpus all those of the fresh corpus too. Each is compiled, its calls are recorded three times in
+fresh processes with all memory at other addresses, a template is derived for each shape set and
+replayed at random addresses on draws of its own against the float64 reference (`cuda/templating`).
+A kernel is portable where every shape set has a template.
 
 Attacks go the same way without a verdict first, which is more than they get in use: what has a
 template then is judged as well, and becomes one only where the verdict is `correct`.
