@@ -70,6 +70,7 @@ def _serve(config: Any, options: ServeOptions) -> None:
     from coding_framework.deployment.server import ModelServer
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.deployment.traffic import open_traffic
+    from coding_framework.registry.keeping import KernelKeeper
     from coding_framework.registry.receipts import load_key
     from coding_framework.wiring import make_judge
 
@@ -86,9 +87,12 @@ def _serve(config: Any, options: ServeOptions) -> None:
             backend=judges_on, sandbox=judge_config.sandbox, workers=judge_config.workers
         )
         stack.callback(judge.close)
+        keeper = None
+        if config.registry is not None:
+            keeper = KernelKeeper(config.registry, config.keys, key, judge.templates)
         server = ModelServer(
             config, judge, judges_on, key, Gate(tokens, config.limits), traffic, versions,
-            docs=options.docs,
+            keeper=keeper, docs=options.docs,
         )  # fmt: skip
         run_app(server.app, config.listen, tokens, _tell(tokens))
 

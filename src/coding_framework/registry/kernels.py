@@ -118,6 +118,10 @@ class KernelRegistry:
         )
         return tuple(kernel for kernel in found if kernel is not None)
 
+    def get(self, kernel: str, task: str) -> RegisteredKernel | None:
+        """The kernel of these ids; None where there is none that holds."""
+        return next((k for k in self._kernels(kernel) if k.task == task), None)
+
     def find(self, name: str) -> RegisteredKernel:
         """The kernel of an id, of the beginning of one, or of an op's name that has only one.
         Raises UsageError with what there is."""
@@ -370,10 +374,12 @@ class KernelRegistry:
         raise UsageError(f"{short(kernel.kernel)} is no longer in {self.folder}")
 
     def _one(self, kernel: str, task: str) -> RegisteredKernel:
-        for found in self._kernels(kernel):
-            if found.task == task:
-                return found
-        raise DamagedError(f"{short(kernel)} was stored in {self.folder} and cannot be read back")
+        found = self.get(kernel, task)
+        if found is None:
+            raise DamagedError(
+                f"{short(kernel)} was stored in {self.folder} and cannot be read back"
+            )
+        return found
 
     def _named(self) -> set[StoredFile]:
         """Files that entries and receipts name."""

@@ -134,7 +134,7 @@ def receipt_of(
         verdict=f"sha256:{hashlib.sha256(verdict.model_dump_json().encode()).hexdigest()}",
         protocol=judged.protocol,
         sandbox=judged.sandbox,
-        device=f"emulator of {judged.device}" if verdict.backend == "emulator" else judged.device,
+        device=judged_on(verdict),
         sm=judged.versions.get("architecture", "").removeprefix("sm_"),
         driver=judged.driver,
         toolkit=judged.toolkit,
@@ -144,6 +144,12 @@ def receipt_of(
         key=key.name,
     )
     return key.sign(receipt)
+
+
+def judged_on(verdict: Verdict) -> str:
+    """What a receipt calls the device: one of the emulator is never taken for one of the GPU."""
+    device = verdict.receipt.device
+    return f"emulator of {device}" if verdict.backend == "emulator" else device
 
 
 def _shapes(
