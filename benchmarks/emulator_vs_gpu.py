@@ -51,7 +51,12 @@ from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.modelled_time import modelled_time_ms, transfers
 from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.expected.inputs import draw_large_inputs
-from coding_framework.cuda.expected.reference import Expectation, reference_model, task_digest
+from coding_framework.cuda.expected.reference import (
+    Expectation,
+    reference_model,
+    task_digest,
+    weights_seed,
+)
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tolerance import ExpectedOutput
 from coding_framework.cuda.gpu.device import CudaDevice
@@ -136,7 +141,8 @@ def _draw(task: Task, case: TestCase, seed: int) -> Expectation:
     devices are compared with each other."""
     digest = task_digest(task)
     inputs = draw_large_inputs(case, b"benchmark", digest, seed, torch.device("cpu"))
-    with reference_model(task, digest, case, b"benchmark", seed, inputs) as (model, state):
+    weights = weights_seed(b"benchmark", digest, case, seed)
+    with reference_model(task, case, weights, inputs) as (model, state):
         parameters = tuple(t.detach().clone().contiguous() for t in state.values())
         with torch.no_grad():
             result = model(*(t.clone() for t in inputs))

@@ -159,6 +159,11 @@ class TestCase(Record):
     """Whether agents see it; at least two shape sets stay unseen."""
 
 
+CALLERS = "caller"
+"""`Task.source` of a task whose reference came from the network: no process of ours runs it outside
+its sandbox."""
+
+
 class Task(Record):
     """A function to write a kernel for. Maker: data/ (synthesis, KernelBench, archive, a file).
 

@@ -7,15 +7,17 @@ parts of peer layers joined; nothing here decides anything.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SecretBytes
 
+from coding_framework.errors import UsageError
 from coding_framework.paths import write_error
 from coding_framework.types import (
     BackendChoice,
@@ -74,6 +76,7 @@ def make_judge(
     profile: bool = False,
     experiment_without: Sequence[OptionalCheck] = (),
     told_in: str | Path | None = None,
+    references: Literal["trusted", "sandboxed"] = "trusted",
 ) -> JudgePool:
     """A judge for many candidates at once. Its processes start with the first candidate and end
     with `close`, or with this process.
@@ -83,6 +86,7 @@ def make_judge(
     and so does the run when it goes on after a stop. Other runs draw afresh.
     experiment_without: checks that are off (`JudgeConfig`).
     told_in: a folder of the run that is told what the judge does; None: `run_folder`.
+    references: sandboxed: tasks come from callers, and their references run in a sandbox.
     """
     from coding_framework.cuda.many.pool import JudgePool
     from coding_framework.store.run_status import enclosing_run
@@ -99,6 +103,7 @@ def make_judge(
         baselines=baselines,
         profile=profile,
         experiment_without=tuple(experiment_without),
+        references=references,
     )
     within = told_in if told_in is not None else run_folder
     return JudgePool(
@@ -115,6 +120,31 @@ def _judge_config(secret: str | None, **fields: Any) -> JudgeConfig:
 
     drawn_from = None if secret is None else SecretBytes(bytes.fromhex(secret))
     return JudgeConfig(secret=drawn_from, **fields)
+
+
+def make_task_reader(sandbox: SandboxName = "auto") -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Reads tasks of callers in a sandbox (`deployment.read_problem`), a process each. Raises
+    UsageError for a sandbox that shuts too little out."""
+    from coding_framework.cuda.sandbox import choose_sandbox
+    from coding_framework.cuda.sandbox.python_child import PythonChild
+
+    chosen = choose_sandbox(sandbox)
+    answer = "coding_framework.deployment.read_problem:answer"
+    PythonChild(chosen, answer)
+
+    def read(asked: dict[str, Any]) -> dict[str, Any]:
+        child = PythonChild(chosen, answer)
+        try:
+            found = json.loads(child.ask(json.dumps(asked).encode(), most_bytes=4 << 20))
+            if not isinstance(found, dict):
+                raise ValueError
+            return found
+        except (ValueError, RecursionError) as e:
+            raise UsageError("the problem changed what its process answers") from e
+        finally:
+            child.stop()
+
+    return read
 
 
 def run_secret(folder: Path) -> str:

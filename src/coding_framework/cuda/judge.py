@@ -62,11 +62,10 @@ from coding_framework.types import (
 )
 
 if TYPE_CHECKING:  # torch takes a second to import; the compiler works meanwhile
-    from coding_framework.cuda.expected.reference import ReferenceCache
+    from coding_framework.cuda.expected.reference import Compute, ReferenceCache
     from coding_framework.cuda.timing.backend import Backend
     from coding_framework.cuda.trial.candidate import CandidateTrials
     from coding_framework.cuda.trial.setup import TrialSetting
-    from coding_framework.registry.templates import MadeTemplates
 
 OptionalCheck = Literal["other_draws", "hidden_shapes"]
 """What an experiment may switch off. other_draws: all comparisons are on the first draw of a shape
@@ -100,6 +99,9 @@ class JudgeConfig(Record):
     """On a GPU: wall time of one launch; the emulator counts instructions instead."""
     profile: bool = False
     """On a GPU: hardware counters by Nsight Compute, which takes some seconds a candidate."""
+    references: Literal["trusted", "sandboxed"] = "trusted"
+    """Where tasks' references run: here, or each in a sandbox of its own, for tasks of callers who
+    are not trusted; those are judged on the emulator."""
     experiment_without: tuple[OptionalCheck, ...] = ()
     """Checks that are off, to see what they hold back; on the emulator alone. Each verdict names
     them in its receipt, and none of them is kept as evidence for a kernel."""
@@ -140,6 +142,8 @@ class Judge:
         self.backend = choose_backend(self.config.backend)
         if self.config.experiment_without and self.backend != "emulator":
             raise UsageError("checks can be switched off on the emulator alone: choose it")
+        if self.config.references == "sandboxed" and self.backend != "emulator":
+            raise UsageError("references run in a sandbox on the emulator alone: choose it")
         self._device_backend: Backend | None = None
         self._warm_up = threading.Thread(target=_quietly, args=(self._prepare,), daemon=True)
         self._warm_up.start()
@@ -151,6 +155,7 @@ class Judge:
         self._without = self.config.experiment_without
         self._secret = secret_of(self.config)
         self._references: dict[bytes, ReferenceCache] = {}
+        self._compute: Compute | None = None
         built_with = f"{self._compiler.toolkit.fingerprint} sm_{self._compiler.architecture}"
         device = gpus_here() if self.backend == "cuda" else self.backend
         salt = f"{judge_digest()} {device} {built_with}"
@@ -229,23 +234,6 @@ class Judge:
         from coding_framework.cuda.trial.probe import run_probes
 
         return run_probes(setting, task, probes, self._secret)
-
-    def templates(self, task: Task, candidate: Candidate) -> MadeTemplates:
-        """The launch templates of a kernel, each judged as a template, and why a shape set has
-        none. Only those of a kernel whose verdict is `correct` may be kept. Raises as `judge` does,
-        and UsageError where it does not compile."""
-        draft = self._draft(task, candidate)
-        try:
-            build = self._compile(candidate, draft)
-        except CandidateFault as fault:
-            raise UsageError(f"the kernel does not compile: {fault.reason}") from fault
-        from coding_framework.cuda.templating.make import Subject, make_templates
-        from coding_framework.registry.digests import task_id
-
-        prepared = self._devices().prepared(task)
-        setting, sm = self._setting(build), self._compiler.architecture
-        subject = Subject(prepared, task_id(task), candidate.code, setting, sm)
-        return make_templates(subject, self._cases(prepared), self._reference_cache())
 
     # --- the steps --------------------------------------------------------------------------------
 
@@ -361,8 +349,17 @@ class Judge:
         if secret not in self._references:
             once = secret == _BASELINE_SECRET  # each of its draws is used once
             place, room = self._devices().place, 16 << 20 if once else None
-            self._references[secret] = ReferenceCache(secret, room, place)
+            compute = self._reference_sandbox()
+            self._references[secret] = ReferenceCache(secret, room, place, compute)
         return self._references[secret]
+
+    def _reference_sandbox(self) -> Compute | None:
+        """Where references of callers run; None: they are trusted."""
+        if self.config.references == "sandboxed" and self._compute is None:
+            from coding_framework.cuda.expected.reference_sandbox import ReferenceSandbox
+
+            self._compute = ReferenceSandbox(self._compiler.sandbox)
+        return self._compute
 
     def _devices(self) -> Backend:
         """What this judge judges on. Raises DeviceError where a GPU cannot be used."""

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from coding_framework.agents.prompts.contract import Contract, tell_contract
 from coding_framework.data.registry import named_task
-from coding_framework.deployment.http import ApiError
+from coding_framework.deployment.http import ApiError, parsed
 from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.serve_config import MAX_BUDGET_S, MAX_CANDIDATES, MAX_TURNS
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
-from coding_framework.types import Task
+from coding_framework.types import CALLERS, Split, Task
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,199}")
 _PROBLEM = (re.compile(r"^class Model\b", re.MULTILINE), re.compile(r"^def get_inputs\b", re.M))
 _REFERENCE_S = 60.0
+MOST_CASES, MOST_ELEMENTS = 16, 1 << 22
+TaskReader = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class _Asked(BaseModel):
@@ -101,42 +107,46 @@ def chat_request(body: dict[str, Any], limits: Limits) -> ChatRequest:
     return asked
 
 
-def parsed(kind: Any, body: dict[str, Any]) -> Any:
-    """`body` as `kind`. Raises ApiError 400 with the first mistake."""
-    try:
-        return kind.model_validate(body)
-    except ValidationError as e:
-        first = e.errors(include_url=False, include_input=False)[0]
-        where = one_line(".".join(str(part) for part in first["loc"]), 120)
-        said = one_line(str(first["msg"]), 200)
-        raise ApiError(400, "bad_request", f"{where}: {said}" if where else said) from e
-
-
 class TaskOfRequest:
     """A request's task, and whether the caller brought it."""
 
-    def __init__(self, task: Task, *, from_caller: bool) -> None:
-        self.task, self.from_caller = task, from_caller
+    def __init__(self, task: Task, *, from_caller: bool, sandboxed: bool = False) -> None:
+        """sandboxed: its reference may run in a sandbox alone."""
+        self.task, self.from_caller, self.sandboxed = task, from_caller, sandboxed
 
 
-async def task_of(asked: ChatRequest, *, trusted: bool) -> TaskOfRequest | None:
+async def task_of(
+    asked: ChatRequest, *, trusted: bool, reader: TaskReader | None
+) -> TaskOfRequest | None:
     """The task that a chat is about: the one it names or brings, else a problem in its last user
-    message; None: no task. trusted: whether this caller's references may run. Raises ApiError."""
+    message; None: no task. trusted: whether this caller's references may run here; reader: takes
+    those of others. Raises ApiError."""
     if asked.cuda_rl.task is not None:
-        return await named_or_brought(asked.cuda_rl.task, trusted=trusted)
+        return await named_or_brought(asked.cuda_rl.task, trusted=trusted, reader=reader)
     source = problem_in(next((m.text for m in reversed(asked.messages) if m.role == "user"), ""))
     if source is None:
         return None
-    _require_trust(trusted)
+    if not trusted:
+        return await _in_sandbox({"problem": source}, reader)
     return TaskOfRequest(await _read_problem(source), from_caller=True)
 
 
-async def named_or_brought(given: str | dict[str, Any], *, trusted: bool) -> TaskOfRequest:
+async def named_or_brought(
+    given: str | dict[str, Any], *, trusted: bool, reader: TaskReader | None
+) -> TaskOfRequest:
     """The task of a name, or of an object. Raises ApiError."""
     if isinstance(given, str):
         return TaskOfRequest(await asyncio.to_thread(_registered, given), from_caller=False)
-    _require_trust(trusted)
+    if not trusted:
+        if reader is not None:  # its mistakes cost no process
+            _require_modest(parsed(Task, given))
+        return await _in_sandbox({"task": given}, reader)
     task = parsed(Task, given)
+    _require_shapes(task)
+    return TaskOfRequest(task, from_caller=True)
+
+
+def _require_shapes(task: Task) -> None:
     sets, unseen = count_shape_sets(task)
     if sets < SHAPE_SETS or unseen < UNSEEN_SHAPE_SETS:
         raise ApiError(
@@ -144,7 +154,44 @@ async def named_or_brought(given: str | dict[str, Any], *, trusted: bool) -> Tas
             f"the task has too few shape sets ({sets}, {unseen} of them unseen): give at least "
             f"{SHAPE_SETS} cases of different shapes, one of them shown",
         )  # fmt: skip
-    return TaskOfRequest(task, from_caller=True)
+
+
+async def _in_sandbox(asked: dict[str, Any], reader: TaskReader | None) -> TaskOfRequest:
+    """The task of a caller who is not trusted; its reference runs in a sandbox alone."""
+    if reader is None:
+        raise ApiError(
+            403, "reference_not_trusted",
+            "a reference of the caller's is code that would run here: name a registered task, or "
+            "ask for a server with `references: sandboxed`, or for a token with the scope "
+            "tasks:trusted on one with `references: trusted-tokens`",
+        )  # fmt: skip
+    try:
+        found = await asyncio.to_thread(reader, asked)
+        if "error" in found:
+            raise UsageError(str(found["error"]))
+        given = found["task"] | {"source": CALLERS, "gpu_cases": [], "split": Split.OUTSIDE}
+        task = Task.model_validate(given)
+        contract = found["contract"]
+        texts = {
+            name: str(contract[name])[:20_000] for name in ("signature", "constants", "varies")
+        }
+    except (UsageError, ValidationError, KeyError, TypeError) as e:
+        raise ApiError(400, "bad_reference", one_line(str(e), 300)) from e
+    _require_modest(task)
+    tell_contract(task, Contract(**texts, numbers=bool(contract.get("numbers"))))
+    return TaskOfRequest(task, from_caller=True, sandboxed=True)
+
+
+def _require_modest(task: Task) -> None:
+    """Raises ApiError where the judge's own memory would pay for a caller's sizes."""
+    _require_shapes(task)
+    sizes = [sum(math.prod(spec.shape) for spec in case.inputs) for case in task.cases]
+    if len(sizes) > MOST_CASES or max(sizes) > MOST_ELEMENTS:
+        raise ApiError(
+            400, "too_large",
+            f"a task of your own may have {MOST_CASES} shape sets with {MOST_ELEMENTS} elements of "
+            "input each: make it smaller",
+        )  # fmt: skip
 
 
 def problem_in(text: str) -> str | None:
@@ -177,16 +224,6 @@ def _registered(name: str) -> Task:
     return task
 
 
-def _require_trust(trusted: bool) -> None:
-    if not trusted:
-        raise ApiError(
-            403, "reference_not_trusted",
-            "a reference of the caller's is code that would run here: name a registered task, or "
-            "ask for a token with the scope tasks:trusted on a server with `references: "
-            "trusted-tokens`",
-        )  # fmt: skip
-
-
 async def _read_problem(source: str) -> Task:
     """A trusted caller's problem, read in a process of its own, which may hang or die."""
     process = await asyncio.create_subprocess_exec(
@@ -196,7 +233,8 @@ async def _read_problem(source: str) -> Task:
     )  # fmt: skip
     try:
         async with asyncio.timeout(_REFERENCE_S):
-            out, _ = await process.communicate(source.encode("utf-8", "replace"))
+            asked = orjson.dumps({"problem": source.encode("utf-8", "replace").decode()})
+            out, _ = await process.communicate(asked)
     except TimeoutError:
         raise ApiError(
             400, "bad_reference", f"the reference ran over {_REFERENCE_S:g} s: make it smaller"
@@ -206,6 +244,8 @@ async def _read_problem(source: str) -> Task:
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        said = one_line(out.decode("utf-8", "replace"), 300) if process.returncode == 2 else ""
-        raise ApiError(400, "bad_reference", said or "the reference ended its process")
-    return Task.model_validate_json(out.splitlines()[-1])
+        raise ApiError(400, "bad_reference", "the reference ended its process")
+    found = orjson.loads(out)
+    if "error" in found:
+        raise ApiError(400, "bad_reference", one_line(found["error"], 300))
+    return Task.model_validate(found["task"])

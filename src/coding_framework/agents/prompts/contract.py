@@ -5,20 +5,21 @@ shapes in the order of their definition, then the numbers among the constructor'
 beside it: the constants by name, and what varies from call to call.
 
 The reference runs on PyTorch's meta device: shapes, no memory and no arithmetic. It is the task's
-own source, which is trusted.
+own source, which is trusted; of a task that a caller brought the contract was found in a sandbox.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from coding_framework.errors import UsageError
-from coding_framework.types import InitArg, Task, TestCase
+from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.types import CALLERS, InitArg, Task, TestCase
 
 _C_TYPES: dict[type, str] = {bool: "bool", int: "int", float: "float"}
 
@@ -37,9 +38,30 @@ class Contract:
     """Whether the signature ends with numbers."""
 
 
-@lru_cache(maxsize=512)
+_TOLD: OrderedDict[Task, Contract] = OrderedDict()
+_MOST_TOLD = 512
+
+
+def tell_contract(task: Task, contract: Contract) -> None:
+    """Of a task that a caller brought: its reference may not run here, and a sandbox found this."""
+    _TOLD[task] = contract
+    while len(_TOLD) > _MOST_TOLD:
+        _TOLD.popitem(last=False)
+
+
 def contract_of(task: Task) -> Contract:
-    """The task's contract. Raises UsageError where its reference cannot be built."""
+    """The task's contract. Raises UsageError where its reference cannot be built,
+    InfrastructureError where a caller brought it and nobody has told its contract."""
+    if task.source != CALLERS:
+        return built_contract(task)
+    if task not in _TOLD:
+        raise InfrastructureError(f"nobody has told the contract of task {task.name!r}: ask again")
+    return _TOLD[task]
+
+
+@lru_cache(maxsize=512)
+def built_contract(task: Task) -> Contract:
+    """The contract, for which the task's reference runs here. Raises UsageError."""
     case = task.gpu_cases[0] if task.gpu_cases else _shown(task)
     try:
         built = _built(task, case)
@@ -184,7 +206,7 @@ def without_test_code(reference: str) -> str:
     they use. The contract has the sizes."""
     try:
         tree = ast.parse(reference)
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return reference
     dropped: list[ast.stmt] = []
     used: set[str] = set()

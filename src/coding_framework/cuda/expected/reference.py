@@ -41,7 +41,7 @@ from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tolerance import ExpectedOutput, OutputSpread
 from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
 from coding_framework.parameter_order import recorded_definitions
-from coding_framework.types import InitArg, Task, TestCase
+from coding_framework.types import CALLERS, InitArg, Task, TestCase
 
 _PERTURBED_RUNS = 3
 STEADY_RUNS = 24
@@ -144,10 +144,16 @@ class ReferenceCache:
     """
 
     def __init__(
-        self, secret: bytes, max_bytes: int | None = None, place: ReferencePlace | None = None
+        self,
+        secret: bytes,
+        max_bytes: int | None = None,
+        place: ReferencePlace | None = None,
+        compute: Compute | None = None,
     ) -> None:
         """max_bytes: None: room for the draws of one task. place: where shape sets of real size are
-        computed; None: there are none."""
+        computed; None: there are none. compute: for tasks of callers, in their sandbox; None: tasks
+        are trusted, and their references run here."""
+        self._compute = compute
         self._secret = secret
         usual = _CACHE_BYTES if place is None else _GPU_CACHE_BYTES
         self._max_bytes = usual if max_bytes is None else max_bytes
@@ -184,7 +190,9 @@ class ReferenceCache:
             return found
         place = self._place if case in task.gpu_cases else None
         runs = _FIRST_RUNS
-        made = expect(task, digest, case, self._secret, seed, place=place, runs=runs)
+        made = expect(
+            task, digest, case, self._secret, seed, place=place, runs=runs, compute=self._compute
+        )
         self._hold(key, made)
         return made
 
@@ -205,8 +213,10 @@ class ReferenceCache:
             if place is None:
                 return held
             self._bytes -= self._held.pop(key).nbytes
-        inputs, secret = found.inputs, self._secret
-        made = expect(task, digest, case, secret, seed, inputs=inputs, place=place, runs=runs)
+        made = expect(
+            task, digest, case, self._secret, seed, inputs=found.inputs, place=place, runs=runs,
+            compute=self._compute,
+        )  # fmt: skip
         self._hold(key, made)
         return made
 
@@ -257,6 +267,7 @@ class ReferenceCache:
 
     def flops(self, task: Task, case: TestCase, seed: int) -> int:
         """Operations of the function's matrix products and convolutions; 0 where it has none."""
+        require_trusted(task)
         key = (task_digest(task), case.name)
         if key not in self._flops:
             from coding_framework.cuda.expected.reference_facts import counted_flops
@@ -282,18 +293,37 @@ class ReferenceCache:
         self, task: Task, case: TestCase, seed: int
     ) -> Iterator[tuple[nn.Module, Expectation]]:
         """The model of one draw, where its expectation was computed."""
+        require_trusted(task)
         expectation = self.get(task, case, seed)
         on_gpu = self._place is not None and any(t.is_cuda for t in expectation.tensors)
         with self._place.working() if self._place is not None and on_gpu else nullcontext():
-            digest, inputs = task_digest(task), expectation.inputs
-            with reference_model(task, digest, case, self._secret, seed, inputs) as (model, _):
+            weights = weights_seed(self._secret, task_digest(task), case, seed)
+            with reference_model(task, case, weights, expectation.inputs) as (model, _):
                 yield model, expectation
+
+
+class Compute(Protocol):
+    """Computes what must come out of inputs (`computed`, or a process in a sandbox that does)."""
+
+    def __call__(
+        self, task: Task, case: TestCase, seed: int, inputs: tuple[torch.Tensor, ...],
+        weights: int, runs: int,
+    ) -> Expectation: ...  # fmt: skip
+
+
+def require_trusted(task: Task) -> None:
+    """Raises InfrastructureError where a caller brought the task: its reference runs in a sandbox
+    or not at all."""
+    if task.source == CALLERS:
+        raise InfrastructureError(
+            f"the reference of task {task.name!r} came from a caller and may not run here"
+        )
 
 
 def expect(
     task: Task, digest: str, case: TestCase, secret: bytes, seed: int,
     *, inputs: tuple[torch.Tensor, ...] | None = None, place: ReferencePlace | None = None,
-    runs: int = _PERTURBED_RUNS,
+    runs: int = _PERTURBED_RUNS, compute: Compute | None = None,
 ) -> Expectation:  # fmt: skip
     """Draw the inputs (where none are given) and the parameters of one seed, and compute what must
     come out; on the GPU of `place`, or on the CPU. runs: with perturbed inputs, for the tolerance:
@@ -307,19 +337,34 @@ def expect(
             inputs = draw_inputs(case, secret, digest, seed)
         else:
             inputs = draw_edges(case, kind, secret, digest)
+    weights = weights_seed(secret, digest, case, seed)
+    if compute is not None and inputs is not None:
+        return compute(task, case, seed, inputs, weights, runs)
+    require_trusted(task)
     with place.working() if place is not None else nullcontext():
         if inputs is None:
             assert place is not None
             inputs = picked_inputs(pools, case, secret, digest, seed, place.device)
-        with reference_model(task, digest, case, secret, seed, inputs) as (model, state):
-            parameters = tuple(t.detach().clone().contiguous() for t in state.values())
-            if place is None:
-                length = case.reduction_length
-                outputs = finely_expected(model, inputs, length, runs, edge_kind(seed))
-            else:
-                outputs = _expected_outputs(
-                    model, inputs, case.reduction_length, runs, place.new_spread
-                )
+        return computed(task, case, seed, inputs, weights, runs, place)
+
+
+def weights_seed(secret: bytes, digest: str, case: TestCase, seed: int) -> int:
+    """From which a draw's parameters come."""
+    return derive_seed(secret, "weights", digest, case.name, seed) >> 1
+
+
+def computed(
+    task: Task, case: TestCase, seed: int, inputs: tuple[torch.Tensor, ...], weights: int,
+    runs: int, place: ReferencePlace | None = None,
+) -> Expectation:  # fmt: skip
+    """What must come out of these inputs, where they are. The reference runs in this process."""
+    with reference_model(task, case, weights, inputs) as (model, state):
+        parameters = tuple(t.detach().clone().contiguous() for t in state.values())
+        length = case.reduction_length
+        if place is None:
+            outputs = finely_expected(model, inputs, length, runs, edge_kind(seed))
+        else:
+            outputs = _expected_outputs(model, inputs, length, runs, place.new_spread)
     init_args = case.init_args or task.init_args
     signature = ModelSignature(init_args, tuple(state), task.scalar_positions)
     return Expectation(seed, inputs, parameters, signature, outputs, runs)
@@ -327,15 +372,13 @@ def expect(
 
 @contextmanager
 def reference_model(
-    task: Task, digest: str, case: TestCase, secret: bytes, seed: int,
-    inputs: tuple[torch.Tensor, ...],
-) -> Iterator[tuple[nn.Module, dict[str, torch.Tensor]]]:  # fmt: skip
+    task: Task, case: TestCase, weights: int, inputs: tuple[torch.Tensor, ...]
+) -> Iterator[tuple[nn.Module, dict[str, torch.Tensor]]]:
     """The task's model with the parameters of one draw, and those in the order of their
     definition, on the device of `inputs`. Random numbers inside the block come from the draw."""
     init_args = case.init_args or task.init_args
-    weights_seed = derive_seed(secret, "weights", digest, case.name, seed) >> 1
     devices = sorted({t.device.index or 0 for t in inputs if t.is_cuda})
-    with _isolated(weights_seed, devices), _task_faults(task, case):
+    with _isolated(weights, devices), _task_faults(task, case):
         with recorded_definitions() as definitions:
             model = _make_model(task, init_args, inputs)
         yield model, definitions.parameters(model)

@@ -18,7 +18,9 @@ from coding_framework.cuda.expected.reference import (
     Expectation,
     ReferenceCache,
     reference_model,
+    require_trusted,
     task_digest,
+    weights_seed,
 )
 from coding_framework.cuda.gpu.baselines import time_compiled, time_model
 from coding_framework.cuda.gpu.device import CudaDevice
@@ -229,14 +231,15 @@ class CudaBackend:
     def time_reference(self, task: Task, mode: _Mode) -> Timing | None:
         """PyTorch's own time for a prepared task, on public draws; None where it cannot be
         compiled."""
+        require_trusted(task)
         case, digest = self.timed_case(task), task_digest(task)
         with self.place.working():
             draws = [
                 draw_large_inputs(case, _PUBLIC_SECRET, digest, seed, self.place.device)
                 for seed in range(2)
             ]
-            made = reference_model(task, digest, case, _PUBLIC_SECRET, 0, draws[0])
-            with made as (model, _):
+            weights = weights_seed(_PUBLIC_SECRET, digest, case, 0)
+            with reference_model(task, case, weights, draws[0]) as (model, _):
                 pass
         time_it = time_model if mode == "eager" else time_compiled
         try:

@@ -67,7 +67,10 @@ class BubblewrapSandbox:
         """See Sandbox.start."""
         command = self._prefix()
         for mount in (*job.mounts, job.folder):
-            command += ["--bind" if mount.writable else "--ro-bind", str(mount.host), mount.inside]
+            way = "--bind" if mount.writable else "--ro-bind"
+            if mount.host.is_char_device():
+                way = "--dev-bind"
+            command += [way, str(mount.host), mount.inside]
         for name, value in job.environment.items():
             command += ["--setenv", name, value]
         for folder in (*LOCAL_FOLDERS, "/"):
