@@ -96,8 +96,9 @@ class ABTestConfig(Config):
     """The endpoint's name, which callers ask for."""
     incumbent: TestVariant
     candidate: TestVariant
-    unit: Literal["user", "session", "task"] = "session"
-    """What is assigned to a version and counted once."""
+    unit: Literal["user", "session", "task", "process"] = "session"
+    """What is assigned to a version and counted once. process, of kernels: a process, a shape and a
+    minute."""
     window_s: float = Field(default=3600.0, gt=0.0)
     """A unit's observation ends so many seconds after its enrolment."""
     split: float = Field(default=0.5, gt=0.0, lt=1.0)
@@ -133,7 +134,9 @@ class ABTestConfig(Config):
         if (self.incumbent.name, self.candidate.name) != ("incumbent", "candidate"):
             raise ValueError("the variants must be named incumbent and candidate")
         if self.incumbent.version == self.candidate.version:
-            raise ValueError(f"incumbent and candidate are both {self.incumbent.version}")
+            raise ValueError(
+                f"incumbent and candidate are both {self.incumbent.version}: choose another version"
+            )
         names = [metric.name for metric in self.metrics]
         if len(set(names)) < len(names):
             raise ValueError(f"two metrics have one name: {', '.join(sorted(names))}")
