@@ -14,11 +14,11 @@ from typing import Any
 from aiohttp import web
 
 from coding_framework.deployment.http import Gate, Listen, server_of
+from coding_framework.deployment.receipts import new_key
 from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.server import ModelServer
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import FixedTraffic, Traffic
-from coding_framework.registry.receipts import new_key
 from coding_framework.types import (
     BenchmarkResult,
     Receipt,
@@ -80,6 +80,7 @@ class Upstream:
         self.answers_as: str | None = None
         self.loaded: list[str] = []
         self.breaks_off = False
+        self.weights: dict[str, str] = {}
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -93,7 +94,8 @@ class Upstream:
         return web.Response(status=200 if self.well else 500)
 
     async def _models(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": m} for m in self.models]})
+        known = [{"id": m, "weights_sha256": self.weights.get(m, "")} for m in self.models]
+        return web.json_response({"data": known})
 
     async def _load(self, request: web.Request) -> web.Response:
         name = (await request.json())["lora_name"]
@@ -171,8 +173,8 @@ def config_of(urls: list[str], folder: Path, **settings: Any) -> ServeConfig:
 
 
 @contextmanager
-def served(server: ModelServer) -> Iterator[str]:
-    """The server's address, while it serves in a thread."""
+def app_served(app: Any) -> Iterator[str]:
+    """An application's address, while it serves in a thread."""
     told: list[str] = []
     ready = threading.Event()
 
@@ -180,7 +182,7 @@ def served(server: ModelServer) -> Iterator[str]:
         told.append(url)
         ready.set()
 
-    web_server = server_of(server.app, Listen(port=0), started)
+    web_server = server_of(app, Listen(port=0), started)
     thread = threading.Thread(target=lambda: asyncio.run(web_server.serve()), daemon=True)
     thread.start()
     try:
@@ -209,4 +211,4 @@ def model_server(
             config, judged_by or ScriptedJudge(), "emulator", key,
             Gate(TokenFile(config.tokens), config.limits), traffic or FixedTraffic(versions),
         )  # fmt: skip
-        yield stack.enter_context(served(server)), server
+        yield stack.enter_context(app_served(server.app)), server

@@ -75,6 +75,11 @@ class TransformersPolicy:
         """Replace weights once the running answers have ended."""
         self._generator.load_state_dict(state)
 
+    @property
+    def context(self) -> int:
+        """Tokens of a prompt with its answer, at most."""
+        return self._generator.max_context
+
     def count(self, messages: tuple[Message, ...]) -> int:
         """Tokens of a prompt, for a `PromptBudget`."""
         return len(prompt_ids(self.tokenizer, messages))

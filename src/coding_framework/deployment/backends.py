@@ -13,7 +13,7 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,6 +65,8 @@ class Replica:
     ejected_until: float = 0.0
     ejections: int = 0
     models: frozenset[str] = frozenset()
+    weights: dict[str, str] = field(default_factory=dict)
+    """Digest of a model's weights, as it said last; "" where it says none."""
 
     def healthy(self, now: float) -> bool:
         return self.up and now >= self.ejected_until
@@ -140,6 +142,12 @@ class Backend:
         """Whether every healthy replica has the model, and one is healthy."""
         healthy = [r for r in self.replicas if r.healthy(self._clock())]
         return bool(healthy) and all(model in r.models for r in healthy)
+
+    def weights_of(self, model: str) -> str | None:
+        """What the replicas said last of a model's weights: one digest, several where they differ,
+        "" where none says any. None: no replica has had the model yet."""
+        said = {r.weights[model] for r in self.replicas if model in r.weights}
+        return ", ".join(sorted(said - {""})) if said else None
 
     async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
         """The answer to a chat. Raises PolicyError where the server refuses it, PolicyAwayError
@@ -290,7 +298,17 @@ class Backend:
     async def _models(self, replica: Replica) -> frozenset[str]:
         async with self._http().get(f"{replica.url}/v1/models") as response:
             answer = orjson.loads(await response.content.read(1 << 20))
-            return frozenset(str(model["id"]) for model in answer["data"])
+        said = {str(m["id"]): str(m.get("weights_sha256") or "") for m in answer["data"]}
+        replica.weights |= said
+        return frozenset(said) - set(self._others(replica, said))
+
+    def _others(self, replica: Replica, said: dict[str, str]) -> Iterator[str]:
+        """Models whose weights are not those of the version that has their name."""
+        for version in self._adapters():
+            told = said.get(version.model, "")
+            if version.weights_sha256 and told not in ("", version.weights_sha256):
+                log.warning("other_weights", url=replica.url, model=version.model, said=told)
+                yield version.model
 
     async def _load_missing(self, replica: Replica) -> None:
         """A replica that came back has no adapters: it is asked for each of them again."""

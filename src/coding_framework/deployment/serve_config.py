@@ -46,6 +46,9 @@ class ModelVersion(Config):
     """None: 0.7."""
     max_new_tokens: int | None = Field(default=None, ge=1)
     """None: what the prompts' version says."""
+    weights_sha256: str = ""
+    """Digest of the weights; a replica that says another one (`cuda-rl serve-policy` says it) does
+    not have the model. Empty: not compared."""
 
 
 class EndpointConfig(Config):
@@ -77,17 +80,15 @@ class ServeConfig(Config):
     endpoints: dict[str, EndpointConfig] = Field(min_length=1)
     judge: JudgeConfig = JudgeConfig()
     limits: Limits = Limits()
-    references: Literal["registered", "trusted-tokens"] = "registered"
-    """Whose PyTorch references are judged against: ours alone, or also those of tokens with the
-    scope tasks:trusted, whose code runs with this user's rights."""
+    references: Literal["registered", "trusted-tokens", "sandboxed"] = "registered"
+    """Whose PyTorch references are judged against: ours alone; also those of tokens with the scope
+    tasks:trusted, whose code runs with this user's rights; or everybody's, those of others in a
+    sandbox and on the emulator."""
     tokens: Path = Path("deployment/tokens")
     keys: Path = Path("deployment/keys")
     """Folder of the key that signs receipts."""
     key: str = "judge"
     """Its name."""
-    registry: Path | None = None
-    """Folder of a kernel registry that verified kernels are put into, with their launch templates.
-    None: they are only returned."""
     database: Path | None = None
     """The deployment database: who answers, and rollouts. None: always the endpoints' versions."""
     unit: Literal["user", "session"] = "user"
