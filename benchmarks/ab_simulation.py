@@ -257,7 +257,7 @@ def pooled_ramp(runs: int, seed: int) -> dict[str, Any]:
 
 def _scenario(name: str, runs: int, units: int) -> dict[str, Any]:
     os.nice(5)
-    start = time.monotonic()
+    start, cpu = time.monotonic(), time.process_time()
     if name == "sticky users":
         row = sticky(max(20, runs * 3 // 10), 11)
     elif name == "pooled":
@@ -267,7 +267,8 @@ def _scenario(name: str, runs: int, units: int) -> dict[str, Any]:
     else:
         scenario = next(s for s in SCENARIOS if s.name == name)
         row = Rollouts(scenario, max(20, int(runs * scenario.share)), units, 10).run()
-    return {**row, "s": round(time.monotonic() - start, 1)}
+    took = {"s": time.monotonic() - start, "cpu_s": time.process_time() - cpu}
+    return {**row, **{name: round(value, 1) for name, value in took.items()}}
 
 
 def bars_of(rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:

@@ -16,8 +16,9 @@ import getpass
 import json
 import sys
 import time
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from coding_framework.deployment.store import ExperimentRow
 
 DATABASE = Path("deployment/deployment.sqlite")
+ARCHIVE = Path("archive")
+"""Folder of the archives, beside the database."""
 _SETTINGS = (
     "unit", "window_s", "shadow_units", "shadow_share", "horizon_units", "mde", "power", "alpha",
     "max_duration_s", "on_inconclusive", "freshness_s", "answer_within_s", "slow_s",
@@ -116,6 +119,12 @@ def _add_readers(actions: Any) -> None:
     add_json(p, "print the result as one JSON object")
     p = _action(actions, "export", _export, "Write every event as a line of JSON.")
     p.add_argument("--output", type=Path, metavar="FILE", help="default: stdout")
+    p = _action(
+        actions, "compact", _compact, "Move the events of rollouts that ended long ago to files."
+    )
+    p.add_argument(
+        "--before", required=True, metavar="DATE", help="as 2026-11-01: rollouts that ended earlier"
+    )
     _action(actions, "control", _control, "Decide rollouts while no server runs; Ctrl-C ends it.")
 
 
@@ -132,7 +141,15 @@ def _action(actions: Any, name: str, work: Callable[[Namespace], int], text: str
 
 
 def _add_reason(p: Any) -> None:
-    p.add_argument("--reason", required=True, metavar="TEXT", help="why: it is kept for good")
+    p.add_argument(
+        "--reason", required=True, type=_reason, metavar="TEXT", help="why: it is kept for good"
+    )
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise ArgumentTypeError("is empty: say why, in a few words")
+    return text
 
 
 # --- versions and aliases -------------------------------------------------------------------------
@@ -202,7 +219,9 @@ def _start(args: Namespace) -> int:
 def _settings_of(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as e:
+    except OSError as e:
+        raise UsageError(f"{path} cannot be read ({e.strerror}): check --config") from e
+    except (ValueError, yaml.YAMLError) as e:
         said = " ".join(str(e).split())
         raise UsageError(f"{path} cannot be read as YAML ({said}): mend it") from e
     if not isinstance(found, dict):
@@ -340,12 +359,29 @@ def _export(args: Namespace) -> int:
     return EXIT_OK
 
 
+def _compact(args: Namespace) -> int:
+    try:
+        before = datetime.fromisoformat(args.before)
+    except ValueError as e:
+        raise UsageError(f"--before cannot be {args.before!r}: give a date as 2026-11-01") from e
+    before_us = round(before.timestamp() * 1e6)
+    manager = _manager(args)
+    done = manager.experiments.compact(before_us, ARCHIVE, _actor())
+    for experiment in done:
+        found = manager.store.archive(experiment)
+        print(f"rollout {experiment}: {found[0] if found else ARCHIVE}")
+    if not done:
+        print(f"no rollout that ended before {args.before} has its events in the database")
+    return EXIT_OK
+
+
 def _control(args: Namespace) -> int:
     from coding_framework.deployment.controller import Controller
 
     _manager(args)
     controller = Controller(args.database)
     controller.start()
+    print(f"deciding the rollouts of {args.database} until Ctrl-C", file=sys.stderr, flush=True)
     try:
         while True:
             time.sleep(3600)

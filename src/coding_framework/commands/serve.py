@@ -54,10 +54,9 @@ def run(args: Namespace) -> int:
         if (value := getattr(options, name)) is not None
     }
     config = config.model_copy(update={"listen": config.listen.model_copy(update=told)})
-    if options.log_file is not None:
-        from coding_framework.monitoring.logs import configure_logging
+    from coding_framework.monitoring.logs import configure_logging
 
-        configure_logging(options.log_file)
+    configure_logging(options.log_file)
     if options.check:
         return asyncio.run(_check(config))
     _serve(config, options)
@@ -67,12 +66,11 @@ def run(args: Namespace) -> int:
 def _serve(config: Any, options: ServeOptions) -> None:
     from coding_framework.cuda.choose_backend import choose_backend
     from coding_framework.deployment.http import Gate, require_safe, run_app
-    from coding_framework.deployment.server import ModelServer
+    from coding_framework.deployment.receipts import load_key
+    from coding_framework.deployment.server import CallersTasks, ModelServer
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.deployment.traffic import open_traffic
-    from coding_framework.registry.keeping import KernelKeeper
-    from coding_framework.registry.receipts import load_key
-    from coding_framework.wiring import make_judge
+    from coding_framework.wiring import make_judge, make_task_reader
 
     tokens = TokenFile(config.tokens)
     require_safe(config.listen, tokens)
@@ -81,18 +79,22 @@ def _serve(config: Any, options: ServeOptions) -> None:
     _require_sandbox(judge_config.sandbox, options.allow_native_sandbox)
     judges_on = choose_backend(judge_config.backend)
     with ExitStack() as stack:
-        traffic, versions = open_traffic(config)
+        traffic, versions, manager = open_traffic(config)
         stack.callback(traffic.close)
         judge = make_judge(
             backend=judges_on, sandbox=judge_config.sandbox, workers=judge_config.workers
         )
         stack.callback(judge.close)
-        keeper = None
-        if config.registry is not None:
-            keeper = KernelKeeper(config.registry, config.keys, key, judge.templates)
+        callers = None
+        if config.references == "sandboxed":
+            sandbox = judge_config.sandbox
+            reader = make_task_reader(sandbox)
+            own = make_judge("emulator", sandbox, workers=1, references="sandboxed")
+            stack.callback(own.close)
+            callers = CallersTasks(reader, own)
         server = ModelServer(
             config, judge, judges_on, key, Gate(tokens, config.limits), traffic, versions,
-            keeper=keeper, docs=options.docs,
+            manager=manager, callers=callers, docs=options.docs,
         )  # fmt: skip
         run_app(server.app, config.listen, tokens, _tell(tokens))
 
@@ -124,7 +126,7 @@ def _require_sandbox(name: str, allow_native: bool) -> None:
 async def _check(config: Any) -> int:
     """Whether each endpoint's model is there, a line each."""
     from coding_framework.deployment.backends import Backend
-    from coding_framework.registry.receipts import load_key
+    from coding_framework.deployment.receipts import load_key
 
     load_key(config.keys, config.key)
     backends = {b.name: Backend(b) for b in config.backends}

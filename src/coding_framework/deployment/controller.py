@@ -9,12 +9,17 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
+from coding_framework.deployment.ab_testing import ABTestConfig
 from coding_framework.deployment.live_traffic import LiveTraffic
-from coding_framework.deployment.manager import ABTestManager
+from coding_framework.deployment.manager import ABTestManager, Evaluation
 from coding_framework.deployment.store import (
     ConflictError,
     DeploymentStore,
@@ -23,7 +28,22 @@ from coding_framework.deployment.store import (
 )
 
 EVERY_S = 0.25
+NOTICE_S = 1.0
+_RUNNING = ("SHADOW", "RAMPING", "HOLDING", "PAUSED")
 _log = structlog.get_logger(__name__)
+
+World = Callable[[ABTestConfig], Mapping[str, Any] | None]
+"""Under what a process observes a rollout: JSON that must not change while it runs; None: it does
+not know yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest rollout of an alias, for metrics. Maker: `Controller`."""
+
+    row: ExperimentRow
+    evaluation: Evaluation | None
+    """None: it is over, or a draft."""
 
 
 class Controller:
@@ -34,6 +54,10 @@ class Controller:
         self.manager = ABTestManager(self._store)
         self._path = database.with_name("controller.lock")
         self._lock: int | None = None
+        self.world: World = lambda config: None
+        self.seen: tuple[Seen, ...] = ()
+        self._noted: dict[str, Mapping[str, Any]] = {}
+        self._notice_at = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deployment controller", daemon=True)
 
@@ -61,11 +85,33 @@ class Controller:
             return []
         moved = []
         for row in self._store.experiments():
-            if row.state in ("SHADOW", "RAMPING", "HOLDING", "PAUSED"):
+            if row.state in _RUNNING:
                 found = self._act(row)
                 if found is not None:
                     moved.append(found)
         return moved
+
+    def notice(self) -> None:
+        """Look at every alias's newest rollout (`seen`), and whether the world is still the one
+        that it began in. Every process does."""
+        newest = {row.alias: row for row in self._store.experiments() if row.state != "DRAFT"}
+        seen = []
+        for row in newest.values():
+            if row.state not in _RUNNING:
+                seen.append(Seen(row, None))
+                continue
+            self._note(row)
+            seen.append(Seen(self._store.experiment(row.id), self.manager.observe(row.id)))
+        self.seen = tuple(seen)
+
+    def _note(self, row: ExperimentRow) -> None:
+        world = self.world(self.manager.config(row))
+        if world is None or row.state == "PAUSED" or self._noted.get(row.id) == world:
+            return
+        paused = self.manager.require_same_world(row.id, world)
+        self._noted[row.id] = world
+        if paused is not None:
+            _log.warning("experiment_paused", experiment=row.id, reason=paused.reason)
 
     def _act(self, row: ExperimentRow) -> ExperimentRow | None:
         try:
@@ -84,6 +130,9 @@ class Controller:
         while not self._stop.wait(EVERY_S):
             try:
                 self.step()
+                if time.monotonic() >= self._notice_at:
+                    self._notice_at = time.monotonic() + NOTICE_S
+                    self.notice()
             except StorageError as e:
                 _log.warning("controller_cannot_write", said=str(e))
             except Exception:  # of one rollout: the thread must go on for the others
@@ -109,6 +158,15 @@ class DecidedTraffic(LiveTraffic):
         super().__init__(database)
         self._controller = Controller(database)
         self._controller.start()
+
+    @property
+    def seen(self) -> tuple[Seen, ...]:
+        """See Traffic.seen."""
+        return self._controller.seen
+
+    def watch(self, world: World) -> None:
+        """See Traffic.watch."""
+        self._controller.world = world
 
     def close(self) -> None:
         self._controller.close()

@@ -84,7 +84,10 @@ class DeploymentManager:
                 )  # fmt: skip
                 tx.add_version(row)
             elif known.digest != spec.digest:
-                raise ConflictError(f"version {version} is registered with another content")
+                raise ConflictError(
+                    f"version {version} is registered with another content, and a version never "
+                    "changes: choose another name"
+                )
             else:
                 tx.set_evaluation(version, str(told))
             tx.add_audit(
@@ -139,6 +142,8 @@ class DeploymentManager:
         alias stands for its previous version, or for `to`. No model is loaded: a version that was
         not retired is still there."""
         endpoint, active = self.store.endpoint(alias), self.store.active_experiment(alias)
+        if to is not None:
+            self._require_usable(to)  # before anything changes
         if active is not None:
             self.experiments.rollback(active.id, reason, actor)
             if to is None or to == endpoint.incumbent:
@@ -222,18 +227,43 @@ class DeploymentManager:
     ) -> ExperimentRow:
         """Past the gate, into the shadow or the ramp. Raises UsageError where the candidate's
         evaluation is missing or worse than the incumbent's, unless `without_evaluation`."""
-        if (active := self.store.active_experiment(config.alias)) is not None:
-            raise ConflictError(
-                f"{config.alias} has an active rollout, {active.id} ({active.state}): end it first"
-            )
-        self._require_usable(config.candidate.version)
-        evidence = {"gate": "skipped by hand"} if without_evaluation else self._gate(config)
+        self._require_startable(config)
+        evidence = self._evidence(config, without_evaluation)
         draft = self.experiments.create(config, actor)
         try:
             return self.experiments.start(draft.id, actor=actor, reason=reason, evidence=evidence)
         except ConflictError:
             self.experiments.stop(draft.id, "another rollout was first", actor)
             raise
+
+    def draft(self, config: ABTestConfig, actor: str = "operator") -> ExperimentRow:
+        """A rollout that has not started. Raises ConflictError where the alias has an active one,
+        UsageError where a version cannot serve."""
+        self._require_startable(config)
+        return self.experiments.create(config, actor)
+
+    def _require_startable(self, config: ABTestConfig) -> None:
+        if (active := self.store.active_experiment(config.alias)) is not None:
+            raise ConflictError(
+                f"{config.alias} has an active rollout, {active.id} ({active.state}): end it first"
+            )
+        self._require_usable(config.candidate.version)
+
+    def start(
+        self,
+        experiment: str,
+        reason: str,
+        actor: str = "operator",
+        *,
+        without_evaluation: bool = False,
+    ) -> ExperimentRow:
+        """A draft, past the gate. Raises as `start_rollout`."""
+        config = self.experiments.config(self.experiments.get(experiment))
+        evidence = self._evidence(config, without_evaluation)
+        return self.experiments.start(experiment, actor=actor, reason=reason, evidence=evidence)
+
+    def _evidence(self, config: ABTestConfig, without_evaluation: bool) -> dict[str, Any]:
+        return {"gate": "skipped by hand"} if without_evaluation else self._gate(config)
 
     def _gate(self, config: ABTestConfig) -> dict[str, Any]:
         """Evidence that the candidate is not known to be worse. Raises UsageError."""

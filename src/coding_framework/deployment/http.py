@@ -35,7 +35,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from pydantic import Field
+from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,6 +43,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from coding_framework import __version__
 from coding_framework.deployment.limits import Limits, Meter, OverLimitError
+from coding_framework.deployment.store import ConflictError
 from coding_framework.deployment.tokens import LOCAL_SCOPES, Token, TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.text import one_line
@@ -189,6 +190,17 @@ async def read_object(request: Request, limits: Limits) -> dict[str, Any]:
     return value
 
 
+def parsed(kind: Any, body: dict[str, Any]) -> Any:
+    """`body` as `kind`. Raises ApiError 400 with the first mistake."""
+    try:
+        return kind.model_validate(body)
+    except ValidationError as e:
+        first = e.errors(include_url=False, include_input=False)[0]
+        where = one_line(".".join(str(part) for part in first["loc"]), 120)
+        said = one_line(str(first["msg"]), 200)
+        raise ApiError(400, "bad_request", f"{where}: {said}" if where else said) from e
+
+
 def _deeper_than(value: Any, depth: int) -> bool:
     """orjson itself stops at 1024, so that what is looked through here is bounded."""
     level = [value]
@@ -295,7 +307,9 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_usage_error(request: Request, error: Exception) -> Response:
-    return ApiError(400, "wrong_use", one_line(str(error), 500)).response()
+    conflict = isinstance(error, ConflictError)
+    status, kind = (409, "conflict") if conflict else (400, "wrong_use")
+    return ApiError(status, kind, one_line(str(error), 500)).response()
 
 
 async def _on_infrastructure_error(request: Request, error: Exception) -> Response:
@@ -314,13 +328,13 @@ class _Guard:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        number = scope["number"] = secrets.token_hex(8)
+        scope["number"] = secrets.token_hex(16)
         statuses: list[int] = []
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
-                message["headers"].append((b"x-cudarl-request", number.encode()))
+                message["headers"].append((b"x-cudarl-request", scope["number"].encode()))
             await send(message)
 
         try:
@@ -328,7 +342,7 @@ class _Guard:
         except (ClientGoneError, ClientDisconnect):
             statuses.append(499)
         except Exception as e:
-            error = e if isinstance(e, ApiError) else _our_fault(number, e)
+            error = e if isinstance(e, ApiError) else _our_fault(scope["number"], e)
             if not statuses:
                 await error.response()(scope, receive, noted)
         finally:
@@ -337,8 +351,8 @@ class _Guard:
             status = statuses[0] if statuses else 499
             self._metrics.answered(route, status, seconds)
             log.info(
-                "answered", request=number, method=scope["method"], route=route, status=status,
-                seconds=round(seconds, 4),
+                "answered", request=scope["number"], method=scope["method"], route=route,
+                status=status, seconds=round(seconds, 4),
             )  # fmt: skip
 
 

@@ -119,6 +119,8 @@ class LiveTraffic:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._backlog: deque[_Job] = deque(maxlen=_BACKLOG)
         self._failure: str | None = None
+        self.on_commit: Callable[[int, float], None] = lambda events, seconds: None
+        """Told of each group that was committed: how many, and how long it took."""
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=work, name=f"deployment {work.__name__}", daemon=True)
@@ -149,6 +151,10 @@ class LiveTraffic:
         if self._failure is not None:
             return self._router.without_rollout(alias)
         return self._router.route(alias, unit)
+
+    def without_rollout(self, alias: str) -> Assignment:
+        """The incumbent, outside of any rollout. Raises KeyError for an unknown alias."""
+        return self._router.without_rollout(alias)
 
     def shadow(self, alias: str, unit: bytes) -> Shadow | None:
         """The candidate that is to answer this request as well, unseen (`pair`); None: none."""
@@ -253,9 +259,11 @@ class LiveTraffic:
 
     def _commit(self, jobs: list[_Job]) -> None:
         jobs = [job for job in jobs if job.done.set_running_or_notify_cancel()]
+        started = time.monotonic()
         try:
             with self._writing.transaction() as tx:
                 results = [job.work(tx) for job in jobs]
+            self.on_commit(len(jobs), time.monotonic() - started)
         except StorageError as e:
             self._failure = str(e)
             for job in jobs:

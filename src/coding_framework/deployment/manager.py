@@ -8,16 +8,19 @@ before the transition, so that `verify` can find it again.
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coding_framework.deployment.ab_testing import ABTestConfig
-from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.archive import write_archive
+from coding_framework.deployment.outcomes import MEASURED, Outcome
 from coding_framework.deployment.rollout import Decision, Rollout
 from coding_framework.deployment.statistics import units_to_plan
 from coding_framework.deployment.store import (
@@ -167,8 +170,9 @@ class ABTestManager:
     # --- events ---------------------------------------------------------------------------------
 
     def record_exposure(self, experiment: str, unit: bytes, variant: str, request: str) -> bool:
-        """Durable when it returns. False: the experiment does not serve now, or the request has an
-        exposure; then the answer must not be the candidate's."""
+        """Durable when it returns. False: the experiment does not serve now, or the request is
+        another arm's; then the answer must not be the candidate's. A request that is sent again
+        keeps its exposure."""
         with self.store.transaction() as tx:
             return expose(tx, experiment, unit, variant, request)
 
@@ -184,7 +188,76 @@ class ABTestManager:
         with self.store.transaction() as tx:
             return add_pair(tx, experiment, unit, request, incumbent, candidate)
 
+    def record_feedback(self, request: str, metric: str, value: float) -> bool:
+        """What a caller says of its answer, for a metric of the experiment's that no server
+        measures. False: it said so before. Raises UsageError."""
+        with self.store.transaction() as tx:
+            exposure = tx.event(f"{request}:e")
+            if exposure is None or exposure.experiment is None:
+                raise UsageError(f"no request {request!r} takes part in a rollout")
+            config = self.config(tx.experiment(exposure.experiment))
+            own = sorted(m.name for m in config.metrics if m.name not in MEASURED)
+            if metric not in own:
+                known = ", ".join(own) or "none"
+                raise UsageError(f"{metric!r} is no metric of callers' here; there are: {known}")
+            return tx.add_feedback(request, metric, canonical({"metric": metric, "value": value}))
+
+    # --- the world ------------------------------------------------------------------------------
+
+    def require_same_world(self, experiment: str, world: Mapping[str, Any]) -> ExperimentRow | None:
+        """Write down under what an experiment is observed (the judge's protocol, the versions'
+        weights), and pause it where that differs from before: what was seen before and after must
+        not be mixed. The experiment where it was paused, else None."""
+        with self.store.transaction() as tx:
+            row, changed = tx.experiment(experiment), None
+            if row.state not in ("SHADOW", *SERVING):
+                return None
+            endpoint = tx.endpoint(row.alias)
+            if endpoint.incumbent != self.config(row).incumbent.version:
+                changed = f"{row.alias} stands for {endpoint.incumbent} by now"
+            before = tx.event(f"{row.id}:world")
+            told = canonical(world)
+            if before is None:
+                tx.add_event(f"{row.id}:world", "note", told, experiment=row.id)
+            elif before.body != told:
+                changed = changed or _difference(json.loads(before.body), world)
+            if changed is None:
+                return None
+            decision = Decision("PAUSED", f"config_changed: {changed}", {})
+            return self._move(tx, row, decision, "pause", "server")
+
+    def compact(self, before_us: int, folder: Path, actor: str = "operator") -> Sequence[str]:
+        """Move the events of experiments that ended before then into a file each, in `folder`,
+        below the database's own. Their statistics stay, and they can be verified as before.
+        Raises InfrastructureError where a file cannot be written: its events are still here."""
+        done = []
+        for row in self.store.experiments():
+            ended = row.ended_us is not None and row.ended_us < before_us
+            if not ended or self.store.archive(row.id) is not None:
+                continue
+            path = folder / f"{row.id}.jsonl.gz"
+            sha256, events = write_archive(self.store.path.parent / path, self.store.events(row.id))
+            with self.store.transaction() as tx:
+                tx.move_to_archive(row.id, path, sha256, events)
+                body = canonical({"experiment": row.id, "sha256": sha256, "events": events})
+                tx.add_event(f"{row.id}:archived", "note", body)
+                tx.add_audit(
+                    actor, "compact", experiment=row.id, before={}, after={"state": row.state},
+                    reason="", evidence={"archive_sha256": sha256, "events": events},
+                )  # fmt: skip
+            done.append(row.id)
+        return done
+
     # --- evaluation -----------------------------------------------------------------------------
+
+    def observe(self, experiment: str) -> Evaluation:
+        """`evaluate`, of what this process has read already and what is new: for metrics, which
+        are asked for again and again."""
+        with self._lock:
+            row = self.store.experiment(experiment)
+            rollout = self._caught_up(experiment)
+            rollout.advance(self.store.now_us())
+            return _evaluation(row, rollout)
 
     def evaluate(self, experiment: str) -> Evaluation:
         """Where it stands by its log and the time; nothing is changed."""
@@ -193,13 +266,7 @@ class ABTestManager:
         for event in self.store.events(experiment):
             rollout.read(event)
         rollout.advance(self.store.now_us())
-        found = rollout.decision()
-        return Evaluation(
-            experiment=row.id, alias=row.alias, state=row.state, step=row.step,
-            enrolment=row.enrolment, generation=row.generation, reason=row.reason,
-            decision=found and found.to, decision_reason=found and found.reason,
-            numbers=rollout.summary(),
-        )  # fmt: skip
+        return _evaluation(row, rollout)
 
     def act(self, experiment: str) -> ExperimentRow | None:
         """Read what is new and do what the log demands; the experiment where it moved, else None.
@@ -210,10 +277,13 @@ class ABTestManager:
             try:
                 rollout = self._caught_up(experiment)
                 with self.store.transaction() as tx:
-                    return self._act(tx, experiment, rollout)
+                    moved = self._act(tx, experiment, rollout)
             except BaseException:
                 self._rollouts.pop(experiment, None)  # it may have read what was undone
                 raise
+            if moved is not None and moved.state in FINAL:
+                del self._rollouts[experiment]
+            return moved
 
     def _act(self, tx: Transaction, experiment: str, rollout: Rollout) -> ExperimentRow | None:
         _read(rollout, tx, experiment)
@@ -336,6 +406,22 @@ class ABTestManager:
         return _SLOWER * float(np.quantile(np.array(seconds, float), 0.95))
 
 
+def _evaluation(row: ExperimentRow, rollout: Rollout) -> Evaluation:
+    found = rollout.decision()
+    return Evaluation(
+        experiment=row.id, alias=row.alias, state=row.state, step=row.step,
+        enrolment=row.enrolment, generation=row.generation, reason=row.reason,
+        decision=found and found.to, decision_reason=found and found.reason,
+        numbers=rollout.summary(),
+    )  # fmt: skip
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first thing that differs, in words."""
+    key = next(k for k in sorted({*before, *now}) if before.get(k) != now.get(k))
+    return f"{key} was {before.get(key)} and is {now.get(key)}"
+
+
 def _read(rollout: Rollout, tx: Transaction, experiment: str) -> None:
     """All that is in the log, and the time."""
     for event in tx.events(experiment, rollout.seq):
@@ -352,10 +438,15 @@ def expose(tx: Transaction, experiment: str, unit: bytes, variant: str, request:
     """`ABTestManager.record_exposure` within a transaction of several."""
     if not tx.is_serving(experiment):
         return False
-    return tx.add_event(
+    added = tx.add_event(
         f"{request}:e", "exposure", "{}", experiment=experiment, unit=unit, variant=variant,
         request=request,
     )  # fmt: skip
+    if added:
+        return True
+    known = tx.event(f"{request}:e")  # a client's retry
+    told = known and (known.experiment, known.unit, known.variant)
+    return told == (experiment, unit, variant)
 
 
 def add_pair(

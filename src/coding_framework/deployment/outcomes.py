@@ -19,6 +19,10 @@ _NOT_COUNTED = ("cancelled", "refused")
 _LEAST_USE = 0.05
 
 
+MEASURED = ("utility", "error", "unverified", "slow", "cheat")
+"""Metrics that the server measures itself."""
+
+
 class Outcome(Record):
     """How one request ended. Maker: the server. Consumer: `Rollout`."""
 

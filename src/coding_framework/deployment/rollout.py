@@ -144,6 +144,8 @@ class Rollout:
         elif event.kind == "outcome":
             self._outcome(event)
             self._close_windows()
+        elif event.kind == "feedback":
+            self._feedback(event)
         elif event.kind == "shadow_pair":
             self._pair(event)
         elif event.kind == "transition":
@@ -215,6 +217,19 @@ class Rollout:
             for index, metric in enumerate(self.means):
                 if metric.name in found.values:
                     self._value(unit, index, metric, found.values[metric.name])
+
+    def _feedback(self, event: Event) -> None:
+        """What a caller says of its answer; after the unit's window it is too late."""
+        unit, said = self._units[event.unit or b""], json.loads(event.body)
+        if event.ts_us >= unit.ends_us:
+            return
+        for metric in self.events:
+            if metric.name == said["metric"] and said["value"] and metric.name not in unit.bad:
+                unit.bad.append(metric.name)
+                self._bad_unit(metric, unit)
+        for index, metric in enumerate(self.means):
+            if metric.name == said["metric"]:
+                self._value(unit, index, metric, said["value"])
 
     def _value(self, unit: Unit, index: int, metric: Metric, value: float) -> None:
         share = metric.scaled(value)

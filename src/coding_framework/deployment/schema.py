@@ -33,5 +33,15 @@ CREATE TABLE audit(seq INTEGER PRIMARY KEY, ts_us INTEGER NOT NULL, actor TEXT N
 """
 """checkpoint and look are derived: they may be deleted and are made again from the events."""
 
-MIGRATIONS = (_FIRST,)
+_SECOND = """
+CREATE TABLE archive(experiment TEXT PRIMARY KEY, path TEXT NOT NULL, sha256 TEXT NOT NULL,
+  events INTEGER NOT NULL);
+"""
+"""Where the events of an ended experiment went (`cuda-rl deploy compact`)."""
+
+KEPT_TRIGGER = """CREATE TRIGGER event_kept BEFORE DELETE ON event
+  BEGIN SELECT RAISE(ABORT, 'events are append-only'); END"""
+"""As in the first migration: compaction takes it away for its own transaction."""
+
+MIGRATIONS = (_FIRST, _SECOND)
 """Number N brings a database from version N to N + 1. Never edit one that was released: add one."""

@@ -14,8 +14,8 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -24,36 +24,38 @@ import orjson
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
-from prometheus_client import Counter, Gauge, Histogram
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.prompts import ANSWER_TOKENS
-from coding_framework.deployment.ab_testing import Assignment, Shadow
+from coding_framework.deployment.ab_testing import ABTestConfig, Assignment, Shadow
+from coding_framework.deployment.admin import Admin
 from coding_framework.deployment.backends import Backend, BackendPolicy
 from coding_framework.deployment.chat import (
     ChatRequest,
     TaskOfRequest,
+    TaskReader,
     VerifyRequest,
     chat_request,
     named_or_brought,
-    parsed,
     task_of,
 )
+from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.http import (
-    SECONDS,
     ApiError,
     Caller,
     ClientGoneError,
     Gate,
-    HttpMetrics,
     as_json,
     make_app,
+    parsed,
     read_object,
     while_connected,
 )
+from coding_framework.deployment.metrics import ServerMetrics
 from coding_framework.deployment.outcomes import Outcome, Status
+from coding_framework.deployment.receipts import KernelReceipt, SigningKey, receipt_of
 from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
 from coding_framework.deployment.traffic import Traffic, Versions
 from coding_framework.deployment.verified import (
@@ -64,16 +66,9 @@ from coding_framework.deployment.verified import (
     new_search,
     run_search,
 )
-from coding_framework.errors import (
-    CodingFrameworkError,
-    InfrastructureError,
-    PolicyAwayError,
-    PolicyError,
-)
+from coding_framework.errors import InfrastructureError, PolicyAwayError, PolicyError
 from coding_framework.monitoring.text import one_line
 from coding_framework.orchestration.turn import Agent
-from coding_framework.registry.keeping import KernelKeeper
-from coding_framework.registry.receipts import KernelReceipt, SigningKey, receipt_of
 from coding_framework.types import (
     BackendName,
     ConversationTurn,
@@ -110,6 +105,8 @@ class Asked:
     search: Search | None = None
     """With a task: what is found, as it comes."""
     started: float = field(default_factory=time.monotonic)
+    failed_over: bool = False
+    """Whether the incumbent answers since the candidate failed."""
 
     @property
     def enrolled(self) -> bool:
@@ -126,47 +123,15 @@ class Asked:
         )
 
 
-class ServerMetrics(HttpMetrics):
-    """What this server counts beyond every server's."""
+@dataclass(frozen=True, slots=True)
+class CallersTasks:
+    """How tasks of callers who are not trusted are taken: both in sandboxes."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        own = self.registry
-        self.requests = Counter(
-            "cuda_rl_requests", "Chat requests, by who answered and what came of it.",
-            ("alias", "variant", "outcome"), registry=own,
-        )  # fmt: skip
-        self.seconds = Histogram(
-            "cuda_rl_request_seconds", "Time of a chat request.", ("alias",), buckets=SECONDS,
-            registry=own,
-        )  # fmt: skip
-        self.verdicts = Counter(
-            "cuda_rl_verdicts", "Verdicts, by status.", ("status",), registry=own
-        )
-        self.verdict_seconds = Histogram(
-            "cuda_rl_verdict_seconds",
-            "Time of a verdict with its waiting.",
-            buckets=SECONDS,
-            registry=own,
-        )
-        self.judge_queue = Gauge("cuda_rl_judge_queue", "Verdicts that wait.", registry=own)
-        self.up = Gauge(
-            "cuda_rl_backend_up",
-            "Whether a replica is healthy.",
-            ("backend", "replica"),
-            registry=own,
-        )
-        self.running = Gauge(
-            "cuda_rl_backend_inflight",
-            "Requests at a replica.",
-            ("backend", "replica"),
-            registry=own,
-        )
-        self.storage_failed = Gauge(
-            "cuda_rl_storage_failed",
-            "1 where the deployment database cannot be written.",
-            registry=own,
-        )
+    read: TaskReader
+    """{"problem": source} or {"task": fields} as {"task", "contract"}, or {"error"}; it may block.
+    See `wiring.make_task_reader`."""
+    judge: JudgeFn
+    """Judges on the emulator, with references in a sandbox."""
 
 
 class ModelServer:
@@ -182,22 +147,27 @@ class ModelServer:
         traffic: Traffic,
         versions: Versions | None = None,
         *,
-        keeper: KernelKeeper | None = None,
+        manager: DeploymentManager | None = None,
+        callers: CallersTasks | None = None,
         docs: bool = False,
     ) -> None:
-        """judges_on: what `judge` judges on. key: signs receipts. keeper: puts verified kernels
-        into a registry; None: nobody does."""
+        """judges_on: what `judge` judges on. key: signs receipts. manager: of the deployment
+        database, for the operators' routes. callers: takes tasks of callers who are not trusted;
+        None: they are refused."""
         self.config, self.gate, self.traffic = config, gate, traffic
         self.versions = versions or Versions(config.versions)
         self.judge = JudgeQueue(judge, config.judge.workers, config.judge.queue)
-        self.metrics = ServerMetrics()
+        self._callers = callers
+        self._callers_judge = JudgeQueue(callers.judge, 1) if callers is not None else self.judge
+        self._manager = manager
+        self._protocol: str | None = None
+        self.metrics = ServerMetrics(lambda: self.traffic.seen)
         self.backends = {
             b.name: Backend(b, lambda name=b.name: self._versions_of(name))  # type: ignore[misc]
             for b in config.backends
         }
         self._judges_on = judges_on
         self._key = key
-        self._keeper = keeper
         self._judge_ready: str | None = "the judge has not given its first verdict yet"
         self._background: set[asyncio.Task[Any]] = set()
         self._shadows = 0
@@ -209,7 +179,9 @@ class ModelServer:
         return [v for v in self.versions.all() if self.config.backend_of(v) == backend]
 
     def _watch(self) -> None:
-        self.judge.on_verdict = self._count_verdict
+        self.judge.on_verdict = self._callers_judge.on_verdict = self._count_verdict
+        self.traffic.on_commit = self.metrics.committed
+        self.traffic.watch(self._world)
         self.metrics.judge_queue.set_function(lambda: self.judge.waiting)
         self.metrics.storage_failed.set_function(lambda: float(self.traffic.failure is not None))
         for backend in self.backends.values():
@@ -225,6 +197,22 @@ class ModelServer:
     def _count_verdict(self, verdict: Verdict, seconds: float) -> None:
         self.metrics.verdicts.labels(verdict.status.value).inc()
         self.metrics.verdict_seconds.observe(seconds)
+
+    def _world(self, config: ABTestConfig) -> dict[str, str] | None:
+        """Under what this server observes a rollout; None: it does not know yet."""
+        if self._protocol is None:
+            return None
+        world = {"the judge's protocol": self._protocol}
+        for variant in (config.incumbent, config.candidate):
+            try:
+                version = self.versions.get(variant.version)
+            except InfrastructureError:
+                return None
+            weights = self._backend(version).weights_of(version.model)
+            if weights is None:
+                return None
+            world[f"the weights of {variant.version}"] = weights
+        return world
 
     # --- its life ---------------------------------------------------------------------------------
 
@@ -244,11 +232,12 @@ class ModelServer:
         """One verdict whose result is known: until it is right, the server is not ready."""
         from coding_framework.data.synthesis.catalog import kernels_of
 
-        task = (await named_or_brought("relu", trusted=False)).task
+        task = (await named_or_brought("relu", trusted=False, reader=None)).task
         while self._judge_ready is not None:
             try:
                 verdict = await self.judge(task, kernels_of("relu")[0].code)
                 self._judge_ready = None if verdict.correct else f"relu is {verdict.reason}"
+                self._protocol = verdict.receipt.protocol
             except InfrastructureError as e:
                 self._judge_ready = str(e)
             if self._judge_ready is not None:
@@ -272,6 +261,8 @@ class ModelServer:
         app.get("/v1/jobs/{number}")(self._job)
         for path in ("/v1/completions", "/v1/embeddings"):
             app.post(path)(self._not_offered)
+        if self._manager is not None:
+            Admin(self._manager, self.gate).add_to(app)
         return app
 
     async def _readyz(self) -> Response:
@@ -319,9 +310,11 @@ class ModelServer:
                 f"no endpoint is called {one_line(chat.model, 60)!r}; there are: "
                 f"{', '.join(self.config.endpoints)}",
             )  # fmt: skip
-        found = await task_of(chat, trusted=self._trusts(caller))
+        found = await task_of(chat, trusted=self._trusts(caller), reader=self._reader)
         key = request.headers.get("idempotency-key")
-        number = uuid4().hex if key is None else _digest(caller.id, key)
+        if key is not None:
+            request.scope["number"] = _digest(caller.id, key)
+        number = request.scope["number"]
         unit = self.traffic.unit(self._unit_value(request, caller, chat))
         assignment = self.traffic.assign(chat.model, unit)
         asked = Asked(caller, chat.model, chat, found, endpoint, number, unit, assignment)
@@ -331,7 +324,14 @@ class ModelServer:
         return asked
 
     def _trusts(self, caller: Caller) -> bool:
-        return self.config.references == "trusted-tokens" and "tasks:trusted" in caller.scopes
+        return self.config.references != "registered" and "tasks:trusted" in caller.scopes
+
+    @property
+    def _reader(self) -> TaskReader | None:
+        return self._callers.read if self._callers is not None else None
+
+    def _judge_of(self, found: TaskOfRequest) -> JudgeQueue:
+        return self._callers_judge if found.sandboxed else self.judge
 
     def _unit_value(self, request: Request, caller: Caller, chat: ChatRequest) -> str:
         session = request.headers.get("x-cudarl-session")
@@ -348,21 +348,22 @@ class ModelServer:
                     "nothing can be verified without a task: name one in cuda_rl.task",
                 )  # fmt: skip
             return
-        self._require_judge(asked.caller, asked.wanted.candidates * asked.wanted.turns)
+        judge = self._judge_of(asked.found)
+        self._require_judge(judge, asked.caller, asked.wanted.candidates * asked.wanted.turns)
         if said.target not in (None, self._judges_on):
             raise ApiError(
                 400, "wrong_target", f"this server judges on {self._judges_on}: leave target out"
             )
 
-    def _require_judge(self, caller: Caller, verdicts: int) -> None:
+    def _require_judge(self, judge: JudgeQueue, caller: Caller, verdicts: int) -> None:
         if self._judge_ready is not None:
             raise ApiError(
                 503, "judge_not_ready", f"{self._judge_ready}: ask again later", retry_after_s=5.0
             )
-        if self.judge.full:
+        if judge.full:
             raise ApiError(
-                429, "judge_busy", f"{self.judge.waiting} verdicts wait already: ask again later",
-                retry_after_s=max(1.0, self.judge.wait_s),
+                429, "judge_busy", f"{judge.waiting} verdicts wait already: ask again later",
+                retry_after_s=max(1.0, judge.wait_s),
             )  # fmt: skip
         self.gate.charge(caller, verdicts)
 
@@ -373,6 +374,24 @@ class ModelServer:
         asked.assignment = await self.traffic.expose(
             asked.alias, asked.unit, asked.request, asked.assignment
         )
+        try:
+            return await self._answered(asked)
+        except (ApiError, InfrastructureError) as e:
+            if (isinstance(e, ApiError) and e.status != 503) or not self._by_incumbent(asked):
+                raise
+        return await self._answered(asked)
+
+    def _by_incumbent(self, asked: Asked) -> bool:
+        """Whether the incumbent answers in the place of a candidate that failed: once."""
+        if asked.assignment.variant != "candidate" or asked.failed_over:
+            return False
+        asked.failed_over = True
+        asked.assignment = self.traffic.without_rollout(asked.alias)
+        if asked.found is not None:
+            asked.search = new_search(asked.found.task, asked.wanted)
+        return True
+
+    async def _answered(self, asked: Asked) -> dict[str, Any]:
         try:
             answer = await self._ended(asked)
         except ApiError as e:
@@ -393,7 +412,7 @@ class ModelServer:
 
     async def _ended(self, asked: Asked) -> dict[str, Any]:
         version = self.versions.get(asked.assignment.version)
-        if asked.search is None:
+        if asked.search is None or asked.found is None:
             try:
                 answer = await self._backend(version).complete(_plain(asked.chat, version))
             except PolicyAwayError:
@@ -402,12 +421,20 @@ class ModelServer:
                 raise ApiError(400, "refused_by_model", one_line(str(e), 500)) from e
             return _said_as(asked, answer)
         agents = self._agents(version, asked.chat)
-        await run_search(asked.search, agents, self.judge, self._judges_on)
+        judge = self._judge_of(asked.found)
+        await run_search(asked.search, agents, judge, self._backend_of(asked.found))
         return self._found(asked, asked.search)
+
+    def _backend_of(self, found: TaskOfRequest) -> BackendName:
+        return "emulator" if found.sandboxed else self._judges_on
 
     async def _finish(self, asked: Asked, outcome: Outcome) -> None:
         self.metrics.requests.labels(asked.alias, asked.assignment.variant, outcome.status).inc()
-        self.metrics.seconds.labels(asked.alias).observe(time.monotonic() - asked.started)
+        seconds = self.metrics.seconds
+        seconds.labels(asked.alias, "total").observe(time.monotonic() - asked.started)
+        if asked.search is not None:
+            seconds.labels(asked.alias, "generate").observe(asked.search.generate_s)
+            seconds.labels(asked.alias, "judge").observe(asked.search.judge_s)
         if asked.enrolled:
             await self.traffic.finish(asked.request, outcome)
 
@@ -460,8 +487,6 @@ class ModelServer:
         if not verified or verdict is None or asked.found is None:
             return {"status": "unverified"}
         receipt = self._receipt(asked.found, verdict)
-        if self._keeper is not None and not asked.found.from_caller and turn is not None:
-            self._spawn(self._keep(asked.found.task, turn.code or "", verdict))
         return {
             "status": "verified",
             "receipt": receipt.model_dump(mode="json"),
@@ -469,17 +494,6 @@ class ModelServer:
             "speedup": verdict.speedup,
             "basis": basis_of(verdict),
         }
-
-    async def _keep(self, task: Task, code: str, verdict: Verdict) -> None:
-        """After the answer: what fails here is told in the log, and fails no request."""
-        assert self._keeper is not None
-        try:
-            kept = await self._keeper.keep(task, code, verdict)
-        except CodingFrameworkError as e:
-            log.error("kernel_not_kept", task=task.name, why=str(e))
-        else:
-            if kept is not None:
-                log.info("kernel_kept", task=task.name, kernel=kept.kernel)
 
     def _receipt(self, found: TaskOfRequest, verdict: Verdict) -> KernelReceipt:
         return receipt_of(
@@ -492,7 +506,9 @@ class ModelServer:
     def _shadow(self, asked: Asked, incumbent: Outcome) -> None:
         """The candidate answers the same request after it, unseen, where the judge has time."""
         shadow = self.traffic.shadow(asked.alias, asked.unit)
-        if shadow is None or asked.found is None or asked.enrolled or self.judge.full:
+        if shadow is None or asked.found is None or asked.enrolled:
+            return
+        if asked.found.sandboxed or self.judge.full:
             return
         if self._shadows >= _SHADOWS_AT_ONCE:
             return
@@ -523,8 +539,9 @@ class ModelServer:
         with self.gate.running(caller):
             body = await read_object(request, self.gate.limits)
             asked = parsed(VerifyRequest, body)
-            found = await named_or_brought(asked.task, trusted=self._trusts(caller))
-            self._require_judge(caller, 1)
+            trusted = self._trusts(caller)
+            found = await named_or_brought(asked.task, trusted=trusted, reader=self._reader)
+            self._require_judge(self._judge_of(found), caller, 1)
             number = uuid4().hex
             job = self._spawn(self._judged(found, asked.code))
             self._jobs[number] = (caller.id, job)
@@ -534,7 +551,7 @@ class ModelServer:
             return self._told(number, job)
 
     async def _judged(self, found: TaskOfRequest, code: str) -> dict[str, Any]:
-        verdict = await self.judge(found.task, code)
+        verdict = await self._judge_of(found)(found.task, code)
         receipt = self._receipt(found, verdict).model_dump(mode="json") if verdict.correct else None
         return {"verdict": orjson.loads(verdict.model_dump_json()), "receipt": receipt}
 
@@ -582,6 +599,19 @@ class ModelServer:
         asked.assignment = await self.traffic.expose(
             asked.alias, asked.unit, asked.request, asked.assignment
         )
+        while True:
+            began = False
+            try:
+                async with aclosing(self._streamed(asked)) as chunks:
+                    async for chunk in chunks:
+                        began = True
+                        yield chunk
+                return
+            except InfrastructureError:
+                if began or not self._by_incumbent(asked):
+                    raise
+
+    async def _streamed(self, asked: Asked) -> AsyncGenerator[dict[str, Any]]:
         version = self.versions.get(asked.assignment.version)
         outcome = _ended_as("cancelled", asked)
         try:
@@ -600,12 +630,12 @@ class _Stream(EventSourceResponse):
     """Server-sent events, whose limits are given back when the connection ends."""
 
     def __init__(self, server: ModelServer, asked: Asked, held: ExitStack) -> None:
-        search = asked.search
         super().__init__(
             server.events(asked),
             ping=PROGRESS_S,
             ping_message_factory=lambda: ServerSentEvent(
-                comment=search.progress() if search is not None else "waiting", sep="\n"
+                comment=asked.search.progress() if asked.search is not None else "waiting",
+                sep="\n",
             ),
             sep="\n",
         )

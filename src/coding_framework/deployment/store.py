@@ -20,7 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coding_framework.deployment.schema import MIGRATIONS
+from coding_framework.deployment.archive import archived_events
+from coding_framework.deployment.schema import KEPT_TRIGGER, MIGRATIONS
 from coding_framework.errors import InfrastructureError, UsageError
 
 ACTIVE = ("GATED", "SHADOW", "RAMPING", "HOLDING", "PAUSED")
@@ -174,6 +175,33 @@ class Transaction:
         )
         return self._added(done)
 
+    def add_feedback(self, request: str, metric: str, body: str) -> bool:
+        """Append what a caller says of an exposed request, once a metric; False where it did."""
+        done = self._db.execute(
+            "INSERT INTO event(id, ts_us, boot, experiment, kind, unit, variant, request, body)"
+            " SELECT request || ':f:' || ?, ?, ?, experiment, 'feedback', unit, variant, request, ?"
+            " FROM event WHERE id = ? ON CONFLICT(id) DO NOTHING",
+            (metric, self.now_us, boot_id(), body, f"{request}:e"),
+        )
+        return self._added(done)
+
+    def event(self, event_id: str) -> Event | None:
+        row = self._db.execute(f"SELECT {_EVENT} FROM event WHERE id=?", (event_id,)).fetchone()
+        return None if row is None else Event(*row)
+
+    def move_to_archive(self, experiment: str, path: Path, sha256: str, events: int) -> None:
+        """Drop the events of an experiment, which lie in that file now. Raises ConflictError where
+        they are no longer as many."""
+        self._db.execute("DROP TRIGGER event_kept")
+        done = self._db.execute("DELETE FROM event WHERE experiment=?", (experiment,))
+        self._db.execute(KEPT_TRIGGER)
+        if done.rowcount != events:
+            raise ConflictError(f"the log of {experiment} has grown meanwhile: compact it again")
+        self._insert(
+            "archive",
+            {"experiment": experiment, "path": str(path), "sha256": sha256, "events": events},
+        )
+
     def _added(self, done: sqlite3.Cursor) -> bool:
         if done.rowcount == 1:
             self.last_seq = int(done.lastrowid or 0)
@@ -248,7 +276,8 @@ class Transaction:
             self._insert("version", asdict(row))
         except sqlite3.IntegrityError as e:
             raise ConflictError(
-                f"a version {row.id}, or one with the same content, is registered already"
+                f"a version {row.id}, or one with the same content, is registered already "
+                "(`cuda-rl deploy versions`): use that one"
             ) from e
 
     def set_evaluation(self, version: str, evaluation: str) -> None:
@@ -308,27 +337,25 @@ class DeploymentStore:
         clock: Callable[[], int] | None = None,
         durable: bool = True,
         check: bool = False,
-        read_only: bool = False,
     ) -> None:
         """Open the database and bring it up to date; make it where it is missing.
 
         durable: survive a power cut (False: only a kill). check: read all of it and refuse a
-        damaged one. read_only: change nothing, and leave no file beside it. Raises StorageError.
+        damaged one. Raises StorageError.
         """
         self.path = path
         self._lock = threading.RLock()
         with _told(path):
-            if read_only:
-                self._db = _opened_to_read(path)
-            else:
-                self._db = self._opened(durable=durable)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
+            self._use_wal()
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+            self._db.execute("PRAGMA foreign_keys=ON")
             if check:
                 self._refuse_damage()
-            if read_only:
-                self._refuse_other_versions()
-            else:
-                self._migrate()
-            self._clock = clock or self._machine_clock(read_only=read_only)
+            self._migrate()
+            self._clock = clock or self._machine_clock()
         self._file = self._identity()
 
     def close(self) -> None:
@@ -367,7 +394,12 @@ class DeploymentStore:
         return rows[0][0] or 0
 
     def events(self, experiment: str, after: int = 0) -> Iterator[Event]:
-        """Of an experiment, in their order. Reads in pages: never hold the lock between two."""
+        """Of an experiment, in their order, also where they lie in an archive. Reads in pages:
+        never hold the lock between two."""
+        if (archive := self.archive(experiment)) is not None:
+            rows = archived_events(*archive)
+            yield from (e for e in (Event(*row) for row in rows) if e.seq > after)
+            return
         while True:
             with self._lock, _told(self.path):
                 page = list(_events(self._db, experiment, after, limit=5000))
@@ -376,8 +408,14 @@ class DeploymentStore:
                 return
             after = page[-1].seq
 
+    def archive(self, experiment: str) -> tuple[Path, str] | None:
+        """The file that holds its events, and its digest; None: they are here."""
+        rows = self._rows("SELECT path, sha256 FROM archive WHERE experiment=?", experiment)
+        return (self.path.parent / rows[0][0], rows[0][1]) if rows else None
+
     def export(self) -> Iterator[str]:
-        """Every event as a line of JSON, as far as the database can be read."""
+        """Every event as a line of JSON, as far as the database can be read; those of archives lie
+        there."""
         with self._lock, _told(self.path):
             for row in self._db.execute(f"SELECT {_EVENT}, boot FROM event ORDER BY seq"):
                 event = Event(*row[:-1])
@@ -449,15 +487,6 @@ class DeploymentStore:
         )
         return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def _opened(self, *, durable: bool) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        db = self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-        db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-        self._use_wal()
-        db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
-        db.execute("PRAGMA foreign_keys=ON")
-        return db
-
     def _rows(self, statement: str, *values: Any) -> list[Any]:
         with self._lock, _told(self.path):
             return self._db.execute(statement, values).fetchall()
@@ -496,31 +525,18 @@ class DeploymentStore:
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
                 raise
-        self._refuse_other_versions()
-
-    def _refuse_other_versions(self) -> None:
-        version = self._version()
-        if version > len(MIGRATIONS):
+        if self._version() > len(MIGRATIONS):
             raise StorageError(
                 f"{self.path} was written by a newer version of this program: install that one"
-            )
-        if version < len(MIGRATIONS):
-            raise StorageError(
-                f"{self.path} was written by an older version of this program: "
-                f"`cuda-rl deploy status --database {self.path}` brings it up to date"
             )
 
     def _version(self) -> int:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])
 
-    def _machine_clock(self, *, read_only: bool) -> Callable[[], int]:
-        """Time since the machine's start plus an offset that all processes share. To read a
-        database of another machine, or of before its restart: the time of its last event."""
+    def _machine_clock(self) -> Callable[[], int]:
+        """Time since the machine's start plus an offset that all processes share."""
         boot = boot_id()
         known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
-        if known is None and read_only:
-            last = self._db.execute("SELECT max(ts_us) FROM event").fetchone()[0] or 0
-            return lambda: int(last)
         if known is None:
             offset = time.time_ns() // 1000 - _since_start_us()
             self._db.execute(
@@ -536,18 +552,6 @@ _EXPERIMENT = (
     "id, alias, config, config_sha256, salt_enrol, salt_arm, state, resume_state, step, enrolment,"
     " generation, reason, created_us, ended_us"
 )
-
-
-def _opened_to_read(path: Path) -> sqlite3.Connection:
-    """Where no process has the database open it has no log beside it; it is then read as it lies,
-    since SQLite would make one."""
-    if not path.is_file():
-        raise StorageError(f"there is no database {path}: `cuda-rl deploy register` makes one")
-    lies = not path.with_name(f"{path.name}-wal").exists()
-    address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if lies else ''}"
-    db = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
-    db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-    return db
 
 
 def _since_start_us() -> int:
@@ -594,8 +598,8 @@ def _endpoint(db: sqlite3.Connection, alias: str) -> EndpointRow:
 
 def _damaged(path: Path) -> str:
     return (
-        f"{path} is damaged: copy it away, save what can be read with `cuda-rl deploy export`, "
-        "and put a backup in its place"
+        f"{path} is no deployment database, or damaged: copy it away, save what can be read with "
+        "`cuda-rl deploy export`, and put a backup in its place"
     )
 
 
@@ -621,6 +625,8 @@ def _sentence(path: Path, said: str) -> str:
         return f"another process has held {path} locked for {_BUSY_MS // 1000} s: end that process"
     if "full" in said:
         return f"the disk of {path} is full: free some space"
+    if path.is_dir():
+        return f"{path} is a folder: name a file in it"
     if "readonly" in said or "unable to open" in said:
         return f"{path} cannot be written: give this user the right to write it and its folder"
     return f"{path} failed ({said}): look at its disk, then try again"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
 
 from coding_framework.deployment.ab_testing import Assignment, Shadow
-from coding_framework.deployment.controller import DecidedTraffic
+from coding_framework.deployment.controller import DecidedTraffic, Seen, World
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.serve_config import ModelVersion, ServeConfig
@@ -25,12 +25,26 @@ log = structlog.get_logger(__name__)
 class Traffic(Protocol):
     """`live_traffic.LiveTraffic`, or `FixedTraffic`."""
 
+    on_commit: Callable[[int, float], None]
+    """Told of each group of events that was committed: how many, and how long it took."""
+
     @property
     def failure(self) -> str | None: ...
+
+    @property
+    def seen(self) -> Sequence[Seen]:
+        """The newest rollout of each alias."""
+        ...
+
+    def watch(self, world: World) -> None:
+        """Pause rollouts when what `world` says of them changes."""
+        ...
 
     def unit(self, value: str) -> bytes: ...
 
     def assign(self, alias: str, unit: bytes) -> Assignment: ...
+
+    def without_rollout(self, alias: str) -> Assignment: ...
 
     def shadow(self, alias: str, unit: bytes) -> Shadow | None: ...
 
@@ -51,6 +65,8 @@ class FixedTraffic:
     """Each alias has one version; nothing is written."""
 
     failure: str | None = None
+    on_commit: Callable[[int, float], None]
+    seen: Sequence[Seen] = ()
 
     def __init__(self, versions: Mapping[str, str]) -> None:
         """versions: by alias."""
@@ -63,6 +79,12 @@ class FixedTraffic:
     def assign(self, alias: str, unit: bytes) -> Assignment:
         """Raises KeyError for an unknown alias."""
         return Assignment(self._versions[alias], None, "incumbent", False, 0)
+
+    def watch(self, world: World) -> None:
+        pass
+
+    def without_rollout(self, alias: str) -> Assignment:
+        return self.assign(alias, b"")
 
     def shadow(self, alias: str, unit: bytes) -> Shadow | None:
         return None
@@ -120,13 +142,13 @@ class Versions:
             log.warning("versions_unread", error=str(e)[:200])
 
 
-def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions]:
-    """Who answers, and the versions, by the file and its database, which learns the versions and
-    endpoints that it does not know yet. Raises StorageError where it cannot be opened, UsageError
-    where a version of the file is registered with another content."""
+def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions, DeploymentManager | None]:
+    """Who answers, the versions, and the database's manager, by the file and its database, which
+    learns the versions and endpoints that it does not know yet. Raises StorageError where it cannot
+    be opened, UsageError where a version of the file is registered with another content."""
     if config.database is None:
         fixed = {alias: endpoint.version for alias, endpoint in config.endpoints.items()}
-        return FixedTraffic(fixed), Versions(config.versions)
+        return FixedTraffic(fixed), Versions(config.versions), None
     store = DeploymentStore(config.database)
     manager = DeploymentManager(store)
     for name, version in config.versions.items():
@@ -135,7 +157,8 @@ def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions]:
     for alias, endpoint in config.endpoints.items():
         if alias not in known:
             manager.deploy(alias, endpoint.version, actor="serve")
-    return DecidedTraffic(config.database), Versions(config.versions, lambda: _registered(store))
+    versions = Versions(config.versions, lambda: _registered(store))
+    return DecidedTraffic(config.database), versions, manager
 
 
 def _registered(store: DeploymentStore) -> dict[str, ModelVersion]:

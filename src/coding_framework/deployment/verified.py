@@ -136,6 +136,10 @@ class Search:
     started: float = field(default_factory=time.monotonic)
     judged: int = 0
     timed_out: bool = False
+    generate_s: float = 0.0
+    """Of the candidate whose answers took longest."""
+    judge_s: float = 0.0
+    """Of the candidate whose verdicts took longest, with their waiting."""
 
     @property
     def best(self) -> ConversationTurn | None:
@@ -214,13 +218,20 @@ async def _converse(
     config: ConversationConfig,
 ) -> None:
     candidate = found.candidates[index]
+    generate_s = judge_s = 0.0
     while end_reason(candidate.state, config) is None and not _reached(found):
+        started = time.monotonic()
         try:
             answer = await ask(candidate.state, agents, sample=index)
         except PolicyError as e:
             candidate.failure = str(e)
             return
+        generate_s += time.monotonic() - started
+        found.generate_s = max(found.generate_s, generate_s)
+        started = time.monotonic()
         turn = await judge_answer(candidate.state, answer, judge, config)
+        judge_s += time.monotonic() - started
+        found.judge_s = max(found.judge_s, judge_s)
         candidate.state = extended(candidate.state, turn)
         found.judged += 1
 

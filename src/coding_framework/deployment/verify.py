@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coding_framework.deployment.ab_testing import ABTestConfig
+from coding_framework.deployment.archive import ArchiveError
 from coding_framework.deployment.manager import CONTROLLER
 from coding_framework.deployment.rollout import Decision, Rollout
 from coding_framework.deployment.store import (
@@ -49,7 +50,7 @@ def verify(store: DeploymentStore, experiment: str | None = None) -> Verified:
             events, decisions = events + read, decisions + decided
         if experiment is None:
             _check_endpoints(store, audit)
-    except _DifferenceError as e:
+    except (_DifferenceError, ArchiveError) as e:
         difference = str(e)
     return Verified(len(rows), events, decisions, checked, difference)
 
@@ -72,6 +73,7 @@ def _check_experiment(
     if hashlib.sha256(row.config.encode()).hexdigest() != row.config_sha256:
         raise _DifferenceError(f"the config of {row.id} was changed after it was created")
     _check_config(row, audit)
+    _check_archive(store, row, audit)
     rollout = Rollout(ABTestConfig.model_validate_json(row.config))
     audited = _by_event(row, audit)
     read = decided = 0
@@ -97,6 +99,15 @@ def _check_config(row: ExperimentRow, audit: list[AuditRow]) -> None:
     made = [a for a in audit if a.experiment == row.id and a.action == "create"]
     if len(made) != 1 or json.loads(made[0].evidence)["config_sha256"] != row.config_sha256:
         raise _DifferenceError(f"the config of {row.id} is not the one it was created with")
+
+
+def _check_archive(store: DeploymentStore, row: ExperimentRow, audit: list[AuditRow]) -> None:
+    """An archive's digest is that of the audit; the file is held against it when it is read."""
+    made = [a for a in audit if a.experiment == row.id and a.action == "compact"]
+    archive = store.archive(row.id)
+    told = json.loads(made[-1].evidence)["archive_sha256"] if made else None
+    if told != (archive and archive[1]):
+        raise _DifferenceError(f"the archive of {row.id} is not the one that was made")
 
 
 def _by_event(row: ExperimentRow, audit: list[AuditRow]) -> dict[str, AuditRow]:

@@ -106,7 +106,7 @@ def test_a_candidate_that_is_worse_in_its_evaluation_is_not_tried_on_users(
         (("start", "kernels", "v1", "--reason", "x"), "incumbent and candidate are both v1"),
         (("start", "kernels", "v2"), "--reason"),
         (("start", "kernels", "v2", "--reason", "x", "--alpha", "2"), "--alpha cannot be 2"),
-        (("start", "kernels", "v2", "--reason", "x", "--config", "none"), "cannot be read as YAML"),
+        (("start", "kernels", "v2", "--reason", "x", "--config", "none"), "none cannot be read"),
         (("start", "kernels", "v2", "--reason", "x", "--config", "wrong"), "there is no setting"),
         (("create", "kernels", "v2"), "stands for a version already"),
         (("register", "v1", "--model", "else"), "with another content"),
@@ -182,3 +182,53 @@ def test_what_can_be_read_of_a_damaged_database_is_saved(
     whole = (folder / "whole.jsonl").read_text().splitlines()
     assert 0 < len(saved) < len(whole)
     assert saved == whole[: len(saved)]
+
+
+def test_a_rollback_to_an_unknown_version_changes_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared()
+    assert started("--without-evaluation", "--shadow-units", "0") == 0
+    assert deploy("rollback", "kernels", "--reason", "x", "--to", "v7") == 2
+    assert "there is no version 'v7'" in capsys.readouterr().err
+    assert deploy("status", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["rollout"]["state"] == "RAMPING"
+
+
+def test_a_rollout_that_ended_is_moved_to_a_file_and_verified_from_there(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared()
+    assert started("--without-evaluation", "--shadow-units", "0") == 0
+    assert deploy("compact", "--before", "2999-01-01") == 0
+    assert "no rollout that ended" in capsys.readouterr().out
+    assert deploy("stop", "kernels", "--reason", "enough") == 0
+    assert deploy("compact", "--before", "2999-01-01") == 0
+    (archive,) = (folder / "deployment" / "archive").iterdir()
+    assert archive.name in capsys.readouterr().out
+    assert deploy("verify") == 0
+    assert deploy("compact", "--before", "a day") == 2
+    archive.unlink()
+    assert deploy("verify") == 1
+    assert "put it back" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["stop", "kernels", "--reason", " "], "is empty: say why"),
+        (["status", "--database", "."], "is a folder"),
+        (
+            ["start", "kernels", "v2", "--reason", "x", "--config", "none.yaml"],
+            "cannot be read (No",
+        ),
+    ],
+)
+def test_a_wrong_argument_says_what_is_wrong_with_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    prepared()
+    assert deploy(*arguments) in (2, 3)
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1

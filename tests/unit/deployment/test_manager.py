@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.rollout import Rollout
 from coding_framework.deployment.store import ConflictError, DeploymentStore
 from coding_framework.deployment.verify import verify
-from coding_framework.errors import UsageError
+from coding_framework.errors import InfrastructureError, UsageError
 from support.rollouts import ERROR, GOOD, Deployment, config
 
 pytestmark = pytest.mark.unit
@@ -105,8 +106,11 @@ def test_an_outcome_after_its_request_was_lost_changes_nothing(deployed: Deploym
 
 def test_a_retried_request_is_exposed_once_and_ends_once(deployed: Deployment) -> None:
     request = deployed.request(True, GOOD, unit="u")
-    assert not deployed.manager.record_exposure(deployed.id, b"u", "candidate", request)
+    assert deployed.manager.record_exposure(deployed.id, b"u", "candidate", request)
+    assert not deployed.manager.record_exposure(deployed.id, b"u", "incumbent", request)
+    assert not deployed.manager.record_exposure(deployed.id, b"other", "candidate", request)
     assert not deployed.manager.record_outcome(request, ERROR)
+    assert [e.kind for e in deployed.store.events(deployed.id)].count("exposure") == 1
     assert not deployed.manager.record_outcome("never exposed", GOOD)
     assert deployed.manager.evaluate(deployed.id).numbers["bad"]["error"]["bad"] == 0
 
@@ -318,3 +322,127 @@ def test_events_cannot_be_changed_or_deleted(deployed: Deployment) -> None:
             with pytest.raises(sqlite3.IntegrityError, match="append-only"):
                 db.execute(statement)
     db.close()
+
+
+# --- what callers say, the world, archives --------------------------------------------------------
+
+ADOPTED = Metric(name="adopted", kind="signal", type="bounded_mean")
+COMPLAINT = Metric(name="complaint", kind="guardrail", type="bad_event")
+
+
+def test_a_caller_says_what_became_of_its_answer_once_and_within_the_window(tmp_path: Path) -> None:
+    metrics = (*config().metrics, ADOPTED, COMPLAINT)
+    deployed = Deployment(tmp_path / "d.sqlite", config(metrics=metrics))
+    first, late = deployed.request(True), deployed.request(False)
+    say = deployed.manager.record_feedback
+    assert say(first, "adopted", 1.0)
+    assert not say(first, "adopted", 0.0)
+    assert say(first, "complaint", 1.0)
+    for request, metric in ((first, "utility"), (first, "unheard"), ("nobody's", "adopted")):
+        with pytest.raises(UsageError):
+            say(request, metric, 1.0)
+    deployed.clock.pass_(6)
+    assert say(late, "adopted", 1.0)  # written down, and too late to count
+    numbers = deployed.manager.evaluate(deployed.id).numbers
+    assert numbers["bad"]["complaint"]["of_candidate"] == 1
+    rollout = deployed.manager._caught_up(deployed.id)
+    assert int(rollout.effects["adopted"].units) == 1
+    verified(deployed)
+
+
+def test_complaints_of_callers_roll_a_candidate_back(tmp_path: Path) -> None:
+    deployed = Deployment(tmp_path / "d.sqlite", config(metrics=(*config().metrics, COMPLAINT)))
+    for _ in range(60):
+        deployed.manager.record_feedback(deployed.request(True), "complaint", 1.0)
+        deployed.request(False)
+    assert deployed.act() == "ROLLED_BACK"
+    assert deployed.manager.get(deployed.id).reason == "complaint: too often"
+    verified(deployed)
+
+
+WORLD = {"the judge's protocol": "10", "the weights of new": "aa"}
+
+
+def test_a_rollout_pauses_for_good_where_what_it_observes_changes(deployed: Deployment) -> None:
+    same = deployed.manager.require_same_world
+    assert same(deployed.id, WORLD) is None
+    assert same(deployed.id, WORLD) is None
+    paused = same(deployed.id, {**WORLD, "the weights of new": "bb"})
+    assert paused is not None
+    reason = "config_changed: the weights of new was aa and is bb"
+    assert (paused.state, paused.reason) == ("PAUSED", reason)
+    assert same(deployed.id, WORLD) is None  # it is paused already
+    with pytest.raises(UsageError, match="must not be mixed"):
+        deployed.manager.resume(deployed.id, "it is fine")
+    verified(deployed)
+
+
+def test_a_rollout_pauses_where_its_alias_stands_for_another_version(deployed: Deployment) -> None:
+    with sqlite3.connect(deployed.path) as db:
+        db.execute("UPDATE endpoint SET incumbent='new'")  # behind everybody's back
+    db.close()
+    paused = deployed.manager.require_same_world(deployed.id, WORLD)
+    assert paused is not None
+    assert paused.reason == "config_changed: kernels stands for new by now"
+
+
+def ended(deployed: Deployment) -> None:
+    deployed.units(40, candidate=ERROR)
+    assert deployed.act() == "ROLLED_BACK"
+
+
+def test_an_archived_rollout_is_verified_and_evaluated_as_before(deployed: Deployment) -> None:
+    ended(deployed)
+    before = deployed.manager.evaluate(deployed.id)
+    deployed.clock.pass_(100)
+    compact = deployed.manager.compact
+    assert compact(0, Path("archive")) == []  # it ended after that
+    assert compact(deployed.clock.now_us, Path("archive")) == [deployed.id]
+    assert compact(deployed.clock.now_us, Path("archive")) == []
+    with sqlite3.connect(deployed.path) as db:
+        kinds = [row[0] for row in db.execute("SELECT kind FROM event")]
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            db.execute("DELETE FROM event")
+    db.close()
+    assert kinds == ["note"]
+    assert deployed.manager.evaluate(deployed.id).numbers == before.numbers
+    verified(deployed)
+
+
+def test_time_goes_on_after_the_newest_events_were_archived(deployed: Deployment) -> None:
+    ended(deployed)
+    last = list(deployed.store.events(deployed.id))[-1]
+    deployed.clock.pass_(100)
+    deployed.manager.compact(deployed.clock.now_us, Path("archive"))
+    deployed.clock.now_us = 0
+    with deployed.store.transaction() as tx:
+        assert tx.now_us > last.ts_us
+        assert tx.last_seq > last.seq
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda path: path.unlink(), "put it back"),
+        (lambda path: path.write_bytes(b"x"), "was changed after"),
+    ],
+)
+def test_verify_names_an_archive_that_is_gone_or_changed(
+    deployed: Deployment, change: Callable[[Path], object], said: str
+) -> None:
+    ended(deployed)
+    deployed.clock.pass_(100)
+    deployed.manager.compact(deployed.clock.now_us, Path("archive"))
+    change(deployed.path.parent / "archive" / f"{deployed.id}.jsonl.gz")
+    assert said in (verify(deployed.store).difference or "")
+
+
+def test_an_archive_that_cannot_be_written_loses_no_event(deployed: Deployment) -> None:
+    ended(deployed)
+    deployed.clock.pass_(100)
+    (deployed.path.parent / "archive").write_text("in the way")
+    events = len(list(deployed.store.events(deployed.id)))
+    with pytest.raises(InfrastructureError, match="archive"):
+        deployed.manager.compact(deployed.clock.now_us, Path("archive"))
+    assert len(list(deployed.store.events(deployed.id))) == events
+    verified(deployed)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from coding_framework.data.registry import find_task
-from coding_framework.errors import UsageError
-from coding_framework.registry.receipts import (
+from coding_framework.deployment.receipts import (
     ReceiptError,
     canonical,
     check_receipt,
@@ -19,6 +18,7 @@ from coding_framework.registry.receipts import (
     public_pem,
     receipt_of,
 )
+from coding_framework.errors import UsageError
 from coding_framework.types import Receipt, Verdict
 from support.serving import ScriptedJudge
 

@@ -1,0 +1,311 @@
+"""Rollouts over HTTP: the operators' routes, feedback, the shadow, and what Prometheus is told."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import prometheus_client.parser
+import pytest
+import yaml
+
+from coding_framework.deployment.deployment_manager import DeploymentManager
+from coding_framework.deployment.http import Gate
+from coding_framework.deployment.receipts import new_key
+from coding_framework.deployment.server import ModelServer
+from coding_framework.deployment.tokens import TokenFile
+from coding_framework.deployment.traffic import open_traffic
+from coding_framework.deployment.verify import verify
+from support.serving import (
+    RELU,
+    ScriptedJudge,
+    Upstream,
+    answer,
+    app_served,
+    config_of,
+    upstream_running,
+)
+
+pytestmark = pytest.mark.integration
+EXAMPLES = Path(__file__).parents[2] / "examples" / "deployment"
+ALL_AT_ONCE = {"shadow_units": 0, "steps": [{"share": 0.5, "min_dwell_s": 0, "min_units": 0}]}
+
+
+def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
+    ends = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends, "it did not come about"
+        time.sleep(0.02)
+
+
+@dataclass
+class Deployed:
+    """A server with a database, and its operator."""
+
+    client: httpx.Client
+    manager: DeploymentManager
+    server: ModelServer
+    upstream: Upstream
+
+    def start(self, **settings: Any) -> str:
+        """A rollout of v2, started without an evaluation."""
+        body = {"alias": "kernels", "version": "v2", "settings": {**ALL_AT_ONCE, **settings}}
+        made = self.client.post("/admin/experiments", json=body)
+        assert made.status_code == 201, made.text
+        assert self.move(made.json()["id"], "start", without_evaluation=True).status_code == 200
+        traffic = self.server.traffic
+        until(  # its router follows the database
+            lambda: (
+                traffic.assign("kernels", b"").experiment is not None
+                or traffic.shadow("kernels", b"") is not None
+            )
+        )
+        return str(made.json()["id"])
+
+    def move(self, experiment: str, action: str, **more: Any) -> httpx.Response:
+        body = {"reason": "a test", **more}
+        return self.client.post(f"/admin/experiments/{experiment}/{action}", json=body)
+
+    def ask(self, user: str, **headers: str) -> httpx.Response:
+        body = {
+            "model": "kernels", "user": user, "messages": [{"role": "user", "content": "x"}],
+            "cuda_rl": {"task": "relu", "n": 1, "turns": 1},
+        }  # fmt: skip
+        return self.client.post("/v1/chat/completions", json=body, headers=headers)
+
+    def state(self, experiment: str) -> str:
+        return str(self.client.get(f"/admin/experiments/{experiment}").json()["state"])
+
+    def metrics(self) -> dict[tuple[str, ...], float]:
+        text = self.client.get("/metrics").text
+        families = prometheus_client.parser.text_string_to_metric_families(text)
+        return {
+            (s.name, *sorted(v for k, v in s.labels.items() if k not in ("experiment", "le"))):
+            s.value for f in families for s in f.samples
+        }  # fmt: skip
+
+
+@contextmanager
+def deployed(folder: Path, said: Callable[[dict[str, Any]], str | int]) -> Iterator[Deployed]:
+    upstream = Upstream(said)
+    upstream.models = ["m1", "m2"]
+    tokens = TokenFile(folder / "tokens")
+    scopes = ("complete", "experiments:read", "experiments:write")
+    _, secret = tokens.create(scopes)
+    with upstream_running(upstream) as url:
+        config = config_of(
+            [url], folder, database=str(folder / "deployment.sqlite"),
+            versions={"v1": {"model": "m1"}, "v2": {"model": "m2"}},
+        )  # fmt: skip
+        traffic, versions, manager = open_traffic(config)
+        assert manager is not None
+        server = ModelServer(
+            config, ScriptedJudge(), "emulator", new_key(folder / "keys", "judge"),
+            Gate(tokens, config.limits), traffic, versions, manager=manager,
+        )  # fmt: skip
+        headers = {"Authorization": f"Bearer {secret}"}
+        with app_served(server.app) as own:
+            client = httpx.Client(base_url=own, headers=headers, timeout=120)
+            until(lambda: client.get("/readyz").status_code == 200)
+            yield Deployed(client, manager, server, upstream)
+        traffic.close()
+
+
+def kernel(body: dict[str, Any]) -> str:
+    """The candidate's is four times as fast."""
+    return answer(RELU if body["model"] == "m1" else RELU.replace("ms=2.0", "ms=0.5"))
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Deployed]:
+    with deployed(tmp_path, kernel) as found:
+        yield found
+
+
+def test_an_operator_drives_a_rollout_over_http(running: Deployed) -> None:
+    experiment = running.start()
+    again = running.client.post("/admin/experiments", json={"alias": "kernels", "version": "v2"})
+    assert (again.status_code, again.json()["error"]["type"]) == (409, "conflict")
+    for n in range(6):
+        assert running.ask(f"user {n}").status_code == 200
+    shown = running.client.get(f"/admin/experiments/{experiment}").json()
+    assert sum(shown["now"]["numbers"]["counts"]["outcomes"]) == 6
+    assert shown["now"]["numbers"]["next"]["missing"]
+    assert "salt_arm" not in shown
+    assert [e["id"] for e in running.client.get("/admin/experiments").json()["data"]] == [
+        experiment
+    ]
+    page = running.client.get(f"/admin/experiments/{experiment}/events").json()
+    assert {e["kind"] for e in page["data"]} >= {"config", "transition", "exposure", "outcome"}
+    last = page["data"][-1]["seq"]
+    rest = running.client.get(f"/admin/experiments/{experiment}/events?after={last}").json()
+    assert all(e["seq"] > last for e in rest["data"])
+    assert running.client.get(f"/admin/experiments/{experiment}/series").json() == {"data": []}
+    assert running.move(experiment, "promote").status_code == 400
+    for action, state in (("pause", "PAUSED"), ("resume", "HOLDING"), ("rollback", "ROLLED_BACK")):
+        assert running.move(experiment, action).json()["state"] == state
+    assert running.move(experiment, "stop").status_code == 409
+    audit = running.client.get("/admin/audit").json()["data"]
+    assert [row["action"] for row in audit][-3:] == ["pause", "resume", "rollback"]
+    assert verify(running.manager.store).difference is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/admin/experiments/none", None, 404),
+        ("POST", "/admin/experiments/none/pause", {"reason": "x"}, 404),
+        ("POST", "/admin/experiments/none/pause", {}, 400),
+        ("POST", "/admin/experiments", {"alias": "none", "version": "v2"}, 400),
+        ("POST", "/admin/experiments", {"alias": "kernels", "version": "v9"}, 400),
+        ("POST", "/admin/experiments",
+         {"alias": "kernels", "version": "v2", "settings": {"window": 1}}, 400),
+        ("POST", "/v1/feedback", {"request_id": "x", "metric": "adopted", "value": 1}, 400),
+        ("POST", "/v1/feedback", {"request_id": "x"}, 400),
+        ("GET", "/admin/experiments/none/events?after=x", None, 422),
+    ],
+)  # fmt: skip
+def test_a_wrong_request_of_an_operator_is_a_sentence(
+    shared: Deployed, method: str, path: str, body: Any, status: int
+) -> None:
+    refused = shared.client.request(method, path, json=body)
+    assert refused.status_code == status
+    assert "Traceback" not in refused.text
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    with deployed(tmp_path_factory.mktemp("shared"), kernel) as found:
+        yield found
+
+
+@pytest.mark.parametrize("path", ["/admin/experiments", "/admin/audit"])
+def test_operators_need_a_token_with_its_scope(shared: Deployed, path: str) -> None:
+    assert shared.client.get(path, headers={"Authorization": ""}).status_code == 401
+    _, other = shared.server.gate.tokens.create(["complete"])  # type: ignore[union-attr]
+    headers = {"Authorization": f"Bearer {other}"}
+    assert shared.client.get(path, headers=headers).status_code == 403
+    assert shared.client.post("/admin/experiments", json={}, headers=headers).status_code == 403
+
+
+def test_a_caller_says_by_its_request_what_became_of_the_answer(running: Deployed) -> None:
+    metrics = [
+        {"name": "utility", "kind": "goal", "type": "bounded_mean"},
+        {"name": "adopted", "kind": "signal", "type": "bounded_mean"},
+    ]
+    experiment = running.start(metrics=metrics)
+    number = running.ask("someone").headers["x-cudarl-request"]
+    say = {"request_id": number, "metric": "adopted", "value": 1.0}
+    assert running.client.post("/v1/feedback", json=say).json() == {"recorded": True}
+    assert running.client.post("/v1/feedback", json=say).json() == {"recorded": False}
+    own = {**say, "metric": "utility"}
+    assert running.client.post("/v1/feedback", json=own).status_code == 400
+    kinds = [e.kind for e in running.manager.store.events(experiment)]
+    assert kinds.count("feedback") == 1
+
+
+def test_a_retry_is_answered_by_the_same_arm_and_counted_once(running: Deployed) -> None:
+    experiment = running.start()
+    seen = set()
+    for key in ("a", "b", "c", "d", "e", "f"):
+        headers = {"Idempotency-Key": key}
+        first, second = (running.ask(f"user {key}", **headers) for _ in range(2))
+        told = [a.json()["choices"][0]["cuda_rl"]["served_by"] for a in (first, second)]
+        assert told[0] == told[1]
+        assert first.headers["x-cudarl-request"] == second.headers["x-cudarl-request"]
+        seen.add(told[0])
+    kinds = [e.kind for e in running.manager.store.events(experiment)]
+    assert (kinds.count("exposure"), kinds.count("outcome")) == (6, 6)
+    assert len(seen) == 2
+
+
+def test_where_a_candidate_fails_the_incumbent_answers_and_it_is_the_candidates_error(
+    tmp_path: Path,
+) -> None:
+    def said(body: dict[str, Any]) -> str | int:
+        return 500 if body["model"] == "m2" else answer(RELU)
+
+    with deployed(tmp_path, said) as running:
+        experiment = running.start()
+        replies = [running.ask(f"user {n}") for n in range(8)]
+        numbers = running.manager.experiments.evaluate(experiment).numbers
+    assert {r.status_code for r in replies} == {200}
+    bad = numbers["bad"]["error"]
+    assert bad["of_candidate"] == bad["bad"] > 0
+    assert sum(numbers["counts"]["outcomes"]) == 8
+
+
+def test_the_shadow_answers_unseen_and_then_the_candidate_serves(running: Deployed) -> None:
+    experiment = running.start(shadow_units=4, shadow_share=1.0)
+    users = iter(range(10_000))
+
+    def over() -> bool:
+        reply = running.ask(f"user {next(users)}")
+        assert reply.status_code == 200
+        if running.state(experiment) == "SHADOW":
+            assert reply.json()["choices"][0]["cuda_rl"]["served_by"] == "incumbent"
+        return running.state(experiment) == "HOLDING"
+
+    until(over)
+    kinds = [e.kind for e in running.manager.store.events(experiment)]
+    assert kinds.count("shadow_pair") >= 4
+    moved = running.client.get("/admin/audit").json()["data"][-1]
+    assert (moved["actor"], moved["reason"]) == ("controller", "the shadow does no harm")
+    assert verify(running.manager.store).difference is None
+
+
+def test_a_candidate_that_fails_in_the_shadow_has_served_nobody(tmp_path: Path) -> None:
+    def said(body: dict[str, Any]) -> str | int:
+        return 500 if body["model"] == "m2" else answer(RELU)
+
+    with deployed(tmp_path, said) as running:
+        experiment = running.start(shadow_units=500, shadow_share=1.0)
+        users = iter(range(10_000))
+
+        def over() -> bool:
+            assert running.ask(f"user {next(users)}").status_code == 200
+            return running.state(experiment) == "ROLLED_BACK"
+
+        until(over)
+        kinds = [e.kind for e in running.manager.store.events(experiment)]
+    assert kinds.count("exposure") == 0
+
+
+def test_other_weights_of_a_running_version_pause_its_rollout(running: Deployed) -> None:
+    experiment = running.start()
+    replica = running.server.backends["b"].replicas[0]
+    store = running.manager.store
+    until(lambda: any(e.kind == "note" for e in store.events(experiment)))
+    running.upstream.weights["m2"] = "another digest"
+    until(lambda: replica.weights.get("m2") == "another digest")
+    until(lambda: running.state(experiment) == "PAUSED")
+    reason = running.manager.experiments.get(experiment).reason or ""
+    assert reason.startswith("config_changed: the weights of v2")
+    assert running.move(experiment, "resume").status_code == 400
+
+
+def test_metrics_tell_of_the_rollout_and_every_name_in_use_is_there(running: Deployed) -> None:
+    running.start()
+    for n in range(4):
+        running.ask(f"user {n}")
+    until(lambda: ("cuda_rl_experiment_state", "HOLDING", "kernels") in running.metrics())
+    found = running.metrics()
+    assert found["cuda_rl_experiment_enrolment", "kernels"] == 1.0
+    assert found["cuda_rl_srm_p", "kernels"] == 1.0
+    assert ("cuda_rl_guardrail_log_e", "error", "kernels") in found
+    assert found["cuda_rl_events_total",] >= 8
+    assert found["cuda_rl_event_commit_seconds_count",] >= 1
+    assert found["cuda_rl_request_seconds_count", "kernels", "total"] == 4
+    text = running.client.get("/metrics").text
+    known = {f.name for f in prometheus_client.parser.text_string_to_metric_families(text)}
+    files = (EXAMPLES / "grafana.json", EXAMPLES / "alerts.yaml")
+    yaml.safe_load(files[1].read_text())
+    named = {name for file in files for name in re.findall(r"cuda_rl_\w+", file.read_text())}
+    assert {re.sub(r"_(total|bucket|count|sum)$", "", name) for name in named} <= known
+    assert {"cuda_rl_experiment_state", "cuda_rl_guardrail_log_e", "cuda_rl_srm_p"} <= named
