@@ -77,6 +77,7 @@ def make_judge(
     experiment_without: Sequence[OptionalCheck] = (),
     told_in: str | Path | None = None,
     references: Literal["trusted", "sandboxed"] = "trusted",
+    kept_bytes: int | None = None,
 ) -> JudgePool:
     """A judge for many candidates at once. Its processes start with the first candidate and end
     with `close`, or with this process.
@@ -87,6 +88,7 @@ def make_judge(
     experiment_without: checks that are off (`JudgeConfig`).
     told_in: a folder of the run that is told what the judge does; None: `run_folder`.
     references: sandboxed: tasks come from callers, and their references run in a sandbox.
+    kept_bytes: of the verdicts in `run_folder` at most; None: all are kept.
     """
     from coding_framework.cuda.many.pool import JudgePool
     from coding_framework.store.run_status import enclosing_run
@@ -110,6 +112,7 @@ def make_judge(
         config,
         workers=workers or cores(),
         cache_folder=cache,
+        cache_bytes=kept_bytes,
         told_to=enclosing_run(Path(within)) if within is not None else None,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,14 +24,18 @@ KEYS = {
 }  # fmt: skip
 
 
-def cuda_rl(*argv: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "coding_framework.cli", *argv]
+def cuda_rl(
+    *argv: str, stdin: bytes = b"", python: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, *python, "-m", "coding_framework.cli", *argv]
     return subprocess.run(command, input=stdin, capture_output=True, timeout=200, check=False)
 
 
 def test_a_right_kernel_on_stdin_gives_one_json_object_of_the_contract():
-    done = cuda_rl("judge", "--task", "relu", "--kernel", "-", "--json", stdin=RIGHT.read_bytes())
+    command = ("judge", "--task", "relu", "--kernel", "-", "--json")
+    done = cuda_rl(*command, "--fresh", stdin=RIGHT.read_bytes())
     assert done.returncode == 0, done.stderr
+    assert b"judged before" not in done.stderr
     (line,) = done.stdout.splitlines()
     verdict = json.loads(line)
     assert set(verdict) == KEYS
@@ -41,6 +46,11 @@ def test_a_right_kernel_on_stdin_gives_one_json_object_of_the_contract():
     assert verdict["timing"]["speedup_vs_naive"] == pytest.approx(1.0, rel=0.2)
     assert verdict["receipt"]["sandbox"]
     assert Verdict.model_validate_json(line).correct
+
+    again = cuda_rl(*command, stdin=RIGHT.read_bytes(), python=("-X", "importtime"))
+    assert again.stdout == done.stdout
+    assert b"judged before, on equal terms: --fresh judges it anew" in again.stderr
+    assert not re.search(rb"\| +torch\n", again.stderr), "a verdict from before needs no PyTorch"
 
 
 def test_bytes_that_are_no_kernel_are_judged_for_people():

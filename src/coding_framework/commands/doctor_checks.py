@@ -285,8 +285,8 @@ def check_verdicts() -> Finding:
 
     relu, absolute = find_task("relu"), find_task("abs")
     kernel = relu.naive_kernel or ""
-    right = judge_one(relu, kernel, JudgeSettings())
-    wrong = judge_one(absolute, kernel, JudgeSettings())
+    right = judge_one(relu, kernel, JudgeSettings(), fresh=True)
+    wrong = judge_one(absolute, kernel, JudgeSettings(), fresh=True)
     if right.status is not Status.CORRECT or wrong.status is not Status.WRONG_OUTPUT:
         return Finding(
             State.BROKEN,

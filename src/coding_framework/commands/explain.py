@@ -8,8 +8,8 @@ from typing import Any
 
 from coding_framework.commands.diagnosis import diagnose, time_sentence, versus
 from coding_framework.commands.failures import EXIT_OK
-from coding_framework.commands.flags import add_command, add_flags, config_from
-from coding_framework.commands.judge import JUDGING
+from coding_framework.commands.flags import add_command, add_flags, add_switch, config_from
+from coding_framework.commands.judge import FRESH, JUDGING
 from coding_framework.commands.one_kernel import judge_one, read_kernel
 from coding_framework.commands.verdict_text import counter_texts
 from coding_framework.monitoring.text import one_line, visible
@@ -27,6 +27,7 @@ def add_to(commands: Any) -> None:
     p.add_argument("kernel", metavar="KERNEL", help="a .cu file, or a KernelBench answer (.py)")
     p.add_argument("--task", required=True, metavar="TASK", help="a name or a task file")
     add_flags(p, JudgeSettings, JUDGING)
+    add_switch(p, "--fresh", FRESH)
 
 
 def run(args: Namespace) -> int:
@@ -35,7 +36,8 @@ def run(args: Namespace) -> int:
     from coding_framework.data.registry import find_task
 
     task = find_task(args.task)
-    print(page(judge_one(task, code, settings), task, code), flush=True)
+    verdict = judge_one(task, code, settings, fresh=args.fresh)
+    print(page(verdict, task, code), flush=True)
     return EXIT_OK
 
 

@@ -21,6 +21,7 @@ from coding_framework.wiring import JudgeSettings
 
 JUDGING = ("backend", "sandbox", "seed", "baselines", "profile")
 """Fields of `JudgeSettings` that are flags of every command that judges."""
+FRESH = "judge anew, on other inputs, also where this kernel was judged before on equal terms"
 
 
 def add_to(commands: Any) -> None:
@@ -46,6 +47,7 @@ def add_to(commands: Any) -> None:
         help="torch: compile also against the real torch headers, which takes 45 s and 3 GB, and "
         "compare (default: small)",
     )
+    add_switch(p, "--fresh", FRESH)
     add_switch(p, "--fail-on-wrong", "end with status 1 where the verdict is not correct, for CI")
     add_json(p, "print the verdict as one JSON object")
 
@@ -62,7 +64,7 @@ def run(args: Namespace) -> int:
 
         return watch(name, task, settings, as_json=args.json)
     code = read_kernel(name)
-    verdict = judge_one(task, code, settings)
+    verdict = judge_one(task, code, settings, fresh=args.fresh)
     print(verdict.model_dump_json() if args.json else verdict_text(verdict), flush=True)
     if args.headers == "torch":
         _print_header_comparison(code, settings.sandbox)

@@ -31,6 +31,8 @@ class JudgeServerOptions(Config):
     folder: Path = Path("outputs/judge_server")
     """Folder of the verdicts: an equal kernel, asked for again, gets the verdict that is there.
     Default: outputs/judge_server."""
+    keep_gib: float = Field(default=4.0, gt=0.0)
+    """GiB of verdicts in that folder at most: those that were not asked for longest go first."""
     requests_per_s: float = Field(default=200.0, gt=0.0)
     """Requests a second that one caller may send."""
     concurrent: int = Field(default=256, ge=1)
@@ -67,7 +69,11 @@ def run(args: Namespace) -> int:
         candidates_per_min=options.kernels_per_min,
     )
     with ExitStack() as stack:
-        judge = make_judge(**settings.model_dump(), run_folder=options.folder)
+        judge = make_judge(
+            **settings.model_dump(),
+            run_folder=options.folder,
+            kept_bytes=int(options.keep_gib * 2**30),
+        )
         stack.callback(judge.close)
         server = JudgeServer(judge, Gate(tokens, limits), queue=options.queue)
         run_app(server.app, listen, tokens, started=lambda url: _tell(url, bool(tokens.all())))

@@ -5,26 +5,49 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from coding_framework.commands.waiting import Waiting
-from coding_framework.errors import UsageError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.text import one_line
+from coding_framework.paths import cache_dir
 from coding_framework.types import Candidate, Task, Verdict
 from coding_framework.wiring import JudgeSettings
 
 if TYPE_CHECKING:
-    from coding_framework.cuda.judge import Judge
+    from coding_framework.cuda.judge import Judge, JudgeConfig
 
+KEPT = "verdicts"
+"""Below the cache folder."""
+KEPT_BYTES = 256 << 20
 MAX_KERNEL_BYTES = 16 * 2**20
 """A larger file is a wrong path, not a kernel; what is smaller the judge decides on."""
 
 
-def judge_one(task: Task, code: str, settings: JudgeSettings) -> Verdict:
-    """One verdict, in this process. What takes more than two seconds is told on stderr."""
+def judge_one(
+    task: Task, code: str, settings: JudgeSettings, *, fresh: bool = False
+) -> Verdict:
+    """One verdict: unless it has to be `fresh`, what an earlier call said of the same kernel under
+    the same conditions, whatever its draws were, else one made in this process. What takes more
+    than two seconds, and a verdict from before, are told on stderr."""
+    from coding_framework.cuda.choose_backend import choose_backend
+    from coding_framework.cuda.many.verdict_cache import VerdictCache, comes_again, conditions_of
+
+    candidate, config = Candidate(code=code), _config(settings)
+    kept = VerdictCache(cache_dir() / KEPT, conditions_of(config), KEPT_BYTES)
+    backend = choose_backend(config.backend)
+    if not fresh and (verdict := kept.get(task, candidate, backend)) is not None:
+        told = "judged before, on equal terms: --fresh judges it anew"
+        print(f"cuda-rl: {told}", file=sys.stderr, flush=True)
+        return verdict
     with Waiting(f"judging for {one_line(task.name, 60)}") as waiting:
         waiting.tell("loading PyTorch")
-        return make_one_judge(settings, waiting.tell).judge(task, Candidate(code=code))
+        verdict = make_one_judge(settings, waiting.tell).judge(task, candidate)
+    if comes_again(verdict):
+        with suppress(InfrastructureError):  # a verdict that cannot be kept is made again
+            kept.put(task, candidate, verdict)
+    return verdict
 
 
 def make_one_judge(settings: JudgeSettings, tell: Callable[[str], object]) -> Judge:
@@ -33,10 +56,16 @@ def make_one_judge(settings: JudgeSettings, tell: Callable[[str], object]) -> Ju
     (measured: 48 s to 3 s)."""
     import torch
 
-    from coding_framework.cuda.judge import Judge, JudgeConfig
+    from coding_framework.cuda.judge import Judge
 
     torch.set_num_threads(1)
-    return Judge(JudgeConfig(**settings.model_dump(exclude={"workers"})), tell=tell)
+    return Judge(_config(settings), tell=tell)
+
+
+def _config(settings: JudgeSettings) -> JudgeConfig:
+    from coding_framework.cuda.judge import JudgeConfig
+
+    return JudgeConfig(**settings.model_dump(exclude={"workers"}))
 
 
 def read_kernel(name: str) -> str:

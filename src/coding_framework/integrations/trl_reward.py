@@ -1,7 +1,8 @@
 """A reward function for TRL's `GRPOTrainer`: the judge's verdict on each completion.
 
     reward = VerdictReward()
-    trainer = GRPOTrainer(model, reward_funcs=reward, train_dataset=prompts(["relu", "abs"]), ...)
+    rows = Dataset.from_list(prompts(["relu", "abs"]))
+    trainer = GRPOTrainer(model, reward_funcs=reward, train_dataset=rows, ...)
 
 The dataset has the columns `prompt` (chat messages) and `task` (a name or a task file).
 """
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coding_framework.integrations.kernels import Judged, KernelJudge, answer_of, prompt_of
+from coding_framework.types import PromptVersion
 
 
 class VerdictReward:
@@ -33,7 +35,11 @@ class VerdictReward:
         self.last = self._judge.judge(list(zip(task, answers, strict=True)))
         return [judged.reward for judged in self.last]
 
+    def close(self) -> None:
+        """End the processes that judge here."""
+        self._judge.close()
 
-def prompts(tasks: Sequence[str]) -> list[dict[str, Any]]:
+
+def prompts(tasks: Sequence[str], version: PromptVersion = "v3") -> list[dict[str, Any]]:
     """Rows for `datasets.Dataset.from_list`. Raises UsageError for an unknown task."""
-    return [{"prompt": prompt_of(task), "task": task} for task in tasks]
+    return [{"prompt": prompt_of(task, version), "task": task} for task in tasks]

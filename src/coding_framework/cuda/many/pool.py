@@ -9,7 +9,6 @@ loaded, since all share one secret and no limit on a candidate is wall time.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import select
 import subprocess
@@ -27,15 +26,13 @@ from typing import IO, Any, TypeVar
 import structlog
 
 from coding_framework.cuda.choose_backend import choose_backend
-from coding_framework.cuda.device.gpu_sharing import ROOM_BYTES, gpus, gpus_here, in_quarantine
+from coding_framework.cuda.device.gpu_sharing import ROOM_BYTES, gpus, in_quarantine
 from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
 from coding_framework.cuda.many.coalesce import Coalescer
 from coding_framework.cuda.many.compile_ahead import CompileAhead
 from coding_framework.cuda.many.frames import read_frame, write_frame
-from coding_framework.cuda.many.verdict_cache import VerdictCache
-from coding_framework.cuda.sandbox import choose_sandbox
+from coding_framework.cuda.many.verdict_cache import VerdictCache, comes_again, conditions_of
 from coding_framework.cuda.toolchain.slots import available_cores
-from coding_framework.cuda.toolchain.toolkit import find_toolkit
 from coding_framework.errors import InfrastructureError, raise_reported
 from coding_framework.monitoring.judge_watch import Job as WatchedJob
 from coding_framework.monitoring.judge_watch import JudgeWatch
@@ -44,7 +41,6 @@ from coding_framework.types import (
     CompilationResult,
     Probe,
     ProbeResult,
-    Status,
     Task,
     Verdict,
 )
@@ -55,8 +51,6 @@ log = structlog.get_logger(__name__)
 
 _START_S = 120.0
 _RETRIES = 1
-_BY_THE_MACHINE = frozenset({Status.TIMEOUT, Status.COMPILE_TIMEOUT, Status.MEMORY_LIMIT})
-"""Verdicts by CPU time or memory, which another machine may give otherwise: never kept on disk."""
 
 
 class JudgePool:
@@ -69,23 +63,24 @@ class JudgePool:
         workers: int | None = None,
         job_wall_s: float = 900.0,
         cache_folder: Path | None = None,
+        cache_bytes: int | None = None,
         remote_builds: bool = False,
         told_to: Path | None = None,
     ) -> None:
         """workers: default one a core. job_wall_s: backstop on one job, our fault when reached.
         cache_folder: where verdicts are kept, for judges of the same configuration and secret,
         and equal candidates that are here at the same time are judged once; None: nowhere, and each
-        is judged anew. remote_builds: compile nothing; for `judge_builds` alone. told_to: the run
+        is judged anew. cache_bytes: of that folder at most; None: any number. remote_builds: compile nothing; for `judge_builds` alone. told_to: the run
         in whose judge.jsonl the pool says what it does; None: it says nothing."""
         self.config = with_secret(config or JudgeConfig())
         self._backend = choose_backend(self.config.backend)
         self._job_wall_s = job_wall_s
-        self._cache_folder = cache_folder
+        self._cache_folder, self._cache_bytes = cache_folder, cache_bytes
         self._setup = {**_setup_frame(self.config), "remote_builds": remote_builds}
         self.capacity = self._fitting(workers or available_cores())
         """Candidates at a time."""
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
-        self._equal_jobs = Coalescer[Verdict](_comes_again)
+        self._equal_jobs = Coalescer[Verdict](comes_again)
         self._waiting = CompileAhead(self.capacity)
         self._watch = JudgeWatch(told_to, self.capacity, self._quarantined)
         self._own = threading.local()
@@ -184,7 +179,7 @@ class JudgePool:
         if self._backend == "cuda":  # where a judge waits for its GPU much of the time
             job["ahead"] = self._waiting.coming()
         verdict = Verdict.model_validate(self._ask_retrying(job)["verdict"])
-        if self._cache is not None and _comes_again(verdict):
+        if self._cache is not None and comes_again(verdict):
             self._cache.put(task, candidate, verdict)
         return verdict, False
 
@@ -197,7 +192,9 @@ class JudgePool:
     def _cache(self) -> VerdictCache | None:
         if self._cache_folder is None:
             return None
-        return VerdictCache(self._cache_folder, _conditions(self.config))
+        return VerdictCache(
+            self._cache_folder, conditions_of(self.config), self._cache_bytes
+        )
 
     def close(self) -> None:
         """End every worker now. Jobs in flight raise InfrastructureError."""
@@ -323,26 +320,8 @@ def _read_within(stream: IO[bytes], wall_s: float) -> dict[str, Any] | None:
     return read_frame(stream)
 
 
-def _comes_again(verdict: Verdict) -> bool:
-    """Whether any machine would give this verdict. A compilation that failed without an error of
-    the compiler's may have failed of the machine."""
-    if verdict.status is Status.COMPILE_ERROR:
-        return verdict.compile is not None and bool(verdict.compile.errors)
-    return verdict.status not in _BY_THE_MACHINE
-
-
 def _job(task: Task, code: str) -> dict[str, Any]:
     return {"task": task.model_dump(mode="json"), "code": code}
-
-
-def _conditions(config: JudgeConfig) -> str:
-    """What verdicts depend on beside task, source and this package. Raises MissingToolError."""
-    limits = config.model_dump_json(exclude={"secret", "backend", "sandbox"})
-    secret = hashlib.sha256(b"verdict cache" + secret_of(config)).hexdigest()
-    sandbox = choose_sandbox(config.sandbox)
-    device = gpus_here() if choose_backend(config.backend) == "cuda" else ""
-    tools = f"{sandbox.name} {sandbox.system} {find_toolkit().fingerprint}"
-    return f"{limits} {tools} {device} {secret}"
 
 
 def _setup_frame(config: JudgeConfig) -> dict[str, Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretBytes
 
+from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.frames import read_frame, write_frame
-from coding_framework.cuda.many.pool import _comes_again
-from coding_framework.cuda.many.verdict_cache import VerdictCache
+from coding_framework.cuda.many.verdict_cache import VerdictCache, comes_again, conditions_of
 from coding_framework.types import (
     Candidate,
     CompileSummary,
@@ -99,7 +101,7 @@ def test_only_what_any_machine_would_say_is_kept(status: Status, errors: int, ke
     found = (Diagnostic(severity="error", line=1, message="no"),) * errors
     _, verdict = _verdict("int x;")
     verdict = verdict.model_copy(update={"status": status, "compile": CompileSummary(errors=found)})
-    assert _comes_again(verdict) is kept
+    assert comes_again(verdict) is kept
 
 
 def test_a_damaged_entry_is_judged_again(tmp_path: Path) -> None:
@@ -109,3 +111,35 @@ def test_a_damaged_entry_is_judged_again(tmp_path: Path) -> None:
     entry = next(tmp_path.rglob("*.json"))
     entry.write_text(entry.read_text()[:-10])
     assert cache.get(TASK, candidate, "emulator") is None
+
+
+def test_a_bounded_folder_forgets_what_was_not_asked_for_longest(tmp_path: Path) -> None:
+    candidates = [_verdict(f"int x{i};") for i in range(6)]
+    size = len(candidates[0][1].model_dump_json())
+    cache = VerdictCache(tmp_path, "here", most_bytes=4 * size)
+    for age, (candidate, verdict) in enumerate(candidates[:4]):
+        cache.put(TASK, candidate, verdict)
+        (path,) = set(tmp_path.rglob("*.json")) - {p for p in tmp_path.rglob("*.json") if _old(p)}
+        os.utime(path, (1000 + age, 1000 + age))
+    assert cache.get(TASK, candidates[0][0], "emulator") is not None  # now the youngest
+    for candidate, verdict in candidates[4:]:
+        cache.put(TASK, candidate, verdict)
+    there = [cache.get(TASK, candidate, "emulator") is not None for candidate, _ in candidates]
+    assert there[0]
+    assert there[-2:] == [True, True]
+    assert not there[1]
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.json")) <= 4 * size
+
+
+def _old(path: Path) -> bool:
+    return path.stat().st_mtime < 10_000
+
+
+def test_a_configuration_without_secret_or_seed_shares_verdicts_whatever_was_drawn() -> None:
+    anew = conditions_of(JudgeConfig(backend="emulator"))
+    assert conditions_of(JudgeConfig(backend="emulator")) == anew
+    secrets = [SecretBytes(bytes([i]) * 32) for i in range(2)]
+    drawn = [conditions_of(JudgeConfig(backend="emulator", secret=s)) for s in secrets]
+    seeds = [conditions_of(JudgeConfig(backend="emulator", seed=i)) for i in range(2)]
+    assert len({anew, *drawn, *seeds}) == 5
+    assert not any(s.get_secret_value().hex() in text for s in secrets for text in drawn)
