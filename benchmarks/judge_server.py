@@ -1,13 +1,12 @@
-"""Verdicts an hour of `cuda-rl judge-server` beside those of `judge-many`, and what is lost in kills.
+"""Verdicts an hour of `cuda-rl judge-server` beside `judge-many`, and what is lost in kills.
 
     uv run python benchmarks/judge_server.py [--kernels 32] [--rounds 3] [--workers N]
 
-By turns, on kernels that were never compiled: `judge-many` judges one half of a round's kernels, and
-16 clients ask the server for the other half; the halves are swapped from round to round. Starts of
-processes count. CPU seconds are of the command and all that it waited for, and hardly change on a
-loaded machine. Then a client is killed with a batch on its way, and a worker while it judges: the
-server is asked for all these kernels again, and each must have a verdict. Prints a table, writes
-benchmarks/results/judge_server.json; exits 1 where a bar does not hold.
+By turns, on kernels that were never compiled: `judge-many` judges one half of a round's kernels,
+and 16 clients ask the server for the other half; the halves are swapped from round to round. Starts
+of processes count. Then a client is killed with a batch on its way, and a worker while it judges:
+the server is asked for all these kernels again, and each must have a verdict. Prints a table,
+writes benchmarks/results/judge_server.json; exits 1 where a bar does not hold.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import signal
 import statistics
 import subprocess
@@ -91,11 +89,6 @@ def serving(folder: Path, options: Sequence[str]) -> Iterator[Server]:
         server.end()
 
 
-def children_cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def by_judge_many(pairs: Sequence[Pair], folder: Path, options: Sequence[str]) -> int:
     write_pairs(folder / "pairs.jsonl", pairs)
     output = folder / "verdicts.jsonl"
@@ -118,14 +111,12 @@ WAYS = {"judge-many": by_judge_many, "judge-server": by_server}
 
 def timed(way: str, pairs: Sequence[Pair], options: Sequence[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
-        cpu, begin = children_cpu_s(), time.perf_counter()
+        begin = time.perf_counter()
         done = WAYS[way](pairs, Path(name), options)
         wall = time.perf_counter() - begin
-        cpu = children_cpu_s() - cpu
-    row = {"way": way, "verdicts": done, "wall_s": round(wall, 1), "cpu_s": round(cpu, 1)}
+    row = {"way": way, "verdicts": done, "wall_s": round(wall, 1)}
     row["load"] = round(os.getloadavg()[0], 1)
     row["an_hour"] = round(3600 * done / wall)
-    row["an_hour_of_cpu"] = round(3600 * done / cpu)
     print(json.dumps(row), flush=True)
     return row
 
@@ -162,15 +153,9 @@ def main() -> int:
         turns.append([timed(way, half, options) for way, half in zip(ways, halves, strict=True)])
     killed = kills(list(islice(pairs, CLIENTS)), options)
     print(json.dumps(killed))
-    bars = [
-        bar(
-            f"verdicts an hour{of}, share of judge-many's, median of {args.rounds} rounds",
-            SHARE,
-            share := statistics.median(_share(turn, key) for turn in turns),
-            share >= SHARE,
-        )
-        for key, of in (("an_hour", ""), ("an_hour_of_cpu", " of CPU"))
-    ]
+    share = statistics.median(_share(turn) for turn in turns)
+    said = f"verdicts an hour, share of judge-many's, median of {args.rounds} rounds"
+    bars = [bar(said, SHARE, share, share >= SHARE)]
     asked = sum(row["verdicts"] for turn in turns for row in turn)
     wanted = 2 * args.kernels * args.rounds
     bars.append(bar("kernels with a verdict", wanted, asked, asked == wanted))
@@ -181,8 +166,8 @@ def main() -> int:
     return 0 if finish(report | whole | {"bars": bars}) else 1
 
 
-def _share(turn: Sequence[dict[str, Any]], key: str) -> float:
-    rate = {row["way"]: row[key] for row in turn}
+def _share(turn: Sequence[dict[str, Any]]) -> float:
+    rate = {row["way"]: row["an_hour"] for row in turn}
     return float(rate["judge-server"] / rate["judge-many"])
 
 

@@ -63,7 +63,8 @@ def main() -> None:
         print(f"{status}: reward {judged.reward}; {judged.note or 'a kernel'}")
     for entry in trainer.state.log_history:
         if "reward" in entry:
-            print(f"step {entry['step']}: reward {entry['reward']:.4g}, loss {entry['loss']:.4g}")
+            norm = entry["grad_norm"]
+            print(f"step {entry['step']}: reward {entry['reward']:.4g}, gradient norm {norm:.4g}")
     reward.close()
     trainer.save_model(args.output_dir)
     print(f"the model is in {args.output_dir}")

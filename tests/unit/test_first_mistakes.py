@@ -38,12 +38,38 @@ MISTAKES = {
         ["judge", "--task", "relu", "a.cu", "--kernel", "b.cu"],
         "give one",
     ),
+    "a task without its flag": (["solve", "relu"], "did you mean --task relu?"),
+    "a kernel as the task": (["judge", "--task", "a.cu", "a.cu"], "give it as --kernel a.cu"),
+    "a flag of another command": (["rft", "--task", "relu"], "has no flag '--task'"),
+    "half a flag": (["judge", "--task", "relu", "--wrong", "k.cu"], "mean --fail-on-wrong?"),
+    "a function as a task": (["judge", "--task", "FUNCTION", "k.cu"], "has no get_inputs"),
+    "a task file with a name alone": (["judge", "--task", "NAMED", "k.cu"], "lacks tier, family"),
+    "a file where a folder is wanted": (
+        ["new-task", "mine", "--output-dir", "FUNCTION"], "FUNCTION is a file: choose a folder",
+    ),
+    "an adapter that is not there": (
+        ["solve", "--task", "relu", "--adapter", "nowhere", "--output-dir", "out"],
+        "there is no adapter in nowhere",
+    ),
+    "no pairs": (["judge-many", "--tasks-and-kernels", "k.jsonl"], "k.jsonl cannot be read"),
+    "a part of the cache misspelt": (["cache", "prune", "--part", "build"], "did you mean builds?"),
+    "a GPU where there is none": (
+        ["judge", "--task", "relu", "--backend", "gpu", "k.cu"], "choose one of auto, cuda",
+    ),
+}  # fmt: skip
+FILES = {
+    "FUNCTION": ("function.py", "import torch\ndef double(x):\n    return 2 * x\n"),
+    "NAMED": ("named.json", '{"name": "mine"}'),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_first_mistake_gets_the_sentence_that_helps(capsys, mistake):
+def test_a_first_mistake_gets_the_sentence_that_helps(capsys, tmp_path, monkeypatch, mistake):
     argv, helps = MISTAKES[mistake]
+    monkeypatch.chdir(tmp_path)
+    for name, (path, text) in FILES.items():
+        (tmp_path / path).write_text(text)
+        argv, helps = [path if word == name else word for word in argv], helps.replace(name, path)
     status = cli.main(argv)
     said = capsys.readouterr()
     assert helps in said.err

@@ -195,6 +195,11 @@ class OpenAIPolicy:
         timeout_s: float = 600.0,
         attempts: int = 3,
     ) -> None:
+        """Raises UsageError for an address without http:// or https://."""
+        if not base_url.startswith(("http://", "https://")):
+            raise UsageError(
+                f"the server {base_url!r} is no address: give one like http://localhost:8000/v1"
+            )
         self._url = base_url.rstrip("/") + "/chat/completions"
         self._model = model
         self._headers = {"Content-Type": "application/json"}

@@ -61,7 +61,8 @@ class PruneOptions(Config):
     """What to remove."""
 
     part: PartName | None = None
-    """Only this part. Default: builds, baselines, verdicts and listings, which the next run makes again."""
+    """Only this part. Default: builds, baselines, verdicts and listings, which the next run makes
+    again."""
     unused_days: float = Field(default=30.0, ge=0.0)
     """Remove what was not used for so many days; 0 removes all that is not in use."""
 

@@ -278,6 +278,14 @@ _BY_REASON: dict[Status, tuple[tuple[str, Diagnosis], ...]] = {
         )),
     ),
     Status.LOAD_ERROR: (
+        (r"no class ModelNew", Diagnosis(
+            "The file is Python, and what answers a task in Python is a class ModelNew.",
+            (
+                "Name the class ModelNew, and launch your kernel in its forward "
+                "(docs/kernelbench_answers.md).",
+                "If the file is the task itself, give it as --task and your kernel as --kernel.",
+            ),
+        )),
         (r"no PYBIND11_MODULE|defines no function", Diagnosis(
             "The judge calls a function named forward, and the file binds none.",
             (_BINDING, "`cuda-rl new-task NAME` writes a whole example."),

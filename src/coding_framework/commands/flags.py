@@ -32,6 +32,7 @@ class FlagParser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, **settings)
+        self._given: list[str] = []
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = self.parse_known_args(args, namespace)
@@ -40,6 +41,7 @@ class FlagParser(argparse.ArgumentParser):
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = list(args) if args is not None else []
         found, unknown = super().parse_known_args(args, namespace)
         if getattr(found, "no_docker", False):
             del found.no_docker
@@ -50,6 +52,11 @@ class FlagParser(argparse.ArgumentParser):
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
+        first = next(iter(self._given), "-")
+        if message.endswith("required: --task") and not first.startswith("-"):
+            raise UsageError(
+                f"--task is missing: did you mean --task {first}? (see `{self.prog} --help`)"
+            )
         raise UsageError(_sentence(self, message))
 
 
@@ -243,11 +250,18 @@ def _unknown_argument(parser: argparse.ArgumentParser, got: str) -> str:
     name = got.split("=")[0]
     if not name.startswith("-"):
         return f"`{parser.prog}` takes no further argument {got!r}: remove it"
-    close = get_close_matches(name, flags, n=1)
+    near = _near(name, flags)
     said = f"`{parser.prog}` has no flag {name!r}"
     if len(flags) <= SHOWN_FLAGS:
-        hint = f"did you mean {close[0]}? there are" if close else "there are"
+        hint = f"did you mean {near[0]}? there are" if near else "there are"
         return f"{said}: {hint} {', '.join(flags)}"
-    near = get_close_matches(name, flags, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "see its help"
     return f"{said}: {hint} (`{parser.prog} --help` lists all {len(flags)})"
+
+
+def _near(name: str, flags: Sequence[str]) -> list[str]:
+    """Up to three flags that are spelled like it, or have it as one of their words."""
+    words = {flag.removeprefix("--"): flag for flag in flags}
+    close = get_close_matches(name.removeprefix("--"), words, n=3)
+    within = [word for word in words if name.removeprefix("--") in word.split("-")]
+    return [words[word] for word in dict.fromkeys([*close, *within])][:3]

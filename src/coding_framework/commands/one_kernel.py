@@ -25,9 +25,7 @@ MAX_KERNEL_BYTES = 16 * 2**20
 """A larger file is a wrong path, not a kernel; what is smaller the judge decides on."""
 
 
-def judge_one(
-    task: Task, code: str, settings: JudgeSettings, *, fresh: bool = False
-) -> Verdict:
+def judge_one(task: Task, code: str, settings: JudgeSettings, *, fresh: bool = False) -> Verdict:
     """One verdict: unless it has to be `fresh`, what an earlier call said of the same kernel under
     the same conditions, whatever its draws were, else one made in this process. What takes more
     than two seconds, and a verdict from before, are told on stderr."""

@@ -28,6 +28,7 @@ from coding_framework.agents.prompts import ANSWER_TOKENS, PromptBudget
 from coding_framework.agents.tester import TesterAgent
 from coding_framework.commands.options import SolveOptions
 from coding_framework.data.registry import find_task
+from coding_framework.errors import UsageError
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.orchestration.beam import ranked
@@ -66,6 +67,12 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
     task = find_task(options.task)
     folder = options.output_dir or Path("outputs") / "solve" / one_line(task.name)
     require_writable(folder)
+    for adapter in filter(None, (options.adapter, options.optimizer_adapter)):
+        if not (Path(adapter) / "adapter_config.json").is_file():
+            raise UsageError(
+                f"there is no adapter in {adapter}: give a folder with an adapter_config.json, "
+                "such as sft_checkpoints/generator after a training"
+            )
     console = console or Console()
     with Screen(task, options, console) as screen:
         state, chosen = asyncio.run(_converse(task, options, folder, screen))

@@ -37,6 +37,11 @@ def find_task(spec: str) -> Task:
         return _problem(path)
     if path.suffix in (".json", ".yaml", ".yml"):
         return _with_shape_sets(_read_task_file(path), path)
+    if path.suffix in (".cu", ".cuh", ".cpp", ".ptx"):
+        raise UsageError(
+            f"{spec} is a kernel and no task: give it as --kernel {spec}, and as --task the name "
+            "of its function or a file that defines it (.py, .json, .yaml)"
+        )
     task = named_task(spec)
     if task is None:
         names = (
@@ -151,6 +156,14 @@ def _read_task_file(path: Path) -> Task:
     except (json.JSONDecodeError, yaml.YAMLError) as e:
         raise UsageError(f"the task file {path} does not parse: {e}") from e
     except ValidationError as e:
+        lacks = [
+            str(x["loc"][0]) for x in e.errors() if x["type"] == "missing" and len(x["loc"]) == 1
+        ]
+        if lacks:
+            raise UsageError(
+                f"the task file {path} lacks {', '.join(lacks)}: a PyTorch module is easier to "
+                "write, and `cuda-rl new-task NAME` writes one to begin with"
+            ) from e
         first = e.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"the task file {path} is wrong at {place}: {first['msg']}") from e

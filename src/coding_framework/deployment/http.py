@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
+import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -471,8 +472,13 @@ def run_app(
     Raises UsageError where the address is taken, or others could reach it without a token.
     """
     require_safe(listen, tokens)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(app, listen, started))
+    # uvicorn sends itself the signal that it ended by, after its end: our caller has yet to close
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(app, listen, started))
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 async def _serve(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> None:

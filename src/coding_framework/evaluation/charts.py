@@ -16,6 +16,8 @@ from coding_framework.types import Record
 
 WIDTH, HEIGHT = 500, 220
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 38
+LEGEND = 22
+"""Height of the row with the names of several lines, above them."""
 
 
 class Series(Record):
@@ -61,7 +63,9 @@ class _Axes:
         if x_log:
             self.x_ticks = [m * 10.0**e for e in range(-4, 7) for m in (1, 2, 5)]
         else:
-            self.x_ticks = ticks(self.x_low, self.x_high, 8)
+            found = ticks(self.x_low, self.x_high, 8)
+            steps = all(float(x).is_integer() for x in xs)  # there is nothing between two of them
+            self.x_ticks = [x for x in found if float(x).is_integer()] if steps else found
         low = min(0.0, min(ys)) if y_from_zero else min(ys)
         self.y_ticks = ticks(0.0, 1.0) if share else ticks(*_widened(low, max(ys)))
         self.y_low, self.y_high = self.y_ticks[0], self.y_ticks[-1]
@@ -105,9 +109,10 @@ def line_chart(
                 f"<title>{escape(s.name)}: {x:g}, {y:.4g}</title></circle>"
                 for x, y in s.points
             ]
-    if len(drawn) > 1:
-        body += _legend(drawn)
-    return _svg(HEIGHT, body, f"{y_label} over {x_label}")
+    if len(drawn) == 1:
+        return _svg(HEIGHT, body, f"{y_label} over {x_label}")
+    below = f'<g transform="translate(0 {LEGEND})">{"".join(body)}</g>'
+    return _svg(HEIGHT + LEGEND, [*_legend(drawn), below], f"{y_label} over {x_label}")
 
 
 def histogram(values: Sequence[float], *, x_label: str, y_label: str) -> Markup:
@@ -258,11 +263,11 @@ def _band(axes: _Axes, series: Series) -> str:
 
 
 def _legend(series: Sequence[Series]) -> list[str]:
-    body = []
-    for i, s in enumerate(series):
-        x = LEFT + 12 + 120 * i
-        body.append(f'<rect class="bar c{s.colour}" x="{x}" y="{TOP}" width="12" height="12"/>')
-        body.append(f'<text class="tick" x="{x + 18}" y="{TOP + 10}">{escape(s.name)}</text>')
+    body, x = [], float(LEFT)
+    for s in series:
+        body.append(f'<rect class="bar c{s.colour}" x="{x:g}" y="4" width="12" height="12"/>')
+        body.append(f'<text class="tick" x="{x + 18:g}" y="14">{escape(s.name)}</text>')
+        x += 40 + 6.5 * len(s.name)
     return body
 
 

@@ -42,6 +42,8 @@ class TrainingCurve(Record):
     steps: tuple[TrainingStep, ...]
     keys: tuple[str, ...]
     """Which values to draw."""
+    names: Mapping[str, str] = Field(default_factory=dict)
+    """What a reader calls them, where that is another word."""
     x_label: str = "optimizer step"
 
     @property
@@ -228,7 +230,7 @@ def _rate_chart(stages: Sequence[StageMetrics], which: str) -> str:
 def _curve_chart(curve: TrainingCurve) -> str:
     series = [
         Series(
-            name=key,
+            name=curve.names.get(key, key),
             points=tuple((s.step, s.values[key]) for s in curve.steps if key in s.values),
             colour=(i + 1) % 6 + 1,
         )
@@ -237,7 +239,9 @@ def _curve_chart(curve: TrainingCurve) -> str:
     if max((len(s.points) for s in series), default=0) == 1:  # one point is a number
         told = (f"{s.name}: {s.points[0][1]:.4g}" for s in series if s.points)
         return f"{', '.join(told)} (one measurement)"
-    return line_chart(series, x_label=curve.x_label, y_label=curve.y_label, share=curve.share)
+    return line_chart(
+        series, x_label=curve.x_label, y_label=curve.y_label, y_from_zero=True, share=curve.share
+    )
 
 
 def _solved(state: CUDAConversationState) -> bool:

@@ -115,10 +115,17 @@ def headline(summary: Summary) -> str:
     if claim.rl_not_below_sft is False:
         text += " RL made it worse."
     elif "sft" in summary.stages and "rl" in summary.stages:
-        after_sft = summary.stages["sft"].passed.count
-        gained = summary.stages["rl"].passed.count - after_sft
-        text += f" Of these {steps} changed {gained:+d}." if gained else f" {steps}: no change."
+        text += f" {steps}: {_change(summary.stages['sft'], summary.stages['rl'])}."
     return text
+
+
+def _change(before: StageMetrics, after: StageMetrics) -> str:
+    """What RL that did not clearly harm changed in the tasks that are solved."""
+    gained = after.passed.count - before.passed.count
+    if gained == 0:
+        return "as many as after SFT"
+    noise = "" if clearly_above(after.passed, before.passed) else ", within noise"
+    return f"{abs(gained)} {'more' if gained > 0 else 'fewer'} than after SFT{noise}"
 
 
 def device_in_words(environment: Mapping[str, str]) -> str:

@@ -39,9 +39,7 @@ def cuda_kernels(
 
 
 @scorer(metrics={"correct": [mean(), stderr()], "compiled": [mean()], "reward": [mean(), stderr()]})
-def verdict(
-    judge_url: str | None = None, token: str = "", reward: str = "weighted"
-) -> Scorer:
+def verdict(judge_url: str | None = None, token: str = "", reward: str = "weighted") -> Scorer:
     """The judge's verdict on the last answer, for the task that is the sample's target. The whole
     verdict is in the score's metadata. Raises UsageError for an unknown preset."""
     judge = KernelJudge(judge_url, token, reward)
@@ -53,9 +51,7 @@ def verdict(
             return Score.unscored(reason="scoring_failed", explanation=judged.note)
         told = {"verdict": found.model_dump(mode="json")}
         if judged.reward is None:
-            return Score.unscored(
-                reason="scoring_failed", explanation=found.reason, metadata=told
-            )
+            return Score.unscored(reason="scoring_failed", explanation=found.reason, metadata=told)
         return Score(
             value={
                 "correct": float(found.correct),

@@ -28,7 +28,7 @@ TOKEN_VARIABLE = "CUDA_RL_JUDGE_TOKEN"
 class KernelTasksetConfig(vf.TasksetConfig):
     """`--env.taskset.*`"""
 
-    tasks: list[str] = ["relu"]
+    tasks: list[str] = Field(default_factory=lambda: ["relu"])
     """Names or task files, as `cuda-rl judge --task` takes them."""
     prompts: PromptVersion = "v3"
 

@@ -545,7 +545,13 @@ def _curves(folder: Path, steps: list[Mapping[str, Any]]) -> tuple[TrainingCurve
         TrainingCurve(
             title="RL: mean reward of a turn", y_label="reward", steps=rl, keys=("reward_mean",)
         ),
-        TrainingCurve(title="RL: share of judged turns", y_label="share", steps=rl, keys=shares),
+        TrainingCurve(
+            title="RL: answers that are correct, and that compile",
+            y_label="share",
+            steps=rl,
+            keys=shares,
+            names={"correct_rate": "correct", "compile_rate": "compile"},
+        ),
         TrainingCurve(
             title="SFT: loss",
             y_label="nats a token",

@@ -211,3 +211,14 @@ def test_one_point_is_a_number_and_the_best_kernel_comes_first():
     assert "make &lt;b&gt;" in html
     assert html.index("<code>fast</code>") < html.index("<code>slow</code>")
     assert "the best kernel" in html
+
+
+def test_an_axis_of_steps_has_whole_numbers_and_the_names_of_lines_stand_above_them():
+    points = tuple((float(i), i / 4) for i in range(1, 5))
+    lines = [Series(name=name, points=points) for name in ("correct", "compile")]
+    chart = line_chart(lines, x_label="optimizer step", y_label="share", share=True)
+    said = re.findall(r'text-anchor="middle">([\d.]+)<', chart)
+    assert said == ["1", "2", "3", "4"]
+    names = [float(y) for y in re.findall(r'y="([\d.]+)">(?:correct|compile)<', chart)]
+    assert max(names) < 22
+    assert "translate(0 22)" in chart

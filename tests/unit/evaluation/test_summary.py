@@ -42,7 +42,11 @@ def test_what_was_learnt_is_said_with_its_numbers():
     assert "has learnt" in said
     assert "21 of 40" in said
     assert "0 of 40 before" in said
-    assert "+2" in said
+    assert said.endswith("5 RL steps: 2 more than after SFT, within noise.")
+    lost = headline(made(4, base=(0, 24), sft=(7, 24), rl=(5, 24)))
+    assert lost.endswith("4 RL steps: 2 fewer than after SFT, within noise.")
+    far = headline(made(4, base=(0, 40), sft=(10, 40), rl=(38, 40)))
+    assert far.endswith("4 RL steps: 28 more than after SFT.")
 
 
 def test_no_gain_is_said():

@@ -70,8 +70,9 @@ class JudgePool:
         """workers: default one a core. job_wall_s: backstop on one job, our fault when reached.
         cache_folder: where verdicts are kept, for judges of the same configuration and secret,
         and equal candidates that are here at the same time are judged once; None: nowhere, and each
-        is judged anew. cache_bytes: of that folder at most; None: any number. remote_builds: compile nothing; for `judge_builds` alone. told_to: the run
-        in whose judge.jsonl the pool says what it does; None: it says nothing."""
+        is judged anew. cache_bytes: of that folder at most; None: any number. remote_builds:
+        compile nothing; for `judge_builds` alone. told_to: the run in whose judge.jsonl the pool
+        says what it does; None: it says nothing."""
         self.config = with_secret(config or JudgeConfig())
         self._backend = choose_backend(self.config.backend)
         self._job_wall_s = job_wall_s
@@ -192,9 +193,7 @@ class JudgePool:
     def _cache(self) -> VerdictCache | None:
         if self._cache_folder is None:
             return None
-        return VerdictCache(
-            self._cache_folder, conditions_of(self.config), self._cache_bytes
-        )
+        return VerdictCache(self._cache_folder, conditions_of(self.config), self._cache_bytes)
 
     def close(self) -> None:
         """End every worker now. Jobs in flight raise InfrastructureError."""

@@ -88,6 +88,11 @@ def problem_task(source: str, name: str, *, level: int | None = None) -> Task:
     except (SyntaxError, UnicodeError) as e:
         raise UsageError(f"the problem {name} is not Python: {e}") from e
     except Exception as e:  # whatever a user's own source raises
+        if isinstance(e, KeyError) and e.args[0] in ("Model", "get_inputs", "get_init_inputs"):
+            raise UsageError(
+                f"the problem {name} has no {e.args[0]}: it needs a `Model`, `get_inputs()` and "
+                "`get_init_inputs()`; `cuda-rl new-task NAME` writes one to begin with"
+            ) from e
         raise UsageError(
             f"the problem {name} cannot be run ({type(e).__name__}: {e}): it needs a `Model`, "
             "`get_inputs()` and `get_init_inputs()` that work together"
