@@ -101,12 +101,11 @@ def cannot_write(path: Path, error: OSError) -> str:
             f"the disk of {path.parent} is full: free some space{elsewhere} and run the same "
             "command again"
         )
+    why = error.strerror or str(error)
     file = next((parent for parent in (path, *path.parents) if parent.is_file()), None)
     if file is not None and error.errno in (errno.EEXIST, errno.ENOTDIR):
-        return f"{file} is a file: choose a folder that can be written"
-    return (
-        f"{path} cannot be written ({error.strerror or error}): choose a folder that can be written"
-    )
+        why = f"{file} is a file"
+    return f"{path} cannot be written ({why}): choose a folder that can be written"
 
 
 def _fsync_folder(folder: Path) -> None:

@@ -45,7 +45,7 @@ MISTAKES = {
     "a function as a task": (["judge", "--task", "FUNCTION", "k.cu"], "has no get_inputs"),
     "a task file with a name alone": (["judge", "--task", "NAMED", "k.cu"], "lacks tier, family"),
     "a file where a folder is wanted": (
-        ["new-task", "mine", "--output-dir", "FUNCTION"], "FUNCTION is a file: choose a folder",
+        ["new-task", "mine", "--output-dir", "FUNCTION"], "FUNCTION is a file): choose a folder",
     ),
     "an adapter that is not there": (
         ["solve", "--task", "relu", "--adapter", "nowhere", "--output-dir", "out"],

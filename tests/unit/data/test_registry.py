@@ -52,7 +52,8 @@ def test_a_task_file_is_read_back(tmp_path: Path, suffix: str) -> None:
         ("broken.yaml", b"a: [1", "does not parse"),
         ("binary.json", b"\xff\xfe\x00", "not UTF-8"),
         ("empty.yaml", b"", "is wrong"),
-        ("fields.json", b'{"name": "x"}', "is wrong at tier"),
+        ("fields.json", b'{"name": "x"}', "lacks tier, family, ops"),
+        ("tier.json", b'{"name": 1}', "lacks tier"),
         ("problem.py", b"x = 1\n", "it needs a `Model`"),
     ],
 )
