@@ -23,8 +23,9 @@ quickstart: setup ## the main job: evaluate, SFT, multi-turn RL, evaluate; write
 test: setup ## the tests that a person runs all day; whole runs are left out
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
-test-all: setup ## every test: whole runs, every attack, README's commands
-	@FUZZ_EXAMPLES=80 $(BIN)/python -m pytest $(WORKERS) -m "" --every-attack tests experiments $(ARGS)
+test-all: setup ## every test, with coverage: whole runs, every attack, README's commands
+	@FUZZ_EXAMPLES=80 $(BIN)/python -m pytest $(WORKERS) -m "" --every-attack \
+		--cov=coding_framework tests experiments $(ARGS)
 
 lint: setup ## format, style, types and layers
 	@$(BIN)/ruff format --check .

@@ -53,10 +53,10 @@ FLAGS = (
     "algorithm", "clip_ratio_low", "clip_ratio_high", "kl_coefficient", "sampling_rounds",
     "overlong_buffer_tokens", "gae_lambda", "gae_gamma", "critic_learning_rate", "discount",
     "curriculum", "reward_preset", "reward", "tester", "stop_reward", "temperature",
-    "max_prompt_tokens", "max_response_tokens", "lora_rank", "num_gpus", "judge_gpus",
-    "gpu_memory_utilization", "save_every", "seed", "overrides", "wandb", "leave_one_out",
-    "least_spread", "least_groups", "updates_per_step", "importance_cap", "validate_every",
-    "validation_tasks", "task_evidence", "redraws",
+    "max_prompt_tokens", "max_response_tokens", "lora_rank", "num_gpus", "rollout_gpus",
+    "judge_gpus", "gpu_memory_utilization", "save_every", "seed", "overrides", "wandb",
+    "leave_one_out", "least_spread", "least_groups", "updates_per_step", "importance_cap",
+    "validate_every", "validation_tasks", "task_evidence", "redraws",
 )  # fmt: skip
 """Fields of `MultiTurnRLConfig` that are flags."""
 SFT = SFTFolder(Path("sft_checkpoints"))

@@ -28,6 +28,8 @@ def _gpu_is_here() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The longest ones first: another worker takes over what comes after them meanwhile.
+    items.sort(key=lambda item: item.get_closest_marker("ci") is None)
     marked = [item for item in items if item.get_closest_marker("cuda")]
     if marked and not _gpu_is_here():
         for item in marked:

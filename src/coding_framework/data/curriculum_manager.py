@@ -153,7 +153,8 @@ class TaskRecord(Record):
     @property
     def weight(self) -> float:
         """p(1 - p): largest for tasks that are neither solved nor hopeless, and for new ones."""
-        return self.p * (1 - self.p)
+        p = self.p
+        return p * (1 - p)
 
     @property
     def informative(self) -> bool:
@@ -169,6 +170,9 @@ class TaskRecord(Record):
         return max(self.speedups) / median(self.speedups)
 
 
+_NEW = TaskRecord()
+
+
 class PerformanceHistory(Record):
     """Outcomes since the last decision, and the figures of past windows."""
 
@@ -179,7 +183,7 @@ class PerformanceHistory(Record):
     tasks: Mapping[str, TaskRecord] = Field(default_factory=dict)
 
     def add(self, outcome: Outcome, *, earlier: bool) -> PerformanceHistory:
-        old = self.tasks.get(outcome.task, TaskRecord())
+        old = self.tasks.get(outcome.task, _NEW)
         fast = (outcome.speedup,) if outcome.correct and outcome.speedup else ()
         new = old.model_copy(
             update={
@@ -293,14 +297,16 @@ class CurriculumManager:
     def sample(self, n: int) -> list[Task]:
         """Draw `n` tasks, with replacement: most of the current tier, some of earlier ones, each
         tier's tasks by how open their outcome is."""
-        level = self._state.level
+        level, records = self._state.level, self._state.history.tasks
+        weights: dict[int, list[float]] = {}
         drawn = []
         for _ in range(n):
             from_earlier = level > 0 and self._rng.random() < self.config.earlier_share
-            pool = self._pools[self._rng.randrange(level) if from_earlier else level][1]
-            records = self._state.history.tasks
-            weights = [self._weight(records.get(name, TaskRecord())) for name in pool]
-            drawn.append(self._tasks[self._rng.choices(pool, weights)[0]])
+            chosen = self._rng.randrange(level) if from_earlier else level
+            pool = self._pools[chosen][1]
+            if chosen not in weights:
+                weights[chosen] = [self._weight(records.get(name, _NEW)) for name in pool]
+            drawn.append(self._tasks[self._rng.choices(pool, weights[chosen])[0]])
         return drawn
 
     def _weight(self, known: TaskRecord) -> float:

@@ -15,10 +15,11 @@ def placement(config: MultiTurnRLConfig) -> list[tuple[str, str]]:
     if config.num_nodes > 1:
         where += f" on {config.num_nodes} nodes, {config.num_gpus} each"
     colocated = f"the same {where}"
-    share = f", {config.gpu_memory_utilization:.0%} of the memory of each"
+    memory = f", {config.gpu_memory_utilization:.0%} of the memory of each"
+    share = "" if config.device == "cpu" else memory
     return [
         ("policy training", f"{where}, sharded over all by FSDP2"),
-        ("rollout", f"{colocated}, a server each{'' if config.device == 'cpu' else share}"),
+        ("rollout", _rollout(config) or f"{colocated}, a server each{share}"),
         ("roles", _roles(config)),
         ("reference", colocated if config.kl_coefficient > 0 else "none (kl_coefficient is 0)"),
         ("critic", colocated if config.algorithm == "ppo" else "none (not ppo)"),
@@ -27,6 +28,19 @@ def placement(config: MultiTurnRLConfig) -> list[tuple[str, str]]:
         ("Ray", _ray(config)),
         ("step", _step(config)),
     ]
+
+
+def _rollout(config: MultiTurnRLConfig) -> str:
+    """Where GPUs do nothing else; empty where those that train write too."""
+    if not config.rollout_gpus:
+        return ""
+    return f"{_more(config.rollout_gpus)}, a server each; they get the weights after each step"
+
+
+def _more(gpus: int) -> str:
+    if gpus == 1:
+        return "1 more GPU of the machine, which does nothing else"
+    return f"{gpus} more GPUs of the machine, which do nothing else"
 
 
 def _roles(config: MultiTurnRLConfig) -> str:
@@ -42,8 +56,8 @@ def _roles(config: MultiTurnRLConfig) -> str:
 def _verdicts(config: MultiTurnRLConfig) -> str:
     if config.judge_gpus:
         return (
-            f"{config.judge_gpus} more GPUs of the machine, which do nothing else; what comes "
-            "before them on the cores that feed no GPU, one judge for all rollout workers"
+            f"{_more(config.judge_gpus)}; what comes before them on the cores that feed no GPU, "
+            "one judge for all rollout workers"
         )
     if config.judge_nodes == 0:
         return "one judge on each machine for its rollout workers, on the cores that feed no GPU"
@@ -62,9 +76,12 @@ def _ray(config: MultiTurnRLConfig) -> str:
 
 def _step(config: MultiTurnRLConfig) -> str:
     rounds = f", up to {config.sampling_rounds} times" if config.algorithm == "dapo" else ""
+    updates = "one update"
+    if config.rollout_gpus and config.kl_coefficient > 0:
+        updates = f"up to {config.max_turns} updates"  # verl splits the rows by prompts
     return (
         f"{config.prompts_per_step} prompts x {config.samples_per_prompt} samples{rounds}, "
-        f"up to {config.max_turns} turns: {config.rows_per_step} rows at most, one update"
+        f"up to {config.max_turns} turns: {config.rows_per_step} rows at most, {updates}"
     )
 
 

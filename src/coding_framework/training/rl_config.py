@@ -238,6 +238,13 @@ class MultiTurnRLConfig(Config):
 
     On the CPU: training processes."""
     num_nodes: int = Field(default=1, ge=1)
+    rollout_gpus: int = Field(default=0, ge=0)
+    """GPUs of this machine, beside those of --num-gpus, that write answers and do nothing else;
+    each step still samples from the policy of the step before. 0: those that train write too.
+
+    No step has been made with such a pool yet. While one part works the other waits, so that the
+    same number of GPUs in one pool should be quicker; it is for models that do not fit beside
+    vLLM."""
     gpu_memory_utilization: float = Field(default=0.4, gt=0.0, lt=1.0)
     """Share of each GPU's memory for vLLM, which shares the GPU with the trainer."""
     micro_batch_tokens: int | None = Field(default=None, ge=1)
@@ -337,6 +344,8 @@ class MultiTurnRLConfig(Config):
                 "judge_gpus are of no use to the emulator: set the judge's backend to cuda "
                 "(--judge-backend), or leave judge_gpus out"
             )
+        if self.rollout_gpus:
+            self._possible_apart()
         if self.validate_every % self.save_every:
             raise ValueError(
                 f"validate_every={self.validate_every} is no multiple of save_every="
@@ -381,6 +390,18 @@ class MultiTurnRLConfig(Config):
             raise ValueError("a phase trains one role: set policy=per_role")
         return self
 
+    def _possible_apart(self) -> None:
+        if self.device == "cpu" or self.ray_address is not None:
+            raise ValueError(
+                "rollout_gpus are of one machine whose other GPUs train: set device cuda "
+                "and no ray_address"
+            )
+        if self.algorithm == "dapo" or self.curriculum is not None or self.policy == "per_role":
+            raise ValueError(
+                "rollout_gpus go with grpo or ppo, one policy and no curriculum: verl's trainer "
+                "for a pool of its own draws a step's prompts in another way"
+            )
+
     def _possible_per_role(self) -> None:
         if self.lora_rank == 0:
             raise ValueError("policy per_role trains an adapter a role: set --lora-rank, e.g. 16")
@@ -407,6 +428,11 @@ class MultiTurnRLConfig(Config):
     def start_of(self, role: Role) -> str:
         """Folder of the model that a role starts from."""
         return self.role_models.get(role, self.model_path)
+
+    @property
+    def gpus_used(self) -> int:
+        """GPUs of this machine that train or write answers; those that judge come after them."""
+        return self.num_gpus + self.rollout_gpus
 
     @property
     def last_step(self) -> int:

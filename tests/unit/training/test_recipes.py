@@ -16,8 +16,10 @@ from coding_framework.run.recipe import Recipe
 from coding_framework.training.placement import cluster_commands, placement
 from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
+from coding_framework.training.verl.dry_run import validated
 from coding_framework.training.verl.episode_spec import CLUSTER_JUDGE, JUDGE, judge_of
 from coding_framework.training.verl.overrides import RunPaths, cluster_overrides, ray_options
+from coding_framework.training.verl_integration import with_dtype
 from coding_framework.types import Task
 
 pytestmark = pytest.mark.unit
@@ -243,6 +245,46 @@ def test_gpus_that_only_judge_are_those_after_the_ones_that_train(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3,5")
     few = config.model_copy(update={"num_gpus": 2, "judge_gpus": 1})
     assert judge_of(few, tmp_path)[1]["gpus"] == "5"
+
+
+def test_the_documents_placement_has_a_pool_for_each_part(tmp_path: Path) -> None:
+    """4 GPUs train (with the reference), 2 write, 1 judges, as the users' documents draw it."""
+    config = config_of(ROOT / "configs" / "documents_placement.yaml")
+    _, judge = judge_of(config, tmp_path)
+    assert (judge["gpus"], judge["arguments"]["backend"]) == ("6", "cuda")
+    paths = RunPaths(dataset=tmp_path, checkpoints=tmp_path, ray_temp=tmp_path, resume_from=None)
+    assert ray_options(config, paths)["num_gpus"] == 6
+    places = dict(placement(config))
+    assert places["policy training"].startswith("4 GPUs")
+    assert places["rollout"].startswith("2 more GPUs")
+    assert places["reference"] == "the same 4 GPUs"
+    assert places["verdicts"].startswith("1 more GPU")
+    verl = validated(with_dtype(config))
+    rollout = verl.actor_rollout_ref.rollout
+    assert (verl.trainer.n_gpus_per_node, rollout.n_gpus_per_node, rollout.nnodes) == (4, 2, 1)
+    # What verl's trainer for such a pool asserts when it starts.
+    assert verl.trainer.v1.trainer_mode == "separate_async"
+    steps = verl.trainer.v1.separate_async.parameter_sync_step
+    mini_batch = verl.actor_rollout_ref.actor.ppo_mini_batch_size
+    assert verl.data.train_batch_size == steps * mini_batch
+    assert rollout.checkpoint_engine.backend != "naive"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"device": "cpu"},
+        {"ray_address": "auto"},
+        {"algorithm": "dapo"},
+        {"curriculum": "three_tier"},
+        {"policy": "per_role", "lora_rank": 8},
+    ],
+    ids=str,
+)
+def test_a_rollout_pool_is_refused_where_it_has_no_meaning(given: dict[str, object]) -> None:
+    settings = {"model_path": "m", "device": "cuda", "rollout_gpus": 2, "num_episodes": 40}
+    with pytest.raises(UsageError, match="rollout_gpus"):
+        rl_config(read_recipe(None), settings | given)
 
 
 @pytest.mark.parametrize(

@@ -116,13 +116,13 @@ def judge_of(config: MultiTurnRLConfig, output: Path) -> tuple[str, dict[str, An
         return SHARED_JUDGE, {"factory": CLUSTER_JUDGE, "arguments": made, "shared_by": "cluster"}
     if config.judge != JUDGE:
         return config.judge, arguments
-    kept = CORES_PER_GPU * config.num_gpus if config.device == "cuda" else 0
+    kept = CORES_PER_GPU * config.gpus_used if config.device == "cuda" else 0
     arguments.setdefault("workers", max(1, len(os.sched_getaffinity(0)) - kept))
     if config.device == "cuda":
         arguments.setdefault("backend", "cuda" if config.judge_gpus else "emulator")
     shared: dict[str, Any] = {"factory": config.judge, "arguments": arguments}
     if config.judge_gpus:
-        shared["gpus"] = ",".join(gpus_after(config.num_gpus, config.judge_gpus, os.environ))
+        shared["gpus"] = ",".join(gpus_after(config.gpus_used, config.judge_gpus, os.environ))
     return SHARED_JUDGE, shared
 
 

@@ -36,17 +36,21 @@ for i in range(int(sys.argv[1])):
 """Prints the number of each GPU that answers; a full one does."""
 
 
+OTHER_GPUS = ("rollout_gpus", "judge_gpus")
+"""Settings of GPUs that do not train."""
+
+
 def require_devices(config: MultiTurnRLConfig) -> None:
     """Raises UsageError where there are fewer GPUs than were asked for."""
     if config.device == "cpu" or config.ray_address is not None:
         return
     import torch
 
-    found, wanted = torch.cuda.device_count(), config.num_gpus + config.judge_gpus
+    found, wanted = torch.cuda.device_count(), config.gpus_used + config.judge_gpus
     if found < wanted:
         raise UsageError(
             f"{wanted} GPUs were asked for and {found} are here: set num_gpus"
-            f"{' and judge_gpus' if config.judge_gpus else ''}, or device cpu"
+            f"{''.join(f', {name}' for name in OTHER_GPUS if getattr(config, name))}, or device cpu"
         )
 
 
@@ -55,7 +59,7 @@ def require_answers(config: MultiTurnRLConfig) -> None:
     next start would fail as the last one did."""
     if config.device == "cpu" or config.ray_address is not None:
         return
-    count = config.num_gpus + config.judge_gpus
+    count = config.gpus_used + config.judge_gpus
     answering, why = _answering(count)
     lost = [str(i) for i in range(count) if str(i) not in answering]
     if lost:

@@ -84,6 +84,7 @@ def hydra_overrides(config: MultiTurnRLConfig, paths: RunPaths) -> list[str]:
         **_rollout(config),
         **_algorithm(config),
         **_trainer(config, paths),
+        **(_rollout_apart(config) if config.rollout_gpus else {}),
         **_ray(config, paths),
     }
     return [f"{key}={_hydra(value)}" for key, value in pairs.items()] + list(config.overrides)
@@ -171,6 +172,23 @@ def _rollout(config: MultiTurnRLConfig) -> dict[str, Any]:
             f"+{root}.engine_kwargs.vllm.compilation_config": _GRAPHS,
         }
     return pairs
+
+
+def _rollout_apart(config: MultiTurnRLConfig) -> dict[str, Any]:
+    """Rollout on GPUs of its own. verl would begin steps early, with older weights: no warm-up
+    batch and new weights after each step keep the samples those of the policy before it."""
+    root, trainer = "actor_rollout_ref", "trainer.v1"
+    return {
+        f"{trainer}.trainer_mode": "separate_async",
+        f"{trainer}.separate_async.num_warmup_batches": 0,
+        f"{trainer}.separate_async.parameter_sync_step": 1,
+        f"{root}.hybrid_engine": False,
+        f"{root}.rollout.nnodes": 1,
+        f"{root}.rollout.n_gpus_per_node": config.rollout_gpus,
+        f"{root}.rollout.checkpoint_engine.backend": "nccl",
+        # What this trainer asks for. Of no effect but with a KL term (update.py).
+        f"{root}.actor.ppo_mini_batch_size": config.prompts_per_step,
+    }
 
 
 def _algorithm(config: MultiTurnRLConfig) -> dict[str, Any]:
@@ -312,7 +330,7 @@ def store_bytes(config: MultiTurnRLConfig, environment: Mapping[str, str]) -> in
 
 def ray_options(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
     """Arguments of `ray.init` for an instance of our own."""
-    needed = RAY_CPU_SLOTS + config.rollout_workers + GPU_CPU_SLOTS * config.num_gpus
+    needed = RAY_CPU_SLOTS + config.rollout_workers + GPU_CPU_SLOTS * config.gpus_used
     options: dict[str, Any] = {
         "address": "local",  # without it Ray would join one that runs on the machine
         "_temp_dir": str(paths.ray_temp),
@@ -326,7 +344,7 @@ def ray_options(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
         options["num_cpus"] = needed
     if config.device == "cpu" or config.judge_gpus:
         # On the CPU logical, a training process each; on GPUs the first ones, others judge.
-        options["num_gpus"] = config.num_gpus
+        options["num_gpus"] = config.gpus_used
     return options
 
 
