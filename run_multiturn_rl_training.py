@@ -213,15 +213,16 @@ def run(
     task_scope: Any,
 ) -> RLResult:
     """Tasks, training, result."""
-    from coding_framework.data.examples import training_tasks
+    from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
 
     prompts = config.num_episodes * config.prompts_per_step
     count = rl_tasks if config.curriculum else min(prompts, rl_tasks)
     more = config.validation_tasks if config.validate_every else 0
-    first = training_tasks(
-        rl_skip_tasks + count + more, config.seed, max_steps=task_max_ops, scope=task_scope
+    pipeline = CUDADataPipeline(
+        DataPipelineConfig(max_steps=task_max_ops, scope=task_scope, seed=config.seed)
     )
     last = rl_skip_tasks + count
+    first = pipeline.draw_tasks(last + more)
     trainer = MultiAgentVERLTrainer(
         config, tasks=first[rl_skip_tasks:last], validation_tasks=first[last:]
     )

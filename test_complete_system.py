@@ -1,4 +1,5 @@
-"""Checks every component on this machine for real; the same as `cuda-rl doctor`.
+"""Checks every component on this machine for real: those of `cuda-rl doctor`, then the parts of a
+run: data pipeline, curriculum, conversation with rewards, deployment, monitoring. No model is loaded.
 
     uv run python test_complete_system.py [--json]
 
@@ -12,12 +13,15 @@ import argparse
 import sys
 
 from coding_framework.commands.doctor import doctor
+from coding_framework.commands.doctor_checks import checks_here
+from coding_framework.commands.system_checks import SYSTEM
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", action="store_true", help="print one JSON object, no table")
-    return doctor(as_json=parser.parse_args().json)
+    as_json = parser.parse_args().json
+    return doctor(as_json=as_json, checks=(*checks_here(), *SYSTEM))
 
 
 if __name__ == "__main__":

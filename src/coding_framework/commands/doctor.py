@@ -110,12 +110,14 @@ def show(results: tuple[CheckResult, ...], console: Console) -> None:
     from rich.table import Table
 
     table = Table(title="cuda-rl doctor", title_justify="left")
-    for column in ("component", "state", "what was found, and how to get what is not there"):
+    for column in ("component", "state", "s", "what was found, and how to get what is not there"):
         table.add_column(column, overflow="fold")
     for r in results:
         style = STYLES[r.state] if r.needed or r.state is State.WORKS else "yellow"
         state = f"[{style}]{r.state.value}[/]" + ("" if r.needed else " (not needed)")
-        table.add_row(r.name, state, escape(r.detail + (f"\n→ {r.fix}" if r.fix else "")))
+        table.add_row(
+            r.name, state, f"{r.seconds:.1f}", escape(r.detail + (f"\n→ {r.fix}" if r.fix else ""))
+        )
     console.print(table)
     if is_ready(results) and trainers_installed():
         console.print("This machine is ready: [bold]cuda-rl quickstart[/] runs here.")

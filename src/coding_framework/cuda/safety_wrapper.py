@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from coding_framework.cuda.advice.findings import static_findings
 from coding_framework.cuda.advice.pitfalls import CUDAPitfallDetector
+from coding_framework.cuda.sandbox.docker import DockerSandbox
 from coding_framework.errors import UsageError
 from coding_framework.types import Candidate, Finding, Record, SafetyReport, Verdict
+
+__all__ = [
+    "CUDASafetyAnalyzer",
+    "DockerSandbox",
+    "SafetyAnalysis",
+    "SafetyWrapper",
+    "SecurityValidator",
+]
 
 _RISK = {"info": 0.0, "low": 0.05, "medium": 0.2, "high": 0.5}
 _ACTING: dict[int, None] = dict.fromkeys(

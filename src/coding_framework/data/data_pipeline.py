@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,19 +89,12 @@ class CUDADataPipeline:
     def __init__(
         self, config: DataPipelineConfig | None = None, *, receipts: Receipts | None = None
     ) -> None:
-        """receipts: as in `training_examples`. Raises UsageError where no example is left."""
+        """receipts: as in `training_examples`. Examples are drawn when they are first asked for;
+        those that are handed over are looked at here. Raises UsageError where none is left."""
         self.config = config or DataPipelineConfig()
         self._receipts = receipts
-        self._examples = self._open()
-        self._entries = _index_of(self._examples, self.config.roles)
-        if not self._entries:
-            raise UsageError("no training example has a receipt: judge the kernels first")
-        self._by_task: dict[str, list[int]] = {}
-        for number, entry in self._entries:
-            self._by_task.setdefault(entry.task, []).append(number)
-        self._digest = hashlib.sha256(
-            "\n".join(entry.id for _, entry in self._entries).encode()
-        ).hexdigest()[:16]
+        if receipts is not None or self.config.examples is not None:
+            len(self)
         self.curriculum: CurriculumManager | None = None
         if self.config.curriculum is not None:
             tasks = [self._examples[numbers[0]].task for numbers in self._by_task.values()]
@@ -111,7 +104,28 @@ class CUDADataPipeline:
         self._served = 0
         self._order: list[int] = []
 
-    def _open(self) -> ExampleStore | list[TrainingExample]:
+    @cached_property
+    def _entries(self) -> list[tuple[int, IndexEntry]]:
+        """(number, entry) of its examples."""
+        entries = _index_of(self._examples, self.config.roles)
+        if not entries:
+            raise UsageError("no training example has a receipt: judge the kernels first")
+        return entries
+
+    @cached_property
+    def _by_task(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number, entry in self._entries:
+            found.setdefault(entry.task, []).append(number)
+        return found
+
+    @cached_property
+    def _digest(self) -> str:
+        text = "\n".join(entry.id for _, entry in self._entries)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @cached_property
+    def _examples(self) -> ExampleStore | list[TrainingExample]:
         """A built set, or the drawn examples: from the cache, where they are put the first time.
         Receipts of one's own make examples of one's own, which are not kept."""
         if self.config.examples is not None:
@@ -174,6 +188,20 @@ class CUDADataPipeline:
         random.Random(f"{self.config.seed}:tasks").shuffle(numbers)
         return [self._examples[number].task for number in numbers]
 
+    def draw_tasks(self, n: int, *, min_steps: int = 0) -> list[Task]:
+        """The first `n` training tasks of the seed, as evenly over the families as there are tasks:
+        what the root scripts train on. No example is drawn. Raises UsageError where there are
+        fewer."""
+        config = self.config
+        return training_tasks(
+            n,
+            config.seed,
+            min_steps=min_steps,
+            max_steps=config.max_steps,
+            receipts=self._receipts,
+            scope=config.scope,
+        )
+
     def prepare_evaluation_set(self, n: int, kind: EvaluationKind = "compositions") -> list[Task]:
         """`n` held-out tasks, the same each time. Raises UsageError where there are fewer.
 
@@ -182,14 +210,7 @@ class CUDADataPipeline:
         """
         config, whole = self.config, {f.name for f in WORKLOAD_FAMILIES if f.held_out}
         if kind == "shapes":
-            tasks = training_tasks(
-                n,
-                config.seed,
-                max_steps=config.max_steps,
-                receipts=self._receipts,
-                scope=config.scope,
-            )
-            return [with_held_out_shapes(task) for task in tasks]
+            return [with_held_out_shapes(task) for task in self.draw_tasks(n)]
         found: list[Task] = []
         for task in held_out_tasks(
             None,

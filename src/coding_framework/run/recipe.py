@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,9 @@ from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import Config, PromptVersion, SandboxName, Task, TaskScope
+
+if TYPE_CHECKING:
+    from coding_framework.data.data_pipeline import CUDADataPipeline
 
 Skipped = Literal["sft", "rl"]
 LABELS = ("base", "sft", "rl")
@@ -145,16 +148,18 @@ class Job:
 
     def rl_candidates(self, count: int, *, at_least: int = 0) -> list[Task]:
         """Training tasks for RL, in their order. at_least: their operations."""
-        from coding_framework.data.examples import training_tasks
+        skip = self.recipe.rl_skip_tasks
+        return self._data().draw_tasks(skip + count, min_steps=at_least)[skip:]
+
+    def _data(self) -> CUDADataPipeline:
+        from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
 
         recipe = self.recipe
-        return training_tasks(
-            recipe.rl_skip_tasks + count,
-            self.seed,
-            min_steps=at_least,
-            max_steps=recipe.task_max_ops,
-            scope=recipe.task_scope,
-        )[recipe.rl_skip_tasks :]
+        return CUDADataPipeline(
+            DataPipelineConfig(
+                max_steps=recipe.task_max_ops, scope=recipe.task_scope, seed=self.seed
+            )
+        )
 
     def probe_tasks(self) -> list[Task]:
         """Training tasks for RL to choose from: half of them compositions, half any."""

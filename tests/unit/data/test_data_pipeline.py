@@ -75,9 +75,11 @@ def test_drawn_examples_are_kept_in_a_file_that_other_pipelines_read(
     monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
     config = DataPipelineConfig(max_steps=1, roles=(Role.GENERATOR,))
     one = CUDADataPipeline(config)
+    assert len(one)
     (file,) = (tmp_path / "datasets").glob("drawn-*.jsonl")
     written = file.stat().st_mtime_ns
     other = CUDADataPipeline(config)
+    assert len(other)
     assert file.stat().st_mtime_ns == written
     assert one.get_training_batch(20) == other.get_training_batch(20)
 
@@ -117,12 +119,12 @@ def test_tasks_are_those_of_its_examples(tmp_path: Path) -> None:
 def test_other_measured_speeds_draw_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path / "cache"))
     config = DataPipelineConfig(max_steps=1)
-    CUDADataPipeline(config)
+    assert len(CUDADataPipeline(config))
     other = tmp_path / data_pipeline.MEASURED_PATH.name
     other.write_text(data_pipeline.MEASURED_PATH.read_text().replace("128.206", "129.0"))
     monkeypatch.setattr(data_pipeline, "MEASURED_PATH", other)
     data_pipeline._source_digest.cache_clear()
-    CUDADataPipeline(config)
+    assert len(CUDADataPipeline(config))
     data_pipeline._source_digest.cache_clear()
     assert len(list((tmp_path / "cache" / "datasets").glob("drawn-*.jsonl"))) == 2
 

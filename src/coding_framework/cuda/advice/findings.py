@@ -14,6 +14,7 @@ from coding_framework.cuda.advice.source_text import code_only, line_of
 from coding_framework.types import Finding, FindingSeverity
 
 _MAX_PER_RULE = 5
+_MAX_MACROS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,41 @@ RULES: tuple[Rule, ...] = (
         literals=True,
     ),
     _rule(
+        "inline_assembly",
+        "info",
+        r"\basm\b\s*(?:volatile\b|goto\b|inline\b|__volatile__\b)?\s*\(",
+        "contains inline assembly",
+    ),
+    _rule(
+        "assembly_trap",
+        "medium",
+        r"\basm\b[^;\"]{0,40}\"[^\"\n]{0,200}\b(?:trap|brkpt|exit)\s*;",
+        "ends a thread or the kernel from inline assembly",
+        literals=True,
+    ),
+    _rule(
+        "assembly_system_call",
+        "high",
+        r"\basm\b[^;\"]{0,40}\"[^\"\n]{0,200}\b(?:syscall|sysenter|svc|int\s{1,8}\$?0x80)\b",
+        "makes a system call from inline assembly",
+        literals=True,
+    ),
+    _rule(
+        "device_state",
+        "medium",
+        _calls(
+            "cudaDeviceReset",
+            "cudaSetDevice",
+            "cudaDeviceSetLimit",
+            "cudaSetDeviceFlags",
+            "cudaHostAlloc",
+            "cudaMallocHost",
+            "cudaHostRegister",
+            r"cudaIpc\w{1,40}",
+        ),
+        "changes the device for the whole process, or pins host memory",
+    ),
+    _rule(
         "system_path",
         "high",
         r"\"/(?:proc|etc|dev|sys|root|home|tmp)/",
@@ -261,9 +297,48 @@ def static_findings(source: str) -> tuple[Finding, ...]:
     for rule in RULES:
         text = with_literals if rule.literals else code
         found += [_finding(rule, text, match.start()) for match in _matches(rule, text)]
+    found += _pasted_findings(code)
     found += _encoding_findings(source)
     unique = {(f.line or 0, f.rule): f for f in found}
     return tuple(unique[key] for key in sorted(unique))
+
+
+_MACRO = re.compile(
+    r"^[ \t]{0,8}#\s{0,8}define\s{1,8}(\w{1,60})\(([\w, ]{0,120})\)((?:[^\n\\]|\\\n){0,400})",
+    re.MULTILINE,
+)
+_PASTE = re.compile(r"\w{1,60}(?:\s{0,4}##\s{0,4}\w{1,60}){1,8}")
+
+
+def _pasted_findings(code: str) -> list[Finding]:
+    """What the rules see in the names that a macro pastes together, at the macro, or at a use that
+    gives it their parts."""
+    found = []
+    for macro in list(_MACRO.finditer(code))[:_MAX_MACROS]:
+        name, parameters, body = macro.groups()
+        pastes = [paste.group() for paste in _PASTE.finditer(body)][:_MAX_PER_RULE]
+        if not pastes:
+            continue
+        names = [parameter.strip() for parameter in parameters.split(",")]
+        uses = re.finditer(rf"\b{name}\s{{0,4}}\(([\w, ]{{0,120}})\)", code[macro.end() :])
+        given: list[tuple[int, list[str]]] = [(macro.start(), names)]
+        given += [
+            (macro.end() + use.start(), [part.strip() for part in use.group(1).split(",")])
+            for use, _ in zip(uses, range(_MAX_PER_RULE), strict=False)
+        ]
+        for position, parts in given:
+            value = dict(zip(names, parts, strict=False))
+            words = [
+                "".join(value.get(part.strip(), part.strip()) for part in paste.split("##"))
+                for paste in pastes
+            ]
+            text = " ".join(f"{word}(" for word in words)
+            found += [
+                _finding(rule, code, position)
+                for rule in RULES
+                if not rule.literals and rule.pattern.search(text)
+            ]
+    return found
 
 
 def _matches(rule: Rule, code: str) -> list[re.Match[str]]:

@@ -36,6 +36,14 @@ _LEAVES = re.compile(r"\b(?:break|return|goto|trap|exit|throw|abort)\b|\b__trap\
 _ALLOCATION = re.compile(
     rf"\bcudaMalloc(?:Async|Managed)?{_S}\({_S}(?:\([^()]{{0,40}}\){_S})?&{_S}(\w+)"
 )
+_HOST_ALLOCATION = re.compile(
+    rf"\b(\w+){_S}={_S}(?:\([^()]{{0,40}}\){_S}|static_cast<[^<>]{{0,40}}>{_S}\({_S})?"
+    rf"(?:std::)?(?:malloc|calloc){_S}\("
+)
+_UPDATE = re.compile(rf"\b(\w+){_S}\[{_S}\d{{1,4}}{_S}\]{_S}(?:[-+*/|&^]=|\+\+|--)")
+_ONE_THREAD = re.compile(
+    rf"\bif{_S}\([^;{{}}]{{0,120}}(?:(?:==|>|!=){_S}0\b|!{_S}(?:threadIdx|tid|lane|i\b|warp))"
+)
 _SHARED_SQUARE = re.compile(
     rf"__shared__\s{{1,8}}\w+\s{{1,8}}(\w+){_S}\[[^\]]{{1,40}}\]{_S}\[{_S}(?:32|64|128){_S}\]"
 )
@@ -123,6 +131,21 @@ def _unbarriered(kernel: Kernel) -> Iterator[Place]:
         yield kernel.start + at, f"{kernel.name} uses shared memory without any barrier"
 
 
+def _raced(kernel: Kernel) -> Iterator[Place]:
+    """One place of global memory that each thread reads and writes."""
+    if _ONE_THREAD.search(kernel.body):
+        return
+    for match in _some(_UPDATE, kernel.body):
+        name = re.escape(match.group(1))
+        own = rf"\b(?:float|double|int|unsigned|long|bool|half|char)\w*\s{{1,8}}{name}{_S}\["
+        if not re.search(own, kernel.body):  # neither shared nor a thread's own
+            yield (
+                kernel.start + match.start(),
+                f"all threads of {kernel.name} update {match.group(1)} at one place: use an atomic "
+                "operation, or let one thread write",
+            )
+
+
 def _strided(kernel: Kernel) -> Iterator[Place]:
     for match in re.finditer(
         rf"\[[^\]]{{0,60}}\bthreadIdx\.x{_S}\*{_S}(?!1\b|2\b|4\b)\w", kernel.body
@@ -166,6 +189,7 @@ _KERNEL_RULES = (
     _Rule("missing_bounds_check", _unguarded),
     _Rule("endless_loop", _endless),
     _Rule("shared_memory_race", _unbarriered),
+    _Rule("global_memory_race", _raced),
     _Rule("uncoalesced_access", _strided),
     _Rule("bank_conflicts", _conflicts),
     _Rule("divergence", _divergent),
@@ -179,6 +203,11 @@ def _leaks(code: str) -> Iterator[Place]:
         freed = re.search(rf"\bcudaFree(?:Async)?{_S}\({_S}{re.escape(name)}\b", code)
         kept = re.search(rf"\bstatic\b[^;]{{0,60}}\b{re.escape(name)}\b", code)
         if not freed and not kept:
+            yield match.start(), f"{name} is allocated and never freed"
+    for match in _some(_HOST_ALLOCATION, code):
+        name = match.group(1)
+        given_on = rf"\bfree{_S}\({_S}{re.escape(name)}\b|\breturn\s{{1,8}}{re.escape(name)}{_S};"
+        if not re.search(given_on, code):
             yield match.start(), f"{name} is allocated and never freed"
 
 

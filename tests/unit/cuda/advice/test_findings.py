@@ -78,6 +78,14 @@ def test_an_honest_kernel_has_no_finding_and_no_risk() -> None:
         ("fragment<matrix_a, 16, 16, 8, wmma::precision::tf32, row_major> a;", "low_precision"),
         ("long long t = clock64();", "clock"),
         ("y[i] = __expf(x[i]);", "fast_math"),
+        ('asm volatile("cp.async.wait_all;");', "inline_assembly"),
+        ('asm("trap;");', "assembly_trap"),
+        ('asm volatile("mov.u32 %0, %1; exit;" :: "r"(a));', "assembly_trap"),
+        ('asm("syscall" : "=a"(r));', "assembly_system_call"),
+        ("cudaDeviceReset();", "device_state"),
+        ("cudaSetDevice(1);", "device_state"),
+        ("cudaHostAlloc(&p, n, 0);", "device_state"),
+        ("#define CALL(x) sys##tem(x)", "process"),
     ],
 )
 def test_a_rule_names_its_line(line: str, rule: str) -> None:
@@ -101,6 +109,9 @@ def test_a_rule_names_its_line(line: str, rule: str) -> None:
         "char c = '\"'; int y = 0; // fork()",
         "/* dlopen(\n fork() */ int z;",
         "int big = 1'000'000; float f = 2'0.0f;",
+        "#define KERNEL(name) scale_##name",
+        "int trap = 0; float exit_code = 1;",
+        "cudaGetDevice(&d); cudaDeviceSynchronize(); cudaFuncSetAttribute(f, a, n);",
     ],
 )
 def test_look_alikes_are_no_finding(line: str) -> None:
@@ -111,6 +122,17 @@ def test_code_behind_a_tricky_literal_is_still_seen() -> None:
     assert "process" in _rules('const char* s = "\\"/*"; system(s); /* */')
     assert "process" in _rules("int n = 1'000; system(s); char c = '\\'';")
     assert "process" in _rules("// a comment that goes on \\\n and on\nsystem(s);")
+
+
+def test_names_that_a_macro_is_given_in_parts_are_seen_where_it_is_used() -> None:
+    code = "#define JOIN(a, b) a##b\n\nint r = JOIN(sys, tem)(s);\nint JOIN(big, ger) = 1;\n"
+    assert [(f.rule, f.line) for f in static_findings(code)] == [("process", 3)]
+
+
+def test_assembly_that_computes_is_no_risk() -> None:
+    report = SecurityValidator().validate('asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));')
+    assert [f.rule for f in report.findings] == ["inline_assembly"]
+    assert report.risk_score == 0.0
 
 
 def test_risk_grows_with_rules_and_stays_in_range() -> None:

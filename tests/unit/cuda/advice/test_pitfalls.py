@@ -38,6 +38,8 @@ INDEX = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
         ("divergence", 3, _kernel("if (threadIdx.x % 2 == 0) o[threadIdx.x] = 1.0f;")),
         ("register_spill", 3, _kernel("float big[256]; big[n] = x[0]; o[0] = big[w];")),
         ("memory_leak", 6, _kernel("", "float* t; cudaMalloc(&t, 64);")),
+        ("memory_leak", 6, _kernel("", "float* t = (float*)malloc(64);")),
+        ("global_memory_race", 3, _kernel("o[0] += x[threadIdx.x];")),
         ("low_occupancy", 6, _kernel("", "k<<<n, 16>>>(p, q, n, w);")),
     ],
 )  # fmt: skip
@@ -57,6 +59,9 @@ def test_the_source_suggests_a_pitfall_with_its_line(rule: str, line: int, code:
         _kernel("__shared__ float s[64]; s[0] = 1; __syncthreads(); o[0] = s[0];"),
         _kernel("__shared__ float t[32][33]; __syncthreads(); o[0] = t[threadIdx.x][1];"),
         _kernel("float4 v = ((const float4*)x)[threadIdx.x]; o[threadIdx.x * 4] = v.x;"),
+        _kernel("if (threadIdx.x == 0) o[0] += x[0];"),
+        _kernel("float a[2]; a[0] += x[0]; atomicAdd(o, a[0]);"),
+        _kernel("", "float* t = (float*)malloc(64); free(t);"),
         _kernel("", "float* t; cudaMalloc(&t, 64); cudaFree(t); k<<<n, 256>>>(p, q, n, w);"),
     ],
 )
