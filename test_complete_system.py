@@ -1,5 +1,5 @@
 """Checks every component on this machine for real: those of `cuda-rl doctor`, then the parts of a
-run: data pipeline, curriculum, conversation with rewards, deployment, monitoring. No model is loaded.
+run: data pipeline, curriculum, conversation with rewards, deployment, monitoring. Loads no model.
 
     uv run python test_complete_system.py [--json]
 
