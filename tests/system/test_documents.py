@@ -10,6 +10,7 @@ import ast
 import csv
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -172,6 +173,15 @@ async def test_the_benchmarker_says_that_a_time_belongs_to_a_task(tmp_path: Path
         await benchmarker.benchmark_kernel(str(tmp_path), "kernel")
 
 
+def test_the_safety_module_has_the_names_of_the_documents() -> None:
+    from coding_framework.cuda import safety_wrapper
+    from coding_framework.cuda.sandbox import SANDBOXES
+
+    assert safety_wrapper.DockerSandbox is SANDBOXES["docker"]
+    assert callable(safety_wrapper.SafetyWrapper().inspect)
+    assert callable(safety_wrapper.SecurityValidator().sanitize)
+
+
 def test_the_reward_is_made_as_the_documents_call_it() -> None:
     from coding_framework.training.reward_functions.cuda_performance_reward import (
         CUDAPerformanceReward,
@@ -331,11 +341,25 @@ def test_the_specification_names_what_is_there() -> None:
         "CUDACompiler", "CUDABenchmarker", "MultiTurnConversationManager", "CUDAPerformanceReward",
         "MultiAgentVERLTrainer", "SakanaDataLoader", "CurriculumManager", "CUDASafetyAnalyzer",
         "CUDAPitfallDetector", "AgentSpecializer", "SafetyWrapper", "SecurityValidator",
-        "DockerSandbox", "CUDADataPipeline",
+        "DockerSandbox", "CUDADataPipeline", "KernelCompilationCache", "CUDAConversationState",
+        "CUDAKernelWorkflow", "ABTestManager", "ABTestConfig", "TestVariant", "TrafficRouter",
+        "DeploymentManager", "ModelServer",
     ):  # fmt: skip
         (line,) = [row for row in text.splitlines() if row.startswith(f"| `{name}` |")]
         file = ROOT / line.split("`")[3]
         assert name in defined(file), line
+    top = "src|tests|docs|configs|benchmarks|scripts"
+    named = set(re.findall(rf"[`(]((?:{top})/[\w/.-]*\w)", text))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert 3000 <= len(text.split()) <= 5000
+
+
+def test_the_instructions_for_agents_name_what_is_there() -> None:
+    text = (ROOT / "AGENTS.md").read_text()
+    named = set(re.findall(r"[`(]((?:src|tests|docs)/[\w/.-]*\w)", text))
+    named |= set(re.findall(r"\]\(([^)]+)\)", text))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert "AGENTS.md" in (ROOT / "CLAUDE.md").read_text()
 
 
 def test_the_style_is_that_of_the_documents() -> None:

@@ -21,9 +21,9 @@ def model(tmp_path):
 
 
 def test_training_and_generation_have_a_measured_rate(model):
-    assert measuring._train_s(model) > 0.0
+    assert measuring.training_s(model) > 0.0
     model.train(False).requires_grad_(False)
-    prefill_s, (few, many) = measuring._generate_s(model)
+    prefill_s, (few, many) = measuring.generation_s(model)
     assert prefill_s > 0.0
     assert math.isfinite(few)
     assert math.isfinite(many)
