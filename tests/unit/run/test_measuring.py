@@ -23,7 +23,7 @@ def model(tmp_path):
 def test_training_and_generation_have_a_measured_rate(model):
     assert measuring.training_s(model) > 0.0
     model.train(False).requires_grad_(False)
-    prefill_s, (few, many) = measuring.generation_s(model)
+    prefill_s, (few, many) = measuring.generating_s(model)
     assert prefill_s > 0.0
     assert math.isfinite(few)
     assert math.isfinite(many)
