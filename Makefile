@@ -8,7 +8,7 @@ WORKERS ?= -n logical --maxprocesses 4 --dist worksteal
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-all lint format doctor docs
+.PHONY: help setup setup-tests quickstart test test-all lint format doctor docs
 
 help: ## show this text
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | \
@@ -17,13 +17,16 @@ help: ## show this text
 setup: ## install what is missing: uv, the locked packages, g++, bubblewrap
 	@sh scripts/setup.sh
 
+setup-tests: ## the same, and chromium for the viewer's tests
+	@sh scripts/setup.sh tests
+
 quickstart: setup ## the main job: evaluate, SFT, multi-turn RL, evaluate; writes report.html
 	@$(BIN)/cuda-rl quickstart $(ARGS)
 
-test: setup ## the tests that a person runs all day; whole runs are left out
+test: setup-tests ## the tests that a person runs all day; whole runs are left out
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
-test-all: setup ## every test, with coverage: whole runs, every attack, README's commands
+test-all: setup-tests ## every test, with coverage: whole runs, every attack, README's commands
 	@FUZZ_EXAMPLES=80 $(BIN)/python -m pytest $(WORKERS) -m "" --every-attack \
 		--cov=coding_framework tests experiments $(ARGS)
 

@@ -28,9 +28,9 @@ import yaml
 from bench_io import ROOT, at_most, bar, finish, head, this_machine
 
 from coding_framework.deployment.deployment_manager import DeploymentManager
-from coding_framework.deployment.receipts import new_key
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.versions import VersionSpec
+from coding_framework.registry.receipts import new_key
 
 ASK = {"messages": [{"role": "user", "content": "hello"}]}
 RATE = 50

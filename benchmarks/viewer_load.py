@@ -72,7 +72,7 @@ WHY = {
 
 
 def conversation(draw: random.Random, step: int, group: int, session: int) -> dict[str, Any]:
-    """A rollout with 1 to 4 turns."""
+    """A rollout with 1 to 3 turns."""
     family = FAMILIES[group % len(FAMILIES)]
     task = {
         "name": f"{family}_{group % 97}", "tier": group % 4, "family": family, "ops": [family],
@@ -80,7 +80,7 @@ def conversation(draw: random.Random, step: int, group: int, session: int) -> di
         "reference": "class Model(nn.Module): ...",
         "cases": [{"name": "main", "inputs": [{"name": "x", "shape": [64, 1024]}]}],
     }  # fmt: skip
-    turns = [turn(draw, task["name"], i) for i in range(draw.randint(1, 4))]
+    turns = [turn(draw, task["name"], i) for i in range(draw.randint(1, 3))]
     returns = [
         sum(p["value"] for p in t["reward"]["parts"]) if t["reward"] else None for t in turns
     ]
@@ -101,8 +101,8 @@ def turn(draw: random.Random, task: str, index: int) -> dict[str, Any]:
     code = KERNEL.format(name=task, factor=draw.randint(1, 9), threads=threads, tail=tail)
     made = {
         "index": index, "role": "optimizer" if index else "generator",
-        "prompt": [{"role": "user", "content": f"Write a kernel for {task}. " + "Contract. " * 90}],
-        "generation": {"text": f"```cuda\n{code}```", "response_ids": list(range(300, 700))},
+        "prompt": [{"role": "user", "content": f"Write a kernel for {task}. " + "Contract. " * 45}],
+        "generation": {"text": f"```cuda\n{code}```", "response_ids": list(range(300, 460))},
         "extraction": {"code": code, "note": "one block"}, "reward": None, "verdict": None,
     }  # fmt: skip
     if status == "masked":

@@ -5,6 +5,8 @@
 #   1. uv, from pip, where it is missing
 #   2. the locked Python packages, in .venv (nvcc of CUDA 13.0 is one of them)
 #   3. g++ and bubblewrap, from apt-get, where it may; else a sentence says what to install
+#
+# With the word `tests` also chromium, likewise: the run viewer's tests use it, and nothing else does.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -95,3 +97,10 @@ in every verdict"
 have g++ || die "without g++ nothing can be compiled: stopping here"
 .venv/bin/cuda-rl tasks list >/dev/null 2>&1 || true  # drawn once and kept: later lists take no time
 have uv || say "uv is at $uv: to use it in this shell, run: export PATH=\"$(cd "$(dirname "$uv")" && pwd):\$PATH\""
+
+if [ "${1:-}" = tests ] && [ -z "${CUDA_RL_CHROMIUM:-}" ] && ! have chromium; then
+    [ -e .venv/.apt-tried-chromium ] || apt_install chromium
+    : >.venv/.apt-tried-chromium
+    have chromium || say "without chromium the run viewer's tests in a browser are skipped: install it with \
+your system's package manager (Debian: apt-get install chromium), or set CUDA_RL_CHROMIUM to one"
+fi

@@ -17,11 +17,11 @@ import yaml
 
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.http import Gate
-from coding_framework.deployment.receipts import new_key
 from coding_framework.deployment.server import ModelServer
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import open_traffic
 from coding_framework.deployment.verify import verify
+from coding_framework.registry.receipts import new_key
 from support.serving import (
     RELU,
     ScriptedJudge,

@@ -15,9 +15,9 @@ import pytest
 from coding_framework.data.registry import find_task
 from coding_framework.deployment.ab_testing import Assignment
 from coding_framework.deployment.outcomes import Outcome
-from coding_framework.deployment.receipts import check_receipt
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import FixedTraffic
+from coding_framework.registry.receipts import check_receipt
 from support.serving import RELU, ScriptedJudge, Upstream, answer, model_server
 
 pytestmark = pytest.mark.integration

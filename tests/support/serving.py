@@ -14,11 +14,11 @@ from typing import Any
 from aiohttp import web
 
 from coding_framework.deployment.http import Gate, Listen, server_of
-from coding_framework.deployment.receipts import new_key
 from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.server import ModelServer
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import FixedTraffic, Traffic
+from coding_framework.registry.receipts import new_key
 from coding_framework.types import (
     BenchmarkResult,
     Receipt,

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from coding_framework.cli import main
-from coding_framework.deployment.receipts import new_key
 from coding_framework.deployment.serve_config import read_config
 from coding_framework.errors import UsageError
+from coding_framework.registry.receipts import new_key
 from support.serving import Upstream, answer, model_server, upstream_running
 
 pytestmark = pytest.mark.system

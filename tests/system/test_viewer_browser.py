@@ -13,12 +13,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect, sync_playwright
 
+from coding_framework.deployment.ab_testing import RampStep
 from coding_framework.store.conversations import append_rollout
-from support.viewed import make_rl_run, repaired, rollout
+from coding_framework.store.run_status import SystemSample, append_system
+from coding_framework.types import Finding, Status
+from support.made_conversations import make_state, make_turn, make_verdict
+from support.rollouts import Deployment, config
+from support.viewed import KERNEL, make_rl_run, repaired, rollout
 
 CHROMIUM = os.environ.get("CUDA_RL_CHROMIUM") or shutil.which("chromium")
 GENEROUS_MS = 90_000
@@ -26,10 +33,12 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
 ]
+VIEWS = ("diff", "code", "prompt", "compiler", "tests", "profile", "reward", "raw")
+Start = Callable[[], str]
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Callable[[], str]]:
+def server(tmp_path: Path) -> Iterator[Start]:
     """Starts the command over tmp_path/runs, always on the port of its first start."""
     started: list[subprocess.Popen[str]] = []
     port = "0"
@@ -59,36 +68,44 @@ def server(tmp_path: Path) -> Iterator[Callable[[], str]]:
 
 
 @pytest.fixture
-def page() -> Iterator[Page]:
+def page(request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A page of a new browser. Its parameter: texts of faults that the test brings about."""
+    expected = getattr(request, "param", ())
     faults: list[str] = []
     with sync_playwright() as playwright:
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(GENEROUS_MS)
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        context.set_default_timeout(GENEROUS_MS)
         expect.set_options(timeout=GENEROUS_MS)
-        page.on("console", lambda m: faults.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda e: faults.append(str(e)))
-        page.on("request", lambda r: None if "127.0.0.1" in r.url else faults.append(r.url))
-        yield page
+        context.on("console", lambda m: faults.append(m.text) if m.type == "error" else None)
+        context.on("weberror", lambda e: faults.append(str(e.error)))
+        context.on("request", lambda r: None if is_own(r.url) else faults.append(r.url))
+        context.on("requestfailed", lambda r: faults.append(f"{r.url}: {r.failure}"))
+        yield context.new_page()
         browser.close()
-    allowed = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "503")
-    assert [f for f in faults if not any(a in f for a in allowed)] == []
+    # A page that is left ends its stream and what it was still asking for.
+    assert [f for f in faults if not any(e in f for e in ("ERR_ABORTED", *expected))] == []
+
+
+def is_own(address: str) -> bool:
+    parts = urlsplit(address)
+    return parts.hostname == "127.0.0.1" or parts.scheme in ("about", "data")
 
 
 def loaded(page: Page, address: str) -> None:
     """Opens the list of runs when the index is there."""
-    page.goto(address)
     deadline = time.monotonic() + GENEROUS_MS / 1000
-    while "67%" not in (text := page.inner_text("main")) and "100%" not in text:
-        assert time.monotonic() < deadline, text
-        page.wait_for_timeout(300)
-        page.goto(address)
+    rows = page.request.get(f"{address}/api").json()["rows"]
+    while any(row["reading"] or not row["totals"]["count"] for row in rows):
+        assert time.monotonic() < deadline, rows
+        page.wait_for_timeout(100)
+        rows = page.request.get(f"{address}/api").json()["rows"]
+    page.goto(address)
 
 
-def test_from_the_runs_to_a_diff_and_back_by_its_address(
-    server: Callable[[], str], page: Page
-) -> None:
+@pytest.mark.ci
+def test_from_the_runs_to_a_diff_and_back_by_its_address(server: Start, page: Page) -> None:
     loaded(page, server())
     page.locator("td.grow a").first.click()
     expect(page.locator("#charts canvas").first).to_be_visible()
@@ -108,7 +125,7 @@ def test_from_the_runs_to_a_diff_and_back_by_its_address(
     assert page.inner_text("main") == text
 
 
-def test_keys_alone_lead_to_a_verdict(server: Callable[[], str], page: Page) -> None:
+def test_keys_alone_lead_to_a_verdict(server: Start, page: Page) -> None:
     loaded(page, server())
     for key in ("j", "Enter"):
         page.keyboard.press(key)
@@ -130,8 +147,11 @@ def test_keys_alone_lead_to_a_verdict(server: Callable[[], str], page: Page) -> 
     expect(page.locator("#keys")).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    "page", [("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "503")], indirect=True
+)
 def test_a_line_that_is_written_appears_without_a_reload_also_after_a_restart(
-    server: Callable[[], str], page: Page, tmp_path: Path
+    server: Start, page: Page, tmp_path: Path
 ) -> None:
     loaded(page, server())
     page.locator("td.grow a").first.click()
@@ -147,20 +167,79 @@ def test_a_line_that_is_written_appears_without_a_reload_also_after_a_restart(
     assert page.evaluate("window.untouched")
 
 
+def test_ten_tabs_of_one_browser_follow_a_run(server: Start, page: Page, tmp_path: Path) -> None:
+    loaded(page, server())
+    address = page.url.rstrip("/") + str(page.locator("td.grow a").first.get_attribute("href"))
+    tabs = [page.context.new_page() for _ in range(10)]
+    for tab in tabs:  # a server has six connections of a browser: they must not be used up
+        tab.goto(address)
+    for tab in tabs:
+        expect(tab.locator("#live")).to_have_text("live")
+    rollouts = tmp_path / "runs/rl/attempts/000/rollouts"
+    append_rollout(rollouts, rollout(repaired("new", task="a_new_task"), step=2))
+    for tab in tabs:
+        expect(tab.locator("#newest")).to_contain_text("a_new_task")
+    tabs[0].close()  # the one that listened for all
+    append_rollout(rollouts, rollout(repaired("later", task="a_later_task"), step=2))
+    for tab in tabs[1:]:
+        expect(tab.locator("#newest")).to_contain_text("a_later_task")
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> str:
+    """More beside the RL run: a cheat, a machine's samples, a rollout. Its id."""
+    finding = Finding(rule="kept_state", severity="high", message="kept", line=2, basis="run")
+    verdict = make_verdict(Status.WRONG_OUTPUT).model_copy(
+        update={"status": Status.CHEATING, "cheats": (finding,)}
+    )
+    cheat = make_state(make_turn(0, verdict, KERNEL), name="cheat", task="cheated")
+    run = tmp_path / "runs" / "rl"
+    append_rollout(run / "attempts/000/rollouts", rollout(cheat, session=9))
+    for t in range(20):
+        append_system(run, SystemSample(t=1e9 + t, cpu=(50.0, 60.0), ram=10**9, ram_total=10**10))
+    steps = (RampStep(share=0.5),)
+    deployed = Deployment(tmp_path / "runs/deployment/deployment.sqlite", config(steps=steps))
+    deployed.units(250)
+    deployed.act()
+    deployed.store.close()
+    return deployed.id
+
+
+def pages_of(page: Page, rollout_id: str) -> list[str]:
+    run = page.request.get(f"{page.url}api").json()["rows"][0]["run"]["id"]
+    rows = page.request.get(f"{page.url}api/run/{run}/conversations").json()["page"]["rows"]
+    cheat = next(row["key"] for row in rows if row["cheats"])
+    good = next(row["key"] for row in rows if row["status"] == "correct")
+    own = f"/run/{run}"
+    return [
+        "/", own, f"{own}/conversations", f"{own}/conversations/{cheat}", f"{own}/steps",
+        *(f"{own}/conversations/{good}?turn=2&view={view}" for view in VIEWS),
+        f"{own}/conversations/{good}?turn=2&view=diff&mode=side", f"{own}/steps/1",
+        f"{own}/tasks", f"{own}/task?task=task_1", f"/system/{run}", "/compare", "/deploy",
+        f"/deploy/experiments/{rollout_id}",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [768, 1280])
-def test_no_page_is_wider_than_the_window(
-    server: Callable[[], str], page: Page, theme: str, width: int
+def test_axe_finds_nothing_serious_and_no_page_is_wider_than_the_window(
+    server: Start, page: Page, theme: str, everything: str
 ) -> None:
     page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-    page.set_viewport_size({"width": width, "height": 900})
     loaded(page, server())
-    run = page.locator("td.grow a").first.get_attribute("href")
     base = page.url.rstrip("/")
-    page.goto(f"{base}{run}/conversations")
-    first = page.locator("#results tbody tr a").first.get_attribute("href")
-    views = [f"{first}?view={v}" for v in ("diff", "code", "tests", "profile", "reward", "raw")]
-    for path in ("/", run, f"{run}/conversations", f"{run}/steps/1", f"{run}/tasks", *views):
-        page.goto(f"{base}{path}")
-        root = "document.documentElement"
-        assert page.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0, path
+    for path in pages_of(page, everything):
+        for width in (768, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto(f"{base}{path}")
+            if page.query_selector("#charts"):
+                expect(page.locator("#charts canvas").first).to_be_visible()
+            root = "document.documentElement"
+            assert page.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0, (path, width)
+            found = Axe().run(page).response["violations"]
+            serious = [
+                (v["id"], node["html"][:200])
+                for v in found
+                if v["impact"] in ("serious", "critical")
+                for node in v["nodes"]
+            ]
+            assert not serious, (path, width)

@@ -1,4 +1,4 @@
-"""`cuda-rl kernel`: keys that sign receipts, and whether a receipt holds."""
+"""`cuda-rl kernel`: keys that sign receipts, whether a receipt holds, and the registry."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from typing import Any
 
 from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
 from coding_framework.commands.flags import add_actions, add_command, add_json
+from coding_framework.commands.kernel_registry import (
+    add_place,
+    add_registry_actions,
+    verify_registered,
+)
 from coding_framework.commands.one_kernel import read_kernel
 from coding_framework.errors import UsageError
 
@@ -19,23 +24,31 @@ _MAX_RECEIPT_BYTES = 1 << 24
 
 
 def add_to(commands: Any) -> None:
-    actions = add_actions(commands, "kernel", "Receipts of kernels, and the keys that sign them.")
+    actions = add_actions(
+        commands, "kernel", "Verified kernels: a registry of them, and their receipts."
+    )
     keys = add_actions(actions, "key", "Keys that sign receipts.")
     p = add_command(keys, "new", run_new, "Make a key: NAME.key, to keep here, and NAME.pub.")
     _add_key(p)
     p = add_command(keys, "export", run_export, "Print a public key, for those who check receipts.")
     _add_key(p)
-    p = add_command(actions, "verify", run_verify, "Check a receipt's signature.")
+    p = add_command(
+        actions, "verify", run_verify, "Check a receipt's signature, or a registry as a whole."
+    )
     p.add_argument(
         "receipt",
+        nargs="?",
         metavar="RECEIPT",
-        help="a receipt, or an answer of the server that holds one; - reads stdin",
+        help="a receipt, or an answer of the server that holds one; - reads stdin. With --registry "
+        "a kernel there (default: all that is in it)",
     )
+    add_place(p, required=False)
     p.add_argument(
         "--kernel", metavar="FILE", help="also check that the receipt is about this source"
     )
     _add_folder(p)
     add_json(p, "print the receipt as one JSON object")
+    add_registry_actions(actions, KEYS)
 
 
 def _add_key(parser: Any) -> None:
@@ -50,7 +63,7 @@ def _add_folder(parser: Any) -> None:
 
 
 def run_new(args: Namespace) -> int:
-    from coding_framework.deployment.receipts import new_key
+    from coding_framework.registry.receipts import new_key
 
     new_key(args.keys, args.name)
     print(f"{args.keys / args.name}.key signs; give {args.name}.pub to those who check receipts")
@@ -58,15 +71,19 @@ def run_new(args: Namespace) -> int:
 
 
 def run_export(args: Namespace) -> int:
-    from coding_framework.deployment.receipts import public_pem
+    from coding_framework.registry.receipts import public_pem
 
     print(public_pem(args.keys, args.name), end="")
     return EXIT_OK
 
 
 def run_verify(args: Namespace) -> int:
-    from coding_framework.deployment.receipts import ReceiptError, check_receipt
+    from coding_framework.registry.receipts import ReceiptError, check_receipt
 
+    if args.registry is not None:
+        return verify_registered(args)
+    if args.receipt is None:
+        raise UsageError("name a receipt, or a registry with --registry DIR")
     given = _receipt_in(_read(args.receipt))
     try:
         receipt = check_receipt(given, args.keys)
@@ -86,7 +103,7 @@ def run_verify(args: Namespace) -> int:
 
 
 def _require_source(kernel: str, file: str) -> None:
-    from coding_framework.deployment.receipts import ReceiptError
+    from coding_framework.registry.receipts import ReceiptError
 
     code = read_kernel(file)
     digests = {

@@ -70,6 +70,12 @@ class SolveOptions(Config):
     seed: int = Field(default=0, ge=0)
     output_dir: Path | None = None
     """Folder of the kernel, its verdict and the transcript. Default: outputs/solve/TASK."""
+    into: Path | None = None
+    """Folder of a kernel registry that a correct kernel is put into, with its launch templates."""
+    keys: Path = Path("deployment/keys")
+    """Folder of the key that signs the receipt there."""
+    key: str = "judge"
+    """Name of that key."""
     judge: JudgeSettings = JudgeSettings()
 
     @model_validator(mode="after")
@@ -86,6 +92,6 @@ class SolveOptions(Config):
         """The same options are the same conversation; the judge's settings and the folder aside."""
         later = {"beam": 1, "redraws": 0}  # as before there were these settings
         unset = {name for name, value in later.items() if getattr(self, name) == value}
-        aside = {"output_dir", "judge"} | unset
+        aside = {"output_dir", "into", "keys", "key", "judge"} | unset
         said = self.model_dump_json(exclude=aside)
         return hashlib.sha256(said.encode()).hexdigest()[:12]

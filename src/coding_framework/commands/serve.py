@@ -66,10 +66,11 @@ def run(args: Namespace) -> int:
 def _serve(config: Any, options: ServeOptions) -> None:
     from coding_framework.cuda.choose_backend import choose_backend
     from coding_framework.deployment.http import Gate, require_safe, run_app
-    from coding_framework.deployment.receipts import load_key
     from coding_framework.deployment.server import CallersTasks, ModelServer
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.deployment.traffic import open_traffic
+    from coding_framework.registry.keeping import KernelKeeper
+    from coding_framework.registry.receipts import load_key
     from coding_framework.wiring import make_judge, make_task_reader
 
     tokens = TokenFile(config.tokens)
@@ -92,9 +93,12 @@ def _serve(config: Any, options: ServeOptions) -> None:
             own = make_judge("emulator", sandbox, workers=1, references="sandboxed")
             stack.callback(own.close)
             callers = CallersTasks(reader, own)
+        keeper = None
+        if config.registry is not None:
+            keeper = KernelKeeper(config.registry, config.keys, key, judge.templates)
         server = ModelServer(
             config, judge, judges_on, key, Gate(tokens, config.limits), traffic, versions,
-            manager=manager, callers=callers, docs=options.docs,
+            manager=manager, callers=callers, keeper=keeper, docs=options.docs,
         )  # fmt: skip
         run_app(server.app, config.listen, tokens, _tell(tokens))
 
@@ -126,7 +130,7 @@ def _require_sandbox(name: str, allow_native: bool) -> None:
 async def _check(config: Any) -> int:
     """Whether each endpoint's model is there, a line each."""
     from coding_framework.deployment.backends import Backend
-    from coding_framework.deployment.receipts import load_key
+    from coding_framework.registry.receipts import load_key
 
     load_key(config.keys, config.key)
     backends = {b.name: Backend(b) for b in config.backends}

@@ -35,6 +35,8 @@ from coding_framework.orchestration.beam import ranked
 from coding_framework.orchestration.turn import ConversationConfig, judge_or_reason
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
 from coding_framework.paths import require_writable, write_atomic
+from coding_framework.registry.keeping import KernelKeeper
+from coding_framework.registry.receipts import SigningKey, load_key
 from coding_framework.store.folder import SolveFolder
 from coding_framework.store.model_card import prompts_for
 from coding_framework.training.agent_specializer import (
@@ -73,11 +75,14 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
                 f"there is no adapter in {adapter}: give a folder with an adapter_config.json, "
                 "such as sft_checkpoints/generator after a training"
             )
+    key = None if options.into is None else load_key(options.keys, options.key)
     console = console or Console()
     with Screen(task, options, console) as screen:
         state, chosen = asyncio.run(_converse(task, options, folder, screen))
     _leave(state, chosen, folder)
     _print_end(state, chosen, folder, console)
+    if key is not None:
+        _put(options, key, task, chosen, console)
     return state
 
 
@@ -336,6 +341,30 @@ def _leave(state: CUDAConversationState, chosen: ConversationTurn | None, folder
         write_atomic(left.kernel, chosen.code or "")
         if chosen.verdict is not None:
             write_atomic(left.verdict, chosen.verdict.model_dump_json(indent=1) + "\n")
+
+
+def _put(
+    options: SolveOptions,
+    key: SigningKey,
+    task: Task,
+    chosen: ConversationTurn | None,
+    console: Console,
+) -> None:
+    """Put a correct kernel into the registry."""
+    verdict = chosen.verdict if chosen is not None else None
+    if options.into is None or chosen is None or verdict is None or not verdict.correct:
+        return
+    console.print("making launch templates", highlight=False)
+    judge = make_judge(**options.judge.model_dump())
+    try:
+        keeper = KernelKeeper(options.into, options.keys, key, judge.templates)
+        kept = asyncio.run(keeper.keep(task, chosen.code or "", verdict))
+    finally:
+        judge.close()
+    said = "is in it already" if kept is None else f"{len(kept.templates)} launch templates"
+    console.print(Text(f"{options.into}: {one_line(task.name)}, {said}"), soft_wrap=True)
+    for refusal in kept.refusals if kept is not None else ():
+        console.print(Text(f"no template for {refusal.shape_key}: {refusal.reason}"))
 
 
 def _chosen(state: CUDAConversationState) -> ConversationTurn | None:

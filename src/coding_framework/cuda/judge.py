@@ -66,6 +66,7 @@ if TYPE_CHECKING:  # torch takes a second to import; the compiler works meanwhil
     from coding_framework.cuda.timing.backend import Backend
     from coding_framework.cuda.trial.candidate import CandidateTrials
     from coding_framework.cuda.trial.setup import TrialSetting
+    from coding_framework.registry.templates import MadeTemplates
 
 OptionalCheck = Literal["other_draws", "hidden_shapes"]
 """What an experiment may switch off. other_draws: all comparisons are on the first draw of a shape
@@ -234,6 +235,23 @@ class Judge:
         from coding_framework.cuda.trial.probe import run_probes
 
         return run_probes(setting, task, probes, self._secret)
+
+    def templates(self, task: Task, candidate: Candidate) -> MadeTemplates:
+        """The launch templates of a kernel, each judged as a template, and why a shape set has
+        none. Only those of a kernel whose verdict is `correct` may be kept. Raises as `judge` does,
+        and UsageError where it does not compile."""
+        draft = self._draft(task, candidate)
+        try:
+            build = self._compile(candidate, draft)
+        except CandidateFault as fault:
+            raise UsageError(f"the kernel does not compile: {fault.reason}") from fault
+        from coding_framework.cuda.templating.make import Subject, make_templates
+        from coding_framework.registry.digests import task_id
+
+        prepared = self._devices().prepared(task)
+        setting, sm = self._setting(build), self._compiler.architecture
+        subject = Subject(prepared, task_id(task), candidate.code, setting, sm)
+        return make_templates(subject, self._cases(prepared), self._reference_cache())
 
     # --- the steps --------------------------------------------------------------------------------
 

@@ -89,6 +89,9 @@ class ServeConfig(Config):
     """Folder of the key that signs receipts."""
     key: str = "judge"
     """Its name."""
+    registry: Path | None = None
+    """Folder of a kernel registry that verified kernels are put into, with their launch templates.
+    None: they are only returned."""
     database: Path | None = None
     """The deployment database: who answers, and rollouts. None: always the endpoints' versions."""
     unit: Literal["user", "session"] = "user"

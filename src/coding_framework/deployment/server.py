@@ -55,7 +55,6 @@ from coding_framework.deployment.http import (
 )
 from coding_framework.deployment.metrics import ServerMetrics
 from coding_framework.deployment.outcomes import Outcome, Status
-from coding_framework.deployment.receipts import KernelReceipt, SigningKey, receipt_of
 from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
 from coding_framework.deployment.traffic import Traffic, Versions
 from coding_framework.deployment.verified import (
@@ -66,9 +65,16 @@ from coding_framework.deployment.verified import (
     new_search,
     run_search,
 )
-from coding_framework.errors import InfrastructureError, PolicyAwayError, PolicyError
+from coding_framework.errors import (
+    CodingFrameworkError,
+    InfrastructureError,
+    PolicyAwayError,
+    PolicyError,
+)
 from coding_framework.monitoring.text import one_line
 from coding_framework.orchestration.turn import Agent
+from coding_framework.registry.keeping import KernelKeeper
+from coding_framework.registry.receipts import KernelReceipt, SigningKey, receipt_of
 from coding_framework.types import (
     BackendName,
     ConversationTurn,
@@ -149,11 +155,12 @@ class ModelServer:
         *,
         manager: DeploymentManager | None = None,
         callers: CallersTasks | None = None,
+        keeper: KernelKeeper | None = None,
         docs: bool = False,
     ) -> None:
         """judges_on: what `judge` judges on. key: signs receipts. manager: of the deployment
         database, for the operators' routes. callers: takes tasks of callers who are not trusted;
-        None: they are refused."""
+        None: they are refused. keeper: puts verified kernels into a registry; None: nobody does."""
         self.config, self.gate, self.traffic = config, gate, traffic
         self.versions = versions or Versions(config.versions)
         self.judge = JudgeQueue(judge, config.judge.workers, config.judge.queue)
@@ -168,6 +175,7 @@ class ModelServer:
         }
         self._judges_on = judges_on
         self._key = key
+        self._keeper = keeper
         self._judge_ready: str | None = "the judge has not given its first verdict yet"
         self._background: set[asyncio.Task[Any]] = set()
         self._shadows = 0
@@ -487,6 +495,8 @@ class ModelServer:
         if not verified or verdict is None or asked.found is None:
             return {"status": "unverified"}
         receipt = self._receipt(asked.found, verdict)
+        if self._keeper is not None and not asked.found.from_caller and turn is not None:
+            self._spawn(self._keep(asked.found.task, turn.code or "", verdict))
         return {
             "status": "verified",
             "receipt": receipt.model_dump(mode="json"),
@@ -494,6 +504,17 @@ class ModelServer:
             "speedup": verdict.speedup,
             "basis": basis_of(verdict),
         }
+
+    async def _keep(self, task: Task, code: str, verdict: Verdict) -> None:
+        """After the answer: what fails here is told in the log, and fails no request."""
+        assert self._keeper is not None
+        try:
+            kept = await self._keeper.keep(task, code, verdict)
+        except CodingFrameworkError as e:
+            log.error("kernel_not_kept", task=task.name, why=str(e))
+        else:
+            if kept is not None:
+                log.info("kernel_kept", task=task.name, kernel=kept.kernel)
 
     def _receipt(self, found: TaskOfRequest, verdict: Verdict) -> KernelReceipt:
         return receipt_of(

@@ -337,25 +337,27 @@ class DeploymentStore:
         clock: Callable[[], int] | None = None,
         durable: bool = True,
         check: bool = False,
+        read_only: bool = False,
     ) -> None:
         """Open the database and bring it up to date; make it where it is missing.
 
         durable: survive a power cut (False: only a kill). check: read all of it and refuse a
-        damaged one. Raises StorageError.
+        damaged one. read_only: change nothing, and leave no file beside it. Raises StorageError.
         """
         self.path = path
         self._lock = threading.RLock()
         with _told(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-            self._use_wal()
-            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
-            self._db.execute("PRAGMA foreign_keys=ON")
+            if read_only:
+                self._db = _opened_to_read(path)
+            else:
+                self._db = self._opened(durable=durable)
             if check:
                 self._refuse_damage()
-            self._migrate()
-            self._clock = clock or self._machine_clock()
+            if read_only:
+                self._refuse_other_versions()
+            else:
+                self._migrate()
+            self._clock = clock or self._machine_clock(read_only=read_only)
         self._file = self._identity()
 
     def close(self) -> None:
@@ -487,6 +489,15 @@ class DeploymentStore:
         )
         return [dict(zip(names, row, strict=True)) for row in rows]
 
+    def _opened(self, *, durable: bool) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        db = self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
+        self._use_wal()
+        db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+        db.execute("PRAGMA foreign_keys=ON")
+        return db
+
     def _rows(self, statement: str, *values: Any) -> list[Any]:
         with self._lock, _told(self.path):
             return self._db.execute(statement, values).fetchall()
@@ -525,18 +536,31 @@ class DeploymentStore:
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
                 raise
-        if self._version() > len(MIGRATIONS):
+        self._refuse_other_versions()
+
+    def _refuse_other_versions(self) -> None:
+        version = self._version()
+        if version > len(MIGRATIONS):
             raise StorageError(
                 f"{self.path} was written by a newer version of this program: install that one"
+            )
+        if version < len(MIGRATIONS):
+            raise StorageError(
+                f"{self.path} was written by an older version of this program: "
+                f"`cuda-rl deploy status --database {self.path}` brings it up to date"
             )
 
     def _version(self) -> int:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])
 
-    def _machine_clock(self) -> Callable[[], int]:
-        """Time since the machine's start plus an offset that all processes share."""
+    def _machine_clock(self, *, read_only: bool) -> Callable[[], int]:
+        """Time since the machine's start plus an offset that all processes share. To read a
+        database of another machine, or of before its restart: the time of its last event."""
         boot = boot_id()
         known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
+        if known is None and read_only:
+            last = self._db.execute("SELECT max(ts_us) FROM event").fetchone()[0] or 0
+            return lambda: int(last)
         if known is None:
             offset = time.time_ns() // 1000 - _since_start_us()
             self._db.execute(
@@ -552,6 +576,18 @@ _EXPERIMENT = (
     "id, alias, config, config_sha256, salt_enrol, salt_arm, state, resume_state, step, enrolment,"
     " generation, reason, created_us, ended_us"
 )
+
+
+def _opened_to_read(path: Path) -> sqlite3.Connection:
+    """Where no process has the database open it has no log beside it; it is then read as it lies,
+    since SQLite would make one."""
+    if not path.is_file():
+        raise StorageError(f"there is no database {path}: `cuda-rl deploy register` makes one")
+    lies = not path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if lies else ''}"
+    db = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+    db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
+    return db
 
 
 def _since_start_us() -> int:

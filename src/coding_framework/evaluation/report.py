@@ -25,6 +25,8 @@ from coding_framework.types import ConversationTurn, CUDAConversationState, Reco
 MAX_CODE_CHARS = 12_000
 """Longer code is cut in the report, and said to be; the stored conversation has all of it."""
 DIFF_CONTEXT_LINES = 3
+STYLE = Path(__file__).parent / "templates" / "style.css"
+"""The one style sheet: a report holds a copy, the viewer serves it."""
 
 
 class TrainingStep(Record):

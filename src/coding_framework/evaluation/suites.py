@@ -23,6 +23,7 @@ from coding_framework.data.modules.catalog import module_tasks
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.problem_loading import ProblemSource, load_problems
+from coding_framework.registry.digests import task_digest
 from coding_framework.store.lines import read_lines
 from coding_framework.types import Record, Task, TaskScope
 
@@ -56,12 +57,6 @@ class EvalSuite(Record):
         """Equal exactly where the tasks are equal, in order."""
         digests = [task_digest(entry.task) for entry in self.tasks]
         return hashlib.sha256("\n".join(digests).encode()).hexdigest()
-
-
-def task_digest(task: Task) -> str:
-    """Digest of what an answer is judged by: reference, shape sets, constructor arguments."""
-    said = task.model_dump_json(include={"reference", "init_args", "cases", "gpu_cases"})
-    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def load_suite(

@@ -281,6 +281,35 @@ def read_system(run: Path) -> Iterator[SystemSample]:
     yield from itertools.dropwhile(lambda sample: sample.t <= last, new)
 
 
+def read_system_thinned(run: Path, most: int = 4_000) -> list[SystemSample]:
+    """Likewise, of many samples about `most`, evenly apart, whatever the files' size."""
+    if WatchFolder(run).system.is_file() and sum(_sizes(run)) <= most * _SHORT_SAMPLE:
+        return list(read_system(run))
+    found = {}
+    for path, size in zip(_system_files(run), _sizes(run), strict=True):
+        step = max(1, sum(_sizes(run)) // most)
+        with path.open("rb") as file:
+            for place in range(0, size, step):
+                file.seek(place)
+                if place:
+                    file.readline()  # the rest of a line
+                try:
+                    sample = SystemSample.model_validate_json(file.readline())
+                except ValidationError:
+                    continue
+                found[sample.t] = sample
+    return [found[t] for t in sorted(found)]
+
+
+def _system_files(run: Path) -> list[Path]:
+    files = WatchFolder(run)
+    return [path for path in (files.system_before, files.system) if path.is_file()]
+
+
+def _sizes(run: Path) -> list[int]:
+    return [path.stat().st_size for path in _system_files(run)]
+
+
 def read_judge(run: Path) -> Iterator[JudgeSample]:
     """What the judges of the run did, in the order in which it was written."""
     return parsed_lines(WatchFolder(run).judge, JudgeSample.model_validate_json)
@@ -336,6 +365,8 @@ def enclosing_run(path: Path) -> Path | None:
 
 
 _LEVELS = 4
+_SHORT_SAMPLE = 500
+"""Bytes of a sample of a small machine."""
 _TAIL = 1 << 18
 """Bytes in which there is a whole line: one of a machine with 8 GPUs and 256 cores has 8,000."""
 

@@ -28,7 +28,7 @@ from fastapi.responses import (
 
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
-from coding_framework.viewer import charts, pages
+from coding_framework.viewer import charts, deployments, pages
 from coding_framework.viewer.conversation import conversation_page
 from coding_framework.viewer.evaluations import compare_page, evaluation_page
 from coding_framework.viewer.library import Library, NotThereError
@@ -98,22 +98,30 @@ def make_app(library: Library, *, token: str | None = None, hosts: Iterable[str]
 
     _add_pages(app, library)
 
-    @app.get("/run/{run_id}/events")
-    async def events(run_id: str, request: Request) -> Response:
-        run = library.run(run_id)
+    def told(versions: Callable[[], Mapping[str, str]], request: Request) -> Response:
         if not streams.enter():
             return PlainTextResponse("too many pages listen", 503, {"Retry-After": "30"})
         last = request.headers.get("last-event-id", "")
 
         async def stream() -> AsyncIterator[bytes]:
             try:
-                async for event in changes(lambda: library.versions(run), last, request):
+                async for event in changes(versions, last, request):
                     yield event
             finally:
                 streams.leave()
 
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
+
+    @app.get("/run/{run_id}/events")
+    async def run_events(run_id: str, request: Request) -> Response:
+        run = await asyncio.to_thread(library.run, run_id)
+        return told(lambda: library.versions(run), request)
+
+    @app.get("/deploy/experiments/{experiment}/events")
+    async def rollout_events(experiment: str, request: Request) -> Response:
+        find = deployments.experiment_versions
+        return told(await asyncio.to_thread(find, library, experiment), request)
 
     return app
 
@@ -126,13 +134,17 @@ def _add_pages(app: FastAPI, library: Library) -> None:
             given = query_in(request)
             try:
                 made = make(library, given, **request.path_params)
-                return HTMLResponse(render(template, made, query=request.url.query))
+                return HTMLResponse(rendered(made, request))
             except (TypeError, ValueError, LookupError, AttributeError):
                 if make is not conversation_page or given.get("view") == "raw":
                     raise
             # A record of another version that cannot be shown as one of this: as it is.
             made = make(library, {**given, "view": "raw"}, **request.path_params)
-            return HTMLResponse(render(template, made, query=request.url.query))
+            return HTMLResponse(rendered(made, request))
+
+        def rendered(made: Mapping[str, Any], request: Request) -> str:
+            places = {"deployments": bool(library.databases())}
+            return render(template, made, query=request.url.query, places=places)
 
         def data(request: Request) -> Response:
             made = make(library, query_in(request), **request.path_params)
@@ -151,10 +163,28 @@ def _add_pages(app: FastAPI, library: Library) -> None:
     page("/run/{run_id}/task", "task.html.j2", pages.task_page)
     page("/eval/{run_id}", "evaluation.html.j2", evaluation_page)
     page("/compare", "compare.html.j2", compare_page)
+    page("/system/{run_id}", "system.html.j2", pages.system_page)
+    page("/deploy", "deploy.html.j2", deployments.deploy_page)
+    page("/deploy/experiments/{experiment}", "experiment.html.j2", deployments.experiment_page)
 
     @app.get("/api/run/{run_id}/charts")
-    def chart_data(run_id: str, request: Request) -> Response:
-        found = charts.charts_of(library.run(run_id), charts.options_from(request.query_params))
+    def training(run_id: str, request: Request) -> Response:
+        run = library.run(run_id)
+        options = charts.options_from(request.query_params)
+        found = charts.charts_of(run, options, library.restarts(run))
+        return Response(orjson.dumps(found), media_type="application/json")
+
+    @app.get("/api/system/{run_id}/charts")
+    def system(run_id: str, request: Request) -> Response:
+        run = library.run(run_id)
+        options = charts.options_from(request.query_params)
+        found = charts.system_charts(run, library.step_ends(run), options)
+        return Response(orjson.dumps(found), media_type="application/json")
+
+    @app.get("/api/deploy/experiments/{experiment}/charts")
+    def rollout(experiment: str, request: Request) -> Response:
+        options = charts.options_from(request.query_params)
+        found = deployments.experiment_charts(library, experiment, options)
         return Response(orjson.dumps(found), media_type="application/json")
 
     @app.get("/run/{run_id}/conversations/{key}/code")

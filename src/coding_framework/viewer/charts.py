@@ -1,6 +1,7 @@
 """The numbers behind the charts of a run: from its step records, for the browser to draw.
 
 A chart is columns: x, and a column a series, `None` where there is no value (a gap stays a gap).
+Its marks are places on the x axis: starts of the trainer, ends of steps.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from typing import Any
 
 from coding_framework.store.folder import SFTFolder
 from coding_framework.store.records import StepRecord
-from coding_framework.store.run_status import GPUSample, JudgeSample, read_judge, read_system
+from coding_framework.store.run_status import (
+    GPUSample,
+    JudgeSample,
+    ProcessGroup,
+    SystemSample,
+    read_judge,
+    read_system_thinned,
+)
 from coding_framework.store.training_log import read_sft_records, read_steps
 from coding_framework.viewer.runs import FoundRun, rl_folders, sft_folder
 
@@ -43,8 +51,11 @@ def options_from(given: Mapping[str, str]) -> Options:
     return Options(known, 0.0 if math.isnan(smooth) else smooth, given.get("log") == "1")
 
 
-def charts_of(run: FoundRun, options: Options) -> list[dict[str, Any]]:
-    """All charts for which the run has numbers."""
+def charts_of(
+    run: FoundRun, options: Options, restarts: Mapping[str, Sequence[int]] | None = None
+) -> list[dict[str, Any]]:
+    """All charts for which the run has numbers. restarts: of each policy that RL trains, the first
+    steps of the trainer's later starts."""
     found: list[dict[str, Any] | None] = []
     sft = sft_folder(run)
     if sft is not None:
@@ -53,12 +64,28 @@ def charts_of(run: FoundRun, options: Options) -> list[dict[str, Any]]:
         records = read_steps(folder.steps)
         if records:
             prefix = "" if label == "rl" else f"{label}: "
+            begun = set((restarts or {}).get(label, ()))
+            places = _x_of(records, options.x)[0]
+            marks = [x for x, record in zip(places, records, strict=True) if record.step in begun]
             found += [
-                chart | {"id": f"{label}-{chart['id']}", "title": prefix + chart["title"]}
-                for chart in _rl_charts(records, options)
+                made
+                | {"id": f"{label}-{made['id']}", "title": prefix + made["title"], "marks": marks}
+                for made in _rl_charts(records, options)
             ]
-    found += _system_charts(run, options)
-    return [chart for chart in found if chart is not None]
+    told = _times(run)
+    found += [c for c in _system_charts(told, options) if c and c["id"] in _ON_OVERVIEW]
+    return [made for made in found if made is not None]
+
+
+def system_charts(
+    run: FoundRun, ends: Sequence[float], options: Options | None = None
+) -> list[dict[str, Any]]:
+    """What the machine and the judge did, on one time axis. ends: of the steps' conversations,
+    seconds since 1970."""
+    told = _times(run)
+    marks = [end - told.start for end in ends if end >= told.start]
+    made = _system_charts(told, options or Options())
+    return [c | {"marks": marks} for c in made if c is not None]
 
 
 def _rl_charts(records: Sequence[StepRecord], options: Options) -> list[dict[str, Any]]:
@@ -128,7 +155,7 @@ def _rl_charts(records: Sequence[StepRecord], options: Options) -> list[dict[str
             **{f"waiting, {k}": v for k, v in keyed(lambda r: r.measures.verdict_wait_s).items()},
         }, {}),
     ]  # fmt: skip
-    return [made for c in charts if (made := _chart(*c, x, x_label, options)) is not None]
+    return [made for c in charts if (made := chart(*c, x, x_label, options)) is not None]
 
 
 def _parts_of_time(record: StepRecord) -> dict[str, float]:
@@ -150,11 +177,11 @@ def _sft_charts(folder: SFTFolder, options: Options) -> list[dict[str, Any]]:
         ("sft-rate", "SFT: learning rate", "", "learning_rate", {}),
     ):
         column = [_finite(entry.get(key)) for entry in records.steps]
-        charts.append(_chart(identity, title, unit, {key: column}, more, x, "step", options))
+        charts.append(chart(identity, title, unit, {key: column}, more, x, "step", options))
     epochs = records.epochs
     if epochs:
         charts.append(
-            _chart(
+            chart(
                 "sft-held-out", "SFT: held-out loss and score", "",
                 {
                     "held-out loss": [_finite(e.held_out_loss) for e in epochs],
@@ -165,19 +192,45 @@ def _sft_charts(folder: SFTFolder, options: Options) -> list[dict[str, Any]]:
                 {}, [e.epoch for e in epochs], "epoch", Options(),
             )
         )  # fmt: skip
-    return [chart for chart in charts if chart is not None]
+    return [made for made in charts if made is not None]
 
 
-def _system_charts(run: FoundRun, options: Options) -> list[dict[str, Any] | None]:
-    """What the machine and the judge did, where the run wrote it down."""
-    samples, judged = list(read_system(run.root)), list(read_judge(run.root))
-    start = min([s.t for s in samples[:1]] + [s.t for s in judged[:1]], default=0.0)
-    x = [s.t - start for s in samples]
+_ON_OVERVIEW = frozenset({"gpu", "gpu-memory", "gpu-power", "cpu", "queue", "judge-times"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a run wrote of machine and judge."""
+
+    samples: Sequence[SystemSample]
+    judged: Sequence[JudgeSample]
+
+    @property
+    def start(self) -> float:
+        return min((s[0].t for s in (self.samples, self.judged) if s), default=0.0)
+
+
+def _times(run: FoundRun) -> _Told:
+    return _Told(read_system_thinned(run.root), list(read_judge(run.root)))
+
+
+def _system_charts(told: _Told, options: Options) -> list[dict[str, Any] | None]:
+    samples, judged = told.samples, told.judged
     gpus = sorted({gpu.index for s in samples for gpu in s.gpus or ()})
+    roles = dict.fromkeys(role for s in samples for role in s.processes)
 
     def of_gpus(of: Callable[[GPUSample], float | None]) -> dict[str, Column]:
         known = [{gpu.index: gpu for gpu in s.gpus or ()} for s in samples]
         return {f"GPU {i}": [of(row[i]) if i in row else None for row in known] for i in gpus}
+
+    def of_roles(of: Callable[[ProcessGroup], float | None]) -> dict[str, Column]:
+        return {
+            role: [of(s.processes[role]) if role in s.processes else None for s in samples]
+            for role in roles
+        }
+
+    def each(of: Callable[[SystemSample], float | None], by: float = 1.0) -> Column:
+        return [_scaled(of(s), by) for s in samples]
 
     memory: Column = [_share(s.ram, s.ram_total) for s in samples]
     cores: Column = [sum(s.cpu) / len(s.cpu) / 100 if s.cpu else None for s in samples]
@@ -185,21 +238,35 @@ def _system_charts(run: FoundRun, options: Options) -> list[dict[str, Any] | Non
         ("gpu", "GPU: use", "share", of_gpus(lambda g: _scaled(g.util, 0.01))),
         ("gpu-memory", "GPU: memory", "GB", of_gpus(lambda g: _scaled(g.mem_used, 1e-9))),
         ("gpu-power", "GPU: power", "W", of_gpus(lambda g: g.power_w)),
+        ("gpu-clock", "GPU: clock", "MHz", of_gpus(lambda g: g.sm_clock)),
+        ("gpu-temp", "GPU: temperature", "°C", of_gpus(lambda g: g.temp)),
         ("cpu", "CPU and memory", "share", {"all cores": cores, "memory": memory}),
-    ]
+        ("load", "Load", "processes", {"mean of a minute": each(lambda s: s.load)}),
+        ("role-cpu", "Cores by role", "busy cores", of_roles(lambda g: g.cpu)),
+        ("role-memory", "Memory by role", "GB", of_roles(lambda g: _scaled(g.pss or g.rss, 1e-9))),
+        ("disk", "Disk and network", "MB/s", {
+            "read": each(lambda s: s.disk_read, 1e-6),
+            "written": each(lambda s: s.disk_write, 1e-6),
+            "network": each(lambda s: s.net, 1e-6),
+        }),
+        ("disk-free", "Free on the run's disk, swap", "GB", {
+            "free": each(lambda s: s.disk_free, 1e-9), "swap": each(lambda s: s.swap, 1e-9),
+        }),
+    ]  # fmt: skip
     judge: list[tuple[str, str, str, dict[str, Column]]] = [
         ("queue", "Judge: queue", "verdicts", {
             "queued": [float(s.queued) for s in judged],
             "running": [float(s.running) for s in judged],
         }),
+        ("judge-rate", "Judge: verdicts", "a second", {"done": [s.done_per_s for s in judged]}),
         ("judge-times", "Judge: times", "s", {
             f"{name}, {q}": [times(s).get(q) for s in judged]
             for name, times in _JUDGE_TIMES.items() for q in ("p50", "p95")
         }),
     ]  # fmt: skip
-    of_judge = [s.t - start for s in judged]
-    made = [_chart(*c, {}, x, "seconds", Options(log=options.log)) for c in system]
-    return made + [_chart(*c, {}, of_judge, "seconds", Options(log=options.log)) for c in judge]
+    flags, start = Options(log=options.log), told.start
+    made = [chart(*c, {}, [s.t - start for s in samples], "seconds", flags) for c in system]
+    return made + [chart(*c, {}, [s.t - start for s in judged], "seconds", flags) for c in judge]
 
 
 _JUDGE_TIMES: dict[str, Callable[[JudgeSample], Mapping[str, float]]] = {
@@ -217,7 +284,7 @@ def _share(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _chart(
+def chart(
     identity: str,
     title: str,
     unit: str,
@@ -233,19 +300,25 @@ def _chart(
         return None
     keep = decimated(list(told.values()), len(x))
     drawn = [
-        {"name": name, "values": [column[i] for i in keep], "raw": False}
+        {
+            "name": name,
+            "values": [column[i] for i in keep],
+            "raw": False,
+            "level": name in more.get("levels", ()),
+        }
         for name, column in told.items()
     ]
     if options.smooth > 0 and not more.get("stack") and not more.get("band"):
         smooth = [(name, smoothed(column, options.smooth)) for name, column in told.items()]
         drawn = [{**line, "raw": True} for line in drawn] + [
-            {"name": name, "values": [column[i] for i in keep], "raw": False}
+            {"name": name, "values": [column[i] for i in keep], "raw": False, "level": False}
             for name, column in smooth
         ]
     flags = {"log": options.log or bool(more.get("log")), "stack": bool(more.get("stack"))}
     return {
         "id": identity, "title": title, "unit": unit, "x_label": x_label,
-        "x": [x[i] for i in keep], "series": drawn, "band": bool(more.get("band")), **flags,
+        "x": [x[i] for i in keep], "series": drawn, "band": bool(more.get("band")),
+        "marks": [], **flags,
     }  # fmt: skip
 
 

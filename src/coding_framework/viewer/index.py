@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import orjson
 
 from coding_framework.viewer.runs import Source
 
-VERSION = 1
+VERSION = 2
 """Of the tables; an index of another version is made anew."""
 BLOCK = 1 << 20
 MAX_LINE = 64 << 20
@@ -38,7 +39,7 @@ CREATE TABLE conversations(
   name TEXT, task TEXT, family TEXT, tier INTEGER, label TEXT, step INTEGER, grp TEXT,
   session INTEGER, roles TEXT, turns INTEGER, status TEXT, statuses TEXT, speedup REAL,
   modelled INTEGER, reward REAL, returned REAL, cheats TEXT, masked INTEGER, tokens INTEGER,
-  end_reason TEXT, current INTEGER);
+  end_reason TEXT, ended REAL, current INTEGER);
 CREATE INDEX by_facet ON conversations(current, status, tier, family, label);
 CREATE INDEX by_speedup ON conversations(current, speedup, id);
 CREATE INDEX by_reward ON conversations(current, reward, id);
@@ -87,16 +88,17 @@ class IndexWriter:
 
     def update(self, sources: Sequence[Source]) -> Iterator[Passed]:
         """Reads what is new, a block at a time; yields after each that is stored."""
-        sizes = {str(s.path): _size(s.path) for s in sources}
-        total = sum(sizes.values())
-        self._forget_files(set(sizes))
+        found = {path: _size_and_inode(path) for path in (str(s.path) for s in sources)}
+        total = sum(size for size, _ in found.values())
         known = {
-            row[0]: row[1:] for row in self._db.execute("SELECT path, offset, inode FROM files")
+            row[0]: row[1:] for row in self._db.execute("SELECT path, offset, inode, id FROM files")
         }
+        for path, (*_, file) in known.items():
+            if path not in found:
+                self._forget(file)
         for source in sources:
             path = str(source.path)
-            offset, inode = known.get(path, (-1, -1))
-            if offset == sizes[path] and inode == _inode(source.path):
+            if known.get(path, ())[:2] == found[path]:
                 continue
             for changed in self._read(source):
                 done = self._db.execute("SELECT sum(offset) FROM files").fetchone()[0] or 0
@@ -126,11 +128,6 @@ class IndexWriter:
         now = {"done": done, "total": total, "version": was.get("version", 0) + changed}
         if now != was:
             self._db.executemany("REPLACE INTO meta VALUES (?, ?)", now.items())
-
-    def _forget_files(self, paths: set[str]) -> None:
-        for file, path in self._db.execute("SELECT id, path FROM files").fetchall():
-            if path not in paths:
-                self._forget(file)
 
     def _forget(self, file: int) -> None:
         self._db.execute("DELETE FROM conversations WHERE file = ?", (file,))
@@ -326,6 +323,7 @@ def summary_row(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
         "masked": len(verdicts) - len(judged),
         "tokens": sum(len(_part(t, "generation").get("response_ids") or ()) for t in turns),
         "end_reason": _text(state.get("end_reason") or ""),
+        "ended": _moment(found.get("ended_at")),
     }
 
 
@@ -422,6 +420,14 @@ def _text(value: object) -> str:
     return str(value).encode("utf-8", "backslashreplace").decode()
 
 
+def _moment(text: object) -> float | None:
+    """Seconds since 1970 of a time in ISO 8601."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and abs(value) < 2**62 else None
 
@@ -431,15 +437,9 @@ def _number(value: object) -> float | None:
     return float(value) if known else None  # type: ignore[arg-type]
 
 
-def _size(path: Path) -> int:
+def _size_and_inode(path: str) -> tuple[int, int]:
     try:
-        return path.stat().st_size
+        told = os.stat(path)
     except OSError:
-        return 0
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return -1
+        return 0, -1
+    return told.st_size, told.st_ino

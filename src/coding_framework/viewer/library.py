@@ -12,7 +12,7 @@ from typing import Any
 
 from coding_framework.viewer import search
 from coding_framework.viewer.index import connect, index_file, read_line
-from coding_framework.viewer.runs import FoundRun, find_runs, rl_folders, sft_folder, state_of
+from coding_framework.viewer.runs import FoundRun, find_all, rl_folders, sft_folder, state_of
 
 STATE_FILES = ("stages.json", "heartbeat.json")
 FIND_S = 5.0
@@ -36,9 +36,16 @@ class Library:
 
     def runs(self) -> list[FoundRun]:
         """All runs; looked for again when the last look is some seconds old."""
+        return [found for found in self._all() if found.kind != "deployment"]
+
+    def databases(self) -> list[FoundRun]:
+        """Those of deployments, likewise."""
+        return [found for found in self._all() if found.kind == "deployment"]
+
+    def _all(self) -> list[FoundRun]:
         with self._lock:
             if time.monotonic() - self._at > FIND_S:
-                self._found = {run.id: run for run in find_runs(self._paths)}
+                self._found = {run.id: run for run in find_all(self._paths)}
                 self._at = time.monotonic()
             return list(self._found.values())
 
@@ -96,6 +103,23 @@ class Library:
             row = search.conversation_at(db, key)
             return ("", "") if row is None else search.neighbours(db, wanted, row)
 
+    def restarts(self, run: FoundRun) -> Mapping[str, Sequence[int]]:
+        """By label, the first step of each start of the trainer but the first."""
+        try:
+            with self.index(run) as db:
+                return search.restarts(db)
+        except sqlite3.Error:
+            return {}
+
+    def step_ends(self, run: FoundRun) -> Sequence[float]:
+        """When the last conversation of each step ended, seconds since 1970."""
+        try:
+            with self.index(run) as db:
+                found: list[float] = self._once(run, "ends", db, lambda: search.step_ends(db))
+                return found
+        except sqlite3.Error:
+            return []
+
     def versions(self, run: FoundRun) -> dict[str, str]:
         """What a page of the run may show -> a text that changes with it."""
         files = [folder.steps for _, folder in rl_folders(run)]
@@ -103,11 +127,11 @@ class Library:
         files += [] if sft is None else [sft.metrics]
         notes = self.notes(run)
         return {
-            "steps": ",".join(_stamp(path) for path in files),
+            "steps": ",".join(stamp(path) for path in files),
             "conversations": f"{notes.get('version', 0)},{notes.get('done', 0)}",
-            "state": ",".join((state_of(run), *(_stamp(run.root / n) for n in STATE_FILES))),
+            "state": ",".join((state_of(run), *(stamp(run.root / n) for n in STATE_FILES))),
             "system": ",".join(
-                _stamp(run.root / n) for n in ("system.jsonl", "judge.jsonl", "alerts.jsonl")
+                stamp(run.root / n) for n in ("system.jsonl", "judge.jsonl", "alerts.jsonl")
             ),
         }
 
@@ -124,7 +148,8 @@ class Library:
         return made
 
 
-def _stamp(path: Path) -> str:
+def stamp(path: Path) -> str:
+    """A text that differs when the file has changed."""
     try:
         told = path.stat()
     except OSError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +13,13 @@ import orjson
 from coding_framework.evaluation.metrics import wilson
 from coding_framework.store.folder import RunFolder
 from coding_framework.store.records import StepRecord
-from coding_framework.store.run_status import Alert, read_alerts, read_heartbeat
+from coding_framework.store.run_status import (
+    Alert,
+    latest_system,
+    read_alerts,
+    read_heartbeat,
+    read_identity,
+)
 from coding_framework.store.training_log import read_steps
 from coding_framework.viewer import search
 from coding_framework.viewer.figures import share_bar
@@ -48,16 +56,24 @@ def _run_row(library: Library, run: FoundRun) -> dict[str, Any]:
     totals = library.totals(run)
     notes = library.notes(run)
     low, high = wilson(totals.correct, totals.judged) if totals.judged else (None, None)
-    try:
-        changed = run.root.stat().st_mtime
-    except OSError:
-        changed = 0.0
+    changed = _last_change(run)
     return {
         "run": run, "totals": totals, "state": state_of(run), "changed": changed,
+        "age_s": max(0.0, time.time() - changed),
         "rate": totals.correct / totals.judged if totals.judged else None,
         "low": low, "high": high, "device": notes.get("device", ""),
         "reading": notes.get("done", 0) < notes.get("total", 1),
     }  # fmt: skip
+
+
+def _last_change(run: FoundRun) -> float:
+    """When the run wrote anything last, by its folder and what tells of it; seconds since 1970."""
+    names = ("", "heartbeat.json", "steps.jsonl", "conversations.jsonl")
+    found = [0.0]
+    for path in [run.root] if run.kind == "file" else [run.root / name for name in names]:
+        with contextlib.suppress(OSError):
+            found.append(path.stat().st_mtime)
+    return max(found)
 
 
 def head_of(library: Library, run_id: str) -> dict[str, Any]:
@@ -71,6 +87,7 @@ def head_of(library: Library, run_id: str) -> dict[str, Any]:
         "state": state_of(run),
         "has_steps": any(folder.steps.exists() for _, folder in rl_folders(run)),
         "is_evaluation": run.kind == "evaluation",
+        "has_system": any((run.root / name).exists() for name in ("system.jsonl", "judge.jsonl")),
         "reading": None if notes and done >= total else (done / total if total else 0.0),
     }
 
@@ -157,6 +174,16 @@ def step_page(library: Library, query: Query, run_id: str, step: str) -> dict[st
         "groups": [(g, members[g["name"]]) for g in groups[:MAX_GROUPS]], "count": len(groups),
         "previous": max((s for s in known if s < int(step)), default=None),
         "following": min((s for s in known if s > int(step)), default=None),
+    }  # fmt: skip
+
+
+def system_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
+    """What machine and judge did: its charts, and what the machine is."""
+    head = head_of(library, run_id)
+    run = head["run"]
+    return {
+        **head, "identity": read_identity(run.root), "last": latest_system(run.root),
+        "alerts": _alerts(run), "options": {},
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from jinja2 import ChainableUndefined, Environment, PackageLoader, Undefined
 from markupsafe import Markup
 
 from coding_framework import __version__
+from coding_framework.evaluation.report import STYLE
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
 
@@ -70,7 +71,8 @@ def static_address(name: str) -> str:
 @cache
 def _static_files() -> dict[str, Path]:
     files = (p for p in _STATIC.rglob("*") if p.is_file() and p.suffix in STATIC_TYPES)
-    return {p.relative_to(_STATIC).as_posix(): p for p in files}
+    own = {p.relative_to(_STATIC).as_posix(): p for p in files}
+    return {**own, "style.css": STYLE}
 
 
 @cache
@@ -93,6 +95,7 @@ def environment() -> Environment:
         "words": lambda status: str(status).replace("_", " "),
         "address": lambda value: quote(str(value), safe=""),
         "lasting": duration,
+        "ago": ago,
         "bytes": bytes_,
     }
     made.globals |= {"static": static_address, "version": __version__, "query_of": _query_of}
@@ -113,6 +116,14 @@ def number(value: Any, digits: int = 3) -> str:
         return f"{value:.2e}"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:.{min(decimals, 4)}f}"
+
+
+def ago(seconds: float) -> str:
+    """How long something is over, in one unit."""
+    for most, unit, of in ((90, "s", 1), (5400, "min", 60), (172_800, "h", 3600)):
+        if seconds < most:
+            return f"{seconds / of:.0f} {unit} ago"
+    return f"{seconds / 86_400:.0f} days ago"
 
 
 def _is_number(value: object) -> bool:

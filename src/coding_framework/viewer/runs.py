@@ -19,10 +19,12 @@ from typing import Literal
 from coding_framework.store.folder import EvalFolder, RLFolder, RunFolder, SFTFolder, SolveFolder
 from coding_framework.store.run_status import run_state
 
-RunKind = Literal["whole run", "RL", "SFT", "evaluation", "solve", "file"]
+RunKind = Literal["whole run", "RL", "SFT", "evaluation", "solve", "file", "deployment"]
 RunState = Literal["alive", "finished", "failed", "stopped"]
 LEVELS = 4
 """How deep below a given folder runs are looked for."""
+DATABASE = "deployment.sqlite"
+_STEP = re.compile(r"step_(\d+)\.jsonl")
 _GETLK = "hhqqi4x"
 """`struct flock` of 64-bit Linux."""
 
@@ -55,6 +57,11 @@ class Source:
 
 def find_runs(paths: Sequence[Path]) -> list[FoundRun]:
     """The runs at and below the paths, each once; those within a run come after it."""
+    return [found for found in find_all(paths) if found.kind != "deployment"]
+
+
+def find_all(paths: Sequence[Path]) -> list[FoundRun]:
+    """The runs, and the databases of deployments."""
     found: dict[Path, FoundRun] = {}
     for path in paths:
         given = path.resolve()
@@ -121,13 +128,16 @@ def sft_folder(run: FoundRun) -> SFTFolder | None:
 
 def _walk(path: Path, levels: int) -> Iterator[tuple[Path, RunKind]]:
     if path.is_file():
-        yield path, "file"
+        yield path, "deployment" if path.suffix == ".sqlite" else "file"
         return
     try:
         entries = list(os.scandir(path))
     except OSError:
         return
-    kind = _kind({entry.name for entry in entries})
+    names = {entry.name for entry in entries if not entry.is_symlink()}
+    if DATABASE in names:
+        yield path / DATABASE, "deployment"
+    kind = _kind(names)
     if kind is not None:
         yield path, kind
     if kind == "whole run":
@@ -165,19 +175,30 @@ def _existing(source: Source) -> Iterator[Source]:
 
 
 def _evaluations(folder: Path, prefix: str) -> Iterator[Source]:
-    for path in sorted(folder.glob("*.jsonl")):
-        yield from _existing(Source(path, f"{prefix}{path.stem}"))
+    for name in _files(folder):
+        if name.endswith(".jsonl"):
+            yield Source(folder / name, f"{prefix}{name.removesuffix('.jsonl')}")
 
 
 def _rollouts(folder: RLFolder, label: str) -> Iterator[Source]:
     for role in folder.roles():
         yield from _rollouts(role, role.root.name)
     for attempt in folder.attempts():
-        for path in sorted(attempt.rollouts.glob("step_*.jsonl")):
-            step = re.fullmatch(r"step_(\d+)", path.stem)
-            number = re.sub(r"\D", "", attempt.root.name)
+        number, rollouts = int(re.sub(r"\D", "", attempt.root.name) or 0), attempt.rollouts
+        for name in _files(rollouts):
+            step = _STEP.fullmatch(name)
             if step:
-                yield from _existing(Source(path, label, int(step[1]), int(number or 0)))
+                yield Source(rollouts / name, label, int(step[1]), number)
+
+
+def _files(folder: Path) -> list[str]:
+    """The names of a folder's own files, in order; a file is not asked for what its folder tells:
+    there may be 100,000 of them, on a network disk."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(e.name for e in entries if e.is_file(follow_symlinks=False))
+    except OSError:
+        return []
 
 
 def _is_held(lock: Path) -> bool:

@@ -95,7 +95,7 @@ class Totals:
 def listed(db: sqlite3.Connection, wanted: Filter, after: str = "", limit: int = PAGE) -> Page:
     """A page of conversations. after: of the page before."""
     column, down = SORTS[wanted.order]
-    where, values = _where(wanted)
+    where, values = _where(wanted, in_order=column == "id")
     place = _place(after)
     if place is not None:
         clause, more = _beyond(column, down, *place)
@@ -194,6 +194,27 @@ def by_group(db: sqlite3.Connection, column: str, wanted: Filter) -> list[Row]:
     ).fetchall()
 
 
+def restarts(db: sqlite3.Connection) -> dict[str, list[int]]:
+    """By label, the first step of each start of the trainer but the first."""
+    found: dict[str, list[int]] = defaultdict(list)
+    rows = db.execute(
+        "SELECT label, min(step) FROM files WHERE attempt > 0 AND step IS NOT NULL "
+        "GROUP BY label, attempt ORDER BY 2"
+    )
+    for label, step in rows:
+        found[label].append(step)
+    return dict(found)
+
+
+def step_ends(db: sqlite3.Connection) -> list[float]:
+    """When the last conversation of each step ended, seconds since 1970, in order."""
+    rows = db.execute(
+        "SELECT max(ended) FROM conversations WHERE current = 1 AND step IS NOT NULL "
+        "AND ended IS NOT NULL GROUP BY label, step ORDER BY 1"
+    )
+    return [row[0] for row in rows]
+
+
 def notes(db: sqlite3.Connection) -> dict[str, Any]:
     """How far the index is, its version and the device of the first verdict."""
     return dict(db.execute("SELECT name, value FROM meta").fetchall())
@@ -204,10 +225,13 @@ def broken_lines(db: sqlite3.Connection) -> list[Row]:
     return db.execute("SELECT path, broken, first_broken FROM files WHERE broken > 0").fetchall()
 
 
-def _where(wanted: Filter) -> tuple[str, list[Any]]:
+def _where(wanted: Filter, *, in_order: bool = False) -> tuple[str, list[Any]]:
+    """in_order: rows are asked for as they were added. Where no column with few rows a value is
+    chosen they are read so: by the index of another column all of them would be sorted."""
     clauses, values = ["1"], list[Any]()
+    few = wanted.task or wanted.step or wanted.q
     if not wanted.past:
-        clauses.append("c.current = 1")
+        clauses.append("+c.current = 1" if in_order and not few else "c.current = 1")
     for name, column in (
         ("status", "status"), ("tier", "tier"), ("family", "family"), ("label", "label"),
         ("task", "task"), ("step", "step"), ("turns", "turns"), ("group", "grp"),

@@ -293,7 +293,7 @@ class CaseRun:
     def _refill(self, places: Sequence[TensorRef], tensors: Sequence[torch.Tensor]) -> None:
         for place, tensor in zip(places, tensors, strict=True):
             if tensor.numel():
-                _store(self._device, place.address, tensor)
+                store_tensor(self._device, place.address, tensor)
 
     def _finish(
         self, plan: LaunchPlan, tensors: Sequence[torch.Tensor], reports: tuple[LaunchReport, ...]
@@ -329,12 +329,12 @@ class CaseRun:
 
     def outputs_of(self, plan: LaunchPlan, bits: Sequence[torch.Tensor]) -> tuple[Output, ...]:
         """The plan's outputs, given the bytes that lay at each one's `extent`."""
-        return tuple(_output(ref, b) for ref, b in zip(plan.outputs, bits, strict=True))
+        return tuple(output_of(ref, b) for ref, b in zip(plan.outputs, bits, strict=True))
 
     def _read(self, ref: TensorRef) -> Output:
         """Read an output where the host claims it lies."""
         address, nbytes = self.extent(ref)
-        return _output(ref, self._fetch(address, nbytes) if nbytes else bits_of(b""))
+        return output_of(ref, self._fetch(address, nbytes) if nbytes else bits_of(b""))
 
     def extent(self, ref: TensorRef) -> tuple[int, int]:
         """(address, nbytes) of the memory that an output spans, 0 bytes where it has no elements.
@@ -346,7 +346,7 @@ class CaseRun:
             return ref.address, 0
         if min((*ref.shape, *ref.strides), default=0) < 0 or len(ref.shape) != len(ref.strides):
             raise CandidateFault(Status.RUNTIME_ERROR, "returned a tensor of impossible strides")
-        nbytes = _extent(ref) * dtype.itemsize
+        nbytes = elements_spanned(ref) * dtype.itemsize
         self._check_inside(ref.address, nbytes)
         return ref.address, nbytes
 
@@ -386,7 +386,7 @@ def _written(plan: LaunchPlan, reports: Sequence[LaunchReport]) -> frozenset[int
     return frozenset(moves | copies | {a for report in reports for a in report.stored})
 
 
-def _extent(ref: TensorRef) -> int:
+def elements_spanned(ref: TensorRef) -> int:
     """Elements from the first to the last of a tensor that is not empty."""
     return sum((n - 1) * s for n, s in zip(ref.shape, ref.strides, strict=False)) + 1
 
@@ -395,10 +395,10 @@ def _bytes_to_read(ref: TensorRef) -> int:
     """What reading a tensor takes: large strides span much memory for few elements, and strides of
     0 make many elements of little memory."""
     count, dtype = math.prod(ref.shape), TORCH_DTYPES.get(ref.dtype)
-    return max(count, _extent(ref)) * (dtype.itemsize if dtype else 1) if count else 0
+    return max(count, elements_spanned(ref)) * (dtype.itemsize if dtype else 1) if count else 0
 
 
-def _output(ref: TensorRef, bits: torch.Tensor) -> Output:
+def output_of(ref: TensorRef, bits: torch.Tensor) -> Output:
     """An output whose memory held `bits`."""
     dtype = TORCH_DTYPES[ref.dtype]
     if not len(bits):
@@ -415,7 +415,7 @@ def _strided(bits: torch.Tensor, dtype: torch.dtype, ref: TensorRef) -> torch.Te
     return tensor_from_bits(bits, dtype).as_strided(ref.shape, ref.strides).contiguous()
 
 
-def _store(device: Device, address: int, tensor: torch.Tensor) -> None:
+def store_tensor(device: Device, address: int, tensor: torch.Tensor) -> None:
     if tensor.is_cuda and isinstance(device, SharesMemory):
         device.take(address, tensor)
     else:

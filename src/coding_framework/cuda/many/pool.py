@@ -36,6 +36,7 @@ from coding_framework.cuda.toolchain.slots import available_cores
 from coding_framework.errors import InfrastructureError, raise_reported
 from coding_framework.monitoring.judge_watch import Job as WatchedJob
 from coding_framework.monitoring.judge_watch import JudgeWatch
+from coding_framework.registry.templates import MadeTemplates
 from coding_framework.types import (
     Candidate,
     CompilationResult,
@@ -116,6 +117,17 @@ class JudgePool:
         job = {**_job(task, code), "probes": [p.model_dump(mode="json") for p in probes]}
         answer = await asyncio.wrap_future(self._work(self._ask_retrying, job))
         return tuple(ProbeResult.model_validate(found) for found in answer["probed"])
+
+    async def templates(self, task: Task, code: str) -> MadeTemplates:
+        """The launch templates of a kernel. Raises as `Judge.templates` does."""
+        return await asyncio.to_thread(self.templates_blocking, task, code)
+
+    def templates_blocking(self, task: Task, code: str) -> MadeTemplates:
+        """As `templates`, for callers without an event loop."""
+        job = {**_job(task, code), "templates": True}
+        return MadeTemplates.model_validate(
+            self._work(self._ask_retrying, job).result()["templates"]
+        )
 
     async def judge_builds(
         self, task: Task, code: str, builds: Mapping[str, CompilationResult]

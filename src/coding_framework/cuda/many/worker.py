@@ -72,6 +72,9 @@ def _answer(judge: Judge, builds: RemoteBuilds | None, job: dict[str, Any]) -> d
             probes = [Probe.model_validate(probe) for probe in job["probes"]]
             found = judge.probe(task, candidate, probes)
             return {"probed": [result.model_dump(mode="json") for result in found]}
+        if job.get("templates"):
+            made = judge.templates(task, candidate)
+            return {"templates": made.model_dump(mode="json")}
         if builds is not None:
             sent = job["builds"].items()
             builds.deliver({k: CompilationResult.model_validate(v) for k, v in sent})

@@ -16,7 +16,8 @@ function shown(value) {
 }
 
 function columns(chart) {
-  if (!chart.stack) return chart.series.map((series) => series.values);
+  const drawable = (value) => (chart.log && value <= 0 ? null : value);
+  if (!chart.stack) return chart.series.map((series) => series.values.map(drawable));
   let below = chart.x.map(() => 0);
   return chart.series.map((series) => {
     below = below.map((sum, i) => sum + (series.values[i] ?? 0));
@@ -43,18 +44,29 @@ function seriesOf(chart) {
   const names = [...new Set(chart.series.map((series) => series.name))];
   const few = chart.x.length <= 60;
   return chart.series.map((series, i) => {
-    const edge = chart.band && i > 0;
-    const stroke = colour(`--c${(names.indexOf(series.name) % 6) + 1}`);
+    const edge = chart.band && (i === 1 || i === 2);
+    const stroke = series.level ? colour("--soft") : colour(`--c${(names.indexOf(series.name) % 6) + 1}`);
     return {
       label: series.name,
       stroke: edge ? "transparent" : series.raw ? `${stroke}55` : stroke,
-      width: series.raw ? 1 : 2,
+      width: series.raw || series.level ? 1 : 2,
+      dash: series.level ? [4, 4] : undefined,
       fill: chart.stack ? `${stroke}33` : undefined,
-      points: { show: few && !edge && !series.raw, size: 5, fill: stroke },
+      points: { show: few && !edge && !series.raw && !series.level, size: 5, fill: stroke },
       class: edge ? "edge" : undefined,
       value: (plot, _, k, at) => told(plot.chart ?? chart, k, at),
     };
   });
+}
+
+// Thin lines where the trainer started again, or where a step ended.
+function drawMarks(plot) {
+  const { left, top, width, height } = plot.bbox;
+  const marks = (plot.chart ?? plot.made).marks.map((x) => Math.round(plot.valToPos(x, "x", true)));
+  plot.ctx.save();
+  plot.ctx.fillStyle = colour("--mark");
+  for (const x of marks) if (x >= left && x <= left + width) plot.ctx.fillRect(x, top, devicePixelRatio, height);
+  plot.ctx.restore();
 }
 
 function options(chart, width) {
@@ -62,7 +74,7 @@ function options(chart, width) {
     font: "11px system-ui, sans-serif", size: 46, values: (_, values) => values.map((value) => (value == null ? "" : shown(value))) };
   const bands = chart.band ? [{ series: [3, 2], fill: `${colour("--c1")}26` }] : [];
   return {
-    width, height: 200, cursor, bands,
+    width, height: 200, cursor, bands, hooks: { init: [(plot) => { plot.made = chart; }], drawClear: [drawMarks] },
     scales: { x: { time: false }, y: chart.log ? { distr: 3 } : { range: range(chart) } },
     axes: [{ ...axis, size: 28, ...(chart.x_label === "step" ? { incrs: WHOLE } : {}) }, axis],
     legend: { live: true },

@@ -125,40 +125,104 @@ document.addEventListener("keydown", (event) => {
 
 // --- while the run goes on ----------------------------------------------------------------------
 
-const run = document.body.dataset.run;
-let source = null;
+// A browser has six connections to a server. Of the pages of one run that can be seen one listens
+// and tells the others; beyond four runs a page looks every three seconds instead.
+const { events } = document.body.dataset;
+const channel = events ? new BroadcastChannel(events) : null;
+const ALL = ["conversations", "deploy", "state", "steps", "system"];
 let lastId = "";
+let state = "";
+let leads = false;
+let missed = false;
+let stop = () => {};
 
-function listen() {
-  if (!run || source) return;
-  source = new EventSource(`/run/${run}/events`);
+function show(now) {
+  state = now;
   const live = $("#live");
-  source.onopen = () => { live.hidden = false; live.textContent = "live"; live.classList.remove("away"); };
-  source.onerror = () => { live.textContent = "waiting for the viewer"; live.classList.add("away"); };
-  // Another server, or a tab that was hidden: what it missed is told by the versions in the id.
-  source.addEventListener("hello", (event) => {
-    if (lastId && lastId !== event.lastEventId) changed(["conversations", "state", "steps", "system"]);
-    lastId = event.lastEventId;
-  });
-  source.addEventListener("changed", (event) => {
-    lastId = event.lastEventId;
-    changed(JSON.parse(event.data));
-  });
+  live.hidden = false;
+  live.textContent = { live: "live", away: "waiting for the viewer" }[now];
+  live.classList.toggle("away", now === "away");
 }
 
 function changed(names) {
+  if (document.hidden) {
+    missed = true;
+    return;
+  }
   for (const name of names) htmx.trigger(document.body, `changed-${name}`);
-  if (names.includes("steps") || names.includes("system")) refreshCharts();
+  if (["steps", "system", "deploy"].some((name) => names.includes(name))) refreshCharts();
 }
 
-// A browser has six connections to a server: tabs that nobody sees give theirs back.
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) {
-    source?.close();
-    source = null;
-  } else {
-    listen();
+function tell(names, now) {
+  channel.postMessage({ names, id: lastId, state: now });
+  show(now);
+  changed(names);
+}
+
+const ended = (signal) => new Promise((resolve) => { signal.addEventListener("abort", resolve); });
+
+async function lead(signal) {
+  const source = new EventSource(events);
+  leads = true;
+  source.onopen = () => tell([], "live");
+  source.onerror = () => tell([], "away");
+  // Another server, or a page that was hidden: the versions in the id say whether it missed anything.
+  source.addEventListener("hello", (event) => {
+    const before = lastId;
+    lastId = event.lastEventId;
+    tell(before && before !== lastId ? ALL : [], "live");
+  });
+  source.addEventListener("changed", (event) => {
+    lastId = event.lastEventId;
+    tell(JSON.parse(event.data), "live");
+  });
+  await ended(signal);
+  leads = false;
+  source.close();
+  return true;
+}
+
+async function leadOrLook(signal) {
+  for (const slot of [0, 1, 2, 3]) {
+    const led = await navigator.locks.request(
+      `stream ${slot}`, { ifAvailable: true }, (lock) => lock && lead(signal));
+    if (led) return;
   }
+  const timer = setInterval(() => tell(ALL, "live"), 3000);
+  await ended(signal);
+  clearInterval(timer);
+}
+
+function listen() {
+  if (!events) return;
+  const hidden = new AbortController();
+  const { signal } = hidden;
+  stop = () => hidden.abort();
+  if (!navigator.locks) lead(signal);
+  else {
+    channel.postMessage({ asks: true });
+    navigator.locks.request(`listen ${events}`, { signal }, () => leadOrLook(signal)).catch(() => {});
+  }
+}
+
+if (channel) {
+  channel.onmessage = ({ data }) => {
+    if (data.asks) {
+      if (leads && state) channel.postMessage({ names: [], id: lastId, state });
+      return;
+    }
+    lastId = data.id;
+    show(data.state);
+    changed(data.names);
+  };
+}
+
+document.addEventListener("visibilitychange", () => {
+  stop();
+  if (document.hidden) return;
+  if (missed) changed(ALL);
+  missed = false;
+  listen();
 });
 
 document.addEventListener("htmx:afterSettle", applyWrap);

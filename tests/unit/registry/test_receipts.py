@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from coding_framework.data.registry import find_task
-from coding_framework.deployment.receipts import (
+from coding_framework.errors import UsageError
+from coding_framework.registry.receipts import (
     ReceiptError,
     canonical,
     check_receipt,
@@ -18,7 +19,6 @@ from coding_framework.deployment.receipts import (
     public_pem,
     receipt_of,
 )
-from coding_framework.errors import UsageError
 from coding_framework.types import Receipt, Verdict
 from support.serving import ScriptedJudge
 

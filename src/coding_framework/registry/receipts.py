@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -29,10 +29,11 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import Field, ValidationError
 
 from coding_framework.errors import CodingFrameworkError, InfrastructureError, UsageError
-from coding_framework.evaluation.suites import task_digest
 from coding_framework.monitoring.text import one_line
 from coding_framework.paths import cannot_write
-from coding_framework.types import Record, Status, Task, TestCase, Verdict
+from coding_framework.registry.digests import shape_key, task_id
+from coding_framework.registry.templates import LaunchTemplate
+from coding_framework.types import Record, Status, Task, Verdict
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
@@ -46,14 +47,16 @@ class ReceiptError(CodingFrameworkError):
 
 
 class ShapeTime(Record):
-    """The time of the kernel at one shape set."""
+    """The kernel at one shape set: its time where it was timed, its launch template if any."""
 
     key: str
     """Inputs as dtype[extents], joined by semicolons."""
-    kernel_ms: float
-    ci95: tuple[float, float]
+    kernel_ms: float | None = None
+    ci95: tuple[float, float] | None = None
     eager_ms: float | None = None
-    modelled: bool
+    modelled: bool | None = None
+    template: str | None = Field(default=None, pattern=_DIGEST)
+    """Digest of the template that was judged."""
 
 
 class KernelReceipt(Record):
@@ -107,10 +110,16 @@ def canonical(receipt: Mapping[str, Any]) -> bytes:
 
 
 def receipt_of(
-    task: Task, verdict: Verdict, *, reference: Reference, key: SigningKey
+    task: Task,
+    verdict: Verdict,
+    *,
+    reference: Reference,
+    key: SigningKey,
+    templates: Sequence[LaunchTemplate] = (),
 ) -> KernelReceipt:
-    """The signed receipt of a correct verdict. Raises ReceiptError for any other, and for one of an
-    experiment that had a check switched off."""
+    """The signed receipt of a correct verdict, and of the launch templates that were judged with
+    it. Raises ReceiptError for any other verdict, and for one of an experiment that had a check
+    switched off."""
     if verdict.status is not Status.CORRECT:
         raise ReceiptError(f"a kernel that is {verdict.status.value} gets no receipt")
     judged = verdict.receipt
@@ -121,15 +130,15 @@ def receipt_of(
     receipt = KernelReceipt(
         kernel=f"sha256:{verdict.candidate_sha256}",
         op=task.name,
-        task=f"sha256:{task_digest(task)}",
+        task=task_id(task),
         verdict=f"sha256:{hashlib.sha256(verdict.model_dump_json().encode()).hexdigest()}",
         protocol=judged.protocol,
         sandbox=judged.sandbox,
-        device=f"emulator of {judged.device}" if verdict.backend == "emulator" else judged.device,
+        device=judged_on(verdict),
         sm=judged.versions.get("architecture", "").removeprefix("sm_"),
         driver=judged.driver,
         toolkit=judged.toolkit,
-        shapes=_shapes(task, verdict),
+        shapes=_shapes(task, verdict, templates),
         made_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         reference=reference,
         key=key.name,
@@ -137,21 +146,28 @@ def receipt_of(
     return key.sign(receipt)
 
 
-def _shapes(task: Task, verdict: Verdict) -> tuple[ShapeTime, ...]:
-    timing = verdict.timing
-    if timing is None:
-        return ()
-    cases = task.gpu_cases if verdict.backend == "cuda" and task.gpu_cases else task.cases
-    timed = ShapeTime(
-        key=shape_key(cases[0]), kernel_ms=timing.kernel_ms, ci95=timing.kernel_ms_ci95,
-        eager_ms=timing.eager_ms, modelled=timing.modelled,
-    )  # fmt: skip
-    return (timed,)
+def judged_on(verdict: Verdict) -> str:
+    """What a receipt calls the device: one of the emulator is never taken for one of the GPU."""
+    device = verdict.receipt.device
+    return f"emulator of {device}" if verdict.backend == "emulator" else device
 
 
-def shape_key(case: TestCase) -> str:
-    """`float32[4096,8192];float32[8192]`."""
-    return ";".join(f"{t.dtype}[{','.join(map(str, t.shape))}]" for t in case.inputs)
+def _shapes(
+    task: Task, verdict: Verdict, templates: Sequence[LaunchTemplate]
+) -> tuple[ShapeTime, ...]:
+    """The timed shape set first."""
+    found: dict[str, dict[str, Any]] = {}
+    if (timing := verdict.timing) is not None:
+        cases = task.gpu_cases if verdict.backend == "cuda" and task.gpu_cases else task.cases
+        found[shape_key(cases[0])] = {
+            "kernel_ms": timing.kernel_ms,
+            "ci95": timing.kernel_ms_ci95,
+            "eager_ms": timing.eager_ms,
+            "modelled": timing.modelled,
+        }
+    for template in templates:
+        found.setdefault(template.shape_key, {})["template"] = f"sha256:{template.sha256}"
+    return tuple(ShapeTime(key=key, **said) for key, said in found.items())
 
 
 def check_receipt(given: Mapping[str, Any], keys: Path) -> KernelReceipt:
