@@ -1,0 +1,290 @@
+"""What a verified kernel costs inside a PyTorch program: guards, misses, launches, captured graphs.
+
+    uv run benchmarks/apply.py                 # the guards, on any machine
+    uv run benchmarks/apply.py --device cuda   # all bars, on one GPU; minutes, most of them judging
+
+On any machine: processor time of a hit over a call of what would be launched, and of a miss over a
+call of the function, for an operation of two tensors. On a GPU: host time over the bare launch and
+over the eager call, replays of a captured graph, and the example's modules before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from bench_io import ROOT, at_most, bar, finish, head, this_machine
+from gpu_bench import PACKAGES, result_path, this_gpu
+
+from coding_framework.deployment import apply as kernels
+from coding_framework.deployment.apply.emulator_launcher import EmulatorLauncher
+from coding_framework.deployment.apply.kernel_set import KernelSet, Options
+from coding_framework.deployment.apply.launching import PreparedCall, ReadCode
+from coding_framework.registry.templates import LaunchTemplate
+
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "examples")]
+
+Call = Callable[[], object]
+REPEATS = 31
+
+
+def cpu_ns(call: Call, loops: int) -> float:
+    """Processor time of this thread a call: median over repeats."""
+    found = []
+    for _ in range(REPEATS):
+        before = time.thread_time_ns()
+        for _ in range(loops):
+            call()
+        found.append((time.thread_time_ns() - before) / loops)
+    return statistics.median(found)
+
+
+# --- any machine ----------------------------------------------------------------------------------
+
+
+class _Nothing(EmulatorLauncher):
+    """Launches nothing: what is left is the cost of the guards."""
+
+    def __init__(self, output: torch.Tensor) -> None:
+        super().__init__()
+        self._output = output
+
+    def prepare(self, template: LaunchTemplate, read: ReadCode, index: int) -> PreparedCall:
+        outputs = (self._output,)
+        return lambda tensors: outputs
+
+
+def guards(loops: int) -> dict[str, float]:
+    """Nanoseconds of processor time."""
+    from support.applied import inputs, offer, template
+
+    x, b = inputs()
+    other = torch.randn(5, 32)
+    output = torch.randn(4, 32)
+
+    def function(x: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return output
+
+    decorated = kernels.op("guards")(function)
+    made = KernelSet(Path("/nonexistent"), _Nothing(output), Options(check_rate=1e-9))
+    made.take([offer(template(op="guards"))])
+    direct = cpu_ns(lambda: function(x, b), loops)
+    found = {"call_of_the_function": direct}
+    found["disabled"] = cpu_ns(lambda: decorated(x, b), loops) - direct
+    kernels._ops["guards"].kernels = made
+    with torch.no_grad():
+        found["hit"] = cpu_ns(lambda: decorated(x, b), loops) - direct
+        found["miss_by_shape"] = cpu_ns(lambda: decorated(other, b), loops) - direct
+        operator = torch.ops.cuda_rl.guards
+        found["hit_through_torch_ops"] = cpu_ns(lambda: operator(x, b), loops) - direct
+    wanted = torch.randn(4, 32, requires_grad=True)
+    found["miss_by_grad"] = cpu_ns(lambda: decorated(wanted, b), loops) - direct
+    stats = kernels.stats()["guards"]
+    assert stats["hits"] > loops
+    assert set(stats["misses"]) == {"disabled", "shape", "grad"}, stats
+    return {name: round(value, 1) for name, value in found.items()}
+
+
+# --- a GPU ----------------------------------------------------------------------------------------
+
+
+def host_us(call: Call, calls: int = 200) -> float:
+    """Host time a call, while the GPU's queue has room: median over repeats."""
+    for _ in range(20):
+        call()
+    found = []
+    for _ in range(REPEATS):
+        torch.cuda.synchronize()
+        before = time.perf_counter_ns()
+        for _ in range(calls):
+            call()
+        found.append((time.perf_counter_ns() - before) / calls / 1e3)
+        torch.cuda.synchronize()
+    return statistics.median(found)
+
+
+def gpu_us(call: Call, calls: int = 50) -> float:
+    """Time on the GPU a call, by events: median over repeats."""
+    for _ in range(5):
+        call()
+    found = []
+    for _ in range(REPEATS):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        end.synchronize()
+        found.append(1e3 * start.elapsed_time(end) / calls)
+    return statistics.median(found)
+
+
+def bare_launch(x: torch.Tensor, bias: torch.Tensor, output: torch.Tensor) -> Call:
+    """The kernel of `bias_gelu` at these tensors, launched with everything prepared."""
+    routes = kernels._ops["bias_gelu"]._routes.values()
+    prepared = next(r.call for r in routes if r.offer and _fits(r.offer.template, x))
+    module = prepared._module_of(0)  # type: ignore[union-attr]
+    frame = module.new_frame()
+    addresses = [x.data_ptr(), bias.data_ptr(), output.data_ptr(), *module.blank[1:]]
+    for slot, region, offset in frame.slots:
+        slot.value = addresses[region] + offset
+    (step,) = frame.steps
+
+    def launch() -> None:
+        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(x.get_device()))
+        assert step(addresses, stream) == 0
+
+    return launch
+
+
+def _fits(template: LaunchTemplate, x: torch.Tensor) -> bool:
+    return template.arguments[0].shape == tuple(x.shape)
+
+
+def graph_of(call: Call, calls: int = 20) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        call()
+    torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            call()
+    return graph
+
+
+def on_gpu(registry: Path | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What was measured, and the bars."""
+    import apply_to_a_model as example
+
+    small, large = example.Sizes(2, 8, 32, 2), example.Sizes(8, 1024, 1024, 16)
+    with tempfile.TemporaryDirectory() as temporary, torch.no_grad():
+        folder = registry or Path(temporary)
+        if registry is None:
+            example.register(folder, ROOT / "examples" / "apply", small, large, "cuda")
+        kernels.enable(folder)
+        found: dict[str, Any] = {"dispatch": _dispatch(small, example.bias_gelu)}
+        found["opcheck"] = _opcheck(small)
+        found["modules"] = _modules(large, example)
+        found["compiled_without_a_graph_break"] = _compiled(large, example)
+        found["example"] = example.compare(large, "cuda")
+        kernels.disable()
+    dispatch = found["dispatch"]
+    replay = dispatch["graph_us"] / dispatch["bare_graph_us"]
+    before = sum(m["eager_us"] for m in found["modules"].values())
+    after = sum(m["kernel_us"] for m in found["modules"].values())
+    bars = [
+        at_most("dispatch over the bare launch, us", 12.0, dispatch["hit_over_bare_us"]),
+        at_most("a miss over the eager call, us", 3.0, dispatch["miss_over_eager_us"]),
+        bar("calls of Python at replay of a captured graph", 0, dispatch["calls_at_replay"],
+            dispatch["calls_at_replay"] == 0),
+        at_most("replay of a captured graph over one of bare launches", 1.02, replay),
+        bar("replaced modules, times faster", 1.2, before / after, before / after >= 1.2),
+        bar("opcheck passes", True, found["opcheck"], found["opcheck"]),
+        bar("torch.compile without a graph break", True,
+            found["compiled_without_a_graph_break"], found["compiled_without_a_graph_break"]),
+    ]  # fmt: skip
+    return found, bars
+
+
+def _dispatch(s: Any, fused: Callable[..., Any]) -> dict[str, float]:
+    x = torch.randn(s.batch, s.length, s.hidden, device="cuda")
+    bias = torch.randn(s.hidden, device="cuda")
+    other = torch.randn(s.batch, s.length + 1, s.hidden, device="cuda")
+    reference = kernels._ops["bias_gelu"].function
+    fused(x, bias)
+    bare = bare_launch(x, bias, torch.empty_like(x))
+    found = {
+        "bare_us": host_us(bare),
+        "hit_us": host_us(lambda: fused(x, bias)),
+        "torch_ops_us": host_us(lambda: torch.ops.cuda_rl.bias_gelu(x, bias)),
+        "eager_us": host_us(lambda: reference(other, bias)),
+        "miss_us": host_us(lambda: fused(other, bias)),
+    }
+    found["hit_over_bare_us"] = found["hit_us"] - found["bare_us"]
+    found["miss_over_eager_us"] = found["miss_us"] - found["eager_us"]
+    graph, of_bare = graph_of(lambda: fused(x, bias)), graph_of(bare)
+    before = kernels.stats()["bias_gelu"]["calls"]
+    found["graph_us"], found["bare_graph_us"] = gpu_us(graph.replay), gpu_us(of_bare.replay)
+    found["calls_at_replay"] = kernels.stats()["bias_gelu"]["calls"] - before
+    return found
+
+
+def _opcheck(s: Any) -> bool:
+    x = torch.randn(s.batch, s.length, s.hidden, device="cuda")
+    bias = torch.randn(s.hidden, device="cuda")
+    torch.library.opcheck(torch.ops.cuda_rl.bias_gelu.default, (x, bias))
+    return True
+
+
+def _modules(s: Any, example: Any) -> dict[str, dict[str, float]]:
+    """Each replaced module of the example at its inputs, in all layers together."""
+    model = example.make_model(s).to("cuda")
+    inputs: dict[str, tuple[torch.Tensor, ...]] = {}
+    paths = example.replaced(s)
+    hooks = [
+        model.get_submodule(path).register_forward_pre_hook(
+            lambda module, args, path=path: inputs.__setitem__(path, args)
+        )
+        for path in paths
+    ]
+    model(torch.randn(s.batch, s.length, s.width, device="cuda"))
+    for hook in hooks:
+        hook.remove()
+    found = {}
+    for path, op in paths.items():
+        module, given = model.get_submodule(path), inputs[path]
+        eager = gpu_us(lambda m=module, a=given: m(*a))
+        kernels.replace(model, {path: op})
+        found[path] = {"eager_us": eager, "kernel_us": gpu_us(lambda m=module, a=given: m(*a))}
+        kernels.restore(model)
+    return found
+
+
+def _compiled(s: Any, example: Any) -> bool:
+    model = example.make_model(s).to("cuda")
+    x = torch.randn(s.batch, s.length, s.width, device="cuda")
+    expected = model(x)
+    kernels.replace(model, example.replaced(s))
+    model(x)  # outside of the compiler the modules are compared with their operations
+    before = {name: kernels.stats()[name]["hits"] for name in example.REFERENCES}
+    compiled = torch.compile(model, fullgraph=True)
+    agrees = torch.allclose(compiled(x), expected, atol=1e-4)
+    after = {name: kernels.stats()[name]["hits"] for name in example.REFERENCES}
+    return agrees and all(after[name] > before[name] for name in after)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("none", "cuda"), default="none")
+    parser.add_argument("--registry", type=Path, metavar="DIR", help="with the example's kernels")
+    parser.add_argument("--loops", type=int, default=5000, help="calls a repeat, without a GPU")
+    parser.add_argument("--output", type=Path, metavar="FILE")
+    args = parser.parse_args(arguments)
+    machine = this_machine()
+    report: dict[str, Any] = {**head("apply", packages=PACKAGES, machine=machine)}
+    report["guards_ns"] = guards(args.loops)
+    report["bars"] = [
+        at_most("guards of a hit, us of processor time", 12.0, report["guards_ns"]["hit"] / 1e3),
+        at_most("a miss over the function, us of processor time", 3.0,
+                report["guards_ns"]["miss_by_shape"] / 1e3),
+    ]  # fmt: skip
+    if args.device == "cuda":
+        report["gpu"] = this_gpu().name
+        report["measured"], bars = on_gpu(args.registry)
+        report["bars"] += bars
+    path = args.output or (result_path("apply") if args.device == "cuda" else None)
+    return 0 if finish(report, path) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,333 @@
+"""Templates on a GPU, through the CUDA driver, in the context and on the streams of PyTorch.
+
+Outputs and temporaries come from PyTorch's allocator, on the current stream: so two streams never
+share a temporary, and a captured graph keeps its own. Everything about a launch but the addresses
+is made once; a call writes the addresses into a parameter block and enqueues.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from coding_framework.cuda.expected.inputs import TORCH_DTYPES
+from coding_framework.cuda.gpu.driver import DriverError, call, cuda
+from coding_framework.deployment.apply.launching import (
+    LaunchError,
+    LoadError,
+    PreparedCall,
+    ReadCode,
+    checked_code,
+    chosen_code,
+    require_separate_outputs,
+)
+from coding_framework.errors import DeviceFullError
+from coding_framework.registry.templates import (
+    ALIGNMENT,
+    DTYPE_BYTES,
+    CopyStep,
+    FillStep,
+    LaunchStep,
+    LaunchTemplate,
+    Relocation,
+    UploadStep,
+)
+
+_DYNAMIC_SHARED = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_STATIC_SHARED = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+_SHARED_OPTIN = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+_MAX_THREADS = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+
+
+class CudaLauncher:
+    """See `Launcher`."""
+
+    device_type = "cuda"
+    alignment = ALIGNMENT
+
+    def __init__(self) -> None:
+        # the functions of a launch without cuda-bindings' conversions, which take microseconds
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._devices: dict[int, tuple[str, str, int]] = {}
+
+    def device_refuses(self, device: str, driver: str, sm: str, index: int) -> str | None:
+        name, here, number = self._device(index)
+        if device != name or sm.removeprefix("sm_").rstrip("af") != str(number):
+            return "device"
+        return "driver" if driver != here else None
+
+    def _device(self, index: int) -> tuple[str, str, int]:
+        """Name, driver and architecture of a device."""
+        if index not in self._devices:
+            import pynvml
+
+            major, minor = torch.cuda.get_device_capability(index)
+            pynvml.nvmlInit()
+            driver = str(pynvml.nvmlSystemGetDriverVersion())
+            self._devices[index] = (torch.cuda.get_device_name(index), driver, 10 * major + minor)
+        return self._devices[index]
+
+    def prepare(self, template: LaunchTemplate, read: ReadCode, index: int) -> PreparedCall:
+        require_separate_outputs(template)
+        with torch.cuda.device(index):
+            images = chosen_code(template, self._device(index)[2])
+            if not images:
+                raise LoadError("it has no code for this architecture")
+            image = checked_code(images[0], read)
+            if images[0].form == "ptx":
+                image += b"\0"
+            try:
+                return _Prepared(self._driver, template, image, index)
+            except (DriverError, DeviceFullError) as e:
+                raise LoadError(f"the driver cannot load it: {e}") from e
+
+    def refuses_capture(self, template: LaunchTemplate) -> bool:
+        """A replay would read uploaded bytes from where the host had them, and variables of the
+        module are shared with calls outside of the graph."""
+        return template.module_state or any(isinstance(s, UploadStep) for s in template.steps)
+
+    def capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
+
+    def wait(self, index: int) -> None:
+        try:
+            torch.cuda.synchronize(index)
+        except RuntimeError as e:
+            raise LaunchError(str(e).splitlines()[0], certain=False) from e
+
+    def close(self) -> None:
+        """Modules stay loaded: a captured graph may launch them again."""
+
+
+class _Prepared:
+    """A template whose module is loaded on one device."""
+
+    def __init__(
+        self, driver: ctypes.CDLL, template: LaunchTemplate, image: bytes, index: int
+    ) -> None:
+        self._driver = driver
+        self._template = template
+        self._image = image
+        self._index = index
+        first = len(template.arguments)
+        device = torch.device("cuda", index)
+        self._outputs = [_new_output(template, o.place.region, device) for o in template.outputs]
+        self._output_regions = [o.place.region for o in template.outputs]
+        self._temporaries: list[tuple[int, int]] = []
+        """(region, offset in the slab) of what no output is."""
+        at = 0
+        for region, allocation in enumerate(template.allocations, start=first):
+            if region not in self._output_regions:
+                self._temporaries.append((region, at))
+                at += (allocation.nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        self._slab_bytes = at
+        self._new_slab = partial(torch.empty, at, dtype=torch.uint8, device=device)
+        self._modules: dict[int, _Module] = {}
+        """Where the module has variables that kernels write: one for each stream; else one at 0."""
+        self._module_of(0)
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        if torch._C._cuda_getDevice() != self._index:
+            with torch.cuda.device(self._index):
+                return self._enqueue(tensors)
+        return self._enqueue(tensors)
+
+    def _enqueue(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        module = self._module_of(stream if self._template.module_state else 0)
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        addresses += module.blank
+        outputs = tuple([make() for make in self._outputs])
+        for region, output in zip(self._output_regions, outputs, strict=True):
+            addresses[region] = output.untyped_storage().data_ptr()
+        if self._slab_bytes:
+            slab = self._new_slab()
+            base = slab.data_ptr()
+            for region, at in self._temporaries:
+                addresses[region] = base + at
+        frame = module.frames.pop() if module.frames else module.new_frame()
+        for slot, region, offset in frame.slots:
+            slot.value = addresses[region] + offset
+        handle = ctypes.c_void_p(stream)
+        for enqueue in frame.steps:
+            error = enqueue(addresses, handle)
+            if error:
+                raise _launch_error(error)
+        module.frames.append(frame)  # the driver has copied the blocks when a launch returns
+        return outputs
+
+    def _module_of(self, stream: int) -> _Module:
+        found = self._modules.get(stream)
+        if found is None:
+            made = _Module(self._driver, self._template, self._image, self._index)
+            found = self._modules[stream] = made
+        return found
+
+
+@dataclass(slots=True)
+class _Frame:
+    """Parameter blocks of one call: no two calls that run at once share one."""
+
+    slots: list[tuple[Any, int, int]]
+    """(place of an address, region, offset)."""
+    steps: list[Callable[[Sequence[int], ctypes.c_void_p], int]]
+    """Enqueue a step; the driver's error."""
+    keep: list[Any]
+
+
+class _Module:
+    """A loaded module, and frames for its calls."""
+
+    def __init__(
+        self, driver: ctypes.CDLL, template: LaunchTemplate, image: bytes, index: int
+    ) -> None:
+        self._driver = driver
+        self._template = template
+        self._module = call(cuda.cuModuleLoadData(image))
+        self._functions: dict[str, _Function] = {}
+        for step in template.launches:
+            self._functions[step.entry] = self._function(step, index)
+        self.blank = [0] * len(template.allocations)
+        for variable in template.variables:
+            address, _ = call(cuda.cuModuleGetGlobal(self._module, variable.name.encode()))
+            self.blank.append(int(address))
+        self.frames: list[_Frame] = []
+
+    def _function(self, step: LaunchStep, index: int) -> _Function:
+        function = call(cuda.cuModuleGetFunction(self._module, step.entry.encode()))
+        most = max(s.shared_bytes for s in self._template.launches if s.entry == step.entry)
+        static = int(call(cuda.cuFuncGetAttribute(_STATIC_SHARED, function)))
+        device = call(cuda.cuDeviceGet(index))
+        allowed = int(call(cuda.cuDeviceGetAttribute(_SHARED_OPTIN, device)))
+        if static + most > allowed:
+            raise LoadError(
+                f"a block needs {static + most} bytes of shared memory; this GPU has {allowed}"
+            )
+        threads = int(call(cuda.cuFuncGetAttribute(_MAX_THREADS, function)))
+        if math.prod(step.block) > threads:
+            raise LoadError(f"it launches {math.prod(step.block)} threads a block, of {threads}")
+        if most:
+            call(cuda.cuFuncSetAttribute(function, _DYNAMIC_SHARED, most))
+        return _Function(int(function), _offsets(function))
+
+    def new_frame(self) -> _Frame:
+        frame = _Frame([], [], [])
+        for step in self._template.steps:
+            match step:
+                case LaunchStep():
+                    frame.steps.append(self._launch(step, frame))
+                case FillStep():
+                    frame.steps.append(self._fill(step))
+                case CopyStep():
+                    frame.steps.append(self._copy(step))
+                case UploadStep():
+                    frame.steps.append(self._upload(step, frame))
+        return frame
+
+    def _launch(
+        self, step: LaunchStep, frame: _Frame
+    ) -> Callable[[Sequence[int], ctypes.c_void_p], int]:
+        function = self._functions[step.entry]
+        block = _block(step.params, step.relocations, frame)
+        pointers = (ctypes.c_void_p * max(1, len(function.offsets)))(
+            *(block + offset for offset in function.offsets)
+        )
+        frame.keep.append(pointers)
+        extents = [ctypes.c_uint(n) for n in (*step.grid, *step.block, step.shared_bytes)]
+        handle = ctypes.c_void_p(function.handle)
+        if step.cooperative:
+            enqueue = partial(self._driver.cuLaunchCooperativeKernel, handle, *extents)
+            return lambda addresses, stream: enqueue(stream, pointers)
+        enqueue = partial(self._driver.cuLaunchKernel, handle, *extents)
+        return lambda addresses, stream: enqueue(stream, pointers, None)
+
+    def _fill(self, step: FillStep) -> Callable[[Sequence[int], ctypes.c_void_p], int]:
+        region, offset = step.to.region, step.to.offset
+        value, nbytes = ctypes.c_ubyte(step.value), ctypes.c_size_t(step.nbytes)
+        fill = self._driver.cuMemsetD8Async
+        return lambda addresses, stream: fill(
+            ctypes.c_uint64(addresses[region] + offset), value, nbytes, stream
+        )
+
+    def _copy(self, step: CopyStep) -> Callable[[Sequence[int], ctypes.c_void_p], int]:
+        to, source, nbytes = step.to, step.source, ctypes.c_size_t(step.nbytes)
+        copy = self._driver.cuMemcpyDtoDAsync_v2
+        return lambda addresses, stream: copy(
+            ctypes.c_uint64(addresses[to.region] + to.offset),
+            ctypes.c_uint64(addresses[source.region] + source.offset),
+            nbytes,
+            stream,
+        )
+
+    def _upload(
+        self, step: UploadStep, frame: _Frame
+    ) -> Callable[[Sequence[int], ctypes.c_void_p], int]:
+        block = ctypes.c_void_p(_block(step.data, step.relocations, frame))
+        region, offset, nbytes = step.to.region, step.to.offset, ctypes.c_size_t(len(step.data))
+        upload = self._driver.cuMemcpyHtoDAsync_v2  # pageable: the driver has read it on return
+        return lambda addresses, stream: upload(
+            ctypes.c_uint64(addresses[region] + offset), block, nbytes, stream
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    handle: int
+    offsets: tuple[int, ...]
+    """Of its parameters in the block."""
+
+
+def _offsets(function: Any) -> tuple[int, ...]:
+    call(cuda.cuFuncLoad(function))  # where modules load lazily, its attributes are not there yet
+    offsets: list[int] = []
+    while True:
+        try:
+            offset, _ = call(cuda.cuFuncGetParamInfo(function, len(offsets)))
+        except DriverError:  # an index past the last parameter is an invalid value
+            return tuple(offsets)
+        offsets.append(int(offset))
+
+
+def _block(data: bytes, relocations: Sequence[Relocation], frame: _Frame) -> int:
+    """Address of a copy of the bytes, 16-byte aligned, whose relocations the frame fills in."""
+    buffer = (ctypes.c_char * (len(data) + 16))()
+    start = (ctypes.addressof(buffer) + 15) // 16 * 16
+    ctypes.memmove(start, data, len(data))
+    frame.keep.append(buffer)
+    for r in relocations:
+        slot = ctypes.c_uint64.from_address(start + r.at)
+        frame.slots.append((slot, r.region, r.offset))
+    return start
+
+
+def _new_output(
+    template: LaunchTemplate, region: int, device: torch.device
+) -> Callable[[], torch.Tensor]:
+    """Makes the tensor of an output, at the place in its allocation where the template has it."""
+    output = next(o for o in template.outputs if o.place.region == region)
+    dtype, nbytes = TORCH_DTYPES[output.dtype], template.region_bytes(region)
+    shape, strides = output.shape, output.strides
+    span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    if output.place.offset == 0 and nbytes == span * DTYPE_BYTES[output.dtype] and 0 not in shape:
+        return partial(torch.empty_strided, shape, strides, dtype=dtype, device=device)
+    start, rest = divmod(output.place.offset, DTYPE_BYTES[output.dtype])
+    if rest:
+        raise LoadError("an output does not lie at a multiple of its elements' size")
+    size = -(-nbytes // DTYPE_BYTES[output.dtype])
+
+    def make() -> torch.Tensor:
+        flat = torch.empty(size, dtype=dtype, device=device)
+        return flat.as_strided(shape, strides, start)
+
+    return make
+
+
+def _launch_error(code: int) -> LaunchError:
+    error = DriverError(code, "CUDA error")
+    return LaunchError(error.words, certain=error.by_launch)

@@ -1,0 +1,151 @@
+"""Modules of a model whose `forward` becomes an operation, and back.
+
+The module stays where it is, with its class, parameters, hooks and names in `state_dict`: only its
+own attribute `forward` is set. An operation's parameters are the module's inputs, then attributes
+of the module of the same names (`weight`, `bias`, `eps`).
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from coding_framework.deployment.apply.agreement import as_outputs, disagreement
+from coding_framework.deployment.apply.operation import KernelOp
+from coding_framework.errors import UsageError
+
+_MARK = "_cuda_rl_replaced"
+
+
+class _State:
+    """Of one replaced module. A plain object, so that a copy of the model has its own."""
+
+    def __init__(self, path: str, op: KernelOp) -> None:
+        self.path = path
+        self.op = op
+        self.names = tuple(op.signature.parameters)
+        self.defaults = {
+            p.name: p.default for p in op.signature.parameters.values() if p.default is not p.empty
+        }
+        self.means_the_same: bool | None = None
+        """What the first call outside of a compiler found; None: there was none."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _State:
+        made = _State(self.path, self.op)
+        made.means_the_same = self.means_the_same
+        return made
+
+
+def replace_module(model: nn.Module, path: str, op: KernelOp) -> None:
+    """Raises UsageError where there is no such module, or it lacks what the operation takes."""
+    try:
+        module = model.get_submodule(path)
+    except AttributeError as e:
+        raise UsageError(
+            f"the model has no module {path!r}: its modules are "
+            f"{', '.join(name for name, _ in list(model.named_modules())[1:9])} and so on"
+        ) from e
+    if _MARK in module.__dict__:
+        raise UsageError(f"the module {path!r} is replaced already: restore the model first")
+    if "forward" in module.__dict__:
+        raise UsageError(
+            f"the module {path!r} has a forward of its own, set by another library: replace its "
+            "modules before that library"
+        )
+    module.__dict__[_MARK] = _State(path, op)
+    module.__dict__["forward"] = types.MethodType(_forward, module)
+
+
+def restore_modules(model: nn.Module) -> int:
+    """How many got their own `forward` back."""
+    restored = 0
+    for module in model.modules():
+        if module.__dict__.pop(_MARK, None) is not None:
+            module.__dict__.pop("forward", None)
+            restored += 1
+    return restored
+
+
+def _forward(module: nn.Module, *inputs: Any, **named: Any) -> Any:
+    state = module.__dict__[_MARK]
+    arguments = _arguments(module, state, inputs, named)
+    if not torch.compiler.is_compiling():
+        if state.means_the_same is None:
+            state.means_the_same = _compare(module, state, inputs, named, arguments)
+        if not state.means_the_same:
+            return type(module).forward(module, *inputs, **named)
+    return state.op.eager(*arguments)
+
+
+def _arguments(
+    module: nn.Module, state: _State, inputs: Sequence[Any], named: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Of the operation, by position."""
+    if len(inputs) > len(state.names) or any(name not in state.names for name in named):
+        raise UsageError(
+            f"the module {state.path!r} is called with more than the operation {state.op.name!r} "
+            f"takes ({', '.join(state.names)})"
+        )
+    values = list(inputs)
+    for name in state.names[len(inputs) :]:
+        if name in named:
+            values.append(named[name])
+        elif hasattr(module, name):
+            values.append(getattr(module, name))
+        elif name in state.defaults:
+            values.append(state.defaults[name])
+        else:
+            raise UsageError(
+                f"the module {state.path!r} has no {name}, which the operation {state.op.name!r} "
+                "takes: give it as an input, or name the parameter as the module's attribute"
+            )
+    return tuple([_as_argument(value) for value in values])
+
+
+def _as_argument(value: Any) -> Any:
+    """`normalized_shape` and the like are tuples in modules and lists in operators."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _compare(
+    module: nn.Module, state: _State, inputs: Sequence[Any], named: dict[str, Any],
+    arguments: Sequence[Any],
+) -> bool:  # fmt: skip
+    """Whether the operation's function does what the module does, on the inputs of this call.
+    Where it does not the module goes on as it was, with one warning."""
+    wide = copy.deepcopy(module)
+    wide.__dict__.pop(_MARK)
+    wide.__dict__.pop("forward")
+    plain = copy.deepcopy(wide)
+    wide.to(torch.float64)
+    with torch.no_grad():
+        try:
+            native = as_outputs(plain(*inputs, **named))
+            outputs = as_outputs(state.op.function(*arguments))
+            length = max((t.numel() for t in plain.parameters()), default=1)
+            tensors = [a for a in inputs if isinstance(a, torch.Tensor)]
+            longest = max([1, *(n for t in tensors for n in t.shape)])
+            wrong = (
+                "it gives another number of outputs"
+                if len(native) != len(outputs)
+                else disagreement(
+                    lambda *xs: plain(*xs, **named), inputs, native, outputs,
+                    max(1, min(length, longest)), in_float64=lambda *xs: wide(*xs, **named),
+                )
+            )  # fmt: skip
+        except (RuntimeError, TypeError, ValueError) as e:
+            wrong = f"it fails with {type(e).__name__}: {str(e).splitlines()[0]}"
+    if wrong is not None:
+        warnings.warn(
+            f"the operation {state.op.name!r} does not do what the module {state.path!r} does, "
+            f"which goes on as it was: {wrong}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return wrong is None

@@ -1,0 +1,73 @@
+"""What an operation takes: types of its parameters, the schema of its operator, and what of a call
+decides which kernel fits."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from coding_framework.deployment.apply.kernel_set import scalar_key
+from coding_framework.errors import UsageError
+
+
+def typed_signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
+    """With a type for every parameter and the result. Without annotation a parameter has the type
+    of its default, or is a tensor; the result is one tensor."""
+    try:
+        hints = typing.get_type_hints(function)
+    except NameError:  # a name that only type checkers import
+        hints = {}
+    signature = inspect.signature(function)
+    parameters = []
+    for p in signature.parameters.values():
+        if p.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            raise UsageError(
+                f"the operation {name!r} cannot have the parameter {p}: give each argument a name "
+                "and a place of its own"
+            )
+        kind = hints.get(p.name)
+        if kind is None:
+            without = p.default is inspect.Parameter.empty
+            kind = torch.Tensor if without else type(p.default)
+        if kind not in (torch.Tensor, bool, int, float, str, list[int], list[float]):
+            raise UsageError(
+                f"the parameter {p.name} of the operation {name!r} is a {kind}: it can be a tensor "
+                "or a number, and no other thing"
+            )
+        parameters.append(p.replace(annotation=kind))
+    result = hints.get("return", torch.Tensor)
+    return signature.replace(parameters=parameters, return_annotation=result)
+
+
+def is_tensor(parameter: inspect.Parameter) -> bool:
+    return parameter.annotation is torch.Tensor
+
+
+def schema_of(signature: inspect.Signature) -> str:
+    def shaped() -> None: ...
+
+    shaped.__signature__ = signature  # type: ignore[attr-defined]
+    return torch.library.infer_schema(shaped, mutates_args=())
+
+
+def key_function(names: Sequence[str], tensors: Sequence[str]) -> Callable[..., Any]:
+    """What of a call decides its route. Made as text, as `dataclass` makes `__init__`: a loop over
+    arguments takes twice as long."""
+    of_tensor = "{0}.__class__, {0}.dtype, {0}.shape, {0}.stride(), {0}.get_device(), "
+    of_tensor += "_keys({0}).raw_repr()"
+    parts = [of_tensor.format(n) if n in tensors else f"_scalar({n})" for n in names]
+    known = {"_keys": torch._C._dispatch_keys, "_scalar": scalar_key}
+    return eval(f"lambda {', '.join(names)}: ({', '.join(parts)},)", known)  # type: ignore[no-any-return]
+
+
+def over_tensors(
+    names: Sequence[str], tensors: Sequence[str], part: str, joint: str, empty: str
+) -> Callable[..., Any]:
+    """The same of every tensor argument."""
+    parts = [part.format(n) for n in tensors]
+    body = joint.join(parts) + ("," if joint == ", " and parts else "")
+    return eval(f"lambda {', '.join(names)}: ({body or empty})", {})  # type: ignore[no-any-return]
