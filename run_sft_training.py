@@ -43,7 +43,8 @@ FLAGS = (
     "generator_target",
     "extra_examples", "max_task_ops", "epochs", "max_steps", "batch_size",
     "gradient_accumulation_steps", "learning_rate", "max_length", "lora_r", "lora_alpha",
-    "lora_dropout", "quantization", "device", "packing", "held_out_examples", "held_out_tasks",
+    "lora_dropout", "quantization", "device", "packing", "by_length",
+    "gradient_checkpointing", "minutes", "held_out_examples", "held_out_tasks",
     "save_every", "seed", "wandb",
 )  # fmt: skip
 """Fields of `SFTConfig` that are flags."""

@@ -73,6 +73,11 @@ class TrainingError(CodingFrameworkError):
     """A training stage failed; the message names the stage and the log."""
 
 
+class OutOfTimeError(CodingFrameworkError):
+    """A training reached its limit of time: it stopped where the same command goes on. The CLI
+    exits with 4."""
+
+
 def error_as_data(error: Exception) -> dict[str, str]:
     """An error for another process, which raises it again with `raise_reported`. What is not ours
     becomes an InfrastructureError: a judge that fails must not become a verdict."""

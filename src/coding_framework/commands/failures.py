@@ -1,7 +1,8 @@
 """How a command ends: its exit status, and one sentence on stderr where it failed.
 
 0 done (`judge`: judged, whatever the verdict), 1 a leak (`data audit`) or a gate that fails
-(`eval`), 2 wrong use, 3 our fault, 4 stopped by a limit of time (`eval`), 130 stopped by Ctrl-C.
+(`eval`), 2 wrong use, 3 our fault, 4 stopped by a limit of time (`eval`, `rft`, trainings), 130
+stopped by Ctrl-C.
 CUDA_RL_DEBUG=1 adds the traceback.
 """
 
@@ -17,6 +18,7 @@ from coding_framework.errors import (
     CodingFrameworkError,
     MissingChoiceError,
     MissingToolError,
+    OutOfTimeError,
     UnwritableError,
     UsageError,
 )
@@ -52,6 +54,8 @@ def run_script(work: Callable[[], int]) -> int:
 
 
 def status_of(error: CodingFrameworkError) -> int:
+    if isinstance(error, OutOfTimeError):
+        return EXIT_EARLY
     return EXIT_USAGE if isinstance(error, _USERS) else EXIT_OURS
 
 

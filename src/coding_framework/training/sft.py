@@ -18,6 +18,7 @@ import json
 import math
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -27,7 +28,7 @@ from typing import Any
 import structlog
 
 from coding_framework.agents.policies import fast_dtype, load_model
-from coding_framework.errors import UsageError
+from coding_framework.errors import OutOfTimeError, UsageError
 from coding_framework.monitoring.alerts import AlertBook
 from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.run_watch import RunWatch
@@ -38,6 +39,7 @@ from coding_framework.store.folder import SFTFolder, differences, replaced, told
 from coding_framework.store.lines import JsonlSink
 from coding_framework.store.model_card import ModelCard, TrainedOn, card_of, write_card
 from coding_framework.store.training_log import keep_sft_records
+from coding_framework.training.sft_batches import ByLength
 from coding_framework.training.sft_config import SFTConfig, SFTResult
 from coding_framework.training.sft_epochs import EpochWatch
 from coding_framework.training.sft_examples import (
@@ -156,8 +158,9 @@ def _claim(folder: Path, config: SFTConfig, record: Mapping[str, Any]) -> SFTRes
             raise UsageError(
                 f"{path} is not one of ours: choose another --output-dir or remove it"
             ) from e
-        names = {*stored["config"], "generator_target", "prompts"}  # older: unnamed
-        compared = names - {"output_dir", "wandb", "extra_examples"}
+        # Settings that an older version did not name have their defaults there.
+        names = {*stored["config"], "generator_target", "prompts", "by_length"}
+        compared = names - {"output_dir", "wandb", "extra_examples", "minutes"}
         changed = differences(
             *(c.model_dump(mode="json", include=compared) for c in (there, config))
         )
@@ -186,6 +189,7 @@ class _Run:
 
         self.config, self.base, self.evaluate = config, base, evaluate
         self.folder = SFTFolder(folder)
+        self.began = time.monotonic()
         cuda = torch.cuda.is_available()
         if config.device == "cuda" and not cuda:
             raise UsageError("device cuda was asked for and there is no GPU: use --device cpu")
@@ -194,6 +198,8 @@ class _Run:
         self.dtype = fast_dtype(self.device) if said == "auto" else getattr(torch, said)
         quantize = config.quantization
         self.nf4 = quantize == "nf4" or (quantize == "auto" and self.device == "cuda")
+        asked = config.gradient_checkpointing
+        self.recomputes = self.device == "cuda" if asked is None else asked
 
     def train(
         self,
@@ -297,7 +303,7 @@ class _Run:
         model = AutoModelForCausalLM.from_pretrained(self.base, **options)
         if self.nf4:
             model = prepare_model_for_kbit_training(
-                model, use_gradient_checkpointing=self.device == "cuda"
+                model, use_gradient_checkpointing=self.recomputes
             )
             if self.device == "cpu":
                 keep_gradients_on_cpu(model)
@@ -340,7 +346,8 @@ class _Run:
             tokenizer,
             Dataset.from_list(rows),
             # one example needs no mask of its own, which would cost attention its fast path
-            packing=config.packing and config.batch_size > 1,
+            packing=config.packing and not config.by_length and config.batch_size > 1,
+            by_length=[len(e.input_ids) for e in examples] if config.by_length else None,
         )
         mean_tokens = sum(len(e.input_ids) for e in examples) / len(examples)
         with (
@@ -366,9 +373,16 @@ class _Run:
             )
             trainer.add_callback(watch.callback())
             trainer.add_callback(epochs.callback())
+            if config.minutes is not None:
+                trainer.add_callback(stop_after(self.began + 60 * config.minutes))
             if start is not None:
                 log.info("sft_resumed", checkpoint=start.name)
             trainer.train(resume_from_checkpoint=str(start) if start is not None else None)
+        if watch.step < total:
+            raise OutOfTimeError(
+                f"SFT stopped at its limit of {config.minutes:g} minutes, after step {watch.step} "
+                f"of {total}: the same command goes on"
+            )
         return watch
 
     def _arguments(self, total: int) -> Any:
@@ -387,7 +401,7 @@ class _Run:
             max_grad_norm=1.0,
             bf16=bf16,
             use_cpu=self.device == "cpu",
-            gradient_checkpointing=self.device == "cuda",
+            gradient_checkpointing=self.recomputes,
             max_length=None,
             dataset_kwargs={"skip_prepare_dataset": True},
             train_sampling_strategy="random",
@@ -452,11 +466,32 @@ def keep_gradients_on_cpu(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def make_trainer(arguments: Any, model: Any, tokenizer: Any, dataset: Any, packing: bool) -> Any:
-    """TRL's trainer; on a CPU with a loss that projects onto the vocabulary once, and only where a
-    label is. (TRL's chunks save memory by projecting twice, which a CPU notices and 400 tokens do
-    not need.) packing: a batch is one row, of which transformers masks the examples from each other
-    by their positions, in every attention implementation."""
+def stop_after(deadline: float) -> Any:
+    """A callback that ends the training with the first step that ends after `deadline`
+    (time.monotonic), with a checkpoint of it."""
+    from transformers import TrainerCallback
+
+    class Deadline(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if time.monotonic() >= deadline and state.global_step < state.max_steps:
+                control.should_save = control.should_training_stop = True
+
+    return Deadline()
+
+
+def make_trainer(
+    arguments: Any,
+    model: Any,
+    tokenizer: Any,
+    dataset: Any,
+    packing: bool,
+    by_length: Sequence[int] | None = None,
+) -> Any:
+    """TRL's trainer; on a CPU, and for batches by length, with a loss that projects onto the
+    vocabulary only where a label is. packing: a batch is one row, of which transformers masks the
+    examples from each other by their positions, in every attention implementation. by_length: the
+    examples' lengths, where batches are of examples of about equal length: padded at the right,
+    causal attention needs no mask for them."""
     from transformers import PrinterCallback
     from trl import SFTTrainer
     from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
@@ -466,6 +501,11 @@ def make_trainer(arguments: Any, model: Any, tokenizer: Any, dataset: Any, packi
     threads = ThreadChoice(None if arguments.use_cpu else 1)
 
     class AnswerLossTrainer(SFTTrainer):  # type: ignore[misc]
+        def _get_train_sampler(self, *given: Any, **named: Any) -> Any:
+            if by_length is None:
+                return super()._get_train_sampler(*given, **named)
+            return ByLength(by_length, arguments.per_device_train_batch_size, arguments.data_seed)
+
         def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
             with threads.timed(inputs["input_ids"].numel()):
                 return super().training_step(model, inputs, num_items_in_batch)
@@ -477,7 +517,8 @@ def make_trainer(arguments: Any, model: Any, tokenizer: Any, dataset: Any, packi
             return_outputs: bool = False,
             num_items_in_batch: Any = None,
         ) -> Any:
-            if inputs["input_ids"].device.type != "cpu" or return_outputs:
+            own = by_length is not None or inputs["input_ids"].device.type == "cpu"
+            if not own or return_outputs:
                 return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
             with self.accelerator.autocast():
                 total = answer_loss(self.accelerator.unwrap_model(model), inputs)

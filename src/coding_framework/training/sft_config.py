@@ -85,7 +85,17 @@ class SFTConfig(Config):
     """Put the examples of a batch into one row, masked from each other, instead of padding each to
     the longest.
 
-    The batches, and so the gradients, are the same."""
+    The batches, and so the gradients, are the same. The mask keeps attention from its fastest
+    kernels, and attention works on the whole row."""
+    by_length: bool = False
+    """Make batches of examples of about equal length, and pack nothing: little is padded, and
+    attention needs no mask, which lets PyTorch take its fastest kernel."""
+    gradient_checkpointing: bool | None = None
+    """Compute activations again in the backward pass, which costs a third of the time, instead of
+    keeping them. Default: on a GPU."""
+    minutes: float | None = Field(default=None, gt=0.0)
+    """Minutes after which the run stops at the end of a step, with exit status 4; the same command
+    goes on. Default: none."""
     lora_r: int = Field(default=16, ge=1)
     """Rank of the LoRA adapter."""
     lora_alpha: int = Field(default=32, ge=1)

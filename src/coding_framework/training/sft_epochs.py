@@ -99,7 +99,8 @@ class EpochWatch:
                 control.should_save = control.should_save or _ends_epoch(state)
 
             def on_epoch_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
-                look(state.epoch, state.global_step)
+                if _ends_epoch(state):  # a limit of time ends the loop of an epoch too
+                    look(state.epoch, state.global_step)
 
         return EpochCallback()
 

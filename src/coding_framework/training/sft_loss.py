@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 
 from coding_framework.training.sft_examples import TokenizedExample
 
+AT_ONCE = 4096
+"""Answer tokens whose logits are held at a time: 2.5 GB of float32 for 150,000 words. More are
+projected twice, as the backward pass needs them again."""
+
 
 class HeldOutLoss(NamedTuple):
     """Mean over `tokens` answer tokens, in nats."""
@@ -18,21 +22,32 @@ class HeldOutLoss(NamedTuple):
 
 def answer_loss(model: Any, batch: Mapping[str, Any]) -> Any:
     """Sum over the answer tokens of a batch, in nats; a scalar tensor with its gradient. Of a
-    causal language model with an adapter; rows are told apart by `attention_mask` or, where a row
-    holds several examples, by `position_ids` that start again.
+    causal language model with an adapter. Rows are padded at the right, if at all, where nothing
+    that is learnt can attend to it; where a row holds several examples, `position_ids` that start
+    again tell them apart.
 
-    It projects onto the vocabulary only where a label is.
+    It projects onto the vocabulary only where a label is, so many tokens at a time that the logits
+    take a few GB at most.
     """
     from torch.nn import functional
+    from torch.utils.checkpoint import checkpoint
 
     inner = model.get_base_model()
-    told = {name: batch[name] for name in ("attention_mask", "position_ids") if name in batch}
+    told = {name: batch[name] for name in ("position_ids",) if name in batch}
     labels = batch["labels"][:, 1:]
     hidden = inner.base_model(
         input_ids=batch["input_ids"], use_cache=False, **told
     ).last_hidden_state
-    logits = inner.get_output_embeddings()(hidden[:, :-1][labels != -100])
-    return functional.cross_entropy(logits.float(), labels[labels != -100], reduction="sum")
+    project = inner.get_output_embeddings()
+
+    def summed(states: Any, wanted: Any) -> Any:
+        return functional.cross_entropy(project(states).float(), wanted, reduction="sum")
+
+    states, wanted = hidden[:, :-1][labels != -100], labels[labels != -100]
+    if len(wanted) <= AT_ONCE:
+        return summed(states, wanted)
+    parts = zip(states.split(AT_ONCE), wanted.split(AT_ONCE), strict=True)
+    return sum(checkpoint(summed, *part, use_reentrant=False) for part in parts)
 
 
 def held_out_loss(

@@ -20,9 +20,10 @@ from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import messages_for_example, render_answer
 from coding_framework.data.example_store import ExampleStore
 from coding_framework.data.examples import held_out_examples, training_examples
-from coding_framework.errors import TrainingError, UsageError
+from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
 from coding_framework.store.checkpoints import last_sft_checkpoint
 from coding_framework.store.training_log import read_sft_records
+from coding_framework.training import sft_loss
 from coding_framework.training.sft import (
     SFTConfig,
     SFTResult,
@@ -31,6 +32,7 @@ from coding_framework.training.sft import (
     train_sft,
 )
 from coding_framework.training.sft_examples import tokenize_example
+from coding_framework.training.sft_loss import answer_loss
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import Role, TrainingExample
 from support.tiny_lm import make_tiny_lm
@@ -95,6 +97,83 @@ def test_it_learns_and_leaves_adapters_model_and_config(
     assert not (folder / "checkpoints").exists()
     steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [s["step"] for s in steps] == list(range(1, 40))
+
+
+def test_a_batch_padded_at_the_right_has_the_loss_of_its_examples_alone(
+    base: Path, examples: list[TrainingExample]
+) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    model = get_peft_model(
+        AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32),
+        LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False),
+    )
+    chosen = [tokenize_example(tokenizer, e) for e in (examples[0], examples[-1])]
+    longest = max(len(e.input_ids) for e in chosen)
+    rows = {
+        "input_ids": [[*e.input_ids, *[0] * (longest - len(e.input_ids))] for e in chosen],
+        "labels": [[*e.labels, *[-100] * (longest - len(e.input_ids))] for e in chosen],
+    }
+    batch = {name: torch.tensor(ids) for name, ids in rows.items()}
+    whole = answer_loss(model, batch)
+    whole.backward()
+    gradient = next(p.grad for p in model.parameters() if p.grad is not None).clone()
+    model.zero_grad()
+    alone = [
+        answer_loss(model, {"input_ids": torch.tensor([ids]), "labels": torch.tensor([labels])})
+        for ids, labels in ((e.input_ids, e.labels) for e in chosen)
+    ]
+    assert float(whole) == pytest.approx(float(sum(alone)), rel=1e-5)
+    sum(alone).backward()
+    other = next(p.grad for p in model.parameters() if p.grad is not None)
+    assert torch.allclose(gradient, other, rtol=1e-3, atol=1e-5)
+
+
+def test_a_loss_in_parts_is_the_loss(
+    base: Path, examples: list[TrainingExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = get_peft_model(
+        AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32),
+        LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False),
+    )
+    one = tokenize_example(AutoTokenizer.from_pretrained(base), examples[0])
+    batch = {"input_ids": torch.tensor([one.input_ids]), "labels": torch.tensor([one.labels])}
+    found = []
+    for at_once in (4096, 50):
+        monkeypatch.setattr(sft_loss, "AT_ONCE", at_once)
+        model.zero_grad()
+        loss = answer_loss(model, batch)
+        loss.backward()
+        gradient = next(p.grad for p in model.parameters() if p.grad is not None)
+        found.append((float(loss), float(gradient.norm())))
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+
+
+def test_a_run_that_reached_its_limit_of_time_goes_on_as_if_it_had_not(
+    base: Path, examples: list[TrainingExample], tmp_path: Path
+) -> None:
+    def config(name: str, minutes: float | None) -> SFTConfig:
+        return tiny(
+            base, tmp_path / name, batch_size=3, by_length=True, epochs=2.0, minutes=minutes
+        )
+
+    whole = train(config("whole", None), examples)
+    for step in (1, 2):
+        with pytest.raises(OutOfTimeError, match=f"after step {step} of {whole.steps}: the same"):
+            train(config("parts", 1e-6), examples)
+    parts = train(config("parts", None), examples)
+    assert (parts.steps, parts.last_loss) == (whole.steps, pytest.approx(whole.last_loss, rel=1e-6))
+    lines = [read_sft_records(tmp_path / n / "metrics.jsonl").steps for n in ("whole", "parts")]
+    losses = [[entry["loss"] for entry in found] for found in lines]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+    assert (tmp_path / "parts" / "model" / "config.json").exists()
 
 
 def test_the_merged_model_answers_as_base_and_adapter(
