@@ -38,6 +38,7 @@ BaselineName = Literal["eager", "compiled", "naive"]
 HeadersName = Literal["small", "torch"]
 """The torch headers of a compilation: our small ones, or the real ones."""
 TaskScope = Literal["starter", "all"]
+TaskPool = Literal["functions", "modules"]
 """Which tasks are drawn from. starter: compositions whose receipts ship with the package, which are
 the same set however the catalogue grows; all: every family, with what this machine has judged."""
 DataSource = Literal["synthetic", "archive", "mixed"]

@@ -10,19 +10,26 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any, Protocol
 
 from coding_framework.commands.options import TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
-from coding_framework.data.example_store import ExampleStore
-from coding_framework.data.examples import round_robin, training_examples
+from coding_framework.data.example_store import ExampleStore, read_training_examples
+from coding_framework.data.examples import UNVERIFIED, round_robin, training_examples
 from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
 from coding_framework.data.mistakes import (
     MistakeReport,
     repairs_of_mistakes,
     stored_conversations,
+)
+from coding_framework.data.mixture import (
+    MixtureStatistics,
+    mixture_drafts,
+    mixture_jobs,
+    sft_mixture,
 )
 from coding_framework.data.modules.examples import module_jobs, module_pairs
 from coding_framework.data.modules.receipts import module_receipts
@@ -50,9 +57,11 @@ from coding_framework.data.synthesis.receipts import (
 from coding_framework.errors import UsageError
 from coding_framework.paths import cache_dir, write_atomic, write_json_atomic
 from coding_framework.run.judged import judge_jobs
-from coding_framework.types import Record, Role, Split, Task, TaskScope
+from coding_framework.types import BackendChoice, Record, Role, Split, Task, TaskScope
 
 EXAMPLES_NAME = "examples.jsonl"
+FENCE_TOKENS = 16
+"""Of an answer, around its kernel."""
 
 
 def selected_functions(selection: TaskSelection) -> list[Function]:
@@ -207,6 +216,85 @@ def _finish_set(store: ExampleStore, source: str, report: PairReport) -> SftMani
     write_json_atomic(folder / "manifest.json", manifest.model_dump())
     write_atomic(folder / "card.md", dataset_card(store[i] for i in range(len(store))))
     return manifest
+
+
+# --- data mixture --------------------------------------------------------------------------------
+
+
+class MixtureWanted(Protocol):
+    """What is asked for (`commands.data.MixtureOptions`)."""
+
+    @property
+    def total(self) -> int: ...
+    @property
+    def mistakes(self) -> Path | None: ...
+    @property
+    def archive_examples(self) -> Path | None: ...
+    @property
+    def tokenizer(self) -> Path | None: ...
+    @property
+    def receipts(self) -> Path | None: ...
+    @property
+    def backend(self) -> BackendChoice: ...
+    @property
+    def unjudged(self) -> bool: ...
+    @property
+    def seed(self) -> int: ...
+
+
+def build_mixture(
+    wanted: MixtureWanted, output: Path | None, *, judge: bool, workers: int | None
+) -> MixtureStatistics:
+    """The mixture into a folder, with its statistics as manifest; of kernels as synthesised only
+    the statistics. judge: first judge what has no receipt; else it is left out. Raises UsageError
+    where a file of examples cannot be read."""
+    given = [
+        read_training_examples(path) if path is not None else []
+        for path in (wanted.mistakes, wanted.archive_examples)
+    ]
+    path, drafts = wanted.receipts or built_receipts_path(), mixture_drafts(wanted.total)
+    if judge and not wanted.unjudged:
+        known = module_receipts(path)
+        judge_jobs(mixture_jobs(drafts), path, workers, backend=wanted.backend, known=known)
+    how: dict[str, Any] = {}
+    if wanted.tokenizer is not None:
+        how["fits"] = _fits(wanted.tokenizer)
+    mixture = sft_mixture(
+        UNVERIFIED if wanted.unjudged else module_receipts(path),
+        total=wanted.total,
+        drafts=drafts,
+        functions=UNVERIFIED if wanted.unjudged else all_receipts(),
+        mistakes=given[0],
+        archive=given[1],
+        seed=wanted.seed,
+        **how,
+    )
+    found = mixture.statistics()
+    if wanted.unjudged:
+        return found
+    if not found.examples:
+        raise UsageError(
+            "no kernel of the mixture is judged correct here: leave out --only-judged, or judge "
+            "them on a GPU (docs/modules.md)"
+        )
+    folder = output or datasets_dir() / "mixture"
+    ExampleStore.write(folder / EXAMPLES_NAME, mixture.examples(wanted.seed)).close()
+    write_json_atomic(folder / "manifest.json", found.model_dump())
+    return found
+
+
+def _fits(model: Path) -> Callable[[str], bool]:
+    """Whether an answer of prompts v3 can hold a kernel, by the model's tokenizer. Raises
+    UsageError."""
+    from tokenizers import Tokenizer
+
+    from coding_framework.agents.prompts import ANSWER_TOKENS
+
+    file = model / "tokenizer.json" if model.is_dir() else model
+    if not file.is_file():
+        raise UsageError(f"there is no {file}: give the folder of a model, or its tokenizer.json")
+    tokenizer, most = Tokenizer.from_file(str(file)), ANSWER_TOKENS["v3"] - FENCE_TOKENS
+    return lambda code: len(tokenizer.encode(code, add_special_tokens=False).ids) <= most
 
 
 # --- data mistakes -------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from coding_framework.commands.flags import (
 from coding_framework.commands.options import TaskSelection
 from coding_framework.commands.tasks import add_selection
 from coding_framework.errors import UsageError
-from coding_framework.types import Config, TaskScope
+from coding_framework.types import BackendChoice, Config, TaskScope
 
 
 class SftSetOptions(Config):
@@ -39,6 +39,31 @@ class SftSetOptions(Config):
     """Processes that judge. Default, and 0: one a core."""
     output: Path | None = None
     """Folder of the set. Default: datasets/ in the cache of this machine."""
+
+
+class MixtureOptions(Config):
+    """What the mixture is built from."""
+
+    total: int = Field(default=12_000, ge=12)
+    """Examples of the whole mixture; each part has its share"""
+    mistakes: Path | None = None
+    """Repairs of the model's own mistakes (`cuda-rl data mistakes`). Default: that part is left
+    out"""
+    archive_examples: Path | None = None
+    """Examples of the archive (`cuda-rl data build-sft --source archive`), which take up to 30% of
+    the part of functions. Default: functions of ours"""
+    tokenizer: Path | None = None
+    """Folder of the model whose answers are to hold 2,048 tokens at most. Default: 2.4 characters
+    count as a token"""
+    receipts: Path | None = None
+    """File of the judge's receipts, to which those of this run are added. Default: that of this
+    machine, in its cache"""
+    backend: BackendChoice = "emulator"
+    """What judges kernels without a receipt: only a GPU measures which one is the fastest"""
+    unjudged: bool = False
+    """Take kernels as synthesised, to see how the mixture is made up; nothing is written"""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the functions that are drawn and of the order"""
 
 
 class MistakesOptions(Config):
@@ -78,6 +103,11 @@ def add_to(commands: Any) -> None:
         metavar="PATH",
         help="file or folder of the set. Default: the set that `data build-sft` built last",
     )
+    text = "Build the mixture that SFT on modules learns from, and tell how it is made up."
+    p = add_command(actions, "mixture", run_mixture, text)
+    add_flags(p, MixtureOptions, MixtureOptions.model_fields)
+    add_flags(p, SftSetOptions, ["only_judged", "workers", "output"])
+    add_json(p, "print the statistics as one JSON object")
     text = "Build repairs of the wrong kernels in stored conversations about training tasks."
     p = add_command(actions, "mistakes", run_mistakes, text)
     p.add_argument(
@@ -116,6 +146,17 @@ def run_build_sft(args: Namespace) -> int:
             selection, options.output, judge=not options.only_judged, workers=workers
         )
     print(manifest.model_dump_json(indent=2))
+    return EXIT_OK
+
+
+def run_mixture(args: Namespace) -> int:
+    options, building = config_from(MixtureOptions, args), config_from(SftSetOptions, args)
+    from coding_framework.commands.build_data import build_mixture
+
+    found = build_mixture(
+        options, building.output, judge=not building.only_judged, workers=building.workers or None
+    )
+    print(found.model_dump_json(indent=2) if args.json else found.table())
     return EXIT_OK
 
 

@@ -66,6 +66,7 @@ def add_to(commands: Any) -> None:
         default=[],
         metavar="SUITE",
         help="held-out:N, held-out-shapes:N, train-shapes:N, modules:N, "
+        "validation:N, "
         "kernelbench:LEVEL[:representative], "
         "or the path of problems; may be given again",
     )

@@ -18,7 +18,7 @@ import structlog
 from pydantic import Field
 
 from coding_framework.errors import UsageError
-from coding_framework.store.records import TaskEvidence
+from coding_framework.store.records import OPEN_FROM, OPEN_TO, WIDE_SPREAD, TaskEvidence
 from coding_framework.types import CUDAConversationState, Record, Task
 
 log = structlog.get_logger(__name__)
@@ -91,12 +91,6 @@ PRESETS: Mapping[str, tuple[CurriculumTier, ...]] = {
     "informative": (_tier("all", (0, 1, 2, 3), None, None, None, 100),),
 }
 """`informative` has no tiers: it draws by what is known of each task alone."""
-OPEN_FROM, OPEN_TO = 0.1, 0.8
-"""A task is open where so large a share of the conversations solves it: there answers of a group
-differ."""
-WIDE_SPREAD = 1.3
-"""Times that the fastest kernel of a solved task is as fast as the median one, from which speed
-still tells answers apart."""
 KEPT_SPEEDS = 16
 """Last speedups that are kept of a task."""
 

@@ -165,6 +165,14 @@ class Validation(Record):
     """Conversations without any turn that was judged."""
 
 
+OPEN_FROM, OPEN_TO = 0.1, 0.8
+"""Shares of its samples that solve a task from which a policy can learn: in a group of them answers
+are likely to differ."""
+WIDE_SPREAD = 1.3
+"""How many times as fast the fastest correct kernel of a task is as the median one, where there is
+speed to be learnt."""
+
+
 class TaskEvidence(Record):
     """How a policy did on a task. Maker: `training.rejection_sampling`. Consumers: RL's choice of
     tasks, people."""
@@ -180,6 +188,14 @@ class TaskEvidence(Record):
     """Median over the correct kernels."""
     best_speedup: float | None = None
     """Over eager where it was measured, else over the naive kernel as the emulator models it."""
+    tokens: int = 0
+    """Generated for its samples, over all turns."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether answers to it are likely to differ, in being correct or in speed."""
+        share = self.solved / self.samples if self.samples else 0.0
+        return OPEN_FROM <= share <= OPEN_TO or self.spread >= WIDE_SPREAD
 
     @property
     def spread(self) -> float:

@@ -156,10 +156,11 @@ def find_module(name: str) -> ModuleTask | None:
 def module_tasks(
     part: Part | None = None, *, level: int | None = None, count: int | None = None
 ) -> list[ModuleTask]:
-    """The module tasks of a part, in the catalogue's order; with `count` so many, drawn evenly."""
+    """The module tasks of a part, in the catalogue's order; with `count` so many, drawn evenly: a
+    larger count has all tasks of a smaller one, in front."""
     chosen = [d for d in all_drafts() if part in (None, d.part) and level in (None, d.level)]
     if count is not None and count < len(chosen):
-        chosen = random.Random(_SALT).sample(chosen, count)
+        chosen = random.Random(_SALT).sample(chosen, len(chosen))[:count]
     return [write_module(draft) for draft in chosen]
 
 

@@ -21,7 +21,7 @@ from coding_framework.types import KernelExample, Task, TrainingExample
 def module_jobs(drafts: Iterable[ModuleDraft]) -> Iterator[Job]:
     """All kernels of the drafts."""
     for draft in drafts:
-        task, kernels = _material(draft)
+        task, kernels = module_kernels(draft)
         for kernel in kernels:
             yield Job(task, kernel.level, kernel.code)
 
@@ -41,7 +41,7 @@ def module_pairs(
 def _examples(
     draft: ModuleDraft, receipts: Receipts, report: PairReport
 ) -> Iterator[TrainingExample]:
-    task, kernels = _material(draft)
+    task, kernels = module_kernels(draft)
     found = [(kernel, receipts.get(Job(task, kernel.level, kernel.code).key)) for kernel in kernels]
     report.left_out["not judged"] += sum(receipt is None for _, receipt in found)
     judged = [(kernel, receipt) for kernel, receipt in found if receipt is not None]
@@ -56,7 +56,8 @@ def _examples(
             yield optimizing(task, kernel, before, better, after)
 
 
-def _material(draft: ModuleDraft) -> tuple[Task, list[KernelExample]]:
+def module_kernels(draft: ModuleDraft) -> tuple[Task, list[KernelExample]]:
+    """The task of a draft and its kernels, the naive one first."""
     module = write_module(draft)
     task = module_task(module)
     return task, [

@@ -1,0 +1,76 @@
+"""Which module tasks SFT shows, and which are left for rejection fine-tuning and RL.
+
+An answer that was shown is known by heart: samples of such a task are mostly right, and say little
+about the policy. So the training part is cut in two, by the tasks' names alone: the same cut
+everywhere, whatever is drawn of either side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+
+from coding_framework.data.examples import round_robin
+from coding_framework.data.modules.catalog import all_drafts
+from coding_framework.data.modules.records import ModuleDraft, Part
+from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.writing import write_module
+from coding_framework.errors import UsageError
+from coding_framework.types import Task
+
+SHOWN = 0.67
+"""Share of the training tasks whose kernels SFT shows: as many as its mixture needs."""
+_SALT = "shown by SFT 1"
+
+
+def is_shown(draft: ModuleDraft) -> bool:
+    """Whether SFT's mixture has kernels of this training task."""
+    return _place(draft) < SHOWN
+
+
+def shown_drafts() -> list[ModuleDraft]:
+    """The training tasks that SFT shows, of all families in turn."""
+    return list(_balanced("train", is_shown))
+
+
+def training_modules(count: int, *, skip: int = 0) -> list[Task]:
+    """Training tasks that SFT does not show, of all families in turn: `count` after the first
+    `skip`. Raises UsageError where there are fewer."""
+    fresh = _balanced("train", lambda draft: not is_shown(draft))
+    return _tasks(fresh, skip, count, "training tasks of modules that SFT does not show")
+
+
+def validation_modules(count: int) -> list[Task]:
+    """Module tasks by which a policy or a temperature is chosen: neither trained on nor held out.
+    Raises UsageError where there are fewer."""
+    drafts = _balanced("validation", lambda _: True)
+    return _tasks(drafts, 0, count, "validation tasks of modules")
+
+
+def _tasks(drafts: tuple[ModuleDraft, ...], skip: int, count: int, what: str) -> list[Task]:
+    if skip + count > len(drafts):
+        raise UsageError(
+            f"{skip + count} {what} were asked for, and there are {len(drafts)}: ask for fewer"
+        )
+    return [module_task(write_module(draft)) for draft in drafts[skip : skip + count]]
+
+
+def _place(draft: ModuleDraft) -> float:
+    """A number in [0, 1) that the name alone decides."""
+    digest = hashlib.sha256(f"{_SALT}|{draft.name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def _balanced(part: Part, kept: Callable[[ModuleDraft], bool]) -> tuple[ModuleDraft, ...]:
+    """Those of a part, by family in turn, each family in an order of its own."""
+    families: dict[str, list[ModuleDraft]] = {}
+    for draft in _ordered():
+        if draft.part == part and kept(draft):
+            families.setdefault(draft.family, []).append(draft)
+    return tuple(round_robin(families.values()))
+
+
+@cache
+def _ordered() -> tuple[ModuleDraft, ...]:
+    return tuple(sorted(all_drafts(), key=lambda d: hashlib.sha256(d.name.encode()).digest()))

@@ -1,0 +1,152 @@
+"""The SFT mixture: what it is made of, and that it leaves the other tasks alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from coding_framework.data.examples import UNVERIFIED, training_examples
+from coding_framework.data.mixture import PARTS, TOTAL, mixture_jobs, sft_mixture
+from coding_framework.data.modules.catalog import find_module
+from coding_framework.data.modules.faults import ARGUMENT_FAULTS, break_module
+from coding_framework.data.modules.kernels import kernels_of
+from coding_framework.data.modules.pool import (
+    is_shown,
+    shown_drafts,
+    training_modules,
+    validation_modules,
+)
+from coding_framework.data.modules.writing import write_module
+from coding_framework.data.synthesis.receipts import Job, KernelReceipt
+from coding_framework.errors import UsageError
+from coding_framework.types import Role, Split, Status
+from support.made_conversations import make_verdict
+
+pytestmark = pytest.mark.unit
+
+
+def test_its_parts_have_the_shares_of_the_plan() -> None:
+    assert TOTAL == 12_000
+    modules = PARTS["fastest kernel"] + PARTS["another level"]
+    assert modules == TOTAL / 2
+    assert PARTS["fastest kernel"] == 0.7 * modules
+    mistakes = training_examples(Role.OPTIMIZER, 20, max_steps=2)
+    mixture = sft_mixture(UNVERIFIED, total=120, mistakes=mistakes)
+    found = mixture.statistics()
+    assert found.examples == 120
+    assert {n: (p.wanted, p.found) for n, p in found.parts.items()} == {
+        name: (count // 100, count // 100) for name, count in PARTS.items()
+    }
+    assert found.parts["fastest kernel"].tasks == 42  # each task once
+    assert set(found.parts["argument faults"].kinds) == {"repair"}
+    assert set(found.parts["optimise"].kinds) == {"optimize"}
+    assert found.roles == {"generator": 75, "optimizer": 45}
+    shuffled = mixture.examples(seed=1)
+    assert len({e.id for e in shuffled}) == len(shuffled)
+    assert shuffled == mixture.examples(seed=1)
+    assert "fastest kernel" in found.table()
+
+
+def test_no_example_is_of_a_task_that_is_left_for_others() -> None:
+    mixture = sft_mixture(UNVERIFIED, total=120)
+    drafts = {d.name for d in shown_drafts()}
+    for example in mixture.examples():
+        assert example.task.split is Split.TRAIN
+        if example.task.source == "modules":
+            assert example.task.name in drafts
+    fresh, validation = training_modules(40, skip=5), validation_modules(100)
+    assert fresh[0].name == training_modules(6)[5].name
+    names = {t.name for t in fresh} | {t.name for t in validation}
+    assert len(names) == 140
+    assert not names & drafts
+    assert all(t.split is Split.HELD_OUT for t in validation)
+    with pytest.raises(UsageError, match="there are 100: ask for fewer"):
+        validation_modules(101)
+    assert 0.6 < len(drafts) / (len(drafts) + sum(not is_shown(d) for d in _training())) < 0.7
+
+
+def _training() -> list[object]:
+    from coding_framework.data.modules.catalog import all_drafts
+
+    return [d for d in all_drafts() if d.part == "train" and not is_shown(d)]
+
+
+def test_a_part_without_material_is_short_and_says_so() -> None:
+    drafts = shown_drafts()[:3]
+    found = sft_mixture({}, total=240, functions={}, drafts=drafts).statistics()
+    assert [p.found for p in found.parts.values()] == [0] * 6
+    assert found.parts["optimise"].wanted == 40
+
+
+def test_what_the_receipts_say_decides_which_kernel_is_shown() -> None:
+    draft = next(d for d in shown_drafts() if len(kernels_of(write_module(d))) > 2)
+    jobs = list(mixture_jobs([draft]))
+    ours = [j for j in jobs if not j.level.startswith("broken")]
+    times = {ours[0].level: 3.0, ours[1].level: 1.0, ours[2].level: 2.0}
+    receipts = {j.key: _receipt(j, times.get(j.level, 9.0)) for j in jobs}
+    mixture = sft_mixture(receipts, functions={}, fits=lambda _: True, drafts=[draft])
+    (fastest,) = mixture.parts["fastest kernel"]
+    assert fastest.code == ours[1].code
+    assert fastest.receipt
+    (better,) = mixture.parts["optimise"]
+    assert better.previous_verdict is not None
+    before = next(j for j in ours if j.code == better.previous_code)
+    after = next(j for j in ours if j.code == better.code)
+    assert times.get(after.level, 9.0) <= times.get(before.level, 9.0)
+
+
+def _receipt(job: Job, ms: float) -> KernelReceipt:
+    status = Status.WRONG_OUTPUT if job.level.startswith("broken") else Status.CORRECT
+    verdict = make_verdict(status, 2.0, task=job.task.name)
+    if verdict.timing is not None:
+        timing = verdict.timing.model_copy(update={"kernel_ms": ms})
+        verdict = verdict.model_copy(update={"timing": timing})
+    digest, sha = job.key
+    return KernelReceipt(
+        task=job.task.name, level=job.level, task_digest=digest, kernel_sha256=sha,
+        verdict=verdict, verdict_digest=f"verdict of {sha}",
+    )  # fmt: skip
+
+
+def test_a_kernel_that_is_too_long_for_an_answer_is_not_shown() -> None:
+    mixture = sft_mixture(UNVERIFIED, total=120, functions={}, fits=lambda code: len(code) < 2000)
+    lengths = [len(e.code) for e in mixture.parts["fastest kernel"]]
+    assert len(lengths) == 42
+    assert max(lengths) < 2000
+
+
+NAIVE = """
+  int p0 = i2 * 2 + r0 * 3 - 1;
+  v += x[(i0 * c + (i1 / mg * cg + e)) * l + p0];
+  float v = rsqrtf(a / (m) + 0.001f);
+  v = fmaxf(v, (-0.5f));
+torch::Tensor forward(torch::Tensor x, torch::Tensor norm_weight, torch::Tensor norm_bias) {
+"""
+BROKEN = {
+    "padding_left_out": "int p0 = i2 * 2 + r0 * 3;",
+    "stride_of_1": "int p0 = i2 + r0 * 3 - 1;",
+    "dilation_of_1": "int p0 = i2 * 2 + r0 - 1;",
+    "first_group": "x[(i0 * c + e) * l",
+    "parameter_order": "torch::Tensor norm_bias, torch::Tensor norm_weight)",
+    "constant_of_the_default": "rsqrtf(a / (m) + 1e-05f)",
+    "negative_sign_lost": "fmaxf(v, 0.5f)",
+}
+
+
+@pytest.mark.parametrize("fault", ARGUMENT_FAULTS, ids=lambda fault: fault.name)
+def test_each_fault_of_an_argument_is_put_into_a_kernel(fault: object) -> None:
+    import random
+
+    broken = fault.edit(NAIVE, random.Random(0))  # type: ignore[attr-defined]
+    assert BROKEN[fault.name] in broken  # type: ignore[attr-defined]
+    assert sum(a != b for a, b in zip(broken.split("\n"), NAIVE.split("\n"), strict=True)) == 1
+
+
+def test_a_task_has_the_same_fault_each_time_and_some_have_none() -> None:
+    module = find_module("m2_conv2d_tanh_scale_logsumexp_add_scalar_617b94")
+    assert module is not None
+    code = kernels_of(module)[0].source
+    one, other = (break_module(code, module.name) for _ in range(2))
+    assert one is not None
+    assert one == other
+    assert one.code != code
+    assert break_module("void f() {}", "m1_x") is None
