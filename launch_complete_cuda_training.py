@@ -75,7 +75,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add_flags(cli, Recipe, ["held_out_tasks", "sandbox"])
     add_switch(cli, "--skip-sft", "leave out SFT: RL starts from the base model")
     add_switch(cli, "--skip-rl", "leave out RL")
-    add_flags(cli, WholeRun, ["seed"])
+    add_flags(cli, WholeRun, ["rft", "seed"])
     return cli.parse_args(arguments)
 
 
@@ -96,6 +96,7 @@ def make_run(given: dict[str, Any]) -> WholeRun:
             base_model=given.get("base_model") or file.base_model or default,
             seed=given.get("seed", WholeRun.model_fields["seed"].default),
             skip=skip,
+            rft=given.get("rft", False),
         )
     except ValidationError as e:
         raise UsageError(first_complaint(e)) from e

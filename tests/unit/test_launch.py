@@ -98,6 +98,22 @@ def test_what_is_skipped_is_neither_run_nor_reported(
     assert "<title>Quick test</title>" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_rejection_fine_tuning_comes_between_sft_and_rl_where_it_is_asked_for(
+    launch: Any, tmp_path: Path
+) -> None:
+    order = ["model"]
+    for name in ("base", "sft", "rft", "rl"):
+        order += [f"eval_{name}"] if name == "base" else [name, f"eval_{name}"]
+    assert launch("--quick-test", "--rft") == (0, order)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert list(summary["stages"]) == ["base", "sft", "rft", "rl"]
+    whole = run_of("--quick-test", "--rft")
+    job = pipeline.Job(whole.folder, whole.recipe, whole.base_model, whole.seed)
+    options = job.rejection_options()
+    assert (options.tasks, options.samples, options.max_new_tokens) == (2, 4, 64)
+    assert options.prompts == job.taught_prompts
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -7,24 +7,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from coding_framework.agents.prompts import PROMPT_VERSION
-from coding_framework.errors import UsageError
+from coding_framework.errors import UsageError, first_complaint
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run.model_folder import EvaluationSettings
+from coding_framework.run.rejection_options import RejectionOptions
 from coding_framework.run.sizing import Rates, Sizes, sized
 from coding_framework.store.folder import RunFolder
 from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
-from coding_framework.types import Config, PromptVersion, SandboxName, Task, TaskScope
+from coding_framework.types import Config, PromptVersion, SandboxName, Task, TaskPool, TaskScope
 
 if TYPE_CHECKING:
     from coding_framework.data.data_pipeline import CUDADataPipeline
 
 Skipped = Literal["sft", "rl"]
-LABELS = ("base", "sft", "rl")
+LABELS = ("base", "sft", "rft", "rl")
 """Names of the evaluations of a whole run, in their order."""
 
 
@@ -40,6 +41,8 @@ class Recipe(Config):
     1), not greedy."""
     sft: Mapping[str, Any] = Field(default_factory=dict)
     """Changes to `SFTConfig`, or `SFTConfig.cpu()`."""
+    rft: Mapping[str, Any] = Field(default_factory=dict)
+    """Changes to `RejectionOptions`, where rejection fine-tuning is asked for."""
     rl: Mapping[str, Any] = Field(default_factory=dict)
     """Changes to `MultiTurnRLConfig`, or `MultiTurnRLConfig.cpu()`."""
     base_prompts: PromptVersion = PROMPT_VERSION
@@ -60,9 +63,10 @@ class Recipe(Config):
     max_prompt_tokens: int = Field(default=2048, ge=32)
     """Of every turn, in training and evaluation. Longer ones are trimmed by rule. RL's memory grows
     with it: a micro-batch holds one longest row."""
-    generator_tokens: int = Field(default=1024, ge=1)
-    """Most tokens of a generator's answer in evaluation."""
-    optimizer_tokens: int = Field(default=1024, ge=1)
+    generator_tokens: int = Field(default=2048, ge=1)
+    """Most tokens of a generator's answer in evaluation: what an answer to prompts v3, which SFT
+    teaches, may have. A fused attention takes 1,300."""
+    optimizer_tokens: int = Field(default=2048, ge=1)
     """Likewise of the optimizer; RL's limit for both."""
     task_max_ops: int | None = Field(default=3, ge=1)
     """Most operations of a task's composition, in training and evaluation.
@@ -73,6 +77,9 @@ class Recipe(Config):
     (`cuda-rl tasks build`).
 
     Other families, longer compositions and so tiers 2 and 3 are in "all" alone."""
+    task_pool: TaskPool = "functions"
+    """What RL's tasks are: functions of our algebra, or PyTorch modules as people write them, of
+    which none is taken that the SFT mixture shows (`cuda-rl data mixture`)."""
     sandbox: SandboxName = "auto"
     """Sandbox of the candidates' host code: auto takes the first that works here, no-docker the
     first that works and is not Docker; one that you name must work."""
@@ -111,6 +118,10 @@ class WholeRun(Config):
     """Seed of data, training and sampling."""
     skip: frozenset[Skipped] = frozenset()
     """Stages that are left out, with their evaluations."""
+    rft: bool = False
+    """Fine-tune the model on its own best kernels between SFT and RL (`cuda-rl rft`).
+
+    It is the control that RL has to beat, and RL starts from it."""
 
     @model_validator(mode="after")
     def _trains(self) -> Self:
@@ -121,7 +132,8 @@ class WholeRun(Config):
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the evaluations, in their order."""
-        return tuple(label for label in LABELS if label not in self.skip)
+        left_out = self.skip if self.rft else {*self.skip, "rft"}
+        return tuple(label for label in LABELS if label not in left_out)
 
 
 @dataclass(frozen=True)
@@ -149,6 +161,10 @@ class Job:
     def rl_candidates(self, count: int, *, at_least: int = 0) -> list[Task]:
         """Training tasks for RL, in their order. at_least: their operations."""
         skip = self.recipe.rl_skip_tasks
+        if self.recipe.task_pool == "modules":
+            from coding_framework.data.modules.pool import training_modules
+
+            return training_modules(count, skip=skip)
         return self._data().draw_tasks(skip + count, min_steps=at_least)[skip:]
 
     def _data(self) -> CUDADataPipeline:
@@ -194,6 +210,29 @@ class Job:
             )
         given = {k: v for k, v in changes.items() if k not in self.recipe.sft}
         return sft_config(RecipeFile(device=self.recipe.device, sft=self.recipe.sft), given)
+
+    def rejection_options(self) -> RejectionOptions:
+        """Of rejection fine-tuning, where it is asked for. Raises UsageError."""
+        recipe, small = self.recipe, self.recipe.device == "cpu"
+        found: dict[str, Any] = {
+            "output_dir": RunFolder(self.folder).rft.root,
+            "pool": recipe.task_pool,
+            "skip_tasks": recipe.rl_skip_tasks,
+            "max_task_ops": recipe.task_max_ops,
+            "task_scope": recipe.task_scope,
+            "max_new_tokens": recipe.generator_tokens,
+            "max_prompt_tokens": recipe.max_prompt_tokens,
+            "concurrency": recipe.concurrency,
+            "prompts": self.taught_prompts,
+            "device": recipe.device,
+            "seed": self.seed,
+            **({"tasks": max(1, recipe.held_out_tasks // 2), "samples": 4} if small else {}),
+            **recipe.rft,
+        }
+        try:
+            return RejectionOptions.model_validate(found)
+        except ValidationError as e:
+            raise UsageError(f"the recipe's rft: {first_complaint(e, '')}") from e
 
     @property
     def taught_prompts(self) -> PromptVersion:

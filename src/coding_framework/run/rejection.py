@@ -10,12 +10,14 @@ reads it to choose tasks that still tell answers apart.
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from coding_framework.data.example_store import ExampleStore, read_training_examples
-from coding_framework.errors import UsageError
+from coding_framework.data.registry import find_task
+from coding_framework.errors import OutOfTimeError, UsageError
 from coding_framework.evaluation.suites import EvalSuite, SuiteTask
 from coding_framework.paths import write_atomic, write_json_atomic
 from coding_framework.run.eval_options import EvalOptions
@@ -25,6 +27,8 @@ from coding_framework.run.rejection_options import LEARNING, RejectionOptions
 from coding_framework.store.conversations import read_conversations
 from coding_framework.store.folder import EvalFolder, RejectionFolder
 from coding_framework.store.model_card import prompts_for
+from coding_framework.store.records import OPEN_FROM, OPEN_TO
+from coding_framework.store.training_log import read_evidence
 from coding_framework.training.recipes import RecipeFile, sft_config
 from coding_framework.training.rejection_sampling import Selection, select
 from coding_framework.training.sft_config import SFTResult
@@ -39,6 +43,8 @@ class RejectionSummary(Record):
     samples: int
     solved: int
     """Samples whose first answer is correct."""
+    tokens: int = 0
+    """Generated in all samples."""
     open_tasks: int
     """Tasks that 10 to 80% of the samples solve: those that RL can learn from."""
     examples: dict[str, int]
@@ -55,13 +61,19 @@ def rejection_fine_tune(
     Raises UsageError for another run's folder, for a model that is none, and where no sample is
     worth learning; PolicyError where the model fails.
     """
+    began = time.monotonic()
     folder = RejectionFolder(options.output_dir)
     sampled = _sampling(options)
     suite = EvalSuite(name=f"{options.pool}-train", tasks=tuple(
         SuiteTask(task=task) for task in training_pool(options)
     ))  # fmt: skip
     plan = EvalPlan(suites=(suite,), gates=(), before=None, leak={}, unanswered={})
-    run_evaluation(model, plan, sampled, judging)
+    outcome = run_evaluation(model, plan, sampled, judging)
+    if outcome is not None and not outcome.complete:
+        raise OutOfTimeError(
+            f"RFT stopped at its limit of {options.minutes:g} minutes, while it sampled: the same "
+            "command goes on"
+        )
     chosen = select(read_conversations(EvalFolder(folder.samples).conversations), options)
     _write(folder, chosen)
     summary = _summary(chosen)
@@ -71,26 +83,56 @@ def rejection_fine_tune(
                 f"none of {summary.samples} samples is correct: there is nothing to learn from; "
                 "start from a model that SFT has taught, or choose easier tasks (--max-task-ops 1)"
             )
-        trained = _train(model, options, folder)
+        trained = _train(model, options, folder, _left(options, began))
         summary = summary.model_copy(update={"model": trained.model})
     write_json_atomic(folder.summary, summary.model_dump(mode="json"))
     return summary
 
 
+def fine_tune_or_keep(
+    model: str, options: RejectionOptions, judging: JudgeSettings
+) -> RejectionSummary:
+    """As `rejection_fine_tune`; where no sample is correct, the model of the summary is the one
+    that was there."""
+    sampled = options.model_copy(update={"sample_only": True})
+    summary = rejection_fine_tune(model, sampled, judging)
+    if not summary.examples:
+        return summary.model_copy(update={"model": model})
+    return rejection_fine_tune(model, options, judging)
+
+
+def _left(options: RejectionOptions, began: float) -> float | None:
+    """Minutes that the training has; None: any. Raises OutOfTimeError where none is left."""
+    if options.minutes is None:
+        return None
+    left = options.minutes - (time.monotonic() - began) / 60
+    if left <= 0:
+        raise OutOfTimeError(
+            f"RFT stopped at its limit of {options.minutes:g} minutes, before its training: the "
+            "same command goes on"
+        )
+    return left
+
+
 def training_pool(options: RejectionOptions) -> list[Task]:
     """The training tasks that are answered. Raises UsageError where there are fewer than asked
     for."""
-    wanted = options.skip_tasks + options.tasks
+    if options.task_evidence is not None:
+        seen = [e.task for e in read_evidence(options.task_evidence) if e.is_open]
+        names = seen[options.skip_tasks :][: options.tasks]
+        if len(names) < options.tasks:
+            raise UsageError(
+                f"{options.task_evidence} names {len(seen)} tasks that 10 to 80% of the samples "
+                "solve, or whose speeds lie far apart: ask for fewer --tasks"
+            )
+        return [find_task(name) for name in names]
     if options.pool == "modules":
-        from coding_framework.data.modules.catalog import module_tasks
-        from coding_framework.data.modules.tasks import module_task
+        from coding_framework.data.modules.pool import training_modules
 
-        drawn = module_tasks("train", count=wanted)
-        if len(drawn) < wanted:
-            raise UsageError(f"there are {len(drawn)} module tasks for training: ask for fewer")
-        return [module_task(module) for module in drawn][options.skip_tasks :]
+        return training_modules(options.tasks, skip=options.skip_tasks)
     from coding_framework.data.examples import training_tasks
 
+    wanted = options.skip_tasks + options.tasks
     found = training_tasks(
         wanted, options.seed, max_steps=options.max_task_ops, scope=options.task_scope
     )
@@ -102,11 +144,14 @@ def _sampling(options: RejectionOptions) -> EvalOptions:
     return EvalOptions(
         output_dir=RejectionFolder(options.output_dir).samples,
         wandb=False,
+        time_limit=None if options.minutes is None else 60 * options.minutes,
         **options.model_dump(include={*same, "server", "concurrency", "seed"}),
     )
 
 
-def _train(model: str, options: RejectionOptions, folder: RejectionFolder) -> SFTResult:
+def _train(
+    model: str, options: RejectionOptions, folder: RejectionFolder, minutes: float | None
+) -> SFTResult:
     from coding_framework.agents.models import resolve_model
     from coding_framework.training.sft import train_sft
 
@@ -119,6 +164,7 @@ def _train(model: str, options: RejectionOptions, folder: RejectionFolder) -> SF
         "output_dir": str(folder.sft.root),
         "extra_examples": str(folder.examples),
         "prompts": prompts,
+        "minutes": minutes,
         **dict.fromkeys(("num_examples", "optimizer_examples"), 0),
         **dict.fromkeys(("held_out_examples", "held_out_tasks"), 0),
     }
@@ -140,11 +186,13 @@ def _lines(records: Iterable[Record]) -> str:
 
 
 def _summary(chosen: Selection) -> RejectionSummary:
-    shares = [e.solved / e.samples for e in chosen.evidence if e.samples]
     return RejectionSummary(
         tasks=len(chosen.evidence),
         samples=sum(e.samples for e in chosen.evidence),
         solved=sum(e.solved for e in chosen.evidence),
-        open_tasks=sum(0.1 <= share <= 0.8 for share in shares),
+        tokens=sum(e.tokens for e in chosen.evidence),
+        open_tasks=sum(
+            OPEN_FROM <= e.solved / e.samples <= OPEN_TO for e in chosen.evidence if e.samples
+        ),
         examples=dict(Counter(example.kind for example in chosen.examples)),
     )

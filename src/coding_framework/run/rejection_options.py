@@ -7,11 +7,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from coding_framework.types import Config, DeviceChoice, PromptVersion, TaskScope
+from coding_framework.types import Config, DeviceChoice, PromptVersion, TaskPool, TaskScope
 
 LEARNING = (
-    "epochs", "learning_rate", "batch_size", "max_length", "lora_r", "quantization", "device",
-    "seed",
+    "epochs", "learning_rate", "batch_size", "by_length", "gradient_checkpointing", "max_length",
+    "lora_r", "lora_alpha", "quantization", "device", "seed", "save_every",
 )  # fmt: skip
 """Fields that say how to train, as `SFTConfig` names them."""
 
@@ -21,13 +21,17 @@ class RejectionOptions(Config):
 
     output_dir: Path = Path("outputs") / "rft"
     """Folder of the run. A run that was stopped goes on there. Default: outputs/rft."""
-    pool: Literal["functions", "modules"] = "functions"
-    """Training tasks to answer: functions of our algebra, or PyTorch modules as people write
-    them."""
+    pool: TaskPool = "functions"
+    """Training tasks to answer: functions of our algebra, or PyTorch modules as people write them,
+    of which none is taken that the SFT mixture shows (`cuda-rl data mixture`)."""
     tasks: int = Field(default=3000, ge=1)
     """Training tasks that are answered."""
     skip_tasks: int = Field(default=0, ge=0)
     """Tasks at the head of the list that are left out, because SFT has shown them."""
+    task_evidence: Path | None = None
+    """Answer only tasks that an earlier run's task_evidence.jsonl calls open: those that 10 to 80%
+    of the samples solve, or whose speeds lie far apart. Default: the pool's tasks, whatever is
+    known of them."""
     max_task_ops: int | None = Field(default=None, ge=1)
     """With --pool functions: most operations of a task. Default: any."""
     task_scope: TaskScope = "starter"
@@ -61,16 +65,28 @@ class RejectionOptions(Config):
     """Highest learning rate. Default: that of run_sft_training.py."""
     batch_size: int | None = Field(default=None, ge=1)
     """Examples of one forward and backward pass. Default: that of run_sft_training.py."""
+    by_length: bool = False
+    """Make batches of examples of about equal length (run_sft_training.py)."""
+    gradient_checkpointing: bool | None = None
+    """Compute activations again in the backward pass. Default: on a GPU."""
+    save_every: int | None = Field(default=None, ge=1)
+    """Steps from one checkpoint of the training to the next. Default: that of
+    run_sft_training.py."""
     max_length: int | None = Field(default=None, ge=64)
     """Most tokens of prompt and answer together; longer examples are left out. Default: that of
     run_sft_training.py."""
     lora_r: int | None = Field(default=None, ge=1)
     """Rank of the LoRA adapter. Default: that of run_sft_training.py."""
+    lora_alpha: int | None = Field(default=None, ge=1)
+    """Scale of the LoRA adapter. Default: that of run_sft_training.py."""
     quantization: Literal["auto", "nf4", "none"] | None = None
     """Quantization of the frozen base model. Default: nf4 on a GPU, none on a CPU."""
     device: DeviceChoice = "auto"
     """Where the model trains; auto takes a GPU where there is one."""
     seed: int = Field(default=0, ge=0)
     """Seed of the tasks that are drawn, the sampling and the training."""
+    minutes: float | None = Field(default=None, gt=0.0)
+    """Minutes after which no sample begins, and after which the training stops at the end of a
+    step, with exit status 4; the same command goes on. Default: none."""
     sample_only: bool = False
     """Sample and choose, and do not train."""

@@ -70,17 +70,15 @@ from coding_framework.run.stage_evaluation import (
 )
 from coding_framework.store.conversations import read_states
 from coding_framework.store.folder import RunFolder
-from coding_framework.store.records import SFTEpoch
+from coding_framework.store.records import OPEN_FROM, OPEN_TO, SFTEpoch
 from coding_framework.store.stages import StageManifest, StageRecord
 from coding_framework.store.training_log import read_sft_records
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.types import CUDAConversationState, PromptVersion, Receipt, Task
-from coding_framework.wiring import cores
+from coding_framework.wiring import JudgeSettings, cores
 
 log = structlog.get_logger(__name__)
 
-LEAST_SOLVED, MOST_SOLVED = 0.1, 0.8
-"""Of the samples of a task that RL can learn from."""
 NOTED_LOAD = 0.2
 """Share of the processors that others take, from which on it is said."""
 LOAD_S = 0.5
@@ -118,7 +116,11 @@ def run_stages(whole: WholeRun) -> int:
     job = Job(whole.folder, recipe, whole.base_model, whole.seed, whole.minutes)
     job.sft_config(whole.base_model)
     job.rl_config(whole.base_model)
-    stages = [s for s in STAGES if s.name.removeprefix("eval_") not in whole.skip]
+    if whole.rft:
+        config["rft"] = True  # a folder without it is of an older version, or of a run without
+        job.rejection_options()
+    wanted = {"model", *whole.labels}
+    stages = [s for s in STAGES if s.name.removeprefix("eval_") in wanted]
     judge = {"sandbox": recipe.sandbox, "protocol": str(PROTOCOL)}
     with (
         StageManifest(whole.folder, config) as manifest,
@@ -139,7 +141,9 @@ def _dumped(recipe: Recipe) -> dict[str, Any]:
     """As the manifest holds it. What says nothing is left out: older runs did not know of it."""
     later = {"dtype", "probe_tasks", "probe_samples"}
     plain = all(getattr(recipe, n) == Recipe.model_fields[n].default for n in later)
-    return recipe.model_dump(mode="json", exclude=later if plain else set())
+    unsaid = later if plain else set()
+    unsaid |= {n for n in ("rft", "task_pool") if getattr(recipe, n) == getattr(Recipe(), n)}
+    return recipe.model_dump(mode="json", exclude=unsaid)
 
 
 def _fitted(job: Job, manifest: StageManifest) -> Run:
@@ -286,21 +290,45 @@ def _probe_folder(job: Job, model: Path) -> dict[str, float]:
 
 def solved_now_and_then(share: float) -> bool:
     """Whether a group of samples of the task has returns that differ, as a rule."""
-    return LEAST_SOLVED <= share <= MOST_SOLVED
+    return OPEN_FROM <= share <= OPEN_TO
 
 
 def tasks_to_learn(probe: Mapping[str, float], at_least: int) -> list[str]:
     """Names of the tasks that teach most: those solved now and then; where they are fewer than a
     step needs, also those nearest to it, in which a rare success or failure may still come."""
-    middle = (LEAST_SOLVED + MOST_SOLVED) / 2
+    middle = (OPEN_FROM + OPEN_TO) / 2
     nearest = sorted(probe, key=lambda name: abs(probe[name] - middle))
     good = [name for name in nearest if solved_now_and_then(probe[name])]
     return good if len(good) >= at_least else nearest[:at_least]
 
 
+def train_rft(run: Run) -> dict[str, Any]:
+    """Rejection fine-tuning: the model learns the best of its own correct kernels. Where none is
+    correct, it stays what it was."""
+    return run_in_child(_reject, run.job, str(_taught_model(run)))
+
+
+def _reject(job: Job, model: str) -> dict[str, Any]:
+    job.configure_logging()
+    from coding_framework.run.rejection import fine_tune_or_keep
+
+    judging = JudgeSettings(sandbox=job.recipe.sandbox)
+    found = fine_tune_or_keep(model, job.rejection_options(), judging)
+    return found.model_dump(mode="json")
+
+
+def _taught_model(run: Run) -> Path:
+    """The model after SFT; where that is left out, the base model."""
+    sft = run.manifest.finished("sft")
+    return Path(sft.result["model"] if sft else run.result("model")["path"])
+
+
+def evaluate_rft(run: Run) -> dict[str, Any]:
+    return _evaluate(run, "rft", Path(run.result("rft")["model"]), run.job.taught_prompts)
+
+
 def train_rl(run: Run) -> dict[str, Any]:
-    """Multi-turn RL by verl's trainer, from the SFT model, or the base model where SFT is left
-    out."""
+    """Multi-turn RL by verl's trainer, from the last model before it."""
     from coding_framework.training.verl_integration import MultiAgentVERLTrainer
 
     config = _rl_config(run)
@@ -325,9 +353,10 @@ def _rl_tasks(run: Run, config: MultiTurnRLConfig) -> list[Task]:
 
 
 def _rl_config(run: Run) -> MultiTurnRLConfig:
-    sft = run.manifest.finished("sft")
-    model = sft.result["model"] if sft else run.result("model")["path"]
-    return run.job.rl_config(model, taught=sft is not None)
+    rft = run.manifest.finished("rft")
+    model = rft.result["model"] if rft else str(_taught_model(run))
+    taught = rft is not None or run.manifest.finished("sft") is not None
+    return run.job.rl_config(model, taught=taught)
 
 
 def evaluate_rl(run: Run) -> dict[str, Any]:
@@ -349,6 +378,8 @@ STAGES = (
     Stage("eval_base", "evaluating the base model", evaluate_base),
     Stage("sft", "supervised fine-tuning", train_sft),
     Stage("eval_sft", "evaluating after SFT", evaluate_sft),
+    Stage("rft", "rejection fine-tuning", train_rft),
+    Stage("eval_rft", "evaluating after rejection fine-tuning", evaluate_rft),
     Stage("rl", "multi-turn RL", train_rl),
     Stage("eval_rl", "evaluating after RL", evaluate_rl),
 )

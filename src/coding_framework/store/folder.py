@@ -185,6 +185,10 @@ class RunFolder(_Folder):
         return SFTFolder(self.root / "sft_checkpoints")
 
     @property
+    def rft(self) -> RejectionFolder:
+        return RejectionFolder(self.root / "rft")
+
+    @property
     def rl(self) -> RLFolder:
         return RLFolder(self.root / "rl_checkpoints")
 

@@ -164,4 +164,5 @@ def _evidence(
         best_ms=min(times, default=None),
         median_ms=statistics.median(times) if times else None,
         best_speedup=max(speedups, default=None),
+        tokens=sum(turn.tokens for state in states for turn in state.turns),
     )
