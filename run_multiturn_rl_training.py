@@ -44,7 +44,7 @@ from coding_framework.training.verl_integration import (
     RLResult,
     with_dtype,
 )
-from coding_framework.types import Role
+from coding_framework.types import Role, TaskPool
 from coding_framework.wiring import JudgeSettings
 
 FLAGS = (
@@ -56,7 +56,8 @@ FLAGS = (
     "max_prompt_tokens", "max_response_tokens", "lora_rank", "num_gpus", "rollout_gpus",
     "judge_gpus", "gpu_memory_utilization", "save_every", "seed", "overrides", "wandb",
     "leave_one_out", "least_spread", "least_groups", "updates_per_step", "importance_cap",
-    "validate_every", "validation_tasks", "task_evidence", "redraws",
+    "validate_every", "validation_tasks", "task_evidence", "redraws", "minutes",
+    "one_step_off_policy",
 )  # fmt: skip
 """Fields of `MultiTurnRLConfig` that are flags."""
 SFT = SFTFolder(Path("sft_checkpoints"))
@@ -66,6 +67,7 @@ POOL = {
     "rl_skip_tasks": ("--skip-tasks",),
     "task_max_ops": ("--max-task-ops",),
     "task_scope": ("--task-scope",),
+    "task_pool": ("--pool",),
 }
 """Fields of `Recipe` that say which tasks RL draws from, with their flags."""
 
@@ -211,21 +213,27 @@ def run(
     rl_skip_tasks: int,
     task_max_ops: int | None,
     task_scope: Any,
+    task_pool: TaskPool,
 ) -> RLResult:
     """Tasks, training, result."""
-    from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
-
     prompts = config.num_episodes * config.prompts_per_step
     count = rl_tasks if config.curriculum else min(prompts, rl_tasks)
     more = config.validation_tasks if config.validate_every else 0
-    pipeline = CUDADataPipeline(
-        DataPipelineConfig(max_steps=task_max_ops, scope=task_scope, seed=config.seed)
-    )
-    last = rl_skip_tasks + count
-    first = pipeline.draw_tasks(last + more)
-    trainer = MultiAgentVERLTrainer(
-        config, tasks=first[rl_skip_tasks:last], validation_tasks=first[last:]
-    )
+    if task_pool == "modules":
+        from coding_framework.data.modules.pool import training_modules, validation_modules
+
+        tasks = training_modules(count, skip=rl_skip_tasks)
+        validation = validation_modules(more) if more else []
+    else:
+        from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
+
+        pipeline = CUDADataPipeline(
+            DataPipelineConfig(max_steps=task_max_ops, scope=task_scope, seed=config.seed)
+        )
+        last = rl_skip_tasks + count
+        first = pipeline.draw_tasks(last + more)
+        tasks, validation = first[rl_skip_tasks:last], first[last:]
+    trainer = MultiAgentVERLTrainer(config, tasks=tasks, validation_tasks=validation)
     return asyncio.run(trainer.train())
 
 

@@ -115,6 +115,13 @@ class MultiTurnRLConfig(Config):
     updates_per_step: int = Field(default=1, ge=1)
     """Updates of the policy in a step, each with its part of the rows. Clipping acts from the
     second one on: in the first no probability has moved."""
+    one_step_off_policy: bool = False
+    """Write and judge the answers of the next step while this one trains: policy n learns from
+    answers of policy n - 1 too, which `importance_cap` or the clipping of the rollout's
+    probabilities corrects.
+
+    A step then waits for the first conversations that are whole, and not for its own last one. Runs
+    do not repeat to the bit."""
     importance_cap: float = Field(default=2.0, ge=0.0)
     """Most weight of a token by the ratio of the trainer's probability to the rollout's, which
     computes a little differently (truncated importance sampling); 0: no weights.
@@ -217,6 +224,9 @@ class MultiTurnRLConfig(Config):
     policy_timeout_s: float = Field(default=1800.0, gt=0.0)
     """Wall-clock limit of one answer of the rollout server. Passing it ends the conversation, and
     that turn is masked."""
+    minutes: float | None = Field(default=None, gt=0.0)
+    """Minutes after which the run stops, at the end of a step that has a checkpoint, with exit
+    status 4; the same command goes on. Default: none."""
     stall_limit_s: float = Field(default=1800.0, gt=0.0)
     """The run ends after so long without a finished conversation or step: where resources are
     missing Ray waits silently for ever."""
@@ -355,6 +365,21 @@ class MultiTurnRLConfig(Config):
             raise ValueError("policy per_role keeps no best policy: leave out validate_every")
         if self.task_evidence is not None and self.curriculum is None:
             raise ValueError("task_evidence is what a curriculum begins with: set --curriculum")
+        if self.one_step_off_policy and self.rollout_gpus:
+            raise ValueError(
+                "rollout_gpus answer while the others train, whatever is said: leave out "
+                "one_step_off_policy"
+            )
+        if self.one_step_off_policy and self.policy == "per_role":
+            raise ValueError(
+                "policy per_role swaps who learns, and an answer of the phase before would be left "
+                "over: leave out one_step_off_policy"
+            )
+        if self.one_step_off_policy and not (self.importance_cap or self.reuse_rollout_logprobs):
+            raise ValueError(
+                "one_step_off_policy learns from another policy's answers: set importance_cap, or "
+                "reuse_rollout_logprobs"
+            )
         if self.judge_nodes and self.judge_jobs_per_node is None:
             raise ValueError("judge_nodes need judge_jobs_per_node: set it to their processors")
         row = self.max_prompt_tokens + self.max_response_tokens

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from coding_framework.errors import TrainingError, UsageError
+from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
 from coding_framework.monitoring.alerts import AlertBook, StepWatch
 from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import Progress
@@ -156,6 +156,7 @@ class MultiAgentVERLTrainer:
             if conversation_manager is not None
             else ConversationConfig(max_turns=config.max_turns, stop_reward=config.stop_reward)
         )
+        self._began = time.monotonic()
         self._objective = objective(self._config, conversation_manager, reward_function)
         self._config = self._objective.config
         if config.task_evidence is not None:
@@ -290,6 +291,8 @@ class MultiAgentVERLTrainer:
                 stall.check((last, ended + answered))
                 doing = self._activity(last, ended, seen.get(last), answered)
                 progress.update(last, ", ".join(filter(None, (steps.words(), doing))))
+                if code is None and last > done:
+                    self._stop_in_time(last)
         if last < config.last_step:
             raise _TrainerEndedError(
                 f"verl ended with code {code} after step {last} of {config.last_step}: "
@@ -298,6 +301,19 @@ class MultiAgentVERLTrainer:
             )
         if code != 0:
             log.warning("verl_ended_late", code=code, log=str(attempt.log))
+
+    def _stop_in_time(self, last: int) -> None:
+        """Raises OutOfTimeError where the limit of time has passed and step `last`, not the run's
+        last one, has its checkpoint. Whoever leaves `TrainerProcess` ends it."""
+        config = self._config
+        if config.minutes is None or time.monotonic() < self._began + 60 * config.minutes:
+            return
+        saved = checkpoints.whole_checkpoints(self._run.checkpoints)
+        if last < config.last_step and saved and checkpoints.step_of(saved[-1]) >= last:
+            raise OutOfTimeError(
+                f"RL stopped at its limit of {config.minutes:g} minutes, after step {last} of "
+                f"{config.last_step}: the same command goes on"
+            )
 
     def _send(self, wandb: WandbSink, record: StepRecord, attempt: AttemptFolder) -> None:
         machine = latest_system(parent_of(self._run.root) or self._run.root)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_framework.errors import TrainingError, UsageError
+from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
 from coding_framework.store.conversations import read_rollouts, run_rollouts
 from coding_framework.store.folder import RLFolder
 from coding_framework.store.records import StepRecord
@@ -453,3 +453,35 @@ def test_leftovers_of_a_run_are_found_by_its_folder_only(tmp_path: Path) -> None
         for process in (mine, other):
             process.kill()
             process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_step_learns_from_answers_that_were_written_while_the_one_before_was_trained(
+    model: Path, tmp_path: Path, worker_path: None
+) -> None:
+    settings = config(model, tmp_path / "run", one_step_off_policy=True, max_turns=1)
+    result = train(settings)
+    assert [step.step for step in result.steps] == list(range(1, STEPS + 1))
+    run = RLFolder(tmp_path / "run")
+    asked = [rollout.step for rollout in run_rollouts(run.root)]
+    each = settings.conversations_per_step
+    assert asked.count(1) == 2 * each  # its own prompts and those beforehand
+    assert all(step.rows_learnt > 0 for step in result.steps)
+    assert (Path(result.final_model) / "config.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_run_that_reached_its_limit_of_time_goes_on_from_its_last_step(
+    model: Path, tmp_path: Path, worker_path: None
+) -> None:
+    with pytest.raises(OutOfTimeError, match=f"of {STEPS}: the same command goes on"):
+        train(config(model, tmp_path / "run", minutes=0.01))
+    run = RLFolder(tmp_path / "run")
+    done = len(run.steps.read_text().splitlines())
+    assert 1 <= done < STEPS
+    assert not run_processes(str(run.root.resolve()))
+    result = train(config(model, tmp_path / "run"))
+    assert result.resumed_from >= done
+    assert [step.step for step in result.steps] == list(range(1, STEPS + 1))

@@ -345,3 +345,28 @@ def test_rl_can_leave_out_the_tasks_that_sft_was_shown(monkeypatch: pytest.Monke
     given.clear()
     script["run"](validates, **pool)
     assert (given, validated) == (drawn[8:20], drawn[20:])
+
+
+def test_rl_on_modules_draws_what_sft_does_not_show_and_validates_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from coding_framework.data.modules.pool import training_modules, validation_modules
+
+    script = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))
+    given: list[list[str]] = []
+
+    class Trainer:
+        def __init__(
+            self, _: MultiTurnRLConfig, *, tasks: list[Task], validation_tasks: list[Task]
+        ) -> None:
+            given.extend([task.name for task in part] for part in (tasks, validation_tasks))
+
+        async def train(self) -> None: ...
+
+    monkeypatch.setitem(script["run"].__globals__, "MultiAgentVERLTrainer", Trainer)
+    flags = {"task_pool": "modules", "rl_tasks": 6, "rl_skip_tasks": 2}
+    pool = script["make_pool"](flags, read_recipe(None))
+    config = MultiTurnRLConfig(model_path="m", num_episodes=9, validate_every=3, validation_tasks=4)
+    script["run"](config, **pool)
+    wanted = (training_modules(6, skip=2), validation_modules(4))
+    assert given == [[task.name for task in part] for part in wanted]

@@ -276,6 +276,34 @@ def test_a_conversation_stops_at_what_its_own_preset_calls_enough(preset, stops)
     assert again.stop_reward == stops
 
 
+def test_weights_stay_float32_where_products_are_bfloat16(tmp_path):
+    """A step of 4e-5 vanishes in a bfloat16 weight of 0.02, whose last bit is 1.2e-4."""
+    paths = RunPaths(dataset=tmp_path, checkpoints=tmp_path, ray_temp=tmp_path)
+    made = hydra_overrides(MultiTurnRLConfig(compute_dtype="bfloat16"), paths)
+    actor = [o for o in made if "actor.fsdp_config" in o]
+    assert "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=bf16" in actor
+    assert not any("model_dtype" in o for o in made)  # verl's is fp32
+    from verl.workers.config import FSDPEngineConfig
+
+    assert FSDPEngineConfig().model_dtype == "fp32"
+
+
+def test_one_step_off_policy_answers_a_step_of_prompts_beforehand(tmp_path):
+    paths = RunPaths(dataset=tmp_path, checkpoints=tmp_path, ray_temp=tmp_path)
+
+    def mode(**how):
+        made = hydra_overrides(MultiTurnRLConfig(compute_dtype="float32", **how), paths)
+        return [o for o in made if o.startswith("trainer.v1.")]
+
+    assert not mode()
+    assert mode(one_step_off_policy=True) == [
+        "trainer.v1.trainer_mode=colocate_async",
+        "trainer.v1.colocate_async.num_warmup_batches=1",
+    ]
+    with pytest.raises(ValidationError, match="learns from another policy's answers"):
+        MultiTurnRLConfig(one_step_off_policy=True, importance_cap=0.0)
+
+
 def test_importance_weights_are_left_out_where_probabilities_are_the_rollouts_own(tmp_path):
     paths = RunPaths(dataset=tmp_path, checkpoints=tmp_path, ray_temp=tmp_path)
 

@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import transfer_queue as tq
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from coding_framework.training.credit import group_advantages
 
-_VERLS_REASONS = ReplayBuffer._terminal_eviction_reasons
+_VERLS_REASONS = {
+    kind: kind._terminal_eviction_reasons for kind in (ReplayBuffer, ReplayBufferAsync)
+}
 Reasons = tuple[set[str], set[str], set[str], Counter[float]]
 
 
@@ -74,7 +76,8 @@ def _returns(keys: list[str], partition_id: str) -> list[float | None]:
 
 def _bounded_reasons(buffer: Any, global_steps: int, partition_id: str) -> Reasons:
     """verl's reasons, with as many flat prompts as the step may still drop."""
-    stale, flat, failed, counts = _VERLS_REASONS(buffer, global_steps, partition_id)
+    theirs = next(_VERLS_REASONS[kind] for kind in type(buffer).__mro__ if kind in _VERLS_REASONS)
+    stale, flat, failed, counts = theirs(buffer, global_steps, partition_id)
     if not flat:
         return stale, flat, failed, counts
     dropped = buffer.__dict__.setdefault("_dropped_by_step", defaultdict(int))
@@ -86,4 +89,5 @@ def _bounded_reasons(buffer: Any, global_steps: int, partition_id: str) -> Reaso
 
 
 ReplayBuffer._dapo_filtered_keys = _flat_prompts
-ReplayBuffer._terminal_eviction_reasons = _bounded_reasons
+for _kind in _VERLS_REASONS:
+    _kind._terminal_eviction_reasons = _bounded_reasons

@@ -266,7 +266,14 @@ def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
             "trainer.resume_mode": "resume_path",
             "trainer.resume_from_path": str(paths.resume_from),
         }
+    ahead: dict[str, Any] = {}
+    if config.one_step_off_policy:  # the prompts of one step are answered beforehand
+        ahead = {
+            "trainer.v1.trainer_mode": "colocate_async",
+            "trainer.v1.colocate_async.num_warmup_batches": 1,
+        }
     return {
+        **ahead,
         "trainer.device": config.device,
         "trainer.n_gpus_per_node": config.num_gpus,
         "trainer.nnodes": config.num_nodes,

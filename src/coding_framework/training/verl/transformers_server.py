@@ -40,6 +40,8 @@ class ServedTokens:
     log_probs: list[float]
     stop_reason: str
     extra_fields: dict[str, Any] = field(default_factory=dict)
+    routed_experts: None = None
+    num_preempted: None = None
 
 
 def sampling_from_verl(params: dict[str, Any], response_length: int) -> SamplingParams:

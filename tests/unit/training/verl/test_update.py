@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+import torch
+
+from coding_framework.training.verl import update
+from coding_framework.training.verl.overrides import GROUPS_METRIC, ROWS_METRIC
 from coding_framework.training.verl.update import chosen_rows, teaching_groups, updates_of
 
 pytestmark = pytest.mark.unit
@@ -28,6 +33,28 @@ def test_groups_that_teach_are_counted_by_prompt_role_and_turn():
     assert teaching_groups(keys, [True, True, False, False]) == 1
     assert teaching_groups(keys, [True, False, True, True]) == 3
     assert teaching_groups(keys, [False] * 4) == 0
+
+
+def test_a_step_with_too_few_groups_that_teach_leaves_the_policy_as_it_is(monkeypatch):
+    """One group alone would turn all of Adam's step to a single task."""
+    asked = []
+    group = SimpleNamespace(_dispatch_info={"actor": [0]}, update_actor=asked.append)
+    actor = SimpleNamespace(use_kl_loss=False, entropy_coeff=0.0)
+    own = SimpleNamespace(least_groups=2, updates_per_step=1)
+    trainer = SimpleNamespace(
+        config=SimpleNamespace(
+            algorithm=SimpleNamespace(turn_groups=own),
+            actor_rollout_ref=SimpleNamespace(actor=actor),
+        ),
+        actor_rollout_wg=group,
+    )
+    batch = SimpleNamespace(keys=["u_generator.0_0_0", "u_generator.0_1_0"], partition_id="train")
+    advantages = {"advantages": torch.tensor([[0.5], [-0.5]])}
+    monkeypatch.setattr(update.tq, "kv_batch_get", lambda **_: advantages)
+    metrics = {}
+    assert update._update_teaching_rows(trainer, batch, metrics) is batch
+    assert metrics == {ROWS_METRIC: 2, GROUPS_METRIC: 1, "actor/grad_norm": 0.0}
+    assert not asked
 
 
 def test_a_step_makes_as_many_updates_as_its_rows_can_fill():
