@@ -31,8 +31,8 @@ from coding_framework.data.registry import find_task
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
-from coding_framework.orchestration.beam import ranked
-from coding_framework.orchestration.turn import ConversationConfig, judge_or_reason
+from coding_framework.orchestration.beam import confirmed
+from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
 from coding_framework.paths import require_writable, write_atomic
 from coding_framework.registry.keeping import KernelKeeper
@@ -124,32 +124,18 @@ async def _converse(
         return state, await _confirmed(state, options.judge)
 
 
-MOST_CONFIRMED = 4
-"""Kernels that are judged again, until one is correct again."""
-
-
 async def _confirmed(
     state: CUDAConversationState, settings: JudgeSettings
 ) -> ConversationTurn | None:
-    """The fastest correct candidate, by a second verdict on other inputs: the best of many times is
-    partly luck, and so is the best of many verdicts."""
-    correct = [t for t in ranked(state) if t.verdict is not None and t.verdict.correct]
+    """The fastest kernel that another judge, with other inputs, finds correct too; where none was
+    correct, the last one."""
     seed = None if settings.seed is None else settings.seed + 1
-    again: list[ConversationTurn] = []
     judge = make_judge(**{**settings.model_dump(), "seed": seed})
     try:
-        for turn in correct[:MOST_CONFIRMED]:
-            verdict, _ = await judge_or_reason(state.task, turn.code or "", judge)
-            if verdict is not None and verdict.correct:
-                again.append(turn.model_copy(update={"verdict": verdict}))
+        fastest = await confirmed(state, judge)
     finally:
         judge.close()
-    fastest = max(again, key=_speedup, default=None)
-    return fastest if fastest is not None or correct else _chosen(state)
-
-
-def _speedup(turn: ConversationTurn) -> float:
-    return (turn.verdict.speedup or 0.0) if turn.verdict is not None else 0.0
+    return fastest if fastest is not None or state.best_turn is not None else _chosen(state)
 
 
 async def _apart(work: Callable[[], T]) -> T:

@@ -2,14 +2,14 @@
 
     all candidates so far -> the best ones with different device code -> each is asked about alone
 
-Pure functions of a conversation, whose turns keep the candidates that did not go on as their
-`alternatives`.
+Functions of a conversation, pure but `confirmed`, which asks a judge. A conversation's
+turns keep the candidates that did not go on as their `alternatives`.
 """
 
 from __future__ import annotations
 
-from coding_framework.orchestration.turn import device_code, nearness
-from coding_framework.types import ConversationTurn, CUDAConversationState
+from coding_framework.orchestration.turn import device_code, judge_or_reason, nearness
+from coding_framework.types import ConversationTurn, CUDAConversationState, JudgeFn
 
 
 def candidates_of(state: CUDAConversationState) -> list[ConversationTurn]:
@@ -37,6 +37,26 @@ def parent_of(state: CUDAConversationState, sample: int, beam: int) -> CUDAConve
     parent = parents[sample % len(parents)]
     alone = parent.model_copy(update={"index": 0, "alternatives": (), "notes": ()})
     return state.model_copy(update={"turns": (alone,)})
+
+
+MOST_CONFIRMED = 4
+"""Kernels that are judged again, until one is correct again."""
+
+
+async def confirmed(state: CUDAConversationState, judge: JudgeFn) -> ConversationTurn | None:
+    """The fastest correct candidate, by a second verdict on other inputs: the best of many times is
+    partly luck, and so is the best of many verdicts. None where no kernel is correct twice."""
+    again: list[ConversationTurn] = []
+    correct = [t for t in ranked(state) if t.verdict is not None and t.verdict.correct]
+    for turn in correct[:MOST_CONFIRMED]:
+        verdict, _ = await judge_or_reason(state.task, turn.code or "", judge)
+        if verdict is not None and verdict.correct:
+            again.append(turn.model_copy(update={"verdict": verdict}))
+    return max(again, key=_speedup, default=None)
+
+
+def _speedup(turn: ConversationTurn) -> float:
+    return (turn.verdict.speedup or 0.0) if turn.verdict is not None else 0.0
 
 
 def _rank(turn: ConversationTurn) -> tuple[float, tuple[bool, bool, float, float]]:

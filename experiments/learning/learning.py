@@ -1,0 +1,472 @@
+"""The experiment of `preregistration.md` as a program: an arm from its checkpoint to its table.
+
+    learning.py ARM --plan PLAN.yaml --work DIR [--seed 0] [--minutes 9]
+    learning.py tables --plan PLAN.yaml --work DIR [--write FILE]
+    learning.py pack --work DIR --to PARTS [--part-mib 15]
+    learning.py unpack PARTS --work DIR
+
+ARM is sft, rft, rl, control or search, in this order: each starts from what the ones before left.
+Each arm is a list of stages; a finished one is noted in DIR/stages and not run again. With
+--minutes the program stops cleanly: a training at the end of a step, sampling when no sample is
+open. Its exit status is then 4, and the same command goes on, on another machine too, after `pack`
+and `unpack`.
+
+    sft      mixture, SFT, temperature by the validation tasks, test
+    rft      samples of unseen training tasks, SFT on the best of them, temperature, test
+    rl       RL from rft's policy, best policy by the validation tasks, temperature, test
+    control  RFT from rft's policy on as many verdicts and tokens as rl of this seed had; likewise
+    search   many candidates of each test task by rl's policy, or rft's where there is none
+
+What is evaluated is what is carried: the adapter of an arm is kept in bfloat16 (DIR/adapters), and
+its model (DIR/models) is made of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from carry import pack, unpack
+from plans import Arm, Plan, read_plan
+
+from coding_framework.commands.failures import EXIT_EARLY, EXIT_OK, run_script
+from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
+from coding_framework.paths import write_atomic, write_json_atomic
+from coding_framework.store.folder import RejectionFolder, RLFolder, SFTFolder
+from coding_framework.store.training_log import read_evidence, read_steps, read_validations
+from coding_framework.types import Role
+
+ROOT = Path(__file__).resolve().parents[2]
+ARMS = get_args(Arm)
+LEAST_LEFT_S = 20.0
+"""A stage that needs a model or a judge does not begin with less."""
+
+
+@dataclass
+class Experiment:
+    """What the stages of an arm share."""
+
+    plan: Plan
+    work: Path
+    arm: Arm
+    seed: int = 0
+    minutes: float | None = None
+    python: str = sys.executable
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def name(self) -> str:
+        """Of the arm's files: RL and its control have one for each seed."""
+        return f"{self.arm}-{self.seed}" if self.arm in ("rl", "control") else self.arm
+
+    @property
+    def deadline(self) -> float | None:
+        return None if self.minutes is None else self.began + 60 * self.minutes
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that are left; None: any."""
+        return None if self.deadline is None else self.deadline - time.monotonic()
+
+    def model(self, arm: str) -> Path:
+        return self.work / "models" / arm
+
+    def adapter(self, arm: str) -> Path:
+        return self.work / "adapters" / arm
+
+    def folder(self, name: str | None = None) -> Path:
+        """Of the arm's training."""
+        return self.work / (name or self.name)
+
+    def run(self, *command: str | Path, timed: bool = True) -> None:
+        """A command of the project, with what is left of the time. Raises OutOfTimeError where it
+        stopped at that, TrainingError where it failed."""
+        words = [str(word) for word in command]
+        if timed and self.left_s is not None:
+            if self.left_s < LEAST_LEFT_S:
+                raise OutOfTimeError(f"no time is left for {words[1]}: the same command goes on")
+            if "eval" in words:
+                words += ["--time-limit", f"{self.left_s:.0f}"]
+            elif "mixture" not in words:
+                words += ["--minutes", f"{self.left_s / 60:.3f}"]
+        print("$", " ".join(words), file=sys.stderr, flush=True)
+        with subprocess.Popen(words, cwd=ROOT) as process:
+            try:
+                status = process.wait(self.left_s if timed and "mixture" in words else None)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGINT)  # what was judged is kept
+                process.wait()
+                status = EXIT_EARLY
+        if status == EXIT_EARLY:
+            raise OutOfTimeError(f"{self.name} stopped in time: the same command goes on")
+        if status != EXIT_OK:
+            raise TrainingError(f"{self.name}: `{' '.join(words[1:4])}` ended with {status}")
+
+    def script(self, name: str, recipe: Mapping[str, Any], *flags: str | Path) -> None:
+        """A root script with a recipe."""
+        file = self.work / "recipes" / f"{self.name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, yaml.safe_dump({"device": self.plan.device, **recipe}))
+        self.run(self.python, ROOT / name, "--config", file, *flags)
+
+    def cuda_rl(self, *words: str | Path, timed: bool = True) -> None:
+        self.run(self.python, "-m", "coding_framework.cli", *words, timed=timed)
+
+    def evaluate(self, suite: str, tasks: int, samples: int, heat: float, folder: Path) -> None:
+        """The arm's model on the first tasks of a suite."""
+        self.cuda_rl(
+            "eval", self.model(self.name), "--suite", f"{suite}:{tasks}",
+            "--samples", str(samples), "--temperature", str(heat), "--seed", str(self.seed),
+            "--output-dir", folder, "--no-wandb", "--k", f"1,{samples}",
+            *flags({**self.plan.sampling, **self.plan.judge}),
+        )  # fmt: skip
+
+
+Work = Callable[[Experiment], Mapping[str, Any]]
+"""A stage; gives what is noted of it."""
+
+
+def flags(values: Mapping[str, Any]) -> list[str]:
+    """Fields as the commands' flags."""
+    found: list[str] = []
+    for name, value in values.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            found.append(flag)
+        elif value is not None and value is not False:
+            found += [flag, str(value)]
+    return found
+
+
+# --- stages: training -----------------------------------------------------------------------------
+
+
+def mixture(now: Experiment) -> Mapping[str, Any]:
+    """SFT's examples. Kernels without a receipt are judged first; what was judged when the time
+    ended is kept."""
+    if not now.plan.mixture:
+        return {}
+    folder = now.work / "mixture"
+    given = {"total": now.plan.mixture, "mistakes": now.plan.mistakes, **now.plan.judge}
+    given = {k: v for k, v in given.items() if k in ("total", "mistakes", "backend", "workers")}
+    now.cuda_rl("data", "mixture", "--output", folder, "--receipts", now.work / "receipts.jsonl",
+                *flags(given))  # fmt: skip
+    return json.loads((folder / "manifest.json").read_text())
+
+
+def sft(now: Experiment) -> Mapping[str, Any]:
+    drawn = {} if not now.plan.mixture else dict.fromkeys(("num_examples", "optimizer_examples"), 0)
+    beside = str(now.work / "mixture" / "examples.jsonl") if now.plan.mixture else None
+    recipe = {
+        "prompts": now.plan.prompts, "held_out_tasks": 0, "wandb": False, "seed": now.seed,
+        **drawn, "extra_examples": beside, **now.plan.sft,
+    }  # fmt: skip
+    now.script(
+        "run_sft_training.py",
+        {"sft": recipe, "base_model": now.plan.base_model},
+        "--output-dir", now.folder(),
+    )  # fmt: skip
+    result = json.loads(SFTFolder(now.folder()).config.read_text())["result"]
+    keep(now, SFTFolder(now.folder()).adapter(Role.GENERATOR), None)
+    shutil.rmtree(SFTFolder(now.folder()).model, ignore_errors=True)
+    return {k: result[k] for k in ("examples", "left_out", "steps", "tokens", "tokens_per_s",
+                                   "seconds", "last_loss", "gpu_memory_gib")}  # fmt: skip
+
+
+def rft(now: Experiment) -> Mapping[str, Any]:
+    """Samples of training tasks, then SFT on the best; where no answer is right, the policy stays
+    what it was."""
+    return _reject(now, "sft", {"tasks": now.plan.rl_tasks, "samples": 8, **now.plan.rft})
+
+
+def control(now: Experiment) -> Mapping[str, Any]:
+    """RFT on as many verdicts, and at least as many tokens, as RL of this seed had: it samples the
+    tasks that rft's evidence calls open, as RL's curriculum does."""
+    verdicts, tokens = spent(now)
+    folder = RejectionFolder(now.folder("rft"))
+    seen = read_evidence(folder.evidence)
+    found = [e for e in seen if e.is_open] or seen
+    summary = json.loads(folder.summary.read_text())
+    each = max(1.0, summary["tokens"] / max(1, summary["samples"]))
+    wanted = max(verdicts, round(tokens / each))
+    count = min(len(found), wanted)
+    sizes = {"tasks": count, "samples": max(1, -(-wanted // count))}
+    how = {**now.plan.rft, **sizes, "task_evidence": str(folder.evidence), "seed": now.seed + 1}
+    return {"rl_verdicts": verdicts, "rl_tokens": tokens, **sizes, **_reject(now, "rft", how)}
+
+
+def spent(now: Experiment) -> tuple[int, int]:
+    """(verdicts, generated tokens) of the RL run of this seed, its validations among them: they
+    chose its policy."""
+    run = RLFolder(now.folder(f"rl-{now.seed}"))
+    steps = read_steps(run.steps)
+    if not steps:
+        raise UsageError(f"{run.steps} has no step: run the arm rl with this seed first")
+    checked = read_validations(run.validations)
+    mean = sum(s.response_tokens for s in steps) / max(1, sum(s.turns for s in steps))
+    more = sum(v.conversations for v in checked)
+    return (
+        sum(s.turns for s in steps) + more,
+        sum(s.response_tokens for s in steps) + round(mean * more),
+    )
+
+
+def _reject(now: Experiment, start: str, how: Mapping[str, Any]) -> Mapping[str, Any]:
+    require(now, start)
+    said = {"pool": now.plan.pool, "prompts": now.plan.prompts, "seed": now.seed, **how}
+    base = ("rft", now.model(start), "--output-dir", now.folder(),
+            *flags({**said, **now.plan.judge}))  # fmt: skip
+    folder = RejectionFolder(now.folder())
+    now.cuda_rl(*base, "--sample-only")
+    summary = json.loads(folder.summary.read_text())
+    if not summary["examples"]:
+        print("no answer is right: there is nothing to learn, the policy stays", file=sys.stderr)
+        keep(now, None, start)
+        return summary
+    now.cuda_rl(*base)
+    keep(now, folder.sft.adapter(Role.GENERATOR), start)
+    shutil.rmtree(folder.sft.model, ignore_errors=True)
+    return json.loads(folder.summary.read_text())
+
+
+def rl(now: Experiment) -> Mapping[str, Any]:
+    """RL from rft's policy; of its policies the one that validates best is kept."""
+    require(now, "rft")
+    evidence = RejectionFolder(now.folder("rft")).evidence
+    recipe = {
+        "prompts": now.plan.prompts, "wandb": False, "curriculum": "informative",
+        "task_evidence": str(evidence), **now.plan.rl,
+    }  # fmt: skip
+    now.script(
+        "run_multiturn_rl_training.py",
+        {"rl": recipe},
+        "--generator-checkpoint", now.model("rft"), "--output-dir", now.folder(),
+        "--seed", str(now.seed), "--pool", now.plan.pool, "--num-tasks", str(now.plan.rl_tasks),
+    )  # fmt: skip
+    run = RLFolder(now.folder())
+    result = json.loads(run.result.read_text())
+    adapter = None
+    if result["best_step"]:
+        from coding_framework.store.checkpoints import whole_checkpoints
+        from coding_framework.training.verl.export import export_adapter
+
+        last = result["best_step"] == len(result["steps"])
+        actor = whole_checkpoints(run.checkpoints)[-1] / "actor" if last else run.best
+        adapter = now.folder() / "adapter"
+        export_adapter(actor, adapter, str(now.model("rft")))
+    keep(now, adapter, "rft")
+    for folder in (run.final_model, *run.root.glob("best_model_episode_*")):
+        shutil.rmtree(folder, ignore_errors=True)
+    return {"steps": len(result["steps"]), "best_step": result["best_step"]}
+
+
+# --- stages: the policy of an arm -----------------------------------------------------------------
+
+
+def keep(now: Experiment, adapter: Path | None, start: str | None) -> None:
+    """The arm's adapter in bfloat16, and its model made of that. adapter None: the policy is that
+    of `start`; start None: the base model."""
+    target = now.adapter(now.name)
+    if adapter is not None:
+        from safetensors.torch import load_file, save_file
+
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        for file in adapter.iterdir():
+            if file.name in ("adapter_config.json", "model_card.json"):
+                shutil.copy(file, target / file.name)
+        state = load_file(adapter / "adapter_model.safetensors")
+        save_file({k: v.bfloat16().contiguous() for k, v in state.items()},
+                  target / "adapter_model.safetensors", metadata={"format": "pt"})  # fmt: skip
+    target.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(target / "start.json", {"start": start, "trained": adapter is not None})
+    write_atomic(now.folder() / "kept", "the policy is in adapters/\n")
+    shutil.rmtree(now.model(now.name), ignore_errors=True)
+    require(now, now.name)
+
+
+def require(now: Experiment, name: str) -> Path:
+    """The whole model of an arm, made of its adapters where it is not there. Raises UsageError
+    where the arm has not been trained."""
+    model, adapter = now.model(name), now.adapter(name)
+    if (model / "config.json").is_file():
+        return model
+    try:
+        told = json.loads((adapter / "start.json").read_text())
+    except OSError as e:
+        raise UsageError(f"there is no {adapter}: run the arm {name} first, or `unpack` it") from e
+    from coding_framework.agents.models import resolve_model
+    from coding_framework.agents.policies import load_model
+    from coding_framework.store.folder import replaced
+    from coding_framework.store.model_card import card_of, write_card
+
+    start = (
+        resolve_model(now.plan.base_model) if told["start"] is None else require(now, told["start"])
+    )
+    model.parent.mkdir(parents=True, exist_ok=True)
+    if not told["trained"]:
+        with replaced(model) as fresh:
+            shutil.copytree(start, fresh, dirs_exist_ok=True, copy_function=_link)
+        return model
+    card = card_of(adapter)
+    merged, tokenizer = load_model(start, adapter=adapter, dtype="float32", device="cpu")
+    with replaced(model) as fresh:
+        merged.save_pretrained(fresh)
+        tokenizer.save_pretrained(fresh)
+        if card is not None:
+            write_card(fresh, card.merged())
+    return model
+
+
+def _link(source: str, target: str) -> None:
+    Path(target).hardlink_to(Path(source).resolve())
+
+
+def temperature(now: Experiment) -> Mapping[str, Any]:
+    """The temperature with the largest fast_1.05 on the validation tasks, then the most correct."""
+    from tables import numbers_of
+
+    require(now, now.name)
+    found = {}
+    suite = "validation" if now.plan.pool == "modules" else "held-out"
+    for heat in now.plan.temperatures:
+        folder = now.work / "validation" / now.name / f"t{heat:g}"
+        now.evaluate(suite, now.plan.validation.tasks, now.plan.validation.samples, heat, folder)
+        found[f"{heat:g}"] = numbers_of(folder)
+    best = max(found, key=lambda heat: (found[heat]["fast_1.05"] or 0.0, found[heat]["pass@1"]))
+    return {"chosen": float(best), "by_temperature": found}
+
+
+def test(now: Experiment) -> Mapping[str, Any]:
+    """The held-out tasks, at the temperature that was chosen."""
+    from tables import numbers_of
+
+    require(now, now.name)
+    heat = noted(now, "temperature")["chosen"]
+    folder = now.work / "test" / now.name
+    suite = "modules" if now.plan.pool == "modules" else "held-out"
+    now.evaluate(suite, now.plan.test.tasks, now.plan.test.samples, heat, folder)
+    return numbers_of(folder)
+
+
+def searching(now: Experiment) -> Mapping[str, Any]:
+    from search import search
+
+    from coding_framework.evaluation.suites import load_suite
+
+    start = next((a for a in (f"rl-{now.seed}", "rft") if now.adapter(a).is_dir()), "sft")
+    suite = "modules" if now.plan.pool == "modules" else "held-out"
+    tasks = [entry.task for entry in load_suite(f"{suite}:{now.plan.search.tasks}").tasks]
+    rows = search(
+        require(now, start), tasks, now.plan.search, judge=dict(now.plan.judge),
+        folder=now.work / "search", seed=now.seed, deadline=now.deadline,
+        max_new_tokens=now.plan.sampling.get("max_new_tokens"),
+    )  # fmt: skip
+    fast = [row["speedup"] or 0.0 for row in rows]
+    return {
+        "policy": start,
+        "tasks": len(rows),
+        "candidates": sum(row["candidates"] for row in rows),
+        "tokens": sum(row["tokens"] for row in rows),
+        "correct": sum(row["correct"] for row in rows) / len(rows),
+        "fast_1": sum(s > 1.0 for s in fast) / len(rows),
+        "fast_1.05": sum(s > 1.05 for s in fast) / len(rows),
+    }
+
+
+STAGES: Mapping[str, tuple[tuple[str, Work], ...]] = {
+    "sft": (("mixture", mixture), ("train", sft), ("temperature", temperature), ("test", test)),
+    "rft": (("train", rft), ("temperature", temperature), ("test", test)),
+    "rl": (("train", rl), ("temperature", temperature), ("test", test)),
+    "control": (("train", control), ("temperature", temperature), ("test", test)),
+    "search": (("search", searching),),
+}
+
+
+# --- the program ----------------------------------------------------------------------------------
+
+
+def note_of(now: Experiment, stage: str) -> Path:
+    return now.work / "stages" / f"{now.name}.{stage}.json"
+
+
+def noted(now: Experiment, stage: str) -> Mapping[str, Any]:
+    """What a finished stage of the arm left."""
+    return json.loads(note_of(now, stage).read_text())["result"]
+
+
+def run_arm(now: Experiment) -> None:
+    """The arm's stages from the first that is not finished. Raises UsageError where the folder is
+    of another plan."""
+    for stage, work in STAGES[now.arm]:
+        path = note_of(now, stage)
+        if path.exists():
+            if json.loads(path.read_text())["plan"] != now.plan.digest:
+                raise UsageError(f"{now.work} is of another plan: choose another --work")
+            print(f"{now.name}: {stage} is done", file=sys.stderr)
+            continue
+        started = time.monotonic()
+        result = work(now)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json_atomic(path, {
+            "plan": now.plan.digest, "seconds": round(time.monotonic() - started, 1),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"), "result": dict(result),
+        })  # fmt: skip
+        print(f"{now.name}: {stage} is done: {json.dumps(result)[:400]}", file=sys.stderr)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    cli = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    cli.add_argument("what", choices=[*ARMS, "tables", "pack", "unpack"])
+    cli.add_argument("parts", nargs="?", type=Path, help="unpack: the folder that pack wrote")
+    cli.add_argument("--plan", type=Path, default=Path(__file__).with_name("h200.yaml"))
+    cli.add_argument("--work", type=Path, required=True, help="folder of the whole experiment")
+    cli.add_argument("--seed", type=int, default=0, help="of rl and control")
+    cli.add_argument("--minutes", type=float, help="stop cleanly after so many")
+    cli.add_argument("--to", type=Path, help="pack: where the parts go")
+    cli.add_argument("--part-mib", type=float, default=15.0, help="pack: largest part")
+    cli.add_argument("--write", type=Path, help="tables: the report's file")
+    return cli.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return run_script(lambda: work_on(parse(arguments)))
+
+
+def work_on(args: argparse.Namespace) -> int:
+    work = args.work.resolve()
+    if args.what == "pack":
+        parts = pack(work, args.to or work.with_name(f"{work.name}-parts"), args.part_mib)
+        print("\n".join(f"{p} {p.stat().st_size / 2**20:.1f} MiB" for p in parts))
+        return EXIT_OK
+    if args.what == "unpack":
+        if args.parts is None:
+            raise UsageError("which parts? give the folder that `pack` wrote")
+        print(f"{unpack(args.parts, work)} files")
+        return EXIT_OK
+    plan = read_plan(args.plan)
+    if args.what == "tables":
+        from tables import write_tables
+
+        return EXIT_OK if write_tables(work, plan, args.write) else 1
+    now = Experiment(plan, work, args.what, args.seed, args.minutes)
+    work.mkdir(parents=True, exist_ok=True)
+    run_arm(now)
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,82 @@
+"""What the experiment is asked to do: sizes and settings, as data. `h200.yaml` has the registered
+ones, `half_hour.yaml` those that fit into half an hour of one GPU, `toy.yaml` those of a test."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from coding_framework.errors import UsageError, first_complaint
+from coding_framework.types import Config, DeviceChoice, PromptVersion, TaskPool
+
+Arm = Literal["sft", "rft", "rl", "control", "search"]
+
+
+class Evaluated(Config):
+    """Tasks, and samples of each."""
+
+    tasks: int = Field(ge=1)
+    samples: int = Field(ge=1)
+
+
+class Searched(Config):
+    """How the search arm looks for a kernel: candidates x turns of each task."""
+
+    tasks: int = Field(ge=1)
+    candidates: int = Field(default=16, ge=1)
+    turns: int = Field(default=3, ge=1)
+    beam: int = Field(default=4, ge=1)
+    temperature: float = Field(default=1.0, ge=0.0)
+
+
+class Plan(Config):
+    """An experiment. Maker: a person, before the first run. Consumer: `learning.py`."""
+
+    base_model: str
+    device: DeviceChoice = "auto"
+    pool: TaskPool = "modules"
+    """What is trained and measured on: modules; functions in a test."""
+    prompts: PromptVersion = "v3"
+    mixture: int = Field(default=12_000, ge=0)
+    """Examples of the SFT mixture; 0: SFT learns functions alone (`sft.num_examples`)."""
+    mistakes: str | None = None
+    """Repairs of the policy's own mistakes, for the mixture."""
+    sft: Mapping[str, Any] = Field(default_factory=dict)
+    """Fields of `SFTConfig`."""
+    rft: Mapping[str, Any] = Field(default_factory=dict)
+    """Fields of `RejectionOptions`."""
+    rl: Mapping[str, Any] = Field(default_factory=dict)
+    """Fields of `MultiTurnRLConfig`."""
+    rl_tasks: int = Field(default=2100, ge=1)
+    """Training tasks that RL and its control draw from."""
+    validation: Evaluated
+    """By which the temperature is chosen."""
+    temperatures: tuple[float, ...] = Field(min_length=1)
+    test: Evaluated
+    search: Searched
+    sampling: Mapping[str, Any] = Field(default_factory=dict)
+    """Fields of `EvalOptions` for all evaluations: limits of tokens, concurrency."""
+    judge: Mapping[str, Any] = Field(default_factory=dict)
+    """Fields of `JudgeSettings` for all judging but RL's, which is in `rl.judge_args`."""
+
+    @property
+    def digest(self) -> str:
+        """Equal exactly where the plan is."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan of a file. Raises UsageError."""
+    try:
+        return Plan.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as e:
+        raise UsageError(f"the plan {path} cannot be read ({e.strerror}): give a file") from e
+    except yaml.YAMLError as e:
+        raise UsageError(f"the plan {path} is no YAML: mend it") from e
+    except ValidationError as e:
+        raise UsageError(f"the plan {path}: {first_complaint(e, '')}") from e

@@ -1,0 +1,121 @@
+"""The search arm: of each task many candidates over several turns, a beam of parents, and the final
+choice by a second verdict.
+
+One model and one judge for all tasks. A finished task is a line of `found.jsonl`, and the same
+command goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from plans import Searched
+
+from coding_framework.agents.prompts import ANSWER_TOKENS, PromptBudget
+from coding_framework.errors import OutOfTimeError
+from coding_framework.monitoring.progress import Progress
+from coding_framework.orchestration.beam import candidates_of, confirmed
+from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.orchestration.workflow import CUDAKernelWorkflow
+from coding_framework.store.lines import JsonlSink, parsed_lines
+from coding_framework.store.model_card import prompts_for
+from coding_framework.types import CUDAConversationState, Role, SamplingParams, Task
+from coding_framework.wiring import make_agents, make_judge, make_policies, make_reward
+
+PROMPT_TOKENS = 4096
+AT_ONCE = 4
+"""Tasks that are searched at once: while one is judged, another is written."""
+
+
+def search(
+    model: Path,
+    tasks: Sequence[Task],
+    how: Searched,
+    *,
+    judge: dict[str, Any],
+    folder: Path,
+    seed: int,
+    deadline: float | None,
+    max_new_tokens: int | None = None,
+) -> list[dict[str, Any]]:
+    """What was found of each task. deadline: of time.monotonic; after it no task begins. Raises
+    OutOfTimeError where it left some out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "found.jsonl"
+    done = {row["task"]: row for row in parsed_lines(file, json.loads)}
+    open_tasks = [task for task in tasks if task.name not in done]
+    if open_tasks:
+        found = _Search(model, how, judge, seed, max_new_tokens)
+        with JsonlSink(file) as sink:
+            asyncio.run(found.all(open_tasks, sink, deadline, len(tasks)))
+        done = {row["task"]: row for row in parsed_lines(file, json.loads)}
+    left = sum(task.name not in done for task in tasks)
+    if left:
+        raise OutOfTimeError(f"the search has {left} tasks left: the same command goes on")
+    return [done[task.name] for task in tasks]
+
+
+class _Search:
+    def __init__(
+        self, model: Path, how: Searched, judge: dict[str, Any], seed: int, tokens: int | None
+    ) -> None:
+        self._model, self._how, self._judging, self._seed = model, how, judge, seed
+        self._prompts = prompts_for(model, is_adapter=False)
+        self._tokens = tokens or ANSWER_TOKENS[self._prompts]
+
+    async def all(
+        self, tasks: Sequence[Task], sink: JsonlSink, deadline: float | None, of: int
+    ) -> None:
+        with contextlib.ExitStack() as stack:
+            policy = make_policies(self._model, stack)[Role.GENERATOR]
+            judge, again = (
+                stack.enter_context(make_judge(**self._judging, seed=seed)) for seed in (None, None)
+            )
+            budget = PromptBudget(PROMPT_TOKENS, policy.count)
+            sampling = SamplingParams(
+                max_new_tokens=self._tokens, temperature=self._how.temperature, seed=self._seed
+            )
+            agents = make_agents(policy, sampling, budget=budget, prompts=self._prompts, redraws=1)
+            progress = stack.enter_context(Progress("search", of, "tasks", done=of - len(tasks)))
+            free = asyncio.Semaphore(AT_ONCE)
+
+            async def one(task: Task) -> None:
+                async with free:
+                    if deadline is not None and time.monotonic() >= deadline:
+                        return
+                    workflow = CUDAKernelWorkflow(
+                        agents, judge, make_reward(),
+                        ConversationConfig(max_turns=self._how.turns, stop_reward=None),
+                        candidates=self._how.candidates, beam=self._how.beam,
+                    )  # fmt: skip
+                    state = None
+                    async with workflow:
+                        async for event in workflow.stream(task, conversation_id=task.name):
+                            state = event.state or state
+                    assert state is not None, "a stream ends with the conversation"
+                    sink.write(_row(state, await confirmed(state, again)))
+                    progress.advance()
+
+            await asyncio.gather(*map(one, tasks))
+
+
+def _row(state: CUDAConversationState, chosen: Any) -> dict[str, Any]:
+    """Flat numbers of a search."""
+    verdict = chosen.verdict if chosen is not None else None
+    tried = candidates_of(state)
+    return {
+        "task": state.task.name,
+        "family": state.task.family,
+        "candidates": len(tried),
+        "tokens": sum(t.tokens for turn in state.turns for t in (turn, *turn.alternatives)),
+        "correct_candidates": sum(t.verdict is not None and t.verdict.correct for t in tried),
+        "correct": verdict is not None,
+        "speedup": verdict.speedup if verdict is not None else None,
+        "code": chosen.code if chosen is not None else None,
+    }

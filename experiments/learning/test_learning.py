@@ -1,0 +1,207 @@
+"""The experiment as a program: arms that stop and go on, parts that travel, tables."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.made_conversations import make_state, make_turn, make_verdict
+from support.tiny_lm import make_tiny_lm
+
+sys.path.append(str(Path(__file__).parent))
+import carry
+import learning
+import tables
+from plans import Plan, read_plan
+
+from coding_framework.errors import OutOfTimeError, UsageError
+from coding_framework.evaluation.samples import SampleRecord, sample_record
+from coding_framework.types import Status
+
+pytestmark = pytest.mark.unit
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("name", ["h200", "half_hour", "toy"])
+def test_each_plan_gives_settings_that_the_trainings_take(name: str) -> None:
+    from coding_framework.run.eval_options import EvalOptions
+    from coding_framework.run.rejection_options import RejectionOptions
+    from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
+    from coding_framework.wiring import JudgeSettings
+
+    plan = read_plan(HERE / f"{name}.yaml")
+    recipe = RecipeFile(device=plan.device)
+    sft_config(recipe, {"prompts": plan.prompts, **plan.sft})
+    rl_config(recipe, {"model_path": "m", "curriculum": "informative", **plan.rl})
+    RejectionOptions(pool=plan.pool, **plan.rft)
+    EvalOptions(**plan.sampling)
+    JudgeSettings(**plan.judge)
+    assert plan.digest == read_plan(HERE / f"{name}.yaml").digest
+
+
+def test_a_plan_with_a_mistake_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text((HERE / "toy.yaml").read_text() + "steps: 4\n")
+    with pytest.raises(UsageError, match=r"p\.yaml: there is no setting steps: remove it"):
+        read_plan(tmp_path / "p.yaml")
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def test_what_travels_comes_back_and_what_can_be_made_again_stays(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    weights = random.Random(0).randbytes(200_000)
+    for name in ("adapters/sft/a.bin", "adapters/rft/a.bin", "models/sft/m.bin", "sft/model/m.bin",
+                 "sft/checkpoints/step/o.bin", "rft/samples/answers.jsonl"):  # fmt: skip
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_bytes(weights)
+    (work / "sft" / "kept").write_text("")
+    parts = carry.pack(work, tmp_path / "parts", 0.1)
+    assert len(parts) > 1
+    assert max(p.stat().st_size for p in parts) <= 0.1 * 2**20
+    assert carry.unpack(tmp_path / "parts", tmp_path / "there") == 4
+    found = {str(p.relative_to(tmp_path / "there")) for p in (tmp_path / "there").rglob("*")
+             if p.is_file()}  # fmt: skip
+    assert found == {
+        "adapters/sft/a.bin", "adapters/rft/a.bin", "rft/samples/answers.jsonl", "sft/kept",
+    }  # fmt: skip
+    assert (tmp_path / "there/adapters/sft/a.bin").read_bytes() == weights
+    parts[0].write_bytes(b"other")
+    with pytest.raises(UsageError, match="missing or damaged: copy it again"):
+        carry.unpack(tmp_path / "parts", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+    with pytest.raises(UsageError, match="holds nothing of an experiment"):
+        carry.pack(tmp_path / "nothing", tmp_path / "p", 1)
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+def plan_of(model: Path | str = "m") -> Plan:
+    told = yaml.safe_load((HERE / "toy.yaml").read_text())
+    return Plan.model_validate({**told, "base_model": str(model)})
+
+
+def test_an_arm_goes_on_after_its_last_finished_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+
+    def first(now: learning.Experiment) -> dict[str, int]:
+        did.append("first")
+        return {"steps": 3}
+
+    def second(now: learning.Experiment) -> dict[str, int]:
+        did.append("second")
+        if len(did) < 3:
+            raise OutOfTimeError("stopped in time")
+        return {}
+
+    monkeypatch.setattr(learning, "STAGES", {"sft": (("a", first), ("b", second))})
+    now = learning.Experiment(plan_of(), tmp_path, "sft")
+    with pytest.raises(OutOfTimeError):
+        learning.run_arm(now)
+    learning.run_arm(now)
+    assert did == ["first", "second", "second"]
+    assert learning.noted(now, "a") == {"steps": 3}
+    other = learning.Experiment(plan_of("another"), tmp_path, "sft")
+    with pytest.raises(UsageError, match="is of another plan"):
+        learning.run_arm(other)
+
+
+def test_the_status_of_a_command_that_stopped_in_time_is_passed_on(tmp_path: Path) -> None:
+    now = learning.Experiment(plan_of(), tmp_path, "sft")
+    with pytest.raises(OutOfTimeError, match="sft stopped in time"):
+        now.run(sys.executable, "-c", "raise SystemExit(4)")
+    with pytest.raises(learning.TrainingError, match="ended with 3"):
+        now.run(sys.executable, "-c", "raise SystemExit(3)")
+    late = learning.Experiment(plan_of(), tmp_path, "sft", minutes=0.01)
+    with pytest.raises(OutOfTimeError, match="no time is left"):
+        late.run(sys.executable, "-c", "raise SystemExit(0)")
+
+
+def test_an_arm_without_the_one_before_says_which_to_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="run the arm sft first"):
+        learning.rft(learning.Experiment(plan_of(), tmp_path, "rft"))
+    with pytest.raises(UsageError, match="run the arm rl with this seed first"):
+        learning.control(learning.Experiment(plan_of(), tmp_path, "control"))
+    with pytest.raises(UsageError, match="holds no tested arm"):
+        tables.write_tables(tmp_path, plan_of(), None)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def records(share: float, tasks: int = 40, samples: int = 4) -> list[SampleRecord]:
+    found = []
+    for number in range(tasks):
+        for sample in range(samples):
+            right = (number * samples + sample) % 10 < 10 * share
+            status = Status.CORRECT if right else Status.WRONG_OUTPUT
+            state = make_state(make_turn(0, make_verdict(status, 2.0)), task=f"t{number}")
+            found.append(sample_record(state, suite="s", sample=sample))
+    return found
+
+
+def test_the_registered_difference_is_found_where_it_is_there(tmp_path: Path) -> None:
+    for seed, (less, more) in enumerate([(0.2, 0.6), (0.3, 0.6)]):
+        for name, share in ((f"control-{seed}", less), (f"rl-{seed}", more), ("sft", 0.1)):
+            folder = tmp_path / "test" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            lines = "".join(r.model_dump_json() + "\n" for r in records(share))
+            (folder / "records.jsonl").write_text(lines)
+    (tmp_path / "stages").mkdir()
+    tables.write_tables(tmp_path, plan_of(), None)
+    found = json.loads((tmp_path / "tables.json").read_text())
+    assert found["arms"]["rl-0"]["pass@1"] == pytest.approx(0.6, abs=0.03)
+    pooled = found["comparisons"]["rl - control, pooled"]["pass@1"]
+    assert pooled["tasks"] == 40
+    assert pooled["estimate"] == pytest.approx(0.35, abs=0.05)
+    assert pooled["ci95"][0] > 0
+    bars = {bar["bar"]: bar["holds"] for bar in found["bars"]}
+    assert bars["rl-0: pass@k less the control's"]
+    assert not bars["SFT, one sample, correct"]
+
+
+# --- the whole ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_all_arms_run_on_two_cores_and_go_on_elsewhere(tmp_path: Path) -> None:
+    """A random model: no kernel is right, so what RFT would learn is nothing, and RL's returns are
+    equal. Every stage runs all the same, and the tables are made."""
+    model = make_tiny_lm(tmp_path / "lm")
+    told = yaml.safe_load((HERE / "toy.yaml").read_text())
+    told |= {"base_model": str(model), "temperatures": [0.8]}
+    told["sft"] |= {"epochs": 1, "max_length": 8192}
+    for name in ("rft", "sampling"):
+        told[name] |= {"max_new_tokens": 16, "max_prompt_tokens": 4000}
+    told["rl"] |= {"max_response_tokens": 16, "max_prompt_tokens": 4000}
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(yaml.safe_dump(told))
+
+    def run(work: Path, *words: str) -> None:
+        command = [sys.executable, str(HERE / "learning.py"), *words, "--work", str(work)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, f"{words}: {ran.stderr[-3000:]}"
+
+    here, there = tmp_path / "here", tmp_path / "there"
+    for arm in ("sft", "rft"):
+        run(here, arm, "--plan", str(plan))
+    run(here, "pack", "--to", str(tmp_path / "parts"), "--part-mib", "1")
+    run(there, "unpack", str(tmp_path / "parts"))
+    for arm in ("sft", "rl", "control", "search"):  # of sft nothing is left to do
+        run(there, arm, "--plan", str(plan))
+    told_by = [sys.executable, str(HERE / "learning.py"), "tables", "--plan", str(plan)]
+    subprocess.run([*told_by, "--work", str(there)], check=False)  # its bars do not hold
+    found = json.loads((there / "tables.json").read_text())
+    assert set(found["arms"]) == {"sft", "rft", "rl-0", "control-0"}
+    assert "rl-0 - control-0" in found["comparisons"]
+    assert {"rl-0.train", "search.search"} <= set(found["stages"])
