@@ -36,7 +36,8 @@ def words(process: psutil.Process) -> str:
 
 def is_device(process: psutil.Process) -> bool:
     parent = process.parent()
-    return parent is not None and "emulator.zygote" in words(process) and "zygote" in words(parent)
+    server = "emulator.fork_server"
+    return parent is not None and server in words(process) and server in words(parent)
 
 
 def is_sandbox(process: psutil.Process) -> bool:

@@ -72,7 +72,7 @@ def of_judge(family: list[psutil.Process]) -> list[psutil.Process]:
 
 def of_device(family: list[psutil.Process]) -> list[psutil.Process]:
     """Forked device processes, children of a fork server, and those that hold a GPU."""
-    servers = {p.pid for p in family if "emulator.zygote" in words_of(p)}
+    servers = {p.pid for p in family if "emulator.fork_server" in words_of(p)}
     return [p for p in family if p.ppid() in servers or "cuda.gpu.process" in words_of(p)]
 
 

@@ -182,7 +182,7 @@ def test_what_a_child_does_is_what_its_parent_does(
     ("command", "role"),
     [
         ("/usr/bin/python -m coding_framework.cuda.many.worker", "judge"),
-        ("python -m coding_framework.cuda.emulator.zygote", "device"),
+        ("python -m coding_framework.cuda.emulator.fork_server", "device"),
         ("ray::TurnRowsWorker.generate", "rollout"),
         ("ray::IDLE", "ray"),
         ("python -m coding_framework.training.verl.main cpu", "trainer"),

@@ -145,9 +145,9 @@ def cast(session: int, folder: Path) -> dict[Role, Any]:
 
 @pytest.fixture
 def verl_environment(tmp_path: Path) -> Iterator[None]:
-    agent_loop.Environment._current = agent_loop.Environment(spec(tmp_path))
+    agent_loop.Environment.installed = agent_loop.Environment(spec(tmp_path))
     yield
-    agent_loop.Environment._current = None
+    agent_loop.Environment.installed = None
 
 
 async def by_manager(folder: Path) -> list[CUDAConversationState]:

@@ -31,7 +31,7 @@ _ANSWER_S = 1800.0
 silent so long hangs, which is our fault."""
 
 
-class _Zygote:
+class ForkServer:
     """This process's handle on its fork server. Safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class _Zygote:
         paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "coding_framework.cuda.emulator.zygote",
+                [sys.executable, "-m", "coding_framework.cuda.emulator.fork_server",
                  str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 start_new_session=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -78,17 +78,17 @@ class _Zygote:
             return None if code is None else int(code)
 
 
-_zygote: _Zygote | None = None
-_zygote_lock = threading.Lock()
+_current: ForkServer | None = None
+_current_lock = threading.Lock()
 
 
-def _fork_server() -> _Zygote:
+def current_fork_server() -> ForkServer:
     """The fork server of this process: a forked child starts its own."""
-    global _zygote
-    with _zygote_lock:
-        if _zygote is None or _zygote.owner != os.getpid() or _zygote.process.poll() is not None:
-            _zygote = _Zygote()
-        return _zygote
+    global _current
+    with _current_lock:
+        if _current is None or _current.owner != os.getpid() or _current.process.poll() is not None:
+            _current = ForkServer()
+        return _current
 
 
 class EmulatorDevice(RemoteDevice):
@@ -111,7 +111,7 @@ class EmulatorDevice(RemoteDevice):
             chosen = dataclasses.replace(chosen, block_order=block_order)
         self.settings = chosen
         self.name = timing_model.gpu(chosen.gpu).name
-        self._server = _fork_server()
+        self._server = current_fork_server()
         self._connection, self._pid = self._server.fork(chosen)
         self._connection.settimeout(_ANSWER_S)
         self._closed = False

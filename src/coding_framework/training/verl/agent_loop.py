@@ -227,7 +227,8 @@ def last_turn_timed(
 class Environment:
     """Judge, reward and settings of a worker process: built once, used by all its episodes."""
 
-    _current: Environment | None = None
+    installed: Environment | None = None
+    """What `current` gives; None: it is made of the spec file at first use."""
 
     def __init__(self, spec: EpisodeSpec) -> None:
         self.spec = spec
@@ -247,9 +248,9 @@ class Environment:
     @classmethod
     def current(cls) -> Environment:
         """The process's environment, from the spec file that the trainer's environment names."""
-        if cls._current is None:
-            cls._current = cls(read_spec(Path(os.environ[SPEC_VARIABLE])))
-        return cls._current
+        if cls.installed is None:
+            cls.installed = cls(read_spec(Path(os.environ[SPEC_VARIABLE])))
+        return cls.installed
 
 
 @register(AGENT_LOOP)

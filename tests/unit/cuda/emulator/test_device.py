@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from coding_framework.cuda.device.device import Device
-from coding_framework.cuda.emulator import zygote
-from coding_framework.cuda.emulator.device import EmulatorDevice
+from coding_framework.cuda.emulator import fork_server
+from coding_framework.cuda.emulator.device import EmulatorDevice, current_fork_server
 from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch
 from coding_framework.errors import DeviceError, UsageError
@@ -147,13 +147,11 @@ def test_a_process_that_dies_is_our_fault_and_the_next_device_works(build: Path)
 
 
 def test_a_killed_fork_server_is_replaced(build: Path) -> None:
-    from coding_framework.cuda.emulator import device as module
-
     with EmulatorDevice() as first:
         pid = pid_of(first)
-        assert module._zygote is not None
-        module._zygote.process.kill()
-        module._zygote.process.wait()
+        server = current_fork_server().process
+        server.kill()
+        server.wait()
         until(lambda: ended(pid))
     with EmulatorDevice() as second:
         second.load(build)
@@ -237,11 +235,11 @@ def test_the_fork_server_has_loaded_what_its_devices_need() -> None:
     """What a device loads after the fork, every device loads anew."""
     code = """
 import sys
-import coding_framework.cuda.emulator.zygote
+import coding_framework.cuda.emulator.fork_server
 print(*(m for m in sys.modules if m.startswith("coding_framework.")))
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    folder = Path(zygote.__file__).parent
+    folder = Path(fork_server.__file__).parent
     lowerings = {f"coding_framework.cuda.emulator.{p.stem}" for p in folder.glob("*lowering*.py")}
     assert len(lowerings) >= 4
     assert lowerings <= set(found.stdout.split())

@@ -170,9 +170,9 @@ def make_agents(
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[Any]:
-    agent_loop.Environment._current = agent_loop.Environment(spec(tmp_path))
-    yield agent_loop.Environment._current
-    agent_loop.Environment._current = None
+    agent_loop.Environment.installed = agent_loop.Environment(spec(tmp_path))
+    yield agent_loop.Environment.installed
+    agent_loop.Environment.installed = None
 
 
 def episode(server: Server, session: int = 0) -> list[Any]:
@@ -213,7 +213,7 @@ def test_a_rollout_says_when_it_was_and_what_its_turns_took(
 
 def test_a_tester_probes_the_kernel_that_is_to_be_mended(environment: Any, tmp_path: Path) -> None:
     made = agent_loop.Environment(spec(tmp_path, judge=f"{__name__}:ProbingJudge", tester=True))
-    agent_loop.Environment._current = made
+    agent_loop.Environment.installed = made
     rows = episode(Server(["ab", "abcd"]))
     assert [r.reward_score for r in rows] == pytest.approx([0.2 + 0.5 * 0.4, 0.4])
     (stored,) = read_rollouts(tmp_path, 4)
@@ -228,7 +228,7 @@ def in_phase(environment: Any, folder: Path, learns: Role, frozen: Server, **cha
     roles = SpecializationConfig(shared_policy=False, roles={other: RoleSpec(frozen=True)})
     made = agent_loop.Environment(spec(folder, specialization=roles, **changes))
     made.frozen = frozen
-    agent_loop.Environment._current = made
+    agent_loop.Environment.installed = made
 
 
 @pytest.mark.parametrize("learns", [Role.GENERATOR, Role.OPTIMIZER])
@@ -293,7 +293,7 @@ def test_policy_is_asked_by_the_prompts_that_the_run_names(
         specialization=SpecializationConfig(prompts=version),
         max_prompt_tokens=10_000,
     )
-    agent_loop.Environment._current = agent_loop.Environment(given)
+    agent_loop.Environment.installed = agent_loop.Environment(given)
     rows = episode(Server(["a", "b"]))
     (stored,) = read_rollouts(tmp_path, 4)
     asked = stored.state.turns[0].prompt[1].content
@@ -306,7 +306,7 @@ def test_fault_of_the_judge_masks_and_never_scores_zero(
     environment: Any, tmp_path: Path, answer: str
 ) -> None:
     given = spec(tmp_path, judge_timeout_s=0.2)
-    agent_loop.Environment._current = agent_loop.Environment(given)
+    agent_loop.Environment.installed = agent_loop.Environment(given)
     rows = episode(Server(["ab", answer]))
     assert [set(r.response_mask) for r in rows] == [{0}, {0}]
     assert [r.extra_fields["reward_extra_info"]["known"] for r in rows] == [False, False]
@@ -326,7 +326,7 @@ def test_server_that_fails_ends_the_conversation_with_what_there_is(
 
 
 def test_prompt_that_is_too_long_is_never_cut(environment: Any, tmp_path: Path) -> None:
-    agent_loop.Environment._current = agent_loop.Environment(spec(tmp_path, max_prompt_tokens=7))
+    agent_loop.Environment.installed = agent_loop.Environment(spec(tmp_path, max_prompt_tokens=7))
     rows = episode(Server(["ab", "abcd"]))
     assert len(rows) == 1
     (stored,) = read_rollouts(tmp_path, 4)

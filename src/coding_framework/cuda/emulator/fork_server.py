@@ -1,7 +1,7 @@
 """The fork server of emulated devices: library and parser loaded, a device is one fork away.
 
-Started by `device.py` as `python -m coding_framework.cuda.emulator.zygote FD`. It lives as long as
-the process that started it: it ends when its control socket closes or its parent changes, and the
+Started by `device.py` as `python -m coding_framework.cuda.emulator.fork_server FD`. It lives as long
+as the process that started it: it ends when its control socket closes or its parent changes, and the
 kernel kills every device with it (PR_SET_PDEATHSIG), so nothing is left behind a SIGKILL.
 """
 
@@ -69,7 +69,7 @@ def _serve(control: socket.socket, parent: int, children: dict[int, int | None])
 
 
 def _fork(control: socket.socket, descriptor: int, settings: EmulatorSettings) -> int:
-    zygote = os.getpid()
+    server = os.getpid()
     pid = os.fork()
     if pid:
         os.close(descriptor)
@@ -77,7 +77,7 @@ def _fork(control: socket.socket, descriptor: int, settings: EmulatorSettings) -
     code = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != zygote:
+        if os.getppid() != server:
             os._exit(1)
         control.close()
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:
