@@ -1,8 +1,8 @@
 """The fork server of emulated devices: library and parser loaded, a device is one fork away.
 
-Started by `device.py` as `python -m coding_framework.cuda.emulator.fork_server FD`. It lives as long
-as the process that started it: it ends when its control socket closes or its parent changes, and the
-kernel kills every device with it (PR_SET_PDEATHSIG), so nothing is left behind a SIGKILL.
+Started by `device.py` as `python -m coding_framework.cuda.emulator.fork_server FD`. It lives as
+long as the process that started it: it ends when its control socket closes or its parent changes,
+and the kernel kills every device with it (PR_SET_PDEATHSIG), so nothing is left behind a SIGKILL.
 """
 
 from __future__ import annotations
