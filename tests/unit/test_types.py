@@ -27,23 +27,11 @@ from coding_framework.types import (
     TestResult,
     Verdict,
 )
+from support.made_conversations import make_comparison
 
 pytestmark = pytest.mark.unit
 
 FINDING = Finding(rule="stale_answer", severity="high", line=None, message="m", basis="run")
-
-
-def comparison(*, passed: bool) -> TestResult:
-    return TestResult(
-        case="main",
-        seed=0,
-        shapes=((4,),),
-        dtype="float32",
-        max_abs_error=0.0,
-        max_rel_error=0.0,
-        tolerance=1e-6,
-        passed=passed,
-    )
 
 
 def timing(speedup_vs_naive: float = 2.0) -> BenchmarkResult:
@@ -63,9 +51,9 @@ def verdict(status: Status, **changes: Any) -> Verdict:
         "compile": CompileSummary(),
     }
     if status is Status.CORRECT:
-        fields["tests"] = (comparison(passed=True),)
+        fields["tests"] = (make_comparison(True),)
     if status is Status.WRONG_OUTPUT:
-        fields["tests"] = (comparison(passed=True), comparison(passed=False))
+        fields["tests"] = (make_comparison(True), make_comparison(False))
     if status is Status.CHEATING:
         fields["cheats"] = (FINDING,)
     return Verdict(**{**fields, **changes})
@@ -110,7 +98,7 @@ def test_only_a_correct_kernel_is_timed(status: Status) -> None:
         verdict(status, timing=timing())
 
 
-@pytest.mark.parametrize("tests", [(), (comparison(passed=False),)])
+@pytest.mark.parametrize("tests", [(), (make_comparison(False),)])
 def test_a_correct_verdict_has_tests_that_all_passed(tests: tuple[TestResult, ...]) -> None:
     with pytest.raises(ValidationError, match="needs tests, all of them passed"):
         verdict(Status.CORRECT, tests=tests)
@@ -128,7 +116,7 @@ def test_cheating_names_its_evidence() -> None:
 
 def test_a_wrong_output_has_a_failed_test() -> None:
     with pytest.raises(ValidationError, match="failed test"):
-        verdict(Status.WRONG_OUTPUT, tests=(comparison(passed=True),))
+        verdict(Status.WRONG_OUTPUT, tests=(make_comparison(True),))
 
 
 def test_records_are_frozen_and_refuse_unknown_keys() -> None:

@@ -40,23 +40,14 @@ from coding_framework.types import (
     Role,
     Status,
     Task,
-    TensorSpec,
-    TestCase,
     TestResult,
     Verdict,
 )
+from support.made_conversations import make_comparison, make_task
 
 pytestmark = pytest.mark.unit
 
-TASK = Task(
-    name="relu",
-    tier=0,
-    family="unary",
-    ops=("relu",),
-    description="relu",
-    reference="class Model: ...",
-    cases=(TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),)),),
-)
+TASK = make_task()
 
 
 @dataclass(frozen=True)
@@ -112,18 +103,7 @@ def verdict_of(status: Status, task: str = "relu") -> Verdict:
         candidate_sha256="0" * 64,
         backend="emulator",
         compile=CompileSummary(),
-        tests=(
-            TestResult(
-                case="main",
-                seed=1,
-                shapes=((4,),),
-                dtype="float32",
-                max_abs_error=0.0,
-                max_rel_error=0.0,
-                tolerance=1e-6,
-                passed=status is not Status.WRONG_OUTPUT,
-            ),
-        ),
+        tests=(make_comparison(status is not Status.WRONG_OUTPUT),),
     )
 
 

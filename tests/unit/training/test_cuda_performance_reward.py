@@ -29,24 +29,13 @@ from coding_framework.types import (
     ProbeResult,
     Role,
     Status,
-    Task,
-    TensorSpec,
-    TestCase,
-    TestResult,
     Verdict,
 )
+from support.made_conversations import make_comparison, make_task
 
 pytestmark = pytest.mark.unit
 
-TASK = Task(
-    name="relu",
-    tier=0,
-    family="unary",
-    ops=("relu",),
-    description="relu",
-    reference="class Model: ...",
-    cases=(TestCase(name="main", inputs=(TensorSpec(name="x", shape=(4,)),)),),
-)
+TASK = make_task()
 EVIDENCE = Finding(rule="stale_upload", severity="high", line=None, message="m", basis="run")
 
 speedups = st.floats(min_value=0.01, max_value=1e6)
@@ -79,19 +68,6 @@ counters = st.dictionaries(
 )
 
 
-def check(passed: bool) -> TestResult:
-    return TestResult(
-        case="main",
-        seed=1,
-        shapes=((4,),),
-        dtype="float32",
-        max_abs_error=0.0,
-        max_rel_error=0.0,
-        tolerance=1e-6,
-        passed=passed,
-    )
-
-
 def verdict(
     status: Status,
     speedup: float | None = None,
@@ -116,7 +92,7 @@ def verdict(
         candidate_sha256="0" * 64,
         backend="emulator",
         compile=compile,
-        tests=(check(status is not Status.WRONG_OUTPUT),),
+        tests=(make_comparison(status is not Status.WRONG_OUTPUT),),
         timing=timing,
         counters=counters or {},
         cheats=(EVIDENCE,) if status is Status.CHEATING else (),

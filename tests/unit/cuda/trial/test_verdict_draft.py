@@ -21,8 +21,8 @@ from coding_framework.types import (
     Task,
     TensorSpec,
     TestCase,
-    TestResult,
 )
+from support.made_conversations import make_comparison
 
 pytestmark = pytest.mark.unit
 
@@ -48,22 +48,9 @@ def test_a_task_of_one_size_is_told_in_the_verdict() -> None:
     assert draft.log.notes == []
 
 
-def _test(passed: bool) -> TestResult:
-    return TestResult(
-        case="main",
-        seed=0,
-        shapes=((4,),),
-        dtype="float32",
-        max_abs_error=0.0,
-        max_rel_error=0.0,
-        tolerance=1e-6,
-        passed=passed,
-    )
-
-
 def _correct() -> VerdictDraft:
     draft = _draft()
-    draft.log.tests.append(_test(True))
+    draft.log.tests.append(make_comparison(True))
     draft.timing = BenchmarkResult(kernel_ms=1.0, kernel_ms_ci95=(1.0, 1.0), modelled=True)
     draft.counters = {"launches": 1.0}
     return draft
@@ -87,7 +74,7 @@ def test_the_json_has_the_fields_of_the_contract() -> None:
 
 def test_time_and_counters_of_a_wrong_kernel_are_dropped() -> None:
     draft = _correct()
-    draft.log.tests.append(_test(False))
+    draft.log.tests.append(make_comparison(False))
     verdict = draft.verdict(Status.WRONG_OUTPUT, "off")
     assert verdict.timing is None
     assert verdict.counters == {}
