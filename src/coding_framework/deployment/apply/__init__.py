@@ -192,7 +192,8 @@ def restore(model: nn.Module) -> None:
 
 
 def stats() -> dict[str, dict[str, Any]]:
-    """By operation: calls, hits, misses by reason, checks, and `ns_per_call`: host time of a hit in
+    """By operation: calls, hits, misses by reason, checks, `wanted` (the shapes of most misses for
+    want of a kernel, which a task file can ask for), and `ns_per_call`: host time of a hit in
     nanoseconds, over one call in 128."""
     return {name: made.statistics() for name, made in sorted(_ops.items())}
 

@@ -44,6 +44,8 @@ _STATIC_SHARED = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 _SHARED_OPTIN = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 _MAX_THREADS = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
+_OUT_OF_MEMORY = 2
+
 
 class CudaLauncher:
     """See `Launcher`."""
@@ -97,7 +99,10 @@ class CudaLauncher:
 
     def wait(self, index: int) -> None:
         try:
-            torch.cuda.synchronize(index)
+            if index < 0:
+                torch.cuda.synchronize()
+            else:  # no more than the stream: another one may be being captured
+                torch.cuda.current_stream(index).synchronize()
         except RuntimeError as e:
             raise LaunchError(str(e).splitlines()[0], certain=False) from e
 
@@ -328,6 +333,8 @@ def _new_output(
     return make
 
 
-def _launch_error(code: int) -> LaunchError:
+def _launch_error(code: int) -> Exception:
+    if code == _OUT_OF_MEMORY:
+        return DeviceFullError("the GPU has no memory left for a launch: use smaller batches")
     error = DriverError(code, "CUDA error")
     return LaunchError(error.words, certain=error.by_launch)

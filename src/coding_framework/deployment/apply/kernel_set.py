@@ -71,6 +71,14 @@ class CallShape:
     device: int
     """Index; -1: the CPU."""
 
+    @property
+    def shape_key(self) -> str:
+        """As the registry names it, with every tensor of the call."""
+        return ";".join(
+            f"{DTYPE_NAMES.get(dtype, dtype)}[{','.join(map(str, shape))}]"
+            for dtype, shape, _ in self.tensors
+        )
+
 
 @dataclass(frozen=True)
 class Options:

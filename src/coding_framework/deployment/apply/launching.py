@@ -68,7 +68,8 @@ class Launcher(Protocol):
         ...
 
     def wait(self, index: int) -> None:
-        """Until everything on the device has ended. Raises LaunchError."""
+        """Until the current stream of a device is idle, or with -1 everything. Raises
+        LaunchError."""
         ...
 
     def close(self) -> None: ...

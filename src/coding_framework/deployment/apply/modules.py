@@ -11,6 +11,7 @@ import copy
 import types
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -76,11 +77,16 @@ def _forward(module: nn.Module, *inputs: Any, **named: Any) -> Any:
     state = module.__dict__[_MARK]
     arguments = _arguments(module, state, inputs, named)
     if not torch.compiler.is_compiling():
-        if state.means_the_same is None:
+        if state.means_the_same is None and not _capturing(state.op):
             state.means_the_same = _compare(module, state, inputs, named, arguments)
         if not state.means_the_same:
             return type(module).forward(module, *inputs, **named)
     return state.op.eager(*arguments)
+
+
+def _capturing(op: KernelOp) -> bool:
+    """Nothing can be compared in a graph that is being captured: the module's own forward is."""
+    return op.kernels is not None and op.kernels.launcher.capturing()
 
 
 def _arguments(
@@ -119,24 +125,21 @@ def _compare(
 ) -> bool:  # fmt: skip
     """Whether the operation's function does what the module does, on the inputs of this call.
     Where it does not the module goes on as it was, with one warning."""
-    wide = copy.deepcopy(module)
-    wide.__dict__.pop(_MARK)
-    wide.__dict__.pop("forward")
-    plain = copy.deepcopy(wide)
-    wide.to(torch.float64)
+    forward = type(module).forward  # no hooks: they ran, or will, for this call
     with torch.no_grad():
         try:
-            native = as_outputs(plain(*inputs, **named))
+            wide = copy.deepcopy(module).to(torch.float64)
+            native = as_outputs(forward(module, *inputs, **named))
             outputs = as_outputs(state.op.function(*arguments))
-            length = max((t.numel() for t in plain.parameters()), default=1)
+            length = max((t.numel() for t in module.parameters()), default=1)
             tensors = [a for a in inputs if isinstance(a, torch.Tensor)]
             longest = max([1, *(n for t in tensors for n in t.shape)])
             wrong = (
                 "it gives another number of outputs"
                 if len(native) != len(outputs)
                 else disagreement(
-                    lambda *xs: plain(*xs, **named), inputs, native, outputs,
-                    max(1, min(length, longest)), in_float64=lambda *xs: wide(*xs, **named),
+                    partial(forward, module, **named), inputs, native, outputs,
+                    max(1, min(length, longest)), in_float64=partial(forward, wide, **named),
                 )
             )  # fmt: skip
         except (RuntimeError, TypeError, ValueError) as e:

@@ -46,6 +46,7 @@ switched_off: ContextVar[bool] = ContextVar("switched_off", default=False)
 """Within `disabled()`, in this thread and task alone."""
 _MOST_ROUTES = 4096
 """Of an operation: a program whose extents never repeat would fill the memory."""
+_MOST_WANTED = 8
 _TIMED = 127
 """One call in so many (a mask) is timed."""
 _library: Any = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
@@ -56,6 +57,8 @@ class _Route:
     """What calls of one key come to."""
 
     reason: Reason | None
+    shape_key: str = ""
+    """Where another shape, dtype or kernel is what is missing."""
     offer: Offer | None = None
     call: PreparedCall | None = None
     alignments: tuple[int, ...] = ()
@@ -85,6 +88,7 @@ class KernelOp:
         self.hits = 0
         self.checks = 0
         self.misses: Counter[str] = Counter()
+        self.wanted: Counter[str] = Counter()
         self._timed_calls = 0
         self._timed_ns = 0
         names = list(self.signature.parameters)
@@ -193,6 +197,8 @@ class KernelOp:
         if route is None:
             route = self._find(kernels, key, args)
         if route.reason is not None:
+            if route.shape_key:
+                self.wanted[route.shape_key] += 1
             return self._miss(route.reason, args)
         if forward_ad._current_level >= 0 or torch._C._get_tracing_state() is not None:
             return self._miss("mode", args)
@@ -221,6 +227,8 @@ class KernelOp:
         self._generation = kernels.generation  # a kernel may have been left out meanwhile
         if len(self._routes) >= _MOST_ROUTES:
             self._routes.clear()
+        if len(self.wanted) > _MOST_ROUTES:
+            self.wanted = Counter(dict(self.wanted.most_common(_MOST_WANTED)))
         self._routes[key] = route
         return route
 
@@ -239,13 +247,14 @@ class KernelOp:
         for _ in range(len(kernels.offers.get(self.task, ())) + 1):
             chosen = kernels.choose(self.task, call, self._has_scalars)
             if isinstance(chosen, str):
-                return _Route(chosen)
+                missing = chosen in ("no kernel", "dtype", "shape")
+                return _Route(chosen, call.shape_key if missing else "")
             prepared = kernels.prepare(chosen, device)
             if prepared is not None:
                 most = kernels.launcher.alignment
                 alignments = tuple(min(most, a.alignment) for a in chosen.template.arguments)
                 capturable = not kernels.launcher.refuses_capture(chosen.template)
-                return _Route(None, chosen, prepared, alignments, capturable)
+                return _Route(None, "", chosen, prepared, alignments, capturable)
         return _Route("load")
 
     def _launch(self, route: _Route, kernels: KernelSet, args: tuple[Any, ...]) -> Any:
@@ -368,6 +377,7 @@ class KernelOp:
             "hits": self.hits,
             "misses": dict(self.misses),
             "checks": self.checks,
+            "wanted": dict(self.wanted.most_common(_MOST_WANTED)),
             "ns_per_call": round(self._timed_ns / timed) if timed else None,
         }
 

@@ -14,6 +14,9 @@ import pytest
 import torch
 
 from coding_framework.deployment import apply as kernels
+from coding_framework.deployment.apply.emulator_launcher import EmulatorLauncher
+from coding_framework.deployment.apply.kernel_set import KernelSet, Options
+from coding_framework.deployment.apply.launching import LaunchError
 from coding_framework.errors import CodingFrameworkError, UsageError
 from support.applied import (
     applied,
@@ -43,6 +46,8 @@ def test_a_kernel_runs_where_its_verdict_holds_and_the_function_elsewhere(tmp_pa
         assert torch.equal(fused(x=x.double(), b=b.double()), bias_gelu(x.double(), b.double()))
         assert counts("t_hit") == {"hits": 3, "shape": 1, "dtype": 1}
         assert kernels.stats()["t_hit"]["checks"] == 1
+        wanted = {"float32[5,32];float32[32]": 1, "float64[4,32];float64[32]": 1}
+        assert kernels.stats()["t_hit"]["wanted"] == wanted
 
 
 @pytest.mark.parametrize(
@@ -357,6 +362,61 @@ def test_threads_at_once_get_their_own_results(tmp_path: Path) -> None:
             thread.join()
         assert not failures
         assert counts("t_threads") == {"hits": 20}
+
+
+class Capturing(EmulatorLauncher):
+    """As while a graph is captured, where nothing can be waited for."""
+
+    now = True
+
+    def capturing(self) -> bool:
+        return self.now
+
+
+def test_nothing_is_loaded_or_checked_while_a_graph_is_captured(tmp_path: Path) -> None:
+    x, b = inputs()
+    launcher = Capturing()
+    made = KernelSet(tmp_path, launcher, Options(check_rate=1.0))
+    made.take([offer(template(op="t_capture"))])
+    with applied("t_capture", made) as fused:
+        fused(x, b)
+        launcher.now = False
+        fused(x, b)
+        launcher.now = True
+        fused(x, b)
+        assert counts("t_capture") == {"hits": 2, "capture": 1}
+        assert kernels.stats()["t_capture"]["checks"] == 1
+
+
+class Lost(EmulatorLauncher):
+    """A device on which an earlier launch did harm that shows when it is waited for."""
+
+    broken = False
+
+    def wait(self, index: int) -> None:
+        if self.broken:
+            raise LaunchError("it accessed an illegal address", certain=False)
+
+
+def test_a_fault_that_shows_later_is_blamed_on_all_that_ran(tmp_path: Path) -> None:
+    launcher = Lost()
+    offers = [
+        offer(template(4, op="t_later", kernel="one")),
+        offer(template(5, op="t_later", kernel="other")),
+        offer(template(6, op="t_later", kernel="not yet")),
+    ]
+    made = KernelSet(tmp_path, launcher, Options())
+    made.take(offers)
+    with applied("t_later", made) as fused:
+        for _ in range(2):
+            fused(*inputs(4))
+            fused(*inputs(5))
+        launcher.broken = True
+        with pytest.raises(kernels.KernelFault, match="one of 2 kernels"):
+            fused(*inputs(6))
+    told = [json.loads(path.read_text()) for path in (tmp_path / "quarantine").iterdir()]
+    assert {t["kernel"] for t in told} == {offers[0].kernel, offers[1].kernel}
+    assert [t["certain"] for t in told] == [False, False]
 
 
 # --- definitions ----------------------------------------------------------------------------------

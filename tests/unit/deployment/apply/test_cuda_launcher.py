@@ -1,0 +1,156 @@
+"""What the CUDA launcher does before the driver: whose receipts hold, and what a launch is given.
+
+The driver is replaced by functions of its signatures, which read what they are given as the driver
+would; launches on a real GPU are in `tests/integration/test_apply_gpu.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from coding_framework.deployment.apply.cuda_launcher import CudaLauncher, _Function, _Module
+from coding_framework.deployment.apply.kernel_set import CallShape, KernelSet, Options
+from coding_framework.deployment.apply.launching import LoadError, chosen_code
+from coding_framework.registry.templates import DeviceCode, LaunchTemplate, Place, UploadStep
+from support.applied import offer, template
+
+pytestmark = pytest.mark.unit
+H200, H100 = ("NVIDIA H200", "580.1", 90), ("NVIDIA H100", "580.1", 90)
+_UINT = ctypes.c_uint
+_LAUNCH = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, *[_UINT] * 7, ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p,
+)  # fmt: skip
+_FILL = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_uint64, ctypes.c_ubyte, ctypes.c_size_t, ctypes.c_void_p
+)
+_UPLOAD = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
+)
+
+
+def launcher(*devices: tuple[str, str, int]) -> CudaLauncher:
+    """Of a machine with these GPUs."""
+    made = CudaLauncher.__new__(CudaLauncher)
+    made._devices = dict(enumerate(devices))
+    return made
+
+
+def choose(made: CudaLauncher, device: int, **options: Any) -> object:
+    kernels = KernelSet(Path("/nonexistent"), made, Options(**options))
+    kernels.take([offer(template(), device="NVIDIA H200", driver="580.1", sm="90")])
+    call = CallShape(((torch.float32, (4, 32), (32, 1)), (torch.float32, (32,), (1,))), (), device)
+    return kernels.choose("bias_gelu", call, False)
+
+
+def test_a_receipt_holds_for_its_own_gpu_of_two_different_ones() -> None:
+    made = launcher(H200, H100)
+    assert not isinstance(choose(made, 0), str)
+    assert choose(made, 1) == "device"
+
+
+def test_another_driver_than_the_receipts_makes_it_stale() -> None:
+    newer = launcher(("NVIDIA H200", "590.2", 90))
+    assert choose(newer, 0) == "driver"
+    assert not isinstance(choose(newer, 0, allow_stale=True), str)
+    assert choose(launcher(H100), 0, allow_stale=True) == "device"
+    emulated = launcher(H200).device_refuses("emulator of NVIDIA H200", "", "90", 0)
+    assert emulated == "device"
+
+
+def test_the_cubin_of_the_architecture_comes_before_ptx_and_newer_code_never() -> None:
+    codes = [
+        DeviceCode(sm=sm, form=form, sha256=64 * "0")
+        for sm, form in (("80", "ptx"), ("90", "ptx"), ("100", "ptx"), ("90", "cubin"))
+    ]
+    made = template(code=tuple(codes))
+    forms = [(code.sm, code.form) for code in chosen_code(made, 90)]
+    assert forms == [("90", "cubin"), ("90", "ptx"), ("80", "ptx")]
+    assert chosen_code(template(code=(codes[2],)), 90) == ()
+
+
+def module_of(made: LaunchTemplate, driver: object) -> _Module:
+    """As after loading."""
+    module = _Module.__new__(_Module)
+    module._driver = driver
+    module._template = made
+    offsets = (0, 8, 16, 24, 28, 32)
+    module._functions = {
+        name: _Function(handle, offsets[: 6 if name == "through" else 5])
+        for handle, name in ((7, "bias_gelu"), (8, "through"), (9, "finish"))
+    }
+    module.blank, module.frames = [0] * len(made.allocations), []
+    return module
+
+
+def test_a_frame_gives_the_driver_what_the_template_says() -> None:
+    given: list[Any] = []
+
+    def launch(function: int, *rest: Any) -> int:
+        extents, (stream, params, extra) = rest[:7], rest[7:]
+        at = struct.unpack("<QQQ", b"".join(ctypes.string_at(params[i], 8) for i in range(3)))
+        numbers = struct.unpack("<ii", b"".join(ctypes.string_at(params[i], 4) for i in (3, 4)))
+        last = struct.unpack("<Q", ctypes.string_at(params[5], 8)) if function == 8 else ()
+        given.append((function, extents, stream, at, numbers, last, extra))
+        return 0
+
+    def fill(to: int, value: int, nbytes: int, stream: int) -> int:
+        given.append(("fill", to, value, nbytes, stream))
+        return 0
+
+    driver = SimpleNamespace(cuLaunchKernel=_LAUNCH(launch), cuMemsetD8Async=_FILL(fill))
+    made = template(entry="through")
+    frame = module_of(made, driver).new_frame()
+    for addresses in ([0x1000, 0x2000, 0x3000, 0x4000], [0x5000, 0x6000, 0x7000, 0x8000]):
+        given.clear()
+        for slot, region, offset in frame.slots:
+            slot.value = addresses[region] + offset
+        assert [step(addresses, ctypes.c_void_p(77)) for step in frame.steps] == [0, 0, 0]
+        x, b, out, row = addresses
+        extents = (1, 1, 1, 128, 1, 1, 0)
+        assert given == [
+            ("fill", row, 0, 128, 77),
+            (8, extents, 77, (x, b, out), (128, 32), (row,), None),
+            (9, extents, 77, (x, row, out), (128, 32), (), None),
+        ]
+
+
+def test_uploaded_bytes_have_the_addresses_of_their_call() -> None:
+    given: list[bytes] = []
+
+    def upload(to: int, source: int, nbytes: int, stream: int) -> int:
+        given.append(ctypes.string_at(source, nbytes))
+        return 0
+
+    made = template()
+    relocations = made.launches[0].relocations[:1]
+    step = UploadStep(
+        to=Place(region=2, offset=0), data=bytes(8) + b"constant", relocations=relocations
+    )
+    made = made.model_copy(update={"steps": (step, *made.steps)})
+    driver = SimpleNamespace(
+        cuMemcpyHtoDAsync_v2=_UPLOAD(upload), cuLaunchKernel=_LAUNCH(lambda *given: 0)
+    )
+    module = module_of(made, driver)
+    frame = module.new_frame()
+    for slot, _, _ in frame.slots:
+        slot.value = 0xABCD
+    assert frame.steps[0]([1, 2, 3], ctypes.c_void_p(0)) == 0
+    assert given == [struct.pack("<Q", 0xABCD) + b"constant"]
+    assert CudaLauncher.refuses_capture(launcher(), made)
+    assert not CudaLauncher.refuses_capture(launcher(), template())
+
+
+def test_code_of_no_architecture_here_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    newer = DeviceCode(sm="100", form="cubin", sha256=64 * "0")
+    with pytest.raises(LoadError, match="no code for this architecture"):
+        launcher(H200).prepare(template(code=(newer,)), lambda code: b"", 0)
