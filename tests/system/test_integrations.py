@@ -9,11 +9,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +20,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "integrations"
+MODEL = "SmolLM2-135M-Instruct"
 CPU = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
 
@@ -47,21 +45,11 @@ def environment_of(extra: str, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def model_url() -> Iterator[str]:
     """SmolLM2-135M-Instruct behind OpenAI's protocol."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, EXAMPLES / "model_server.py", "--port", str(port), "--threads", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, "-m", "coding_framework.cli", "serve-policy", MODEL, "--port", "0"]
+    more = ["--name", "model", "--threads", "1", "--max-context", "8192", "--device", "cpu"]
+    with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        url = server.stdout.readline().split()[-1]
-        while True:
-            try:
-                urllib.request.urlopen(f"{url}/models").close()
-                break
-            except OSError:
-                assert server.poll() is None
-                time.sleep(0.2)
-        yield url
+        yield f"{server.stdout.readline().split()[-1]}/v1"
         server.terminate()
 
 

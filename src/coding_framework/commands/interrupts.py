@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from contextlib import suppress
-from types import TracebackType
+
+TYPE_CHECKING = (
+    False  # nothing is imported before the hook is set that Python has not imported itself
+)
+if TYPE_CHECKING:
+    from types import TracebackType
 
 STOPPED = "error: stopped: the same command goes on from where it was"
 STOPPED_EARLY = "cuda-rl: stopped"
@@ -21,12 +24,16 @@ END_S = 1.0
 def end_soon(status: int) -> None:
     """Ends this process and all that it started after `END_S`, unless it has ended by then: a
     thread that works on (a library's, or one of a pool) must not keep the user's shell."""
+    import threading
+
     timer = threading.Timer(END_S, _end_all, (status,))
     timer.daemon = True
     timer.start()
 
 
 def _end_all(status: int) -> None:
+    from contextlib import suppress
+
     import psutil
 
     with suppress(psutil.Error):
