@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from coding_framework.data import listing
 from coding_framework.data.held_out_shapes import SUFFIX, with_held_out_shapes
+from coding_framework.data.kernelbench.naive import operation_by_operation
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.data.modules.catalog import all_drafts, find_module
 from coding_framework.data.modules.kernels import kernels_of
@@ -69,7 +70,7 @@ def _problem(path: Path) -> Task:
     except UsageError as e:
         raise explained(e, path.stem) from e
     require_function(task)
-    return task
+    return task.model_copy(update={"naive_kernel": operation_by_operation(task)})
 
 
 def select_functions(
