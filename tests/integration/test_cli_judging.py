@@ -28,7 +28,7 @@ def cuda_rl(
     *argv: str, stdin: bytes = b"", python: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, *python, "-m", "coding_framework.cli", *argv]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=200, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=540, check=False)
 
 
 def test_a_right_kernel_on_stdin_gives_one_json_object_of_the_contract():

@@ -28,7 +28,7 @@ def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[s
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=540,
         check=False,
     )
 

@@ -34,7 +34,7 @@ def without_trainers(code: str, *arguments: str) -> subprocess.CompletedProcess[
         [sys.executable, "-c", HIDE + code, *arguments],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=540,
         check=False,
     )
 

@@ -379,7 +379,7 @@ def test_missing_plugin_is_one_sentence_and_no_training() -> None:
             stdin=our_end,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=540,
             check=False,
         )
     finally:
@@ -403,7 +403,7 @@ asked = ray.remote(lambda: ray.get_runtime_context().get_job_id()).remote()
 print(int.from_bytes(bytes.fromhex(ray.get(asked)), "little") == os.getpid())
 """
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=540, check=False
     )
     assert ran.stdout.split()[-1:] == ["True"], ran.stderr[-3000:]
 
