@@ -56,8 +56,8 @@ class Argument(_Part):
     strides: Extents
     """In elements; of an argument with elements they must be equal, but where the extent is 1."""
     alignment: int = Field(ge=1)
-    """Bytes: the address was a multiple of it, and of no larger power of two, when the template was
-    judged."""
+    """Bytes: what the address is a multiple of. The template was judged with addresses that are
+    multiples of no larger power of two, too."""
 
     @property
     def nbytes(self) -> int:

@@ -68,6 +68,8 @@ NOT_PORTABLE = {
     "read_back": "float first; cudaMemcpy(&first, px, 4, cudaMemcpyDeviceToHost);"
     "affine<<<(n + 127) / 128, 128>>>(px, po, n);",
     "unexplained_bytes": "affine<<<(n + 127) / 128, 128>>>(px, po, (int)((size_t)&n >> 8));",
+    "no_launch": "cudaMemset(po, 0, 4 * n);",
+    "impossible": "affine<<<(n + 127) / 128, 128>>>(px, po, n);out = out.as_strided({n + 1}, {1});",
     "replay_differs": "affine<<<(n + 127) / 128, 128>>>(px, po, n - 1);",
 }
 

@@ -48,7 +48,9 @@ Obstacle = Literal[
     "earlier_memory",
     "returns_argument",
     "writes_argument",
+    "no_launch",
     "too_many_launches",
+    "impossible",
     "empty_tensor",
     "late_compilation",
     "host_fault",
@@ -144,6 +146,8 @@ class _Derivation:
 
     def result(self) -> DerivedSteps:
         launches = sum(isinstance(ops[0], Launch) for ops in self._work)
+        if not launches:
+            raise NotPortable("no_launch", "the call launches no kernel")
         if launches > MAX_LAUNCHES:
             raise NotPortable(
                 "too_many_launches",

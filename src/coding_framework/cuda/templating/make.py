@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from pydantic import ValidationError
 
 from coding_framework.cuda.build.ptx_summary import module_variables, unread_parameters
 from coding_framework.cuda.device.device import Device
@@ -56,7 +57,7 @@ VECTOR_ALIGNMENT = 16
 FIRST_SEED = 1_000_000
 """Draws of templates have seeds that no verdict uses."""
 _DRAWS = 2
-_POISONS = (0x7B, 0xFB)
+_POISONS = (0xFF, 0x7B, 0xFB)
 """What memory is filled with before a replay, and temporaries after their last step."""
 _MOST_EDGES = 1
 _ADDRESSES_MATTER = frozenset({"another_plan", "unexplained_bytes", "replay_differs"})
@@ -129,7 +130,10 @@ def _make_aligned(
             ) from e
         except CandidateFault as fault:
             raise NotPortable("host_fault", fault.reason) from fault
-        template = _template(subject, case, recordings, module, expectation, alignment)
+        try:
+            template = _template(subject, case, recordings, module, expectation, alignment)
+        except ValidationError as e:  # what it asks for, or says that it returns, cannot be
+            raise NotPortable("impossible", e.errors()[0]["msg"]) from e
         _Replays(subject, case, template, module, equipment, references).require_right()
     return template
 
@@ -208,19 +212,29 @@ class _Replays:
         self._random = random.Random(os.urandom(16))
 
     def require_right(self) -> None:
-        """Raises NotPortable where a replay faults, or differs from the reference."""
+        """Raises NotPortable where a replay faults, or differs from the reference. Draws take turns
+        at two layouts of memory, one with arguments as badly aligned as the template allows; the
+        first draw is replayed at both."""
         edges = self._references.edges(self._task, self._case)[:_MOST_EDGES]
-        seeds = [*range(FIRST_SEED, FIRST_SEED + _DRAWS), *edges]
-        bits = [self._replay(seed, _POISONS[i % 2]) for i, seed in enumerate(seeds)]
-        if self._template.deterministic and not _same(bits[0], self._replay(seeds[0], 0xFF)):
+        seeds = [FIRST_SEED, *range(FIRST_SEED, FIRST_SEED + _DRAWS), *edges]
+        try:
+            layouts = [self._lay_out(shifted=shifted) for shifted in (True, False)]
+        except CandidateFault as fault:
+            raise NotPortable("replay_fails", fault.reason) from fault
+        one, other, *_ = (self._replay(s, layouts[i % 2], i) for i, s in enumerate(seeds))
+        if self._template.deterministic and not _same(one, other):
             raise NotPortable(
                 "replay_differs", "replayed at other addresses, the same inputs gave other bits"
             )
 
-    def _replay(self, seed: int, poison: int) -> tuple[Output, ...]:
+    def _lay_out(self, *, shifted: bool) -> tuple[int, ...]:
+        template, device, module = self._template, self._device, self._module
+        return lay_out(template, device, module, self._random, shifted=shifted)
+
+    def _replay(self, seed: int, addresses: Sequence[int], number: int) -> tuple[Output, ...]:
         expectation = self._references.get(self._task, self._case, seed)
         try:
-            outputs = self._outputs(expectation, poison)
+            outputs = self._outputs(expectation, addresses, _POISONS[number % len(_POISONS)])
         except CandidateFault as fault:
             raise NotPortable("replay_fails", fault.reason) from fault
         wrong = self._wrong(expectation, outputs)
@@ -228,10 +242,10 @@ class _Replays:
             raise NotPortable("replay_differs", f"replayed on {draw_name(seed)}: {wrong}")
         return outputs
 
-    def _outputs(self, expectation: Expectation, poison: int) -> tuple[Output, ...]:
-        template, device = self._template, self._device
-        layout = lay_out(template, device, self._module, self._random)
-        addresses, first = layout.addresses, len(template.arguments)
+    def _outputs(
+        self, expectation: Expectation, addresses: Sequence[int], poison: int
+    ) -> tuple[Output, ...]:
+        template, device, first = self._template, self._device, len(self._template.arguments)
         for address, tensor in zip(addresses, expectation.tensors, strict=False):
             store_tensor(device, address, tensor)
         for number, block in enumerate(template.allocations):
@@ -245,12 +259,10 @@ class _Replays:
         carry_out(template, device, addresses, end_lives)
         self._require_inputs_unchanged(expectation, addresses)
         places = [addresses[o.place.region] + o.place.offset for o in template.outputs]
-        outputs = tuple(
+        return tuple(
             self._read(TensorRef(address, o.shape, o.strides, o.dtype), expectation)
             for address, o in zip(places, template.outputs, strict=True)
         )
-        layout.release(device)
-        return outputs
 
     def _require_inputs_unchanged(self, expectation: Expectation, addresses: Sequence[int]) -> None:
         guard = self._device.check_guards()

@@ -155,6 +155,7 @@ def test_variables_of_the_module_are_regions() -> None:
     [
         ("read_back", lambda x, o, p: [ReadBack(x, 4), _launch(x, o, 0)]),
         ("another_plan", lambda x, o, p: [_launch(x, o, 0)] * (1 + p.alloc(8) // 256 % 7)),
+        ("no_launch", lambda x, o, p: [Fill(o, 0, 4)]),
         ("too_many_launches", lambda x, o, p: [_launch(x, o, 0)] * 65),
         ("writes_argument", lambda x, o, p: [Fill(x, 0, 4), _launch(x, o, 0)]),
     ],
