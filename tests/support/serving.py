@@ -18,6 +18,7 @@ from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.server import ModelServer
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.deployment.traffic import FixedTraffic, Traffic
+from coding_framework.registry.keeping import KernelKeeper, TemplatesFn
 from coding_framework.registry.receipts import new_key
 from coding_framework.types import (
     BenchmarkResult,
@@ -199,16 +200,22 @@ def model_server(
     upstreams: list[Upstream],
     judged_by: ScriptedJudge | None = None,
     traffic: Traffic | None = None,
+    templates: TemplatesFn | None = None,
     **settings: Any,
 ) -> Iterator[tuple[str, ModelServer]]:
-    """(address, server); its key is `judge` in folder/keys."""
+    """(address, server); its key is `judge` in folder/keys. templates: makes those of verified
+    kernels, which then go into folder/registry."""
     with ExitStack() as stack:
         urls = [stack.enter_context(upstream_running(u)) for u in upstreams]
         config = config_of(urls, folder, **settings)
         key = new_key(folder / "keys", "judge")
         versions: Mapping[str, str] = {a: e.version for a, e in config.endpoints.items()}
+        keeper = None
+        if templates is not None:
+            keeper = KernelKeeper(folder / "registry", folder / "keys", key, templates)
         server = ModelServer(
             config, judged_by or ScriptedJudge(), "emulator", key,
             Gate(TokenFile(config.tokens), config.limits), traffic or FixedTraffic(versions),
+            keeper=keeper,
         )  # fmt: skip
         yield stack.enter_context(app_served(server.app)), server

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from coding_framework.cli import main
+from coding_framework.registry.kernels import KernelRegistry
 from coding_framework.types import CUDAConversationState, Verdict
 
 pytestmark = pytest.mark.system
@@ -64,8 +65,15 @@ def test_solve_leaves_the_best_kernel_its_verdict_and_the_transcript(
     with server(f"```cuda\n{WRONG}```", f"```cuda\n{RELU}```") as url:
         assert main(command(url, tmp_path)) == 0
         said = capsys.readouterr().out
-        again = main(command(url, tmp_path))  # finished: the server has no answer left
+        # finished: the server has no answer left
+        into = ["--into", str(tmp_path / "registry"), "--keys", str(tmp_path / "keys")]
+        assert main(["kernel", "key", "new", "judge", "--keys", str(tmp_path / "keys")]) == 0
+        again = main(command(url, tmp_path, *into))
     assert again == 0
+    with KernelRegistry(tmp_path / "registry", read_only=True) as registry:
+        (kept,) = registry.snapshot()
+        assert len(kept.templates) == 3
+        assert registry.source(kept).strip() == RELU.strip()
     assert "turn 1: wrong_output" in said
     assert "correct, " in said
     assert "modelled" in said
