@@ -229,7 +229,7 @@ class _Replays:
 
     def _lay_out(self, *, shifted: bool) -> tuple[int, ...]:
         template, device, module = self._template, self._device, self._module
-        return lay_out(template, device, module, self._random, shifted=shifted)
+        return lay_out(template, device, module, self._random, shifted=shifted).addresses
 
     def _replay(self, seed: int, addresses: Sequence[int], number: int) -> tuple[Output, ...]:
         expectation = self._references.get(self._task, self._case, seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from coding_framework.cuda.device.device import Device
 from coding_framework.cuda.plan.launch_plan import Launch, ModuleInfo
@@ -53,23 +54,40 @@ def carry_out(
         after(number)
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Memory of a device for a template."""
+
+    addresses: tuple[int, ...]
+    """Of every region of the template."""
+    blocks: tuple[int, ...]
+    """What was allocated for it."""
+
+    def release(self, device: Device) -> None:
+        """Give the memory back."""
+        for address in self.blocks:
+            device.free(address)
+
+
 def lay_out(
     template: LaunchTemplate,
     device: Device,
     module: ModuleInfo,
     rng: random.Random,
     *,
-    shifted: bool,
-) -> tuple[int, ...]:
+    shifted: bool = True,
+) -> Layout:
     """Memory for every region, in an order and with gaps that chance decides. shifted: arguments
-    lie at odd multiples of their alignment, else as cudaMalloc aligns. Gives the addresses. Raises
-    KeyError where the module lacks a variable."""
+    lie at odd multiples of their alignment, else as cudaMalloc aligns. Raises KeyError where the
+    module lacks a variable."""
     owned = len(template.arguments) + len(template.allocations)
-    addresses = [0] * owned
+    addresses, blocks = [0] * owned, []
     for region in rng.sample(range(owned), owned):
-        device.alloc(ALIGNMENT * rng.randint(1, _MOST_BLOCKS_APART))
+        blocks.append(device.alloc(ALIGNMENT * rng.randint(1, _MOST_BLOCKS_APART)))
         nbytes, shift = max(1, template.region_bytes(region)), 0
         if shifted and region < len(template.arguments):
             shift = template.arguments[region].alignment % ALIGNMENT
-        addresses[region] = device.alloc(nbytes + shift) + shift
-    return (*addresses, *(module.symbols[v.name].address for v in template.variables))
+        blocks.append(device.alloc(nbytes + shift))
+        addresses[region] = blocks[-1] + shift
+    variables = (module.symbols[v.name].address for v in template.variables)
+    return Layout((*addresses, *variables), tuple(blocks))
