@@ -8,7 +8,8 @@ The audit compares every module task with every problem in three ways that know 
 generator: the syntax trees, the values on the same inputs with the same parameters, and the overlap
 of 8-grams of the sources (a hit from 0.6). --write-exclusions first traces what PyTorch executes
 for every draft and writes the keys of those that a problem has too, until none is left
-(`data/modules/excluded.txt`). Prints JSON; the exit status is 1 where there is a hit.
+(`data/modules/excluded.txt`). Prints JSON; the exit status is 1 where there is a hit. --write:
+it is benchmarks/results/module_audit.json too.
 
 --judge judges all kernels of the module tasks that have no receipt, and tells how many are correct
 and how many tasks have a kernel above eager. It goes on where a stopped run was. --shard 2/4: this
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from bench_io import ROOT, finish, head
+from bench_io import ROOT, bar, finish, head, this_machine
 from gpu_bench import result_path
 from module_judging import Judging, judge, shard
 from module_leaks import (
@@ -306,6 +307,7 @@ def main() -> int:
     if args.judge or args.pack:
         return _judge(args)
     torch.set_num_threads(1)
+    machine = this_machine()
     problems = problems_of(args.kernelbench)
     if args.write_exclusions:
         write_exclusions(problems)
@@ -333,7 +335,11 @@ def main() -> int:
         }  # fmt: skip
     print(json.dumps(report, indent=1))
     found = report.get("audit", {})
-    return int(any(found.get(k) for k in ("syntax_hits", "value_hits", "overlap_hits")))
+    hits = sum(len(found.get(k, ())) for k in ("syntax_hits", "value_hits", "overlap_hits"))
+    if problems and args.write:
+        told = {**head("module_audit", packages=("torch",), machine=machine), **report}
+        finish({**told, "bars": [bar("module tasks that a problem has", 0, hits, hits == 0)]})
+    return int(hits > 0)
 
 
 if __name__ == "__main__":

@@ -25,12 +25,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -123,18 +128,66 @@ class Experiment:
     def cuda_rl(self, *words: str | Path, timed: bool = True) -> None:
         self.run(self.python, "-m", "coding_framework.cli", *words, timed=timed)
 
+    @contextmanager
+    def served(self, model: Path) -> Iterator[list[str]]:
+        """Flags by which a command asks a server that has the model; none where the plan names no
+        server. Raises TrainingError where it does not start."""
+        if self.plan.serve is None:
+            yield []
+            return
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        told = {"python": self.python, "model": str(model), "port": str(port)}
+        words = shlex.split(self.plan.serve.format(**told))
+        url = f"http://127.0.0.1:{port}/v1"
+        path = self.work / "logs" / f"serve-{self.name}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as log:
+            server = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        try:
+            while not answers(f"{url}/models"):
+                if server.poll() is not None:
+                    raise TrainingError(f"the server of {model} does not start: see {path}")
+                if self.left_s is not None and self.left_s < LEAST_LEFT_S:
+                    raise OutOfTimeError("the server starts too late: the same command goes on")
+                time.sleep(0.5)
+            yield ["--server", url]
+        finally:
+            end(server)
+
     def evaluate(self, suite: str, tasks: int, samples: int, heat: float, folder: Path) -> None:
         """The arm's model on the first tasks of a suite."""
-        self.cuda_rl(
-            "eval", self.model(self.name), "--suite", f"{suite}:{tasks}",
-            "--samples", str(samples), "--temperature", str(heat), "--seed", str(self.seed),
-            "--output-dir", folder, "--no-wandb", "--k", f"1,{samples}",
-            *flags({**self.plan.sampling, **self.plan.judge}),
-        )  # fmt: skip
+        model = self.model(self.name)
+        with self.served(model) as server:
+            self.cuda_rl(
+                "eval", model, "--suite", f"{suite}:{tasks}", "--prompts", self.plan.prompts,
+                "--samples", str(samples), "--temperature", str(heat), "--seed", str(self.seed),
+                "--output-dir", folder, "--no-wandb", "--k", f"1,{samples}",
+                *server, *(["--tokenizer", str(model)] if server else []),
+                *flags({**self.plan.sampling, **self.plan.judge}),
+            )  # fmt: skip
 
 
 Work = Callable[[Experiment], Mapping[str, Any]]
 """A stage; gives what is noted of it."""
+
+
+def answers(url: str) -> bool:
+    """Whether a server answers there."""
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def end(server: subprocess.Popen[bytes]) -> None:
+    """End a server and what it started."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(server.pid, sign)
+            server.wait(10)
 
 
 def flags(values: Mapping[str, Any]) -> list[str]:
@@ -228,7 +281,8 @@ def _reject(now: Experiment, start: str, how: Mapping[str, Any]) -> Mapping[str,
     base = ("rft", now.model(start), "--output-dir", now.folder(),
             *flags({**said, **now.plan.judge}))  # fmt: skip
     folder = RejectionFolder(now.folder())
-    now.cuda_rl(*base, "--sample-only")
+    with now.served(now.model(start)) as server:
+        now.cuda_rl(*base, *server, "--sample-only")
     summary = json.loads(folder.summary.read_text())
     if not summary["examples"]:
         print("no answer is right: there is nothing to learn, the policy stays", file=sys.stderr)

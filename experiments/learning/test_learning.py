@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,7 @@ from plans import Plan, read_plan
 
 from coding_framework.errors import OutOfTimeError, UsageError
 from coding_framework.evaluation.samples import SampleRecord, sample_record
+from coding_framework.training.recipes import read_recipe
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.unit
@@ -43,6 +46,52 @@ def test_each_plan_gives_settings_that_the_trainings_take(name: str) -> None:
     EvalOptions(**plan.sampling)
     JudgeSettings(**plan.judge)
     assert plan.digest == read_plan(HERE / f"{name}.yaml").digest
+
+
+class CapturedError(Exception):
+    """A command that would have been run."""
+
+
+@pytest.mark.parametrize("name", ["h200", "half_hour", "toy"])
+def test_each_command_of_a_plan_is_one_that_the_project_takes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from coding_framework.cli import build_parser
+
+    def take(command: list[str], **_: object) -> None:
+        words = command[1:]
+        if words[0] == "-m":
+            build_parser().parse_args(words[2:])
+        else:
+            runpy.run_path(words[0])["parse"](words[1:])
+            recipe = Path(words[words.index("--config") + 1])
+            assert read_recipe(recipe).device == plan.device
+        raise CapturedError(words[2] if words[0] == "-m" else Path(words[0]).name)
+
+    plan = read_plan(HERE / f"{name}.yaml").model_copy(update={"serve": None})
+    monkeypatch.setattr(learning.subprocess, "Popen", take)
+    monkeypatch.setattr(learning, "require", lambda now, arm: now.model(arm))
+    monkeypatch.setattr(learning, "spent", lambda now: (4096, 4_000_000))
+    evidence = tmp_path / "rft" / "task_evidence.jsonl"
+    evidence.parent.mkdir()
+    evidence.write_text('{"task": "relu", "samples": 8, "solved": 3}\n')
+    (tmp_path / "rft" / "summary.json").write_text('{"tokens": 8000, "samples": 8}')
+    stages = [(arm, stage, work) for arm, found in learning.STAGES.items() for stage, work in found]
+    seen = set()
+    for arm, stage, work in stages:
+        now = learning.Experiment(plan, tmp_path, arm, minutes=60.0)
+        if stage == "test":
+            learning.note_of(now, "temperature").parent.mkdir(exist_ok=True)
+            told = json.dumps({"result": {"chosen": 0.4}})
+            learning.note_of(now, "temperature").write_text(told)
+        if stage == "search" or (stage == "mixture" and not plan.mixture):
+            continue
+        with pytest.raises(CapturedError) as captured:
+            work(now)
+        seen.add((arm, str(captured.value)))
+    assert ("sft", "run_sft_training.py") in seen
+    assert ("rl", "run_multiturn_rl_training.py") in seen
+    assert {("rft", "rft"), ("control", "rft"), ("sft", "eval")} <= seen
 
 
 def test_a_plan_with_a_mistake_is_one_sentence(tmp_path: Path) -> None:
@@ -124,6 +173,34 @@ def test_the_status_of_a_command_that_stopped_in_time_is_passed_on(tmp_path: Pat
     late = learning.Experiment(plan_of(), tmp_path, "sft", minutes=0.01)
     with pytest.raises(OutOfTimeError, match="no time is left"):
         late.run(sys.executable, "-c", "raise SystemExit(0)")
+
+
+SERVER = """
+import http.server, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+    def log_message(self, *_): ...
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
+"""
+
+
+def test_a_server_answers_while_it_is_asked_and_is_gone_afterwards(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    told = plan_of().model_dump() | {"serve": f"{{python}} {tmp_path}/server.py {{port}}"}
+    now = learning.Experiment(Plan.model_validate(told), tmp_path, "sft")
+    with now.served(tmp_path / "model") as words:
+        assert words[0] == "--server"
+        assert learning.answers(words[1])
+    assert not learning.answers(words[1])
+    broken = told | {"serve": "{python} -c 'raise SystemExit(3)'"}
+    now = learning.Experiment(Plan.model_validate(broken), tmp_path, "sft")
+    with pytest.raises(learning.TrainingError, match="does not start: see"), now.served(tmp_path):
+        pass
+    for name in ("h200", "half_hour"):
+        serve = read_plan(HERE / f"{name}.yaml").serve
+        words = shlex.split((serve or "").format(python="p", model="m", port=1))
+        assert json.loads(words[-1])["cudagraph_mode"] == "FULL_DECODE_ONLY"
 
 
 def test_an_arm_without_the_one_before_says_which_to_run(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ class BatchedGenerator:
         self._head = model.get_output_embeddings()
         self._eos = frozenset(eos_token_ids)
         self._max_batch = max_batch
-        self.max_context = min(max_context, model.config.max_position_embeddings)
+        self.max_context: int = min(max_context, model.config.max_position_embeddings)
         self._device = next(model.parameters()).device
         self._cache = KVSlots(model.config, max_batch, model.dtype, self._device)
         self._waiting: deque[_Request] = deque()

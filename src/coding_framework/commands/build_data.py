@@ -286,7 +286,7 @@ def build_mixture(
 def _fits(model: Path) -> Callable[[str], bool]:
     """Whether an answer of prompts v3 can hold a kernel, by the model's tokenizer. Raises
     UsageError."""
-    from tokenizers import Tokenizer
+    from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
     from coding_framework.agents.prompts import ANSWER_TOKENS
 
