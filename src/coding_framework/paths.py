@@ -6,6 +6,8 @@ import contextlib
 import errno
 import json
 import os
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,15 @@ def cache_dir() -> Path:
 def _cache_root() -> Path:
     root = os.environ.get("CUDA_RL_CACHE")
     return Path(root) if root else Path.home() / ".cache" / "coding_framework"
+
+
+def program() -> str:
+    """How a shell in this folder calls `cuda-rl`: by its name where that is on PATH, else by its
+    path beside this Python."""
+    beside = Path(sys.executable).with_name("cuda-rl")
+    if shutil.which("cuda-rl") is not None or not beside.is_file():
+        return "cuda-rl"
+    return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

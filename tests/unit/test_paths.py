@@ -12,7 +12,13 @@ import time
 import pytest
 
 from coding_framework.errors import InfrastructureError
-from coding_framework.paths import cache_dir, cannot_write, write_atomic, write_json_atomic
+from coding_framework.paths import (
+    cache_dir,
+    cannot_write,
+    program,
+    write_atomic,
+    write_json_atomic,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -88,3 +94,18 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, monkeypatch):
 def test_a_quota_counts_as_a_full_disk(tmp_path):
     error = OSError(errno.EDQUOT, "Disk quota exceeded")
     assert "is full: free some space" in cannot_write(tmp_path / "a", error)
+
+
+def test_a_command_is_named_as_a_shell_here_can_call_it(tmp_path, monkeypatch):
+    folder = tmp_path / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "cuda-rl").touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert program() == ".venv/bin/cuda-rl"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert program() == str(folder / "cuda-rl")
+    monkeypatch.setenv("PATH", str(folder))
+    assert program() == "cuda-rl"

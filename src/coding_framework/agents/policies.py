@@ -78,7 +78,7 @@ class TransformersPolicy:
     @property
     def context(self) -> int:
         """Tokens of a prompt with its answer, at most."""
-        return self._generator.max_context
+        return int(self._generator.max_context)
 
     def count(self, messages: tuple[Message, ...]) -> int:
         """Tokens of a prompt, for a `PromptBudget`."""

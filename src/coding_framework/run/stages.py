@@ -59,7 +59,7 @@ from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import duration, set_stage
 from coding_framework.monitoring.run_watch import RunWatch
 from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
-from coding_framework.paths import write_json_atomic
+from coding_framework.paths import program, write_json_atomic
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
 from coding_framework.run.recipe import LABELS, Job, Recipe, WholeRun
 from coding_framework.run.sizing import SERVED_AT_ONCE, Rates, Sizes, fitting, forecast, left_s
@@ -553,15 +553,18 @@ def _next_steps(run: Run, whole: WholeRun) -> tuple[tuple[str, str], ...]:
     """Commands that go on from here."""
     last = RunFolder(run.job.folder)
     model = last.sft.model if "rl" in whole.skip else last.rl.final_model
-    steps = [("let the trained model write a kernel", f"cuda-rl solve --task relu --model {model}")]
+    cuda_rl = program()
+    solve = f"{cuda_rl} solve --task relu --model {model}"
+    steps = [("let the trained model write a kernel", solve)]
     if run.job.minutes is not None:
-        longer = f"cuda-rl quickstart --minutes {3 * run.job.minutes:g} --output-dir outputs/longer"
+        minutes = f"--minutes {3 * run.job.minutes:g}"
+        longer = f"{cuda_rl} quickstart {minutes} --output-dir outputs/longer"
         steps.append(("train longer", longer))
     elif run.job.recipe.held_out_tasks < FEW_TASKS:
         steps.append(("train for real", "make quickstart"))
     if len(whole.labels) > 1:
         first, end = (last.evaluation(label) for label in (whole.labels[0], whole.labels[-1]))
-        steps.append(("compare task by task", f"cuda-rl eval compare {first} {end}"))
+        steps.append(("compare task by task", f"{cuda_rl} eval compare {first} {end}"))
     return tuple(steps)
 
 
