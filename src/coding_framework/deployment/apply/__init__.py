@@ -206,11 +206,15 @@ def _open(folder: Path, device: Device, options: Options, keys: str | Path | Non
     known = Path(keys) if keys is not None else None
     offers = offers_of(folder, known)
     before = _sets.get(folder)
-    if before is not None:
-        before.launcher.close()
     kernels = KernelSet(folder, _launcher(device), options, keys=known)
     kernels.take(offers)
     _sets[folder] = kernels
+    if before is not None:
+        for made in _ops.values():
+            if made.kernels is before:
+                made.kernels = kernels
+                made.forget_routes()
+        before.launcher.close()
     return kernels
 
 

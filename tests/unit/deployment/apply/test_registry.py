@@ -169,6 +169,11 @@ def test_two_models_use_different_registries(tmp_path: Path, name: str) -> None:
     assert counts(name) == {"hits": 1}
     (own,) = (n for n in kernels.stats() if n.startswith(f"{name}__of_"))
     assert counts(own) == {"hits": 0, "status": 1}
+    other.move(other.find(name), "active", "tried")
+    for registry in (other, one):
+        enable(registry)
+        models[1](x)
+    assert counts(own) == {"hits": 2, "status": 1}
 
 
 def test_the_environment_enables_and_a_wrong_folder_is_only_a_warning(tmp_path: Path) -> None:
