@@ -44,10 +44,6 @@ _ELSEWHERE = (502, 503, 504)
 _MAX_ANSWER = 16 << 20
 
 
-class BackendBusyError(PolicyAwayError):
-    """Every replica has all the requests that it may have."""
-
-
 @dataclass(slots=True)
 class Replica:
     """One address, and what is known of it."""
