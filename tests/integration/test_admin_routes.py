@@ -297,7 +297,7 @@ def test_metrics_tell_of_the_rollout_and_every_name_in_use_is_there(running: Dep
     until(lambda: ("cuda_rl_experiment_state", "HOLDING", "kernels") in running.metrics())
     found = running.metrics()
     assert found["cuda_rl_experiment_enrolment", "kernels"] == 1.0
-    assert found["cuda_rl_srm_p", "kernels"] == 1.0
+    assert 0.001 < found["cuda_rl_srm_p", "kernels"] <= 1.0
     assert ("cuda_rl_guardrail_log_e", "error", "kernels") in found
     assert found["cuda_rl_events_total",] >= 8
     assert found["cuda_rl_event_commit_seconds_count",] >= 1
