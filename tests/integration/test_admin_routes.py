@@ -223,6 +223,12 @@ def test_a_retry_is_answered_by_the_same_arm_and_counted_once(running: Deployed)
     kinds = [e.kind for e in running.manager.store.events(experiment)]
     assert (kinds.count("exposure"), kinds.count("outcome")) == (6, 6)
     assert len(seen) == 2
+    numbers = {running.ask("user a").headers["x-cudarl-request"] for _ in range(2)}
+    kinds = [e.kind for e in running.manager.store.events(experiment)]
+    assert len(numbers) == 2  # without a key they are two requests of one unit
+    assert (kinds.count("exposure"), kinds.count("outcome")) == (8, 8)
+    counts = running.manager.experiments.evaluate(experiment).numbers["counts"]
+    assert sum(counts["enrolled"]) == 6
 
 
 def test_where_a_candidate_fails_the_incumbent_answers_and_it_is_the_candidates_error(

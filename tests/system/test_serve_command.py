@@ -79,6 +79,46 @@ def test_openais_client_gets_a_verified_relu_whose_receipt_the_command_confirms(
     assert main([*arguments, "--kernel", str(ROOT / "examples" / "relu_wrong.cu")]) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_model_is_served_on_a_cpu_with_an_adapter_by_name(tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    from support.tiny_lm import make_tiny_lm
+
+    model = make_tiny_lm(tmp_path / "tiny")
+    lora = LoraConfig(target_modules=["q_proj"], init_lora_weights=False)
+    get_peft_model(AutoModelForCausalLM.from_pretrained(model), lora).save_pretrained(
+        tmp_path / "lora"
+    )
+    cuda_rl = str(Path(sys.executable).with_name("cuda-rl"))
+    command = [
+        cuda_rl, "serve-policy", str(model), "--port", "0", "--device", "cpu", "--dtype", "float32",
+        "--adapter", f"tuned={tmp_path / 'lora'}", "--tokens", str(tmp_path / "tokens"),
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().split()[-1]
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=PATIENCE_S)
+        listed = client.models.list().data
+        assert [m.id for m in listed] == ["tiny", "tuned"]
+        assert len({m.model_dump()["weights_sha256"] for m in listed}) == 2
+        said = [
+            client.chat.completions.create(
+                model=name, messages=[{"role": "user", "content": "kernel"}], max_tokens=8,
+                temperature=0.0,
+            )
+            for name in ("tiny", "tuned", "tiny")
+        ]  # fmt: skip
+        texts = [s.choices[0].message.content for s in said]
+        assert texts[0] == texts[2] != texts[1]
+        assert said[0].usage is not None
+        assert said[0].usage.completion_tokens <= 8
+        server.send_signal(signal.SIGINT)
+        assert server.wait(PATIENCE_S) == 130
+
+
 def test_a_key_is_made_once_and_its_public_part_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -145,11 +145,12 @@ class Versions:
 def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions, DeploymentManager | None]:
     """Who answers, the versions, and the database's manager, by the file and its database, which
     learns the versions and endpoints that it does not know yet. Raises StorageError where it cannot
-    be opened, UsageError where a version of the file is registered with another content."""
+    be opened or is damaged, UsageError where a version of the file is registered with another
+    content."""
     if config.database is None:
         fixed = {alias: endpoint.version for alias, endpoint in config.endpoints.items()}
         return FixedTraffic(fixed), Versions(config.versions), None
-    store = DeploymentStore(config.database)
+    store = DeploymentStore(config.database, check=True)
     manager = DeploymentManager(store)
     for name, version in config.versions.items():
         manager.register_version(name, VersionSpec(**version.model_dump()), actor="serve")

@@ -165,6 +165,19 @@ def test_where_the_disk_is_full_the_incumbent_serves(database: Path, experiment:
     traffic.close()
 
 
+def test_where_the_database_is_read_only_the_incumbent_serves(
+    database: Path, experiment: str
+) -> None:
+    traffic = LiveTraffic(database)
+    traffic._writing._db.execute("PRAGMA query_only=ON")
+    assert {served(traffic, f"r{n}") for n in range(20)} == {"old"}
+    assert "cannot be written" in (traffic.failure or "")
+    traffic._writing._db.execute("PRAGMA query_only=OFF")
+    until(lambda: traffic.failure is None)
+    assert DeploymentStore(database).experiment(experiment).reason == "storage"
+    traffic.close()
+
+
 def test_a_bot_with_a_new_session_each_request_ends_no_other_users_rollout(
     traffic: LiveTraffic, database: Path, experiment: str
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -322,6 +324,36 @@ def test_events_cannot_be_changed_or_deleted(deployed: Deployment) -> None:
             with pytest.raises(sqlite3.IntegrityError, match="append-only"):
                 db.execute(statement)
     db.close()
+
+
+def test_a_candidate_that_takes_its_server_down_does_not_lose_its_failures(
+    deployed: Deployment,
+) -> None:
+    for number in range(400):
+        candidate = bool(number % 2)
+        deployed.request(candidate, None if candidate and number % 10 == 1 else GOOD)
+    deployed.clock.pass_(deployed.config.answer_within_s + 1)
+    assert deployed.act() == "ROLLED_BACK"
+    assert deployed.manager.get(deployed.id).reason == "error: too often"
+    numbers = deployed.manager.evaluate(deployed.id).numbers
+    assert numbers["counts"]["lost"] == [0, 40]
+    verified(deployed)
+
+
+def test_requests_of_processes_that_were_all_killed_are_lost(deployed: Deployment) -> None:
+    child = os.fork()
+    if child == 0:  # a server that dies between exposure and outcome
+        store = DeploymentStore(deployed.path, clock=deployed.clock, durable=False)
+        ABTestManager(store).record_exposure(deployed.id, b"u", "candidate", "open")
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    again = ABTestManager(DeploymentStore(deployed.path, clock=deployed.clock, durable=False))
+    deployed.clock.pass_(deployed.config.answer_within_s + 1)
+    again.act(deployed.id)
+    numbers = again.evaluate(deployed.id).numbers
+    assert (numbers["counts"]["lost"], numbers["bad"]["error"]["bad"]) == ([0, 1], 1)
+    assert not again.record_outcome("open", GOOD)
+    verified(deployed)
 
 
 # --- what callers say, the world, archives --------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from coding_framework.deployment.deployment_manager import DeploymentManager
-from coding_framework.deployment.store import DeploymentStore
+from coding_framework.deployment.store import DeploymentStore, StorageError
 from coding_framework.deployment.traffic import open_traffic
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import InfrastructureError, UsageError
@@ -44,3 +45,18 @@ def test_a_version_is_never_redefined_by_the_file(tmp_path: Path) -> None:
     changed = {"v1": {"model": "another"}}
     with pytest.raises(UsageError, match="v1"):
         open_traffic(config_of(["http://a"], tmp_path, database=database, versions=changed))
+
+
+def test_a_server_does_not_start_on_a_damaged_database(tmp_path: Path) -> None:
+    database = tmp_path / "deployment.sqlite"
+    config = config_of(["http://a"], tmp_path, database=str(database))
+    DeploymentStore(database).close()
+    with sqlite3.connect(database) as db:
+        db.execute("PRAGMA journal_mode=DELETE")
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+    db.close()
+    with database.open("r+b") as file:
+        file.seek(size)
+        file.write(b"\xff" * size)
+    with pytest.raises(StorageError, match="cuda-rl deploy export"):
+        open_traffic(config)
