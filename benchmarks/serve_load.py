@@ -86,15 +86,19 @@ async def ask(session: aiohttp.ClientSession, url: str, number: int, **more: Any
     return time.perf_counter() - begin
 
 
-async def closed_loop(url: str, connections: int, seconds: float) -> float:
-    """Requests a second."""
+async def closed_loop(
+    url: str, connections: int, seconds: float, at_most: float = float("inf")
+) -> float:
+    """Requests a second. at_most: so many are asked for, where the machine has the time."""
     done, ends = 0, time.perf_counter() + seconds
+    pause = connections / at_most
 
     async def work(session: aiohttp.ClientSession, lane: int) -> None:
         nonlocal done
         while time.perf_counter() < ends:
-            await ask(session, url, lane * 1_000_000 + done)
+            took = await ask(session, url, lane * 1_000_000 + done)
             done += 1
+            await asyncio.sleep(max(0.0, pause - took))
 
     begin = time.perf_counter()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -152,7 +156,7 @@ async def measure(url: str, upstream: str, server: subprocess.Popen[str], soak_s
     seen = await open_loop(url, 20.0)
     ended = await streams(url, 64)
     before = memory_and_files(server)
-    await open_loop(url, soak_s)
+    soaked = await closed_loop(url, 16, soak_s, at_most=RATE)
     after = memory_and_files(server)
     base = statistics.median(direct)
     cut = statistics.quantiles(seen, n=100)
@@ -164,6 +168,7 @@ async def measure(url: str, upstream: str, server: subprocess.Popen[str], soak_s
         "added_p99_ms": 1000 * (cut[98] - base),
         "streams_of_64": ended,
         "soak_s": soak_s,
+        "soak_requests_per_s": soaked,
         "memory_growth": after[0] / before[0] - 1.0,
         "descriptor_growth": after[1] - before[1],
         "resident_mb": after[0] / 1e6,
