@@ -6,6 +6,7 @@ Its marks are places on the x axis: starts of the trainer, ends of steps.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -207,7 +208,7 @@ class _Told:
 
     @property
     def start(self) -> float:
-        return min((s[0].t for s in (self.samples, self.judged) if s), default=0.0)
+        return min((s.t for s in (*self.samples, *self.judged)), default=0.0)
 
 
 def _times(run: FoundRun) -> _Told:
@@ -298,6 +299,10 @@ def chart(
     told = {name: column for name, column in series.items() if any(v is not None for v in column)}
     if not told:
         return None
+    if any(later < earlier for earlier, later in itertools.pairwise(x)):  # a clock was set back
+        order = sorted(range(len(x)), key=x.__getitem__)
+        x = [x[i] for i in order]
+        told = {name: [column[i] for i in order] for name, column in told.items()}
     keep = decimated(list(told.values()), len(x))
     drawn = [
         {

@@ -21,8 +21,9 @@ import orjson
 
 from coding_framework.viewer.runs import Source
 
-VERSION = 2
+VERSION = 3
 """Of the tables; an index of another version is made anew."""
+NOT_COMPILED = ("masked", "compile_error", "compile_timeout")
 BLOCK = 1 << 20
 MAX_LINE = 64 << 20
 """A longer line, in bytes, is no conversation: it is counted as broken and passed over."""
@@ -40,6 +41,9 @@ CREATE TABLE conversations(
   session INTEGER, roles TEXT, turns INTEGER, status TEXT, statuses TEXT, speedup REAL,
   modelled INTEGER, reward REAL, returned REAL, cheats TEXT, masked INTEGER, tokens INTEGER,
   end_reason TEXT, ended REAL, current INTEGER);
+CREATE TABLE sums(
+  file INTEGER PRIMARY KEY, label TEXT, step INTEGER, current INTEGER, count INTEGER,
+  judged INTEGER, correct INTEGER, compiled INTEGER, cheats INTEGER, best REAL, modelled INTEGER);
 CREATE INDEX by_facet ON conversations(current, status, tier, family, label);
 CREATE INDEX by_speedup ON conversations(current, speedup, id);
 CREATE INDEX by_reward ON conversations(current, reward, id);
@@ -131,6 +135,7 @@ class IndexWriter:
 
     def _forget(self, file: int) -> None:
         self._db.execute("DELETE FROM conversations WHERE file = ?", (file,))
+        self._db.execute("DELETE FROM sums WHERE file = ?", (file,))
         self._db.execute("DELETE FROM files WHERE id = ?", (file,))
 
     def _read(self, source: Source) -> Iterator[bool]:
@@ -142,33 +147,24 @@ class IndexWriter:
         try:
             row = self._file_row(source, file)
             size = os.fstat(file).st_size
-            rest, position = b"", row["offset"]
-            while position < size:
-                block = os.pread(file, BLOCK, position)
-                if not block:
-                    break
+            if source.path.suffix == ".json":  # `solve` leaves one conversation, not lines
+                yield self._store(source, row, [os.pread(file, min(size, MAX_LINE), 0)])
+                return
+            rest, position = bytearray(), row["offset"]
+            while position < size and (block := os.pread(file, BLOCK, position)):
                 position += len(block)
-                rest += block
-                end = rest.rfind(b"\n") + 1
-                if not end and source.path.suffix == ".json" and position >= size:
-                    end = len(rest)  # `solve` leaves one conversation, not lines
-                whole = rest if source.path.suffix == ".json" else rest[:end]
-                if source.path.suffix == ".json" and position < size:
-                    continue
-                if not end and len(rest) > MAX_LINE:
-                    row["skipping"], row["offset"], rest = 1, position, b""
-                    yield self._store(source, row, [])
-                elif end:
-                    yield self._store(source, row, self._cut(whole, source))
-                    rest = rest[len(whole) :]
+                end = block.rfind(b"\n") + 1
+                rest += block[:end] if end else block
+                if end:
+                    yield self._store(source, row, rest[:-1].split(b"\n"))
+                    rest = bytearray(block[end:])
+                elif row["skipping"] or len(rest) > MAX_LINE:
+                    first = not row["skipping"]
+                    row["skipping"], row["offset"], rest = 1, position, bytearray()
+                    if first or position >= size:
+                        yield self._store(source, row, [])
         finally:
             os.close(file)
-
-    @staticmethod
-    def _cut(whole: bytes, source: Source) -> list[bytes]:
-        if source.path.suffix == ".json":
-            return [whole]
-        return whole[:-1].split(b"\n")
 
     def _file_row(self, source: Source, file: int) -> dict[str, Any]:
         told = os.fstat(file)
@@ -193,16 +189,19 @@ class IndexWriter:
             (str(source.path), source.label, source.step, source.attempt, told.st_ino, b""),
         )
         if source.step is not None:
-            self._db.execute(
-                "UPDATE conversations SET current = 0 WHERE file IN (SELECT id FROM files "
-                "WHERE label = ? AND step = ? AND attempt < ?)",
-                (source.label, source.step, source.attempt),
-            )
+            for table in ("conversations", "sums"):
+                self._db.execute(
+                    f"UPDATE {table} SET current = 0 WHERE file IN (SELECT id FROM files "
+                    "WHERE label = ? AND step = ? AND attempt < ?)",
+                    (source.label, source.step, source.attempt),
+                )
         head = os.pread(file, _HEAD, 0)
         fresh = {"offset": 0, "skipping": 0, "lines": 0, "broken": 0, "first_broken": None}
         return {"id": made.lastrowid, "inode": told.st_ino, "head": head, **fresh}
 
-    def _store(self, source: Source, row: dict[str, Any], lines: Sequence[bytes]) -> bool:
+    def _store(
+        self, source: Source, row: dict[str, Any], lines: Sequence[bytes | bytearray]
+    ) -> bool:
         rows = []
         for line in lines:
             row["lines"] += 1
@@ -218,8 +217,20 @@ class IndexWriter:
             row["skipping"] = 0
         self._db.execute("BEGIN")
         try:
-            for start, length, found in rows:
-                self._insert(source, row["id"], start, length, found)
+            current = 0 if self._is_repeated(source) else 1
+            told = [
+                {
+                    **summary_row(found, source),
+                    "file": row["id"], "offset": start, "length": length, "current": current,
+                }
+                for start, length, found in rows
+            ]  # fmt: skip
+            again = self._known_keys(told)
+            for columns, (*_, found) in zip(told, rows, strict=True):
+                self._insert(columns, searchable(found, code=self._code))
+            self._add_up(row["id"], source, current, told)
+            for file in again:
+                self._add_up_anew(file)
             if rows and not self._db.execute("SELECT 1 FROM meta WHERE name='device'").fetchone():
                 device = next((d for *_, found in rows if (d := _device(found))), None)
                 if device is not None:
@@ -236,25 +247,68 @@ class IndexWriter:
             raise
         return bool(rows)
 
-    def _insert(
-        self, source: Source, file: int, start: int, length: int, found: Mapping[str, Any]
-    ) -> None:
-        row = summary_row(found, source)
-        newer = (
-            source.step is not None
-            and self._db.execute(
+    def _is_repeated(self, source: Source) -> bool:
+        """Whether a later attempt has written the same step."""
+        return source.step is not None and bool(
+            self._db.execute(
                 "SELECT 1 FROM files WHERE label = ? AND step = ? AND attempt > ?",
                 (source.label, source.step, source.attempt),
             ).fetchone()
         )
-        row |= {"file": file, "offset": start, "length": length, "current": 0 if newer else 1}
-        names = ", ".join(row)
+
+    def _insert(self, row: Mapping[str, Any], words: str) -> None:
         made = self._db.execute(
-            f"REPLACE INTO conversations ({names}) VALUES ({', '.join('?' * len(row))})",
+            f"REPLACE INTO conversations ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
             list(row.values()),
         )
-        words = searchable(found, code=self._code)
         self._db.execute("INSERT INTO words(rowid, text) VALUES (?, ?)", (made.lastrowid, words))
+
+    def _known_keys(self, rows: Sequence[Mapping[str, Any]]) -> set[int]:
+        """The files of conversations that these rows will replace, or that are twice among them."""
+        keys = [row["key"] for row in rows]
+        found = {rows[0]["file"]} if len(set(keys)) < len(keys) else set[int]()
+        for key in keys:
+            known = self._db.execute("SELECT file FROM conversations WHERE key = ?", (key,))
+            found |= {file for (file,) in known}
+        return found
+
+    def _add_up(
+        self, file: int, source: Source, current: int, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Sums of a file's conversations: the overview of 100,000 must not read each of them."""
+        if not rows:
+            return
+        statuses = [row["status"] for row in rows]
+        made = (
+            file, source.label, max((row["step"] for row in rows if row["step"] is not None),
+            default=None), current, len(rows), sum(s != "masked" for s in statuses),
+            statuses.count("correct"), sum(s not in NOT_COMPILED for s in statuses),
+            sum(row["cheats"] != "" for row in rows),
+            max((row["speedup"] for row in rows if row["speedup"] is not None), default=None),
+            max(bool(row["modelled"]) for row in rows),
+        )  # fmt: skip
+        self._db.execute(
+            "INSERT INTO sums VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(file) DO UPDATE "
+            "SET step = max(coalesce(step, excluded.step), coalesce(excluded.step, step)), "
+            "count = count + excluded.count, judged = judged + excluded.judged, "
+            "correct = correct + excluded.correct, compiled = compiled + excluded.compiled, "
+            "cheats = cheats + excluded.cheats, "
+            "best = max(coalesce(best, excluded.best), coalesce(excluded.best, best)), "
+            "modelled = max(modelled, excluded.modelled)",
+            made,
+        )
+
+    def _add_up_anew(self, file: int) -> None:
+        """Where a conversation was written twice."""
+        columns = ("key", "status", "step", "cheats", "speedup", "modelled", "label", "current")
+        found = self._db.execute(
+            f"SELECT {', '.join(columns)} FROM conversations WHERE file = ?", (file,)
+        ).fetchall()
+        self._db.execute("DELETE FROM sums WHERE file = ?", (file,))
+        rows = [dict(zip(columns, row, strict=True)) for row in found]
+        if rows:
+            source = Source(self._path, rows[0]["label"])
+            self._add_up(file, source, rows[0]["current"], rows)
 
 
 def remove_index(path: Path) -> None:
@@ -263,7 +317,7 @@ def remove_index(path: Path) -> None:
         path.with_name(path.name + end).unlink(missing_ok=True)
 
 
-def parsed(line: bytes) -> dict[str, Any] | None:
+def parsed(line: bytes | bytearray) -> dict[str, Any] | None:
     """The conversation of a line, a rollout as one with its fields beside it; None: it is none."""
     try:
         try:

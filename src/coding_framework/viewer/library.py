@@ -72,8 +72,7 @@ class Library:
         """What its conversations came to; zeros before there is an index."""
         try:
             with self.index(run) as db:
-                found: search.Totals = self._once(run, "totals", db, lambda: search.totals(db))
-                return found
+                return search.totals(db)
         except sqlite3.Error:
             return search.Totals()
 

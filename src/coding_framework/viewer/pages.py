@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -99,7 +100,7 @@ def run_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
     row = _run_row(library, run)
     with library.index(run) as db:
         counts = library.facets(run, Filter(), db)
-        by_label = search.by_group(db, "label", Filter())
+        by_label = search.totals_by_label(db)
         newest = search.listed(db, Filter(), limit=8).rows
         best = search.listed(db, Filter(status="correct", sort="speedup"), limit=5).rows
         broken = search.broken_lines(db)
@@ -108,7 +109,7 @@ def run_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
         "row": row,
         "counts": counts,
         "bar": share_bar(counts["status"]),
-        "labels": [_rates(label) for label in by_label],
+        "labels": [_rates({"name": name, **asdict(told)}) for name, told in by_label.items()],
         "newest": newest,
         "best": best,
         "broken": broken,

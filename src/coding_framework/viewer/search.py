@@ -157,31 +157,36 @@ def conversation_at(db: sqlite3.Connection, key: str) -> Row | None:
     return row
 
 
-def totals(db: sqlite3.Connection, wanted: Filter | None = None) -> Totals:
-    """Sums over what passes a filter."""
-    where, values = _where(wanted or Filter())
-    row = db.execute(
-        "SELECT count(*), sum(status != 'masked'), sum(status = 'correct'), "
-        "sum(status NOT IN ('masked', 'compile_error', 'compile_timeout')), sum(cheats != ''), "
-        f"max(speedup), max(modelled), max(step) FROM conversations c WHERE {where}",
-        values,
-    ).fetchone()
+_SUMS = (
+    "sum(count), sum(judged), sum(correct), sum(compiled), sum(cheats), max(best), max(modelled), "
+    "max(step)"
+)
+
+
+def totals(db: sqlite3.Connection) -> Totals:
+    """What the conversations of a run came to, those of repeated steps left out."""
+    return _totals(db.execute(f"SELECT {_SUMS} FROM sums WHERE current = 1").fetchone())
+
+
+def totals_by_label(db: sqlite3.Connection) -> dict[str, Totals]:
+    """Likewise, of each policy and evaluation."""
+    rows = db.execute(
+        f"SELECT label, {_SUMS} FROM sums WHERE current = 1 GROUP BY label"
+    ).fetchall()
+    return {row[0]: _totals(row[1:]) for row in rows}
+
+
+def _totals(row: Sequence[Any]) -> Totals:
     count, judged, correct, compiled, cheats = (value or 0 for value in row[:5])
     return Totals(
-        count,
-        judged,
-        correct,
-        compiled,
-        cheats,
-        best=row[5],
-        modelled=bool(row[6]),
+        count, judged, correct, compiled, cheats, best=row[5], modelled=bool(row[6]),
         last_step=row[7],
-    )
+    )  # fmt: skip
 
 
 def by_group(db: sqlite3.Connection, column: str, wanted: Filter) -> list[Row]:
     """A row for each value of a column: count, judged, correct, best speedup, mean reward."""
-    assert column in ("task", "label", "step", "grp", "family", "tier")
+    assert column in ("task", "label", "grp")
     where, values = _where(wanted)
     return db.execute(
         f"SELECT c.{column} AS name, min(c.task) AS task, count(*) AS count, "

@@ -5,12 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coding_framework.store.conversations import append_rollout
+from coding_framework.store.records import StepRecord
+from coding_framework.store.run_status import SystemSample, append_system
+from coding_framework.store.training_log import write_steps
+from coding_framework.viewer import app
 from coding_framework.viewer import index as index_module
 from coding_framework.viewer.index import IndexWriter, connect, index_file
-from coding_framework.viewer.indexer import Indexer
+from coding_framework.viewer.indexer import Indexer, pause_s
 from coding_framework.viewer.runs import find_runs, sources_of
 from coding_framework.viewer.search import Filter, listed, matching, neighbours
 from support.viewed import Viewed, make_rl_run, repaired, rollout
@@ -162,6 +168,102 @@ def test_pages_of_a_list_hold_each_conversation_once_in_every_order(
             for earlier, later in itertools.pairwise(seen):
                 assert neighbours(db, wanted, earlier)[1] == later["key"], sort
                 assert neighbours(db, wanted, later)[0] == earlier["key"], sort
+
+
+def test_a_look_at_many_files_asks_for_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_rl_run(tmp_path / "rl", [repaired("a")])
+    rollouts = run / "attempts/000/rollouts"
+    for step in range(2, 2_000):
+        (rollouts / f"step_{step:06d}.jsonl").touch()
+    indexer, runs = Indexer([run], tmp_path / "index"), find_runs([run])
+    (tmp_path / "index").mkdir()
+    indexer.look(runs)
+    asked: list[object] = []
+    real = os.stat
+
+    def counted(path: Any, **more: Any) -> os.stat_result:
+        asked.append(path)
+        return real(path, **more)
+
+    monkeypatch.setattr(os, "stat", counted)
+    indexer.look(runs)
+    monkeypatch.undo()
+    indexer.close()
+    assert len(asked) < 2_050
+    assert [pause_s(took) for took in (0.01, 2.0, 60.0)] == [0.5, 6.0, 30.0]
+
+
+def test_sums_are_those_of_the_conversations(tmp_path: Path) -> None:
+    run = make_rl_run(tmp_path / "rl", [repaired(f"c{i}", 1.0 + i) for i in range(3)])
+    viewed = Viewed(run, index=tmp_path / "index")
+
+    def told() -> tuple[int, int, float | None]:
+        found = viewed.library.totals(viewed.library.run(viewed.run()))
+        rows = viewed.rows()
+        assert found.count == found.judged == found.correct == found.compiled == len(rows)
+        assert found.best == max(row["speedup"] for row in rows)
+        assert found.last_step == max(row["step"] for row in rows)
+        return found.count, found.last_step, found.best
+
+    assert told() == (3, 1, 3.0)
+    first = run / "attempts/000/rollouts"
+    append_rollout(first, rollout(repaired("c0", 9.0), session=0))  # the same one again
+    viewed.look()
+    assert told() == (3, 1, 9.0)
+    append_rollout(run / "attempts/001/rollouts", rollout(repaired("later", 2.0), step=1))
+    append_rollout(run / "attempts/001/rollouts", rollout(repaired("more", 5.0), step=2))
+    viewed.look()
+    assert told() == (2, 2, 5.0), "of a repeated step the latest attempt counts"
+
+
+def test_times_that_run_backwards_and_restarts_are_drawn_in_order(tmp_path: Path) -> None:
+    run = make_rl_run(tmp_path / "rl", [repaired("a")])
+    write_steps(run / "steps.jsonl", [StepRecord(step=n, solved_rate=0.5) for n in (1, 2, 3)])
+    for attempt, step, ended in (
+        (0, 2, "2026-01-01T10:00:00+00:00"),
+        (1, 2, "2026-01-01T09:00:00"),
+    ):
+        made = rollout(repaired(f"s{step}{attempt}"), step=step)
+        late = made.model_copy(update={"began_at": "2026-01-02T00:00:00", "ended_at": ended})
+        append_rollout(run / f"attempts/{attempt:03d}/rollouts", late)
+    for t in (1e9 + 5, 1e9 + 9, 1e9 + 2):  # the clock was set back
+        append_system(run, SystemSample(t=t, load=1.0))
+    viewed = Viewed(run, index=tmp_path / "index")
+    charts = {c["id"]: c for c in viewed.data(f"/run/{viewed.run()}/charts")}
+    assert charts["rl-solved"]["marks"] == [2.0], "the second start began with step 2"
+    system = {c["id"]: c for c in viewed.data(f"/system/{viewed.run()}/charts")}
+    assert system["load"]["x"] == [0.0, 3.0, 7.0]
+    assert len(system["load"]["marks"]) == 1
+    viewed.page(f"/system/{viewed.run()}")
+
+
+class Asleep:
+    """A request of a browser that is there for some looks."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    async def is_disconnected(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+async def test_a_browser_that_slept_is_told_what_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "LOOK_S", 0.0)
+
+    async def told(last: str) -> list[str]:
+        now = {"steps": "7", "state": "alive"}
+        return [e.decode() async for e in app.changes(lambda: now, last, Asleep(2))]  # type: ignore[arg-type]
+
+    known = "steps=7;state=alive"
+    assert await told(known) == [], "nothing has changed"
+    (missed,) = await told("steps=2;state=alive;gone=1")  # of a server that is no more
+    assert 'data: ["steps"]' in missed
+    assert f"id: {known}" in missed
+    (hello,) = await told("what; ever=\x00")
+    assert "event: changed" in hello or "event: hello" in hello
 
 
 def test_a_search_is_never_syntax() -> None:
