@@ -1,16 +1,18 @@
 """Makes a large run folder and measures the viewer on it.
 
-    uv run benchmarks/viewer_load.py --conversations 100000 --folder /tmp/viewer_load
+    uv run benchmarks/viewer_load.py --conversations 100000
 
 The conversations are made up: real records with the sizes of real ones (9 kB a line), no verdict of
-theirs says anything about a kernel. Measured are the time to the whole index, the time until the
-first page can be used, and the latency of pages; the folder is deleted unless --keep is given.
+theirs says anything about a kernel. Measured are the index, pages, the browser, and what the viewer
+takes beside a run that goes on: by the wall and in seconds of CPU, since a machine is seldom idle.
+The folder is deleted unless --keep is given.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
 import statistics
@@ -18,11 +20,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
+from bench_io import RESULTS, at_most, finish, head, this_machine
 
 STATUSES = (
     ("correct", 34), ("compile_error", 26), ("wrong_output", 18), ("runtime_error", 8),
@@ -159,39 +163,78 @@ def make_run(folder: Path, conversations: int, *, per_step: int = 512) -> int:
     return size
 
 
-def main() -> None:
+BARS = {
+    "list": 150.0, "list_all": 150.0, "conversation": 200.0, "search": 400.0, "search_all": 400.0,
+}  # fmt: skip
+"""Milliseconds of a page, the 95th percentile."""
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--conversations", type=int, default=100_000)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/viewer_load"))
-    parser.add_argument("--requests", type=int, default=60)
+    parser.add_argument("--requests", type=int, default=60, help="of each kind of page")
+    parser.add_argument("--beside", type=float, default=60.0, help="seconds beside a run")
+    parser.add_argument("--tabs", type=int, default=10)
     parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, default=RESULTS / "viewer_load.json")
     args = parser.parse_args()
-    folder: Path = args.folder
-    size = make_run(folder / "runs" / "large", args.conversations)
+    machine, folder = this_machine(), args.folder
+    runs = folder / "runs"
+    size = sum(p.stat().st_size for p in runs.rglob("*.jsonl")) or make_run(
+        runs / "large", args.conversations
+    )
     print(f"{args.conversations} conversations, {size / 1e6:.0f} MB", file=sys.stderr)
+    shutil.rmtree(folder / "index", ignore_errors=True)
     try:
-        result = measure(folder, args.conversations, args.requests)
+        found = measure(folder, args)
     finally:
         if not args.keep:
             shutil.rmtree(folder)
-    found = {"bytes": size, **result, "machine": machine(), "command": " ".join(sys.argv)}
-    print(json.dumps(found, indent=2))
-    if args.output:
-        args.output.write_text(json.dumps(found, indent=2) + "\n")
-
-
-def machine() -> dict[str, Any]:
-    return {
-        "date": time.strftime("%Y-%m-%d"), "cores": psutil.cpu_count(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "load_1min_at_the_end": round(psutil.getloadavg()[0], 1),
-        "python": sys.version.split()[0],
+    record = {
+        **head("viewer_load", packages=("fastapi", "uvicorn", "orjson", "playwright"),
+               machine=machine),
+        "conversations": args.conversations, "bytes": size, **found,
+        "load_at_the_end": round(os.getloadavg()[0], 1), "bars": bars(found),
     }  # fmt: skip
+    return 0 if finish(record, args.output) else 1
 
 
-def measure(folder: Path, conversations: int, requests: int) -> dict[str, Any]:
-    """Starts the viewer with no index and asks for its pages."""
+def bars(found: dict[str, Any]) -> list[dict[str, Any]]:
+    pages, index = found["pages"], found["index"]
+    told = [
+        at_most("index, s of CPU", 60.0, index["cpu_s"]),
+        at_most("usable after, s", 2.0, index["usable_s"]),
+        *(at_most(f"{name}: p95, ms", most, pages[name]["p95_ms"]) for name, most in BARS.items()),
+        at_most("server, MB", 400.0, found["server_rss_mb"]),
+    ]
+    if (browser := found.get("browser")) is not None:
+        told += [
+            at_most("first load, kB", 250.0, browser["first_load_kb"]),
+            at_most("first load, s", 1.0, browser["first_load_s"]),
+            at_most("browser's heap, MB", 150.0, browser["heap_mb"]),
+            at_most("flushed line on the page: p95, s", 2.0, browser["line_to_page_s"]["p95"]),
+            at_most("beside a run, share of the machine", 0.01,
+                    found["beside"]["one_page"]["share_of_machine"]),
+        ]  # fmt: skip
+    return told
+
+
+class Usage:
+    """CPU of the viewer's two processes."""
+
+    def __init__(self, server: psutil.Process) -> None:
+        self.server = server
+        (self.indexer,) = server.children()
+
+    def cpu_s(self, *processes: psutil.Process) -> float:
+        chosen = processes or (self.server, self.indexer)
+        return sum(sum(p.cpu_times()[:2]) for p in chosen)
+
+
+@contextmanager
+def viewer(folder: Path) -> Iterator[tuple[str, psutil.Process, float]]:
+    """The address, the server's process, and when it was started."""
     command = [sys.executable, "-m", "coding_framework.cli", "view", str(folder / "runs")]
     began = time.monotonic()
     server = subprocess.Popen(
@@ -201,47 +244,150 @@ def measure(folder: Path, conversations: int, requests: int) -> dict[str, Any]:
     )
     try:
         assert server.stdout is not None
-        base = server.stdout.readline().split()[0].rstrip("/")
-        run = _until(lambda: _json(f"{base}/api/"))["rows"][0]["run"]
-        run_id = run["id"] if isinstance(run, dict) else run.split("id='")[1].split("'")[0]
-        listing = f"{base}/run/{run_id}/conversations"
-        _until(lambda: _json(f"{base}/api/run/{run_id}/conversations")["page"]["rows"][0])
-        usable = time.monotonic() - began
-        _until(lambda: _json(f"{base}/api/run/{run_id}/conversations")["reading"] is None or None)
-        indexed = time.monotonic() - began
-        key = _json(f"{base}/api/run/{run_id}/conversations")["page"]["rows"][0]["key"]
-        pages = {
-            "list": lambda i: f"{listing}?status={STATUSES[i % 6][0]}&tier={i % 4}&sort=speedup",
-            "list_all": lambda i: f"{listing}?sort={('newest', 'speedup', 'reward')[i % 3]}",
-            "conversation": lambda i: f"{listing}/{key}?view={('code', 'diff', 'profile')[i % 3]}",
-            "search": lambda i: (
-                f"{listing}?q={('illegal+memory', 'partal', 'kept')[i % 3]}&step={i + 1}"
-            ),
-            "search_all": lambda i: f"{listing}?q={('illegal', 'softmax', 'undefined')[i % 3]}",
-        }
-        found = {name: _latency(address, requests) for name, address in pages.items()}
-        memory = psutil.Process(server.pid).memory_info().rss
-        return {
-            "conversations": conversations, "usable_s": round(usable, 2),
-            "indexed_s": round(indexed, 2),
-            "latency_ms": found, "server_rss_mb": round(memory / 1e6),
-            "index_mb": round(sum(p.stat().st_size for p in (folder / "index").iterdir()) / 1e6),
-        }  # fmt: skip
+        yield server.stdout.readline().split()[0].rstrip("/"), psutil.Process(server.pid), began
     finally:
         server.terminate()
         server.wait(20)
 
 
-def _latency(address: Callable[[int], str], requests: int) -> dict[str, float]:
-    times = []
+def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Starts the viewer with no index and asks for its pages."""
+    with viewer(folder) as (base, server, began):
+        run_id = _until(lambda: _json(f"{base}/api/"))["rows"][0]["run"]["id"]
+        own = f"{base}/api/run/{run_id}/conversations"
+        _until(lambda: _json(own)["page"]["rows"][0])
+        usable, usage = time.monotonic() - began, Usage(server)
+        # Asked seldom: the question itself is work beside the index.
+        _until(lambda: _json(own)["reading"] is None or None, pause_s=1.0)
+        index = {
+            "usable_s": round(usable, 2), "wall_s": round(time.monotonic() - began, 2),
+            "cpu_s": round(usage.cpu_s(usage.indexer), 2),
+            "mb": round(sum(p.stat().st_size for p in (folder / "index").iterdir()) / 1e6),
+        }  # fmt: skip
+        listing = f"{base}/run/{run_id}/conversations"
+        rows = _json(f"{own}?sort=turns")["page"]["rows"]
+        pages: dict[str, Callable[[int], str]] = {
+            "list": lambda i: f"{listing}?status={STATUSES[i % 6][0]}&tier={i % 4}&sort=speedup",
+            "list_all": lambda i: f"{listing}?sort={('newest', 'speedup', 'reward')[i % 3]}",
+            "conversation": lambda i: (
+                f"{listing}/{rows[i % 50]['key']}?view={('code', 'diff', 'profile')[i % 3]}"
+            ),
+            "search": lambda i: (
+                f"{listing}?q={('illegal+memory', 'partal', 'kept')[i % 3]}&step={i + 1}"
+            ),
+            "search_all": lambda i: f"{listing}?q={('illegal', 'softmax', 'undefined')[i % 3]}",
+            "overview": lambda i: f"{base}/run/{run_id}",
+            "runs": lambda i: f"{base}/",
+        }
+        found = {
+            "index": index,
+            "pages": {n: _asked(a, args.requests, usage) for n, a in pages.items()},
+            "server_rss_mb": round(server.memory_info().rss / 1e6),
+        }
+        if args.beside:
+            found |= in_browser(f"{base}/run/{run_id}", folder / "runs/large", args, usage)
+            found["server_rss_mb"] = round(server.memory_info().rss / 1e6)
+        return found
+
+
+def in_browser(address: str, run: Path, args: argparse.Namespace, usage: Usage) -> dict[str, Any]:
+    """First load and heap of a browser; a run that goes on, seen by no page, one and several."""
+    from playwright.sync_api import sync_playwright
+
+    grown = Growing(run)
+    with sync_playwright() as playwright:
+        path = os.environ.get("CUDA_RL_CHROMIUM") or shutil.which("chromium")
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=path, args=flags)
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        page, sizes = context.new_page(), list[int]()
+        page.on("requestfinished", lambda r: sizes.append(sum(r.sizes().values())))
+        before = time.monotonic()
+        page.goto(address, wait_until="load")
+        first = time.monotonic() - before
+        page.wait_for_selector("#charts canvas")
+        loaded = sum(sizes)
+        beside = {"no_page": grown.go_on(args.beside / 3, usage, lambda: page.goto("about:blank"))}
+        page.goto(address)
+        page.wait_for_selector("#live:not([hidden])")
+        beside["one_page"] = grown.go_on(args.beside, usage)
+        waits = [_seen(page, grown) for _ in range(20)]
+        devtools = context.new_cdp_session(page)
+        devtools.send("HeapProfiler.collectGarbage")
+        heap = devtools.send("Runtime.getHeapUsage")["usedSize"]
+        tabs = [context.new_page() for _ in range(args.tabs - 1)]
+        for tab in tabs:
+            tab.goto(address)
+        beside[f"{args.tabs}_pages"] = grown.go_on(args.beside, usage)
+        waits_of_tabs = [_seen(tab, grown) for tab in tabs]
+        browser.close()
+    return {
+        "browser": {
+            "first_load_kb": round(loaded / 1000), "first_load_s": round(first, 2),
+            "heap_mb": round(heap / 1e6, 1), "line_to_page_s": _quantiles(waits),
+            "line_to_last_tabs_s": _quantiles(waits_of_tabs),
+        },
+        "beside": beside,
+    }  # fmt: skip
+
+
+class Growing:
+    """The run, to which a conversation is added each second, as RL at its fastest does."""
+
+    def __init__(self, run: Path) -> None:
+        self.draw, self.made = random.Random(1), 0
+        rollouts = run / "attempts/000/rollouts"
+        self.step = len(list(rollouts.iterdir())) + 1
+        self.path = rollouts / f"step_{self.step:06d}.jsonl"
+
+    def add(self, task: str = "") -> None:
+        made = conversation(self.draw, self.step, self.made // 8, self.made)
+        made["state"]["task"]["name"] = task or made["state"]["task"]["name"]
+        self.made += 1
+        with self.path.open("a") as file:
+            file.write(json.dumps(made) + "\n")
+
+    def go_on(
+        self, seconds: float, usage: Usage, first: Callable[[], object] = lambda: None
+    ) -> dict[str, float]:
+        """CPU of the viewer meanwhile."""
+        first()
+        before, began = usage.cpu_s(), time.monotonic()
+        while time.monotonic() - began < seconds:
+            self.add()
+            time.sleep(1.0)
+        cpu, wall = usage.cpu_s() - before, time.monotonic() - began
+        cores = psutil.cpu_count() or 1
+        return {
+            "seconds": round(wall, 1), "cores": round(cpu / wall, 4),
+            "share_of_machine": round(cpu / wall / cores, 4),
+        }  # fmt: skip
+
+
+def _seen(page: Any, grown: Growing) -> float:
+    """Seconds from a line that was written to its row on the page."""
+    task, began = f"seen_{grown.made}", time.monotonic()
+    grown.add(task)
+    page.wait_for_selector(f"#newest >> text={task}", timeout=60_000)
+    return time.monotonic() - began
+
+
+def _asked(address: Callable[[int], str], requests: int, usage: Usage) -> dict[str, float]:
+    times, before = [], usage.cpu_s(usage.server)
     for i in range(requests):
         began = time.monotonic()
         urllib.request.urlopen(address(i)).read()
         times.append(1000 * (time.monotonic() - began))
-    ordered = sorted(times)
+    cpu = usage.cpu_s(usage.server) - before
+    told = {f"{name}_ms": value for name, value in _quantiles(times, 1).items()}
+    return {**told, "cpu_ms": round(1000 * cpu / requests, 1)}
+
+
+def _quantiles(values: list[float], digits: int = 2) -> dict[str, float]:
+    ordered = sorted(values)
     return {
-        "p50": round(statistics.median(times), 1),
-        "p95": round(ordered[int(0.95 * len(ordered))], 1),
+        "p50": round(statistics.median(ordered), digits),
+        "p95": round(ordered[int(0.95 * len(ordered))], digits),
     }
 
 
@@ -249,7 +395,7 @@ def _json(address: str) -> Any:
     return json.loads(urllib.request.urlopen(address).read())
 
 
-def _until(ask: Callable[[], Any]) -> Any:
+def _until(ask: Callable[[], Any], pause_s: float = 0.05) -> Any:
     """Asks until there is an answer."""
     deadline = time.monotonic() + 900
     while time.monotonic() < deadline:
@@ -259,9 +405,9 @@ def _until(ask: Callable[[], Any]) -> Any:
                 return found
         except (OSError, LookupError, ValueError):
             pass
-        time.sleep(0.05)
+        time.sleep(pause_s)
     raise TimeoutError("the viewer gave no answer")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
