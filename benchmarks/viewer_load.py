@@ -166,7 +166,8 @@ def make_run(folder: Path, conversations: int, *, per_step: int = 512) -> int:
 BARS = {
     "list": 150.0, "list_all": 150.0, "conversation": 200.0, "search": 400.0, "search_all": 400.0,
 }  # fmt: skip
-"""Milliseconds of a page, the 95th percentile."""
+"""Milliseconds of a page, the 95th percentile: by the wall, which other work on the machine
+stretches, and of CPU."""
 
 
 def main() -> int:
@@ -204,8 +205,13 @@ def bars(found: dict[str, Any]) -> list[dict[str, Any]]:
     pages, index = found["pages"], found["index"]
     told = [
         at_most("index, s of CPU", 60.0, index["cpu_s"]),
+        at_most("usable after, s of CPU", 2.0, index["usable_cpu_s"]),
         at_most("usable after, s", 2.0, index["usable_s"]),
-        *(at_most(f"{name}: p95, ms", most, pages[name]["p95_ms"]) for name, most in BARS.items()),
+        *(
+            at_most(f"{name}: p95, ms{of}", most, pages[name][f"p95_{key}"])
+            for name, most in BARS.items()
+            for of, key in ((" of CPU", "cpu_ms"), ("", "ms"))
+        ),
         at_most("server, MB", 400.0, found["server_rss_mb"]),
     ]
     if (browser := found.get("browser")) is not None:
@@ -226,6 +232,11 @@ class Usage:
     def __init__(self, server: psutil.Process) -> None:
         self.server = server
         (self.indexer,) = server.children()
+
+    def server_s(self) -> float:
+        """Of the server, to the nanosecond: ticks of 10 ms are longer than most requests."""
+        tasks = Path(f"/proc/{self.server.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
     def cpu_s(self, *processes: psutil.Process) -> float:
         chosen = processes or (self.server, self.indexer)
@@ -257,10 +268,11 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         own = f"{base}/api/run/{run_id}/conversations"
         _until(lambda: _json(own)["page"]["rows"][0])
         usable, usage = time.monotonic() - began, Usage(server)
+        usable_cpu = usage.cpu_s()
         # Asked seldom: the question itself is work beside the index.
         _until(lambda: _json(own)["reading"] is None or None, pause_s=1.0)
         index = {
-            "usable_s": round(usable, 2), "wall_s": round(time.monotonic() - began, 2),
+            "usable_s": round(usable, 2), "usable_cpu_s": round(usable_cpu, 2), "wall_s": round(time.monotonic() - began, 2),
             "cpu_s": round(usage.cpu_s(usage.indexer), 2),
             "mb": round(sum(p.stat().st_size for p in (folder / "index").iterdir()) / 1e6),
         }  # fmt: skip
@@ -373,14 +385,14 @@ def _seen(page: Any, grown: Growing) -> float:
 
 
 def _asked(address: Callable[[int], str], requests: int, usage: Usage) -> dict[str, float]:
-    times, before = [], usage.cpu_s(usage.server)
+    times, costs = [], []
     for i in range(requests):
-        began = time.monotonic()
+        began, before = time.monotonic(), usage.server_s()
         urllib.request.urlopen(address(i)).read()
         times.append(1000 * (time.monotonic() - began))
-    cpu = usage.cpu_s(usage.server) - before
-    told = {f"{name}_ms": value for name, value in _quantiles(times, 1).items()}
-    return {**told, "cpu_ms": round(1000 * cpu / requests, 1)}
+        costs.append(1000 * (usage.server_s() - before))
+    wall = {f"{name}_ms": value for name, value in _quantiles(times, 1).items()}
+    return wall | {f"{name}_cpu_ms": value for name, value in _quantiles(costs, 1).items()}
 
 
 def _quantiles(values: list[float], digits: int = 2) -> dict[str, float]:

@@ -90,12 +90,13 @@ class HistoryRow(NamedTuple):
 class RegistryDatabase:
     """One connection; for one thread at a time, and not for a forked child."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False, briefly: bool = False) -> None:
         """Open the database and bring it up to date; make it where it is missing. read_only: only
-        look, also where neither the file nor its folder can be written."""
+        look, also where neither the file nor its folder can be written. briefly: for so short a
+        look that nobody changes the database meanwhile; it leaves no file beside it."""
         self.path = path
         with _told(path):
-            self._db = _read_only(path) if read_only else _writable(path)
+            self._db = _read_only(path, briefly=briefly) if read_only else _writable(path)
             if not read_only:
                 self._migrate()
             version = self._version()
@@ -265,10 +266,11 @@ def _writable(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _read_only(path: Path) -> sqlite3.Connection:
+def _read_only(path: Path, *, briefly: bool) -> sqlite3.Connection:
     """Of a file whose folder cannot be written, nobody's changes are waited for."""
     location = path.resolve().as_uri()
-    for mode in ("mode=ro", "immutable=1"):
+    rests = briefly and not path.with_name(f"{path.name}-wal").exists()
+    for mode in ("immutable=1",) if rests else ("mode=ro", "immutable=1"):
         db = sqlite3.connect(
             f"{location}?{mode}", uri=True, isolation_level=None, check_same_thread=False
         )

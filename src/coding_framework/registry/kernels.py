@@ -62,11 +62,13 @@ class KernelRegistry:
         *,
         keys: Path | None = None,
         read_only: bool = False,
+        briefly: bool = False,
         tell: Callable[[str], object] = lambda problem: None,
     ) -> None:
         """keys: folder of the public keys that are trusted; None: the registry's own, for a folder
         that only people whom you trust can write. read_only: only look; it must be there, and
-        may lie where nothing can be written. tell: hears of each damaged file or receipt.
+        may lie where nothing can be written; briefly: closed at once, it leaves no file there.
+        tell: hears of each damaged file or receipt.
 
         Raises UsageError where read_only is set and there is none, StorageError for a database that
         cannot be used."""
@@ -79,7 +81,7 @@ class KernelRegistry:
             raise UsageError(
                 f"there is no kernel registry in {self.folder}: `cuda-rl kernel add` makes one"
             )
-        self._database = RegistryDatabase(path, read_only=read_only)
+        self._database = RegistryDatabase(path, read_only=read_only, briefly=briefly)
 
     def close(self) -> None:
         self._database.close()

@@ -28,11 +28,12 @@ from fastapi.responses import (
 
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
-from coding_framework.viewer import charts, deployments, pages
+from coding_framework.viewer import charts, deployments, kernels, pages
 from coding_framework.viewer.conversation import conversation_page
 from coding_framework.viewer.evaluations import compare_page, evaluation_page
 from coding_framework.viewer.library import Library, NotThereError
 from coding_framework.viewer.rendering import STATIC_TYPES, render, static_path
+from coding_framework.viewer.runs import PLACES
 from coding_framework.viewer.search import filter_from
 
 POLICY = (
@@ -143,8 +144,8 @@ def _add_pages(app: FastAPI, library: Library) -> None:
             return HTMLResponse(rendered(made, request))
 
         def rendered(made: Mapping[str, Any], request: Request) -> str:
-            places = {"deployments": bool(library.databases())}
-            return render(template, made, query=request.url.query, places=places)
+            kinds = {kind: bool(library.found(kind)) for kind in PLACES}
+            return render(template, made, query=request.url.query, places=kinds)
 
         def data(request: Request) -> Response:
             made = make(library, query_in(request), **request.path_params)
@@ -155,6 +156,7 @@ def _add_pages(app: FastAPI, library: Library) -> None:
 
     page("/", "runs.html.j2", pages.runs_page)
     page("/run/{run_id}", "run.html.j2", pages.run_page)
+    page("/run/{run_id}/newest", "newest.html.j2", pages.newest_page)
     page("/run/{run_id}/conversations", "conversations.html.j2", pages.conversations_page)
     page("/run/{run_id}/conversations/{key}", "conversation.html.j2", conversation_page)
     page("/run/{run_id}/steps", "steps.html.j2", pages.steps_page)
@@ -164,6 +166,8 @@ def _add_pages(app: FastAPI, library: Library) -> None:
     page("/eval/{run_id}", "evaluation.html.j2", evaluation_page)
     page("/compare", "compare.html.j2", compare_page)
     page("/system/{run_id}", "system.html.j2", pages.system_page)
+    page("/kernels", "kernels.html.j2", kernels.kernels_page)
+    page("/kernels/{kernel}/{task}", "kernel.html.j2", kernels.kernel_page)
     page("/deploy", "deploy.html.j2", deployments.deploy_page)
     page("/deploy/experiments/{experiment}", "experiment.html.j2", deployments.experiment_page)
 

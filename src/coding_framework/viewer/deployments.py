@@ -107,7 +107,7 @@ _followers = Followers()
 
 def deploy_page(library: Library, query: Query) -> dict[str, Any]:
     """All databases: their aliases, rollouts and versions."""
-    return {"databases": [_database(found) for found in library.databases()]}
+    return {"databases": [_database(found) for found in library.found("deployment")]}
 
 
 def _database(found: FoundRun) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def _opened(found: FoundRun) -> Iterator[DeploymentStore]:
 def _experiment(
     library: Library, experiment: str
 ) -> Iterator[tuple[FoundRun, DeploymentStore, ExperimentRow, ABTestConfig]]:
-    for found in library.databases():
+    for found in library.found("deployment"):
         try:
             with _opened(found) as store:
                 row = next((e for e in store.experiments() if e.id == experiment), None)

@@ -21,7 +21,7 @@ import orjson
 
 from coding_framework.viewer.runs import Source
 
-VERSION = 3
+VERSION = 4
 """Of the tables; an index of another version is made anew."""
 NOT_COMPILED = ("masked", "compile_error", "compile_timeout")
 BLOCK = 1 << 20
@@ -46,6 +46,7 @@ CREATE TABLE sums(
   judged INTEGER, correct INTEGER, compiled INTEGER, cheats INTEGER, best REAL, modelled INTEGER);
 CREATE INDEX by_facet ON conversations(current, status, tier, family, label);
 CREATE INDEX by_speedup ON conversations(current, speedup, id);
+CREATE INDEX by_status ON conversations(current, status, speedup, id);
 CREATE INDEX by_reward ON conversations(current, reward, id);
 CREATE INDEX by_turns ON conversations(current, turns, id);
 CREATE INDEX by_task ON conversations(current, task, id);

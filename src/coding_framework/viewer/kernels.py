@@ -36,7 +36,9 @@ def kernels_page(library: Library, query: Query) -> dict[str, Any]:
 def _registry(found: FoundRun, wanted: str, status: str) -> dict[str, Any]:
     problems: list[str] = []
     try:
-        with KernelRegistry(found.root, read_only=True, tell=problems.append) as registry:
+        with KernelRegistry(
+            found.root, read_only=True, briefly=True, tell=problems.append
+        ) as registry:
             kernels = registry.snapshot()
     except CodingFrameworkError as e:
         return {"found": found, "kernels": [], "count": 0, "problems": [one_line(str(e), 400)]}
@@ -81,6 +83,7 @@ def kernel_page(library: Library, query: Query, kernel: str, task: str) -> dict[
         except DamagedError as e:
             source, fault = "", one_line(str(e), 400)
         history = registry.history(known)[::-1]
+    told = {shape.key for receipt in known.receipts for shape in receipt.shapes}
     return {
         "found": found, "kernel": known, "row": _row(known), "fault": fault, "history": history,
         "lines": code.code_lines(source[: code.MAX_CHARS]), "cut": len(source) > code.MAX_CHARS,
@@ -88,6 +91,7 @@ def kernel_page(library: Library, query: Query, kernel: str, task: str) -> dict[
             (receipt, shape, _portable(known, receipt, shape.key))
             for receipt in known.receipts for shape in receipt.shapes
         ],
+        "refused": [r for r in known.refusals if r.shape_key not in told],
     }  # fmt: skip
 
 
@@ -105,7 +109,7 @@ def _kernel(
 ) -> Iterator[tuple[FoundRun, KernelRegistry, RegisteredKernel]]:
     for found in library.found("registry"):
         try:
-            with KernelRegistry(found.root, read_only=True) as registry:
+            with KernelRegistry(found.root, read_only=True, briefly=True) as registry:
                 known = registry.get(f"sha256:{kernel}", f"sha256:{task}")
                 if known is not None:
                     yield found, registry, known

@@ -12,7 +12,15 @@ from typing import Any
 
 from coding_framework.viewer import search
 from coding_framework.viewer.index import connect, index_file, read_line
-from coding_framework.viewer.runs import FoundRun, find_all, rl_folders, sft_folder, state_of
+from coding_framework.viewer.runs import (
+    PLACES,
+    FoundRun,
+    RunKind,
+    find_all,
+    rl_folders,
+    sft_folder,
+    state_of,
+)
 
 STATE_FILES = ("stages.json", "heartbeat.json")
 FIND_S = 5.0
@@ -36,11 +44,11 @@ class Library:
 
     def runs(self) -> list[FoundRun]:
         """All runs; looked for again when the last look is some seconds old."""
-        return [found for found in self._all() if found.kind != "deployment"]
+        return [found for found in self._all() if found.kind not in PLACES]
 
-    def databases(self) -> list[FoundRun]:
-        """Those of deployments, likewise."""
-        return [found for found in self._all() if found.kind == "deployment"]
+    def found(self, kind: RunKind) -> list[FoundRun]:
+        """Runs, databases of deployments or registries of kernels, likewise."""
+        return [found for found in self._all() if found.kind == kind]
 
     def _all(self) -> list[FoundRun]:
         with self._lock:

@@ -31,6 +31,7 @@ from coding_framework.viewer.search import Filter, Row, filter_from
 
 Query = Mapping[str, str]
 MAX_GROUPS = 64
+NEWEST = 8
 
 
 def runs_page(library: Library, query: Query) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def run_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
     with library.index(run) as db:
         counts = library.facets(run, Filter(), db)
         by_label = search.totals_by_label(db)
-        newest = search.listed(db, Filter(), limit=8).rows
+        newest = search.listed(db, Filter(), limit=NEWEST).rows
         best = search.listed(db, Filter(status="correct", sort="speedup"), limit=5).rows
         broken = search.broken_lines(db)
     return {
@@ -120,6 +121,13 @@ def run_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
         "options": {name: query.get(name, "") for name in ("x", "smooth", "log")},
         "has_charts": head["has_steps"] or _has_sft(run) or read_heartbeat(run.root) is not None,
     }
+
+
+def newest_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
+    """The last conversations alone: what an open page asks for each time one is added."""
+    run = library.run(run_id)
+    with library.index(run) as db:
+        return {"run": run, "newest": search.listed(db, Filter(), limit=NEWEST).rows}
 
 
 def conversations_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:

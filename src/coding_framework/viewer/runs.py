@@ -19,11 +19,13 @@ from typing import Literal
 from coding_framework.store.folder import EvalFolder, RLFolder, RunFolder, SFTFolder, SolveFolder
 from coding_framework.store.run_status import run_state
 
-RunKind = Literal["whole run", "RL", "SFT", "evaluation", "solve", "file", "deployment"]
+RunKind = Literal["whole run", "RL", "SFT", "evaluation", "solve", "file", "deployment", "registry"]
+PLACES: tuple[RunKind, ...] = ("deployment", "registry")
+"""What is found beside runs and is none."""
 RunState = Literal["alive", "finished", "failed", "stopped"]
 LEVELS = 4
 """How deep below a given folder runs are looked for."""
-DATABASE = "deployment.sqlite"
+DATABASE, REGISTRY = "deployment.sqlite", "registry.sqlite"
 _STEP = re.compile(r"step_(\d+)\.jsonl")
 _GETLK = "hhqqi4x"
 """`struct flock` of 64-bit Linux."""
@@ -57,11 +59,11 @@ class Source:
 
 def find_runs(paths: Sequence[Path]) -> list[FoundRun]:
     """The runs at and below the paths, each once; those within a run come after it."""
-    return [found for found in find_all(paths) if found.kind != "deployment"]
+    return [found for found in find_all(paths) if found.kind not in PLACES]
 
 
 def find_all(paths: Sequence[Path]) -> list[FoundRun]:
-    """The runs, and the databases of deployments."""
+    """The runs, the databases of deployments and the registries of kernels."""
     found: dict[Path, FoundRun] = {}
     for path in paths:
         given = path.resolve()
@@ -137,6 +139,9 @@ def _walk(path: Path, levels: int) -> Iterator[tuple[Path, RunKind]]:
     names = {entry.name for entry in entries if not entry.is_symlink()}
     if DATABASE in names:
         yield path / DATABASE, "deployment"
+    if REGISTRY in names:
+        yield path, "registry"
+        return
     kind = _kind(names)
     if kind is not None:
         yield path, kind

@@ -108,7 +108,7 @@ def test_a_broken_or_foreign_database_is_told_and_ends_nothing(tmp_path: Path) -
     folder.mkdir()
     (folder / "deployment.sqlite").write_bytes(b"no database" * 100)
     viewed = Viewed(folder, index=tmp_path / "index")
-    assert "is damaged" in viewed.page("/deploy")
+    assert "or damaged" in viewed.page("/deploy")
     assert viewed.client.get("/deploy/experiments/exp-1").status_code == 400
     assert viewed.client.get("/deploy/experiments/exp-1/events").status_code == 400
     viewed.page("/")
