@@ -272,7 +272,8 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         # Asked seldom: the question itself is work beside the index.
         _until(lambda: _json(own)["reading"] is None or None, pause_s=1.0)
         index = {
-            "usable_s": round(usable, 2), "usable_cpu_s": round(usable_cpu, 2), "wall_s": round(time.monotonic() - began, 2),
+            "usable_s": round(usable, 2), "usable_cpu_s": round(usable_cpu, 2),
+            "wall_s": round(time.monotonic() - began, 2),
             "cpu_s": round(usage.cpu_s(usage.indexer), 2),
             "mb": round(sum(p.stat().st_size for p in (folder / "index").iterdir()) / 1e6),
         }  # fmt: skip

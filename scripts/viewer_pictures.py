@@ -31,7 +31,7 @@ from playwright.sync_api import Page, sync_playwright
 CHROMIUM = os.environ.get("CUDA_RL_CHROMIUM") or shutil.which("chromium")
 VIEWS = ("diff", "code", "prompt", "compiler", "tests", "profile", "reward", "raw")
 OF_DOCS = {
-    "runs": "light", "run": "light", "diff": "light", "profile": "dark", "rollout": "light",
+    "runs": "light", "run": "light", "diff": "light", "profile": "dark", "rolled_back": "light",
     "system": "dark",
 }  # fmt: skip
 
@@ -107,6 +107,10 @@ def pages(base: str) -> dict[str, str]:
     if rollouts:
         found["rollout"] = f"/deploy/experiments/{rollouts[0][0]['id']}"
         found["rolled_back"] = f"/deploy/experiments/{rollouts[-1][0]['id']}"
+    found["kernels"] = "/kernels"
+    kernels = [k for r in asked(base, "/kernels")["registries"] for k in r["kernels"]]
+    if kernels:
+        found["kernel"] = kernels[0]["address"]
     found["missing"] = "/run/none"
     return found
 
