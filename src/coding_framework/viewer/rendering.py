@@ -81,6 +81,7 @@ def environment() -> Environment:
         loader=PackageLoader("coding_framework.viewer"),
         autoescape=True,
         undefined=ChainableUndefined,  # records of other versions lack fields
+        auto_reload=False,  # the files of a server stay those that it began with
         trim_blocks=True,
         lstrip_blocks=True,
     )
