@@ -208,7 +208,7 @@ class _Told:
 
     @property
     def start(self) -> float:
-        return min((s.t for s in (*self.samples, *self.judged)), default=0.0)
+        return min([*(s.t for s in self.samples), *(s.t for s in self.judged)], default=0.0)
 
 
 def _times(run: FoundRun) -> _Told:
