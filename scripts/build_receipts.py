@@ -3,8 +3,9 @@
 
     uv run scripts/build_receipts.py [--train N] [--naive N] [--held-out N] [--workers W]
 
-Resumable: a kernel with a receipt is not judged again. Receipts of kernels that no longer exist are
-dropped at the end. Run it after a change of a template, a shape or the judging protocol.
+Resumable: a kernel with a receipt of the present protocol is not judged again; one of an older
+protocol holds until then. Receipts of kernels that no longer exist are dropped at the end. Run it
+after a change of a template, a shape or the judging protocol.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.data.examples import jobs_for
 from coding_framework.data.synthesis.receipts import (
     RECEIPTS_PATH,
@@ -42,7 +44,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 async def build(args: argparse.Namespace, jobs: list[Job]) -> int:
-    known = load_receipts(args.output)
+    receipts = load_receipts(args.output)
+    known = {k: r for k, r in receipts.items() if r.verdict.receipt.protocol == PROTOCOL}
     done = sum(job.key in known for job in jobs)
     with (
         JsonlSink(args.output) as sink,

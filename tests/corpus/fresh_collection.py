@@ -32,6 +32,14 @@ FRESH_HONEST: tuple[FreshHonest, ...] = (
 ITEMS: dict[str, int] = {attack.mechanism: attack.item for attack in FRESH_ATTACKS}
 """The item of issue 27 that describes each mechanism; 0: none does."""
 _TRY = " try "
+RIGHT_AFTER_ALL: dict[str, str] = {
+    "fresh/large values/mish": "a textbook form, right within what such forms may lose",
+    "fresh/ends of integers/less_by_difference": "nvcc makes it a comparison (setp.lt.s32)",
+    "fresh/inputs as scratch/input_as_a_flag": "nvcc drops both stores to the input",
+    "fresh/missing barriers/scan_in_place": "threads of one warp: the pitfall warp_race tells",
+    "fresh/process bits/library_address": "Linux 6.7 and later map libc at multiples of 2 MiB",
+}
+"""Attacks whose verdict may be `correct`, as what they are compiled to, or where they run, is."""
 
 
 def fresh_attacks() -> list[Case]:
@@ -39,7 +47,7 @@ def fresh_attacks() -> list[Case]:
     verdict answers for it."""
     cases = []
     for attack in FRESH_ATTACKS:
-        may = IN_TIME if attack.dear else REFUSED
+        may = IN_TIME if attack.dear or attack.name in RIGHT_AFTER_ALL else REFUSED
         first = Case(attack.name, attack.task, attack.code, may, "unseen", attack.mechanism)
         cases.append(first)
         for i in range(1, attack.tries):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from coding_framework.types import Task
 from corpus.seen_edges import EDGE_TWINS
+from corpus.seen_narrow import NARROW_TWINS
 from support.judge_tasks import (
     ADD,
     ADD_TASK,
@@ -412,4 +413,4 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
         AFFINE_TASK,
     ),
 ]
-HONEST += [Honest(twin.name, twin.code, twin.task) for twin in EDGE_TWINS]
+HONEST += [Honest(twin.name, twin.code, twin.task) for twin in (*EDGE_TWINS, *NARROW_TWINS)]

@@ -17,6 +17,7 @@ from corpus.records import (
     task,
 )
 from corpus.seen_edges import EDGE_ATTACKS
+from corpus.seen_narrow import NARROW_ATTACKS
 from corpus.unseen_reductions import ALL, LARGEST, TOTAL_ANY_ORDER
 
 COUNT = task("count_positive", "(x > 0).sum().to(torch.float32)", MATRIX)
@@ -375,5 +376,6 @@ SEEN_ATTACKS = (
     *_SCRATCH,
     *_ESCAPES,
     *EDGE_ATTACKS,
+    *NARROW_ATTACKS,
     *_ORDER,
 )

@@ -12,8 +12,9 @@ from support.sweep import sweep
 pytestmark = pytest.mark.integration
 
 
-QUICK = [kernel for kernel in HONEST if not kernel.name.startswith("edges/")]
-TWINS = [kernel for kernel in HONEST if kernel.name.startswith("edges/")]
+PAIRED = ("edges/", "narrow/")
+QUICK = [kernel for kernel in HONEST if not kernel.name.startswith(PAIRED)]
+TWINS = [kernel for kernel in HONEST if kernel.name.startswith(PAIRED)]
 
 
 @pytest.mark.parametrize(

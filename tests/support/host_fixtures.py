@@ -63,7 +63,7 @@ class RecordingDevice:
         self.blocks[address] = bytearray(b"\xff" * nbytes)
         return address
 
-    def free(self, address: int) -> None:
+    def free(self, address: int, *, at_once: bool) -> None:
         self.calls.append("free")
         if self.blocks.pop(address, None) is None:
             raise CudaCallError

@@ -7,7 +7,13 @@ from collections import Counter
 import pytest
 
 from coding_framework.types import Status
-from corpus.fresh_collection import FRESH_ATTACKS, FRESH_HONEST, attack_of, fresh_attacks
+from corpus.fresh_collection import (
+    FRESH_ATTACKS,
+    FRESH_HONEST,
+    RIGHT_AFTER_ALL,
+    attack_of,
+    fresh_attacks,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -60,6 +66,9 @@ def test_every_honest_way_to_order_work_is_there_five_times(pattern: str) -> Non
     assert sum(pattern in kernel.patterns for kernel in FRESH_HONEST) >= 5
 
 
-def test_only_floods_may_be_correct() -> None:
+def test_only_floods_and_what_is_right_after_all_may_be_correct() -> None:
     assert {attack.mechanism for attack in FRESH_ATTACKS if attack.dear} == {"floods"}
-    assert {c.group for c in fresh_attacks() if Status.CORRECT in c.statuses} == {"floods"}
+    may = [case for case in fresh_attacks() if Status.CORRECT in case.statuses]
+    assert {c.group for c in may if attack_of(c) not in RIGHT_AFTER_ALL} == {"floods"}
+    assert {attack_of(c) for c in may} >= RIGHT_AFTER_ALL.keys()
+    assert len(RIGHT_AFTER_ALL) <= 5

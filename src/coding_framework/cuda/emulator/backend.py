@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.modelled_time import modelled_result, modelled_time_ms
 from coding_framework.cuda.emulator.settings import DEFAULT_GPU, EmulatorSettings
+from coding_framework.cuda.expected.inputs import tensor_bytes
 from coding_framework.cuda.expected.reference import Expectation, ReferenceCache, ReferencePlace
 from coding_framework.cuda.host.plan_recorder import RunLimits, first_budget, instruction_budget
 from coding_framework.cuda.host.properties import H200, DeviceProperties
@@ -57,7 +59,9 @@ class EmulatorBackend:
     def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
         limits = RunLimits(instructions=self._budget(expectation.elements))
         settings = EmulatorSettings(
-            instruction_budget=limits.instructions, memory_limit_bytes=2 * limits.memory_bytes
+            instruction_budget=limits.instructions,
+            memory_limit_bytes=2 * limits.memory_bytes,
+            address_seed=_seed_of(expectation),
         )
 
         def open_other_schedule() -> EmulatorDevice:
@@ -81,3 +85,11 @@ class EmulatorBackend:
 
     def time_ms(self, timed: TimedCase) -> float | None:
         return modelled_time_ms(timed.plan, timed.replays[-1], DEFAULT_GPU)
+
+
+def _seed_of(expectation: Expectation) -> int:
+    """One for each draw, as secret as that."""
+    digest = hashlib.sha256()
+    for tensor in expectation.tensors:
+        digest.update(tensor_bytes(tensor.reshape(-1)[:64]))
+    return int.from_bytes(digest.digest()[:8], "little")

@@ -61,7 +61,7 @@ class Machine:
         self.settings = settings or EmulatorSettings()
         self.gpu = timing_model.gpu(self.settings.gpu)
         self.library = load()
-        self.memory = DeviceMemory(self.settings.memory_limit_bytes)
+        self.memory = DeviceMemory(self.settings.memory_limit_bytes, self.settings.address_seed)
         self.module: Module | None = None
         self.addresses: dict[str, int] = {}
         self.kernels: dict[str, Kernel] = {}

@@ -1,7 +1,8 @@
 """Device memory: allocations at synthetic addresses inside one lazily backed arena.
 
-Addresses start at 0x7e00_0000_0000, which no process of the candidate maps. They are never used
-twice, so a use after free is always seen. Every allocation lies between guards of 256 bytes.
+Addresses start at 0x7e00_0000_0000, which no process of the candidate maps, and lie anywhere in the
+arena: what a kernel makes of one bit of them shows. They are never used twice, so a use after free
+is always seen. Every allocation lies between guards of 256 bytes.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 import mmap
+import random
 from collections.abc import Container
 
 from coding_framework.cuda.emulator.assembler import BASE_GLOBAL
@@ -25,6 +27,10 @@ _MAP_NORESERVE = 0x4000
 """Linux on x86-64 and aarch64; the mmap module of Python 3.11 does not have it."""
 ARENA_BYTES = 64 << 30
 """Virtual bytes; pages are backed when they are touched."""
+_SCATTER_BYTES = 32 << 30
+"""The part in which allocations lie anywhere; what finds no room there follows it in turn."""
+_FIRST = (1 << 20) // ALIGNMENT
+_SCATTERED, _TRIES = 256, 16
 
 
 def _reserve(nbytes: int) -> tuple[mmap.mmap, int]:
@@ -42,13 +48,15 @@ def _reserve(nbytes: int) -> tuple[mmap.mmap, int]:
 class DeviceMemory:
     """The arena, its allocations and what is known of their contents."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, address_seed: int | None = None) -> None:
+        """address_seed: two memories of the same one place equal allocations alike; None: one after
+        the other."""
         self.limit_bytes = limit_bytes
+        self._draw = None if address_seed is None else random.Random(address_seed)
         self.used_bytes = 0
         self._area, self.base = _reserve(ARENA_BYTES)
         self._shadow_area, self.shadow = _reserve(ARENA_BYTES)
         self._touched_area, self.touched = _reserve(ARENA_BYTES // 128)
-        self._next = BASE_GLOBAL + (1 << 20)
         self.records: list[Alloc] = []
         self._starts: list[int] = []
 
@@ -64,23 +72,48 @@ class DeviceMemory:
                 f"{self.used_bytes} in use; the limit is {self.limit_bytes}",
             )
         room = (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-        address = self._next
-        if address + room + ALIGNMENT > BASE_GLOBAL + ARENA_BYTES:
-            raise CandidateFault(
-                Status.MEMORY_LIMIT,
-                f"the host code allocated more than {ARENA_BYTES >> 30} GiB in total",
-            )
-        self._next = address + room + ALIGNMENT
+        address = self._anywhere(room) or self._after_the_last(room)
         self.used_bytes += nbytes
         self._set(address - ALIGNMENT, _GUARD_BYTE, ALIGNMENT)
         self._set(address + nbytes, _GUARD_BYTE, room - nbytes + ALIGNMENT)
         written = WRITE_ALL if zeroed else WRITE_NONE
         if not zeroed:
             self._set(address, _POISON_BYTE, nbytes)
-        self.records.append(
-            Alloc(lo=address, size=nbytes, read_only=int(read_only), written=written)
+        at = bisect.bisect(self._starts, address)
+        self.records.insert(
+            at, Alloc(lo=address, size=nbytes, read_only=int(read_only), written=written)
         )
-        self._starts.append(address)
+        self._starts.insert(at, address)
+        return address
+
+    def _anywhere(self, room: int) -> int | None:
+        """A place for so many bytes between the allocations that there are; None after many of
+        them, each of which takes pages of its own."""
+        if self._draw is None or len(self._starts) >= _SCATTERED:
+            return None
+        for _ in range(_TRIES):
+            address = BASE_GLOBAL + ALIGNMENT * self._draw.randrange(
+                _FIRST, max(_FIRST + 1, (_SCATTER_BYTES - room) // ALIGNMENT)
+            )
+            at = bisect.bisect(self._starts, address)
+            before = self.records[at - 1] if at else None
+            free = before is None or before.lo + before.size + 2 * ALIGNMENT <= address
+            if free and (at == len(self._starts) or address + room + ALIGNMENT < self._starts[at]):
+                return address
+        return None
+
+    def _after_the_last(self, room: int) -> int:
+        first = BASE_GLOBAL + ALIGNMENT * _FIRST
+        address = first if self._draw is None else BASE_GLOBAL + _SCATTER_BYTES
+        if self.records:
+            last = self.records[-1]
+            end = last.lo + last.size + ALIGNMENT - 1
+            address = max(address, end // ALIGNMENT * ALIGNMENT + ALIGNMENT)
+        if address + room + ALIGNMENT > BASE_GLOBAL + ARENA_BYTES:
+            raise CandidateFault(
+                Status.MEMORY_LIMIT,
+                f"the host code allocated more than {ARENA_BYTES >> 30} GiB in total",
+            )
         return address
 
     def free(self, address: int) -> None:

@@ -27,5 +27,7 @@ class EmulatorSettings:
     block_order: BlockOrder = "forward"
     """The order in which blocks start. "interleaved" is "reverse" with a stop before each store to
     global memory, until other warps and blocks have come as far: lost updates show."""
+    address_seed: int | None = None
+    """Where allocations lie; None: one after the other."""
     count: bool = True
     """Whether launches count sectors, conflicts and instructions, and are given a time."""

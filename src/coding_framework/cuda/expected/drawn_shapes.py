@@ -5,6 +5,10 @@ for them alone, or up to as many columns as they have. The drawn one has an odd 
 matrices have 258 to 510 columns, 2 more than a multiple of 4, as the length of its vectors is.
 Every other size lies between those of the task's shape sets. A size that the task does not vary
 stays.
+
+Beside it there are small ones (`swept_cases`), each of which is called once: sizes of every residue
+of 16 within the declared range, and some beyond it: rows and columns of one element, rows of more
+than a thousand columns, and more than twice as many rows as a shape set has.
 """
 
 from __future__ import annotations
@@ -22,6 +26,13 @@ _NAME = "drawn"
 _COLUMNS = (64, 127)
 """k of 4 * k + 2."""
 _TRIES = 4
+RESIDUES = 16
+"""Of each size, in the small shape sets: vectors, warps and tiles are as long, or twice."""
+BEYOND = "beyond "
+"""Begins the names of shape sets outside the declared range."""
+_LONG_ROW = (1026, 2050)
+_LARGER_BEYOND = 3
+"""As `_LARGER`, of the shape sets beyond the range."""
 _LARGER = 2
 """The drawn inputs have at most so many times the elements of the first ones."""
 
@@ -43,6 +54,63 @@ def drawn_case(
         if case is not None and accepts(case):
             return case
     return None
+
+
+def swept_cases(
+    task: Task, secret: bytes, digest: str, accepts: Callable[[TestCase], bool]
+) -> tuple[TestCase, ...]:
+    """Those of the small shape sets that the task's function takes."""
+    sizes = free_sizes(task)
+    if not sizes or _has_indices(task):
+        return ()
+    g = np.random.Generator(np.random.Philox(key=derive_seed(secret, "residues", digest)))
+    orders = [g.permutation(RESIDUES) for _ in sizes]
+    wanted = []
+    for i in range(RESIDUES):
+        pairs = zip(sizes, orders, strict=True)
+        wanted.append(("", {size.name: _of_residue(size, int(o[i])) for size, o in pairs}))
+    wanted += [(BEYOND, values) for values in _beyond(task, sizes, g)]
+    cases = {}
+    for where, values in wanted:
+        case = _with(task, sizes, values)
+        shapes = " ".join("x".join(map(str, spec.shape)) for spec in case.inputs)
+        cases[shapes] = case.model_copy(update={"name": f"{where}{shapes}"})
+    return tuple(case for case in cases.values() if accepts(case))
+
+
+def _of_residue(size: Size, residue: int) -> int:
+    value = size.low + (residue - size.low) % RESIDUES
+    return value if value <= size.high else size.low + residue % (size.high - size.low + 1)
+
+
+def _beyond(task: Task, sizes: tuple[Size, ...], g: np.random.Generator) -> list[dict[str, int]]:
+    inputs = task.cases[0].inputs
+    rows = next((s for s in sizes if _is_rows(s, inputs)), None)
+    columns = next((s for s in sizes if _is_columns(s, inputs)), None)
+    small = {size.name: min(size.high, size.low + int(g.integers(8))) for size in sizes}
+    usual = {size.name: size.shown for size in sizes}
+    found = []
+    if columns is not None:
+        long = int(g.integers(*_LONG_ROW))
+        few = {} if rows is None else {rows.name: int(g.integers(2, 5))}
+        found.append({**small, columns.name: long, **few})
+    if rows is not None:
+        tall = 2 * rows.high + 1 + int(g.integers(rows.high + 1))
+        elementwise = all(case.reduction_length == 1 for case in task.cases)
+        found.append({**(usual if elementwise else small), rows.name: tall})
+    beyond = [_fitting(task, sizes, values) for values in found]
+    ones = [{**small, size.name: 1} for size in (rows, columns) if size is not None]
+    return [values for values in beyond if values is not None] + ones
+
+
+def _fitting(task: Task, sizes: tuple[Size, ...], values: dict[str, int]) -> dict[str, int] | None:
+    """With its largest size less large, where the inputs would be much larger than usual; None
+    where nothing beyond the declared range is left."""
+    most = _LARGER_BEYOND * sum(math.prod(spec.shape) for spec in task.cases[0].inputs)
+    largest = max(sizes, key=lambda size: values[size.name])
+    while sum(math.prod(s.shape) for s in _with(task, sizes, values).inputs) > most:
+        values = {**values, largest.name: values[largest.name] * 7 // 8}
+    return values if values[largest.name] > largest.high else None
 
 
 def _has_indices(task: Task) -> bool:

@@ -21,17 +21,22 @@ from coding_framework.types import TensorSpec, TestCase
 if TYPE_CHECKING:
     from coding_framework.cuda.expected.inputs import Floats
 
-EdgeKind = Literal["ties", "negative", "large", "spikes"]
-"""ties: zeros of both signs, equal values, constant rows. negative: no value above -1.5. large:
-from 30 up to a million, and up to 1e30 where no sum adds values of different size; integers at the
-ends of their dtype. spikes: small values, and a few at random places and at the ends that are a
-hundred times as large, so that each of them shows in a sum of any length."""
+EdgeKind = Literal["ties", "negative", "large", "spikes", "positive", "plain"]
+"""ties: zeros of both signs, equal values, constant rows. negative: no value above -1.5, of a size
+from 15 to some thousands. positive: the same of the other sign, from 150 on. large: from 30 up to a
+million, and up to 1e30 where no sum adds values of different size; integers at the ends of their
+dtype. spikes: small values, and a few at random places and at the ends that are a hundred times as
+large, so that each of them shows in a sum of any length. plain: an ordinary draw, of which only
+what PyTorch gets right decides, for shapes that may be degenerate; its rows end with their largest
+or their smallest value."""
 EDGE_KINDS: tuple[EdgeKind, ...] = get_args(EdgeKind)
 _FIRST_SEED = 1 << 40
 """Edge draws have seeds beyond all others."""
 _STEP = 0.25
 """Ties lie on multiples of it: sums of them are exact in any order."""
-_LEAST_NEGATIVE = 1.5
+_LEAST_SIZE = 1.5
+_ONE_SIGN = {"negative": (1.0, 3.5), "positive": (2.0, 4.0)}
+"""Orders of magnitude of values of one sign: beyond what an extreme is started with."""
 _LARGE = {"float16": (1e3, 6e4), "float64": (1e6, 1e30), "float32": (1e6, 1e30)}
 """The largest scale where values are added up, and where they are not."""
 _SMALLEST_LARGE = 30.0
@@ -57,17 +62,33 @@ def edge_kind(seed: int) -> EdgeKind | None:
 def draw_name(seed: int) -> str:
     """What a verdict calls a draw."""
     kind = edge_kind(seed)
+    if kind == "plain":
+        return "ordinary values"
     return f"seed {seed}" if kind is None else f"edge draw {kind!r}"
 
 
-def edge_kinds(case: TestCase) -> tuple[EdgeKind, ...]:
-    """The kinds that hold something which ordinary draws of this shape set do not."""
+def edge_kinds(case: TestCase, number: int = 0) -> tuple[EdgeKind, ...]:
+    """The kinds that hold something which ordinary draws of this shape set do not. number: of the
+    shape set in its task: values of one sign are negative and positive in turn."""
     numbers = [spec for spec in case.inputs if spec.dtype != "bool"]
     free = any(spec.low is None or spec.high is None for spec in numbers)
     below = any(spec.low is None or spec.low < 0 for spec in numbers)
     long = case.reduction_length >= _LONG_SUM
-    held = {"ties": bool(numbers), "negative": below, "large": free, "spikes": long}
+    above = any(_has_room_above(spec) for spec in numbers)
+    negative = below and (number % 2 == 0 or not above)
+    held = {
+        "ties": bool(numbers),
+        "negative": negative,
+        "large": free,
+        "spikes": long,
+        "positive": above and not negative,
+        "plain": False,
+    }
     return tuple(kind for kind in EDGE_KINDS if held[kind])
+
+
+def _has_room_above(spec: TensorSpec) -> bool:
+    return spec.high is None and TORCH_DTYPES[spec.dtype].is_floating_point
 
 
 def draw_edges(
@@ -93,6 +114,10 @@ def _drawn(
         return usual
     if kind == "negative" and spec.low is not None and spec.low >= 0:
         return usual
+    if kind == "plain":
+        return _with_extreme_ends(usual)
+    if kind == "positive" and not _has_room_above(spec):
+        return usual
     values = _KINDS[kind](spec, case.reduction_length > 1, generator)
     low, high = spec.low, spec.high
     if low is not None or high is not None:
@@ -114,6 +139,20 @@ def _whole_numbers(
     choices = torch.tensor([least, least + 1, 0, 1, ends.max - 1, ends.max], dtype=usual.dtype)
     picks = torch.from_numpy(g.integers(len(choices), size=max(1, math.prod(spec.shape))))
     return choices[picks][: usual.numel()].reshape(spec.shape)
+
+
+def _with_extreme_ends(values: torch.Tensor) -> torch.Tensor:
+    """In each row the last element changes places with the largest, in every second with the
+    smallest."""
+    if not values.numel() or not values.dim():
+        return values
+    rows = values.reshape(-1, values.shape[-1]).clone()
+    at = rows.argmax(1)
+    at[1::2] = rows[1::2].argmin(1)
+    number = torch.arange(len(rows))
+    extremes, last = rows[number, at], rows[:, -1].clone()
+    rows[number, at], rows[:, -1] = last, extremes
+    return rows.reshape(values.shape)
 
 
 # --- kinds ----------------------------------------------------------------------------------------
@@ -152,13 +191,25 @@ def _span_in_steps(spec: TensorSpec) -> int:
     return max(2, min(8, int(max(ends) / _STEP)))
 
 
+def _of_one_sign(spec: TensorSpec, kind: EdgeKind, adds: bool, g: np.random.Generator) -> Floats:
+    """Sizes of 1.5 and more, times one number for the whole tensor: a reduction along any axis
+    finds one sign alone."""
+    low, high = _ONE_SIGN[kind]
+    top = math.log10(_LARGE.get(spec.dtype, _LARGE["float32"])[0 if adds else 1])
+    scale = float(10.0 ** min(g.uniform(low, high), max(low, top - 1)))
+    return np.asarray(scale * (_LEAST_SIZE + np.abs(g.standard_normal(spec.shape))))
+
+
+def _positive(spec: TensorSpec, adds: bool, g: np.random.Generator) -> Floats:
+    return (spec.low or 0.0) + _of_one_sign(spec, "positive", adds, g)
+
+
 def _negative(spec: TensorSpec, adds: bool, g: np.random.Generator) -> Floats:
-    """-1.5 and below; where the domain ends before, its lower half."""
-    size = np.abs(g.standard_normal(spec.shape))
+    """-15 and below; where the domain ends before, its lower half."""
     if spec.low is None:
-        most = -_LEAST_NEGATIVE if spec.high is None else min(-_LEAST_NEGATIVE, spec.high)
-        return most - size
-    most = max(min(-_LEAST_NEGATIVE, 0.5 * spec.low), 0.9 * spec.low)
+        return min(0.0, spec.high or 0.0) - _of_one_sign(spec, "negative", adds, g)
+    size = np.abs(g.standard_normal(spec.shape))
+    most = max(min(-_LEAST_SIZE, 0.5 * spec.low), 0.9 * spec.low)
     return most + (spec.low - most) * np.minimum(size / 3.0, 1.0)
 
 
@@ -198,4 +249,5 @@ _KINDS: dict[EdgeKind, Callable[[TensorSpec, bool, np.random.Generator], Floats]
     "negative": _negative,
     "large": _large,
     "spikes": _spikes,
+    "positive": _positive,
 }

@@ -10,6 +10,7 @@ Of an edge draw an element decides only where PyTorch's own result agrees with t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -23,7 +24,7 @@ from coding_framework.cuda.expected.model_calls import (
     perturbed,
     rounding_unit,
 )
-from coding_framework.cuda.expected.rounding import BY_INDEX, UNDEFINED_TIES, Inexact
+from coding_framework.cuda.expected.rounding import BY_INDEX, TEXTBOOK, UNDEFINED_TIES, Inexact
 from coding_framework.cuda.expected.tolerance import (
     ExpectedOutput,
     Spread,
@@ -35,6 +36,9 @@ from coding_framework.cuda.expected.tolerance import (
 
 _AGREES = 16.0
 """PyTorch's result agrees within so many times what a candidate is allowed."""
+_TEXTBOOK_LOSS = 64.0
+"""A textbook form may lose what belongs to a result so many times the usual one: `tanh` by
+exponentials keeps no digit of a tiny result, which nobody sees, but tanh(x) / x does not."""
 _MOST_OPERATIONS = 600
 """Of a model: each takes some 30 microseconds more where its rounding is tried. Above it one such
 run is made, and the root mean square of the output bounds its small elements as well."""
@@ -57,6 +61,17 @@ def finely_expected(
     if edge is None:
         _add_errors(bounds, model, inputs)
     operations, coarse = _add_changes(bounds, model, inputs, runs, edge, reduction_length)
+    small = edge is None and bool(operations.keys() & TEXTBOOK)
+    most = [b.beyond() if small and b is not None else None for b in bounds]
+    if any(m is not None for m in most):
+        strict = [
+            _Bound(n, r, reduction_length) if n.is_floating_point() else None
+            for n, r in zip(native, reference, strict=True)
+        ]
+        _add_changes(strict, model, inputs, runs, edge, reduction_length, textbook=False)
+        for bound, m, s in zip(bounds, most, strict, strict=True):
+            if bound is not None and m is not None and s is not None:
+                bound.keep_below(m, s.changes)
     ties = edge == "ties" and _ties_are_undefined(operations, native)
     return tuple(
         _output(n, r, b, coarse, edge, ties)
@@ -75,6 +90,11 @@ class _Bound(Spread):
         self._length = reduction_length
         self._changes = torch.zeros_like(self._errors)
 
+    @property
+    def changes(self) -> torch.Tensor:
+        assert self._changes is not None
+        return self._changes
+
     def add_errors(self, native: torch.Tensor, reference: torch.Tensor) -> None:
         torch.maximum(self._errors, gap(native, reference), out=self._errors)
 
@@ -83,20 +103,36 @@ class _Bound(Spread):
         changes = gap(reference, self._reference).div_(eps)
         self._changes = torch.maximum(self._changes, changes)
 
+    def beyond(self) -> torch.Tensor | None:
+        """What rounding alone may change where textbook forms lose more than they may; None where
+        they do nowhere."""
+        assert self._changes is not None
+        size = torch.nan_to_num(self._reference.abs().reshape(-1), 0.0, 0.0, 0.0)
+        usual = torch.linalg.vector_norm(size) / math.sqrt(max(1, len(size)))
+        most = size.clamp_min(float(usual)).mul_(_TEXTBOOK_LOSS)
+        return most if bool((self._changes > most).any()) else None
+
+    def keep_below(self, most: torch.Tensor, changes: torch.Tensor) -> None:
+        """changes: as the bound's own, without textbook forms."""
+        self._changes = torch.minimum(self.changes, torch.maximum(most, changes))
+
     def finish(self, coarse: bool, edge: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The bound of each element, and for an edge draw which of them decide."""
         assert self._changes is not None
         dtype, reference = self._native.dtype, self._reference
         scale = torch.maximum(reference.abs().reshape(-1), self._changes)
-        agrees = None
+        agrees = lost = None
         if edge:
             agrees = torch.isfinite(reference) & torch.isfinite(self._native)
             room = _AGREES * (eps_factor(dtype, self._length) + torch.finfo(dtype).eps)
             agrees &= (self._errors <= room * scale).reshape(reference.shape)
-            self._errors *= agrees.reshape(-1)
+            lost = self._errors * ~agrees.reshape(-1)
+            self._errors -= lost
         bound = element_tolerance(
             reference, self._errors, self._changes, dtype, self._length, coarse=coarse
         )
+        if lost is not None:  # what decides nothing is taken from PyTorch, and must pass
+            bound = torch.maximum(bound, lost.reshape(bound.shape))
         if torch.finfo(dtype).eps > accumulation_eps(dtype):
             last_bit = torch.nan_to_num(scale, 0.0, 0.0, 0.0) * torch.finfo(dtype).eps
             bound += last_bit.reshape(bound.shape)
@@ -121,6 +157,8 @@ def _add_changes(
     runs: int,
     edge: EdgeKind | None,
     reduction_length: int,
+    *,
+    textbook: bool = True,
 ) -> tuple[Counter[str], bool]:
     """What rounding changes: the operations that there are, and whether they were too many. They
     are off by as much as a sum of that length may be: the square of an error is no error of the
@@ -133,7 +171,9 @@ def _add_changes(
         block, place = divmod(run, 6)
         # three runs, then the same the other way: a minimum shows a change in one direction alone
         way = eps if place < 3 else -eps
-        inexact = Inexact(way, 3 * block + place % 3, decides_beyond=edge is None)
+        inexact = Inexact(
+            way, 3 * block + place % 3, decides_beyond=edge is None, textbook=textbook
+        )
         changed = call_in_float64(model, inputs, inexact)
         for bound, reference in zip(bounds, changed, strict=True):
             if bound is not None:

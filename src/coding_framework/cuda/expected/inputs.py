@@ -262,13 +262,13 @@ def _bounded(family: int, shape: tuple[int, ...], g: np.random.Generator) -> Flo
     if family == 0:
         return g.random(shape)
     if family == 1:
-        return g.beta(5.0, 2.0, shape)
+        return np.asarray(np.cbrt(g.random(shape)))  # Beta(3, 1)
     if family == 2:
-        return g.beta(2.0, 5.0, shape)
+        return np.asarray(1.0 - np.cbrt(g.random(shape)))
     if family == 3:
         trend = _trend(shape) if g.random() < 0.5 else 1.0 - _trend(shape)
         return np.asarray(np.clip(0.8 * trend + 0.2 * g.random(shape), 0.0, 1.0))
-    ends = g.beta(0.5, 0.5, shape)  # much mass at both ends of the domain
+    ends = np.asarray(np.sin(0.5 * np.pi * g.random(shape)) ** 2)  # Beta(0.5, 0.5)
     ends[g.random(shape) < 0.02] = 0.0
     ends[g.random(shape) < 0.02] = 1.0
     return ends

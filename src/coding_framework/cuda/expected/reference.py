@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from coding_framework.cuda.expected.drawn_shapes import drawn_case
+from coding_framework.cuda.expected.drawn_shapes import drawn_case, swept_cases
 from coding_framework.cuda.expected.edge_draws import (
     draw_edges,
     edge_kind,
@@ -59,6 +59,8 @@ _OTHERS_BYTES = 64 << 20
 _GPU_CACHE_BYTES = 3 << 29
 """Where references of real size lie on the GPU: two draws of a large task. More workers than cores
 share a GPU, and what each keeps is rarely asked for again."""
+_SAMPLE, _FEW_VALUES = 1 << 16, 16
+"""Elements of a parameter that are looked at, and how many numbers random ones never are."""
 Scalar = bool | int | float
 NewSpread = Callable[[torch.Tensor, torch.Tensor], OutputSpread]
 
@@ -161,6 +163,7 @@ class ReferenceCache:
         self._held: OrderedDict[tuple[str, str, int], Expectation] = OrderedDict()
         self._bytes = 0
         self._drawn: dict[str, TestCase | None] = {}
+        self._swept: dict[str, tuple[TestCase, ...]] = {}
         self._edges: dict[tuple[str, str], tuple[int, ...]] = {}
         self._informative: dict[tuple[str, tuple[int, ...]], bool] = {}
         self._flops: dict[tuple[str, str], int] = {}
@@ -224,7 +227,8 @@ class ReferenceCache:
         """The seeds of the edge draws of a small shape set that decide something."""
         key = (task_digest(task), case.name)
         if key not in self._edges:
-            seeds = [edge_seed(kind) for kind in edge_kinds(case)]
+            number = task.cases.index(case) if case in task.cases else 0
+            seeds = [edge_seed(kind) for kind in edge_kinds(case, number)]
             self._edges[key] = tuple(s for s in seeds if self._decides(task, case, s))
         return self._edges[key]
 
@@ -237,10 +241,21 @@ class ReferenceCache:
             )
         return self._drawn[digest]
 
-    def _runs(self, task: Task, case: TestCase) -> bool:
+    def swept_cases(self, task: Task) -> tuple[TestCase, ...]:
+        """Small shape sets of other sizes; none where the task has no others."""
+        digest = task_digest(task)
+        if digest not in self._swept:
+            plain = edge_seed("plain")
+            self._swept[digest] = swept_cases(
+                task, self._secret, digest, lambda case: self._runs(task, case, plain)
+            )
+        return self._swept[digest]
+
+    def _runs(self, task: Task, case: TestCase, seed: int = 0) -> bool:
         """Whether the function takes these sizes, and gives outputs that are not empty."""
         try:
-            made, usual = (self.get(task, c, 0).outputs for c in (case, task.cases[0]))
+            made = self.get(task, case, seed).outputs
+            usual = self.get(task, task.cases[0], 0).outputs
         except UsageError:
             return False
         ranks = [[output.native.dim() for output in outputs] for outputs in (made, usual)]
@@ -482,20 +497,35 @@ def _flops_by_shapes(task: Task, case: TestCase) -> int | None:
 
 
 def _vary_parameters(model: nn.Module) -> None:
-    """Parameters that start as a constant (a norm's ones and zeros) would let a kernel ignore
-    them: they get noise around their value. Other buffers may mean anything and stay."""
+    """Parameters that start with few values (a norm's ones and zeros, an identity matrix) would let
+    a kernel ignore them: they get noise around their values. So do buffers of one value, which are
+    statistics: zeros of either sign, others larger. Other buffers (a mask, a table) are part of the
+    function and stay."""
     with torch.no_grad():
         for parameter in model.parameters():
-            if parameter.is_floating_point() and bool(
-                (parameter == parameter.reshape(-1)[:1]).all()
-            ):
+            if parameter.is_floating_point() and _has_few_values(parameter):
                 noise = torch.randn(parameter.shape).to(parameter.dtype)
                 parameter.copy_(parameter * (1 + 0.2 * noise) + 0.1 * noise)
         for name, buffer in model.named_buffers():
-            if name.endswith("running_mean"):
+            statistic = buffer.numel() > 1 or name.endswith(("running_mean", "running_var"))
+            if not statistic or not buffer.is_floating_point():
+                continue
+            first = buffer.reshape(-1)[0]
+            if not bool(torch.isfinite(first)) or not bool((buffer == first).all()):
+                continue
+            if first == 0:
                 buffer.add_(0.5 * torch.randn(buffer.shape).to(buffer.dtype))
-            elif name.endswith("running_var"):
+            else:
                 buffer.mul_(1 + torch.rand(buffer.shape).to(buffer.dtype))
+
+
+def _has_few_values(values: torch.Tensor) -> bool:
+    """Whether it is a handful of numbers, each of them often: random ones are not."""
+    sample = values.detach().reshape(-1)[:_SAMPLE]
+    if bool((sample == sample[:1]).all()):
+        return True
+    different = int(sample.sort().values.diff().ne(0).sum()) + 1
+    return different <= min(_FEW_VALUES, len(sample) // 2)
 
 
 @lru_cache(maxsize=256)

@@ -106,6 +106,10 @@ def _tangent(out: torch.Tensor, x: torch.Tensor, *rest: Any) -> torch.Tensor:
     return _reduced(out, x) * (1 + out * out)
 
 
+_LOSES_SMALL = frozenset((_one_at_least, _of_argument, _one_or_argument, _reduced))
+"""By these a function may lose the digits of a small result (`fine_bounds.py`)."""
+
+
 def _rounded(out: torch.Tensor, *rest: Any) -> torch.Tensor:
     return out.abs()
 
@@ -133,6 +137,8 @@ _OWN_SCALES: dict[str, Callable[..., torch.Tensor]] = {
     **dict.fromkeys(("softplus", "log_sigmoid_forward"), _one_or_argument),
 }
 """The size of the numbers through which an honest form of an elementwise operation goes."""
+TEXTBOOK = frozenset(name for name, own in _OWN_SCALES.items() if own in _LOSES_SMALL)
+"""Operations whose textbook forms may lose the digits of a small result."""
 
 
 def _largest(x: torch.Tensor, axis: int) -> torch.Tensor:
@@ -152,12 +158,16 @@ _OF_ROWS: dict[str, Callable[..., torch.Tensor]] = {
 class Inexact(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Float64 operations within it are off by a relative `eps` times noise of a size about 1."""
 
-    def __init__(self, eps: float, seed: int, *, decides_beyond: bool = True) -> None:
-        """decides_beyond: whether a variance far smaller than its mean still says something."""
+    def __init__(
+        self, eps: float, seed: int, *, decides_beyond: bool = True, textbook: bool = True
+    ) -> None:
+        """decides_beyond: whether a variance far smaller than its mean still says something.
+        textbook: whether functions may go through numbers larger than their result."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._eps = eps
         self._seed = seed
         self._decides_beyond = decides_beyond
+        self._textbook = textbook
         self._places = random.Random(seed)
         self._numbers = _usual_noise(seed)
         self.seen: Counter[str] = Counter()
@@ -177,6 +187,8 @@ class Inexact(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if plain in _EXACT or func.is_view:
             return func(*args, **kwargs)
         own = _OWN_SCALES.get(plain)
+        if own in _LOSES_SMALL and not self._textbook:
+            own = _rounded
         if own is None:
             return self._composite(func, name, args, kwargs)
         before = args if plain == name else (args[0].clone(), *args[1:])

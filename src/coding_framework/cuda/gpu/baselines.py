@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from statistics import median
 
 import structlog
@@ -43,7 +43,7 @@ def time_model(
     """Device time of `model(*inputs)` with inputs like those of `draws` (two or more), alone on the
     GPU. Raises what the model raises."""
     device = place.device
-    with place.lock.alone(), torch.cuda.device(device), torch.no_grad():
+    with place.lock.alone(), _there(device), torch.no_grad():
         timer = _GraphTimer(model, draws, device)
         try:
             timer.capture()
@@ -68,7 +68,7 @@ def time_compiled(
     try:
         torch._dynamo.reset()
         compiled = torch.compile(model)
-        with torch.cuda.device(place.device), torch.no_grad():
+        with _there(place.device), torch.no_grad():
             compiled(*draws[0])
             torch.cuda.synchronize()
         return time_model(compiled, draws, place, protocol)
@@ -77,6 +77,13 @@ def time_compiled(
     except Exception as e:  # whatever the compiler makes of somebody's model
         log.warning("baseline_not_compiled", why=f"{type(e).__name__}: {e}"[:300])
         return None
+
+
+@contextmanager
+def _there(device: torch.device) -> Iterator[None]:
+    """What a model makes without saying where (a range, a mask) lies on the GPU as well."""
+    with torch.cuda.device(device), torch.device(device):
+        yield
 
 
 class _Nothing(nn.Module):

@@ -69,10 +69,10 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* f) {
 cudaError_t cudaMalloc(void** p, size_t size) { return device_malloc(p, size); }
 cudaError_t cudaFree(void* p) {
   tell_all_done();
-  return device_free(p);
+  return device_free(p, true);
 }
 cudaError_t cudaMallocAsync(void** p, size_t size, cudaStream_t) { return device_malloc(p, size); }
-cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return device_free(p); }
+cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return device_free(p, true); }
 cudaError_t cudaMallocPitch(void** p, size_t* pitch, size_t width, size_t height) {
   *pitch = (width + 511) / 512 * 512;
   return device_malloc(p, *pitch * height);

@@ -26,8 +26,9 @@ from coding_framework.cuda.expected.inputs import (
 from coding_framework.cuda.host.forward_arguments import forward_arguments
 from coding_framework.cuda.host.plan_recorder import PlanRecorder, RunLimits
 from coding_framework.cuda.host.stream_races import stream_race
-from coding_framework.cuda.host.wire import HostArg
+from coding_framework.cuda.host.wire import AboutCall, HostArg
 from coding_framework.cuda.plan.launch_plan import (
+    FREED_BYTE,
     Alloc,
     CandidateFault,
     Copy,
@@ -51,6 +52,8 @@ class HostProcess(Protocol):
 
     functions: dict[str, int]
     """Functions of the module with their number of parameters."""
+    about: AboutCall
+    """The last call."""
 
     def call(
         self, arguments: Sequence[HostArg], *, function: str = "forward"
@@ -107,16 +110,20 @@ class CaseRun:
         recorder: PlanRecorder,
         tensors: Sequence[torch.Tensor],
         inputs: int | None = None,
+        *,
+        moves: bool = True,
     ) -> None:
         """tensors: inputs, then parameters, of the shapes of every draw, on the CPU or all on the
-        device's GPU. inputs: how many are inputs; None: all."""
+        device's GPU. inputs: how many are inputs; None: all. moves: whether there are calls that
+        find them elsewhere."""
         self._device = device
         self._recorder = recorder
         self.on_gpu = any(tensor.is_cuda for tensor in tensors)
         """Whether the tensors lie on the device's GPU, and results are to lie there too."""
         self.inputs = len(tensors) if inputs is None else inputs
         first = tuple(self._place(tensor) for tensor in tensors)
-        moved = tuple(self._place(tensor) for tensor in tensors[: self.inputs])
+        elsewhere = tensors[: self.inputs] if moves else ()
+        moved = tuple(self._place(tensor) for tensor in elsewhere) or first[: self.inputs]
         self._places = (first, moved + first[self.inputs :])
 
     @property
@@ -232,6 +239,8 @@ class CaseRun:
                 self._device.copy(op.destination, op.source, op.nbytes)
             case Fill():
                 self._device.fill(op.address, op.value, op.nbytes)
+            case Free() if op.poisoned:
+                self._device.fill(op.address, FREED_BYTE, op.poisoned)
             case Alloc() | Free() | ReadBack():
                 pass  # the memory is still there; nobody listens
         return None

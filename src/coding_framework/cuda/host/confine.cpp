@@ -40,8 +40,9 @@ static sock_filter load(unsigned offset) {
 }
 static sock_filter give(unsigned verdict) { return BPF_STMT(BPF_RET | BPF_K, verdict); }
 
-bool confine() {
+bool confine(bool tell_of_writing) {
   const unsigned deny = SECCOMP_RET_ERRNO | EPERM;
+  const unsigned write = tell_of_writing ? SECCOMP_RET_TRAP : deny;
   const unsigned number = offsetof(seccomp_data, nr);
   const unsigned arguments = offsetof(seccomp_data, args);
   std::vector<sock_filter> program = {
@@ -60,7 +61,7 @@ bool confine() {
   program.push_back(load(arguments + 2 * 8));
   program.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, writing, 1, 0));
   program.push_back(give(SECCOMP_RET_ALLOW));
-  program.push_back(give(deny));
+  program.push_back(give(write));
   // futex: waking only, there is nobody to wait for
   program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex, 0, 5));
   program.push_back(load(arguments + 1 * 8));

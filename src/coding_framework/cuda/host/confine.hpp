@@ -4,5 +4,6 @@ namespace host {
 // System calls are limited to memory, the channel, clocks and reading files; no process or thread can
 // be made, no other process signalled, nothing written but the log, and no sleep: a process that
 // sleeps has stopped answering. Returns false where the kernel cannot filter.
-bool confine();
+// tell_of_writing: who opens a file for writing is told of by SIGSYS; else the call fails.
+bool confine(bool tell_of_writing);
 }  // namespace host

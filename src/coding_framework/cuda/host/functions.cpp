@@ -3,9 +3,13 @@
 #include <alloca.h>
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <signal.h>
+#include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <random>
@@ -94,10 +98,53 @@ std::optional<std::string> load_module(const char* path) {
   return text;
 }
 
+static constexpr size_t kMostHashed = size_t{4} << 20;
+
+static void add_to_hash(uint64_t& hash, const void* from, size_t size) {
+  auto* bytes = static_cast<const unsigned char*>(from);
+  for (size_t i = 0; i < std::min(size, kMostHashed); i++)
+    hash = (hash ^ bytes[i]) * 0x100000001b3u;
+}
+
+static int add_variables(dl_phdr_info* object, size_t, void* into) {
+  auto& [path, hash] = *static_cast<std::pair<std::string, uint64_t>*>(into);
+  if (path != object->dlpi_name) return 0;
+  for (int i = 0; i < object->dlpi_phnum; i++) {
+    auto& segment = object->dlpi_phdr[i];
+    auto start = object->dlpi_addr + segment.p_vaddr;
+    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_W))
+      add_to_hash(hash, reinterpret_cast<const void*>(start), segment.p_memsz);
+    if (segment.p_type == PT_TLS && object->dlpi_tls_data != nullptr)
+      add_to_hash(hash, object->dlpi_tls_data, segment.p_memsz);
+  }
+  return 1;
+}
+
+uint64_t hash_of_variables() {
+  link_map* loaded = nullptr;
+  if (module == nullptr || dlinfo(module, RTLD_DI_LINKMAP, &loaded) != 0) return 0;
+  std::pair<std::string, uint64_t> found{loaded->l_name, 0xcbf29ce484222325u};
+  dl_iterate_phdr(add_variables, &found);
+  return found.second;
+}
+
 bool initialise_module(const char* entry_point) {
   auto init = reinterpret_cast<void (*)()>(dlsym(module, entry_point));
   if (init != nullptr) init();
   return init != nullptr;
+}
+
+bool opened_to_write = false;
+
+// The filter of system calls traps who opens a file for writing: the call fails, and it is told.
+static void denied(int, siginfo_t*, void* context) {
+  auto& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  machine.gregs[REG_RAX] = -EPERM;
+#elif defined(__aarch64__)
+  machine.regs[0] = static_cast<unsigned long long>(-EPERM);
+#endif
+  opened_to_write = true;
 }
 
 static void crashed(int number, siginfo_t* info, void*) {
@@ -118,6 +165,9 @@ void watch_signals() {
   action.sa_sigaction = crashed;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
   for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
+  action.sa_sigaction = denied;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSYS, &action, nullptr);
 }
 
 }  // namespace host

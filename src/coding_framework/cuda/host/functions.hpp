@@ -46,6 +46,11 @@ std::optional<std::string> load_module(const char* path);
 // Lets a module define its functions; false where it has no such entry point.
 bool initialise_module(const char* entry_point);
 
+// A hash of what the loaded module has in variables of its own; 0 where there is none.
+uint64_t hash_of_variables();
+
+extern bool opened_to_write;  // a file, at any time so far
+
 void watch_signals();  // crashes are reported over the channel
 bool is_tensor(const Result& result);
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from coding_framework.cuda.device.device import Device
 from coding_framework.cuda.host.wire import CudaCallError
 from coding_framework.cuda.plan.launch_plan import (
+    FREED_BYTE,
     Alloc,
     CandidateFault,
     Copy,
@@ -65,8 +66,8 @@ def first_budget(elements: int) -> int:
 class PlanRecorder:
     """Carries out what the host process asks for, and writes it down: a `RuntimeHandler`.
 
-    Frees take effect at the end of the device: like torch's caching allocator in stream order, a
-    launch may still use what the host has let go of.
+    A tensor's memory stays until the end of the device: like torch's caching allocator in stream
+    order, a launch may still use what the host has let go of. After a `cudaFree` it holds poison.
     """
 
     def __init__(self, device: Device, limits: RunLimits) -> None:
@@ -113,11 +114,15 @@ class PlanRecorder:
         self._note(Alloc(address, max(1, nbytes)))
         return address
 
-    def free(self, address: int) -> None:
+    def free(self, address: int, *, at_once: bool = False) -> None:
+        """at_once: by a `cudaFree`: nothing may use it from then on."""
         if address not in self.blocks:
             raise CudaCallError
         self.freed.add(address)
-        self._note(Free(address))
+        poisoned = self.blocks[address] if at_once else 0
+        if poisoned:
+            self._device.fill(address, FREED_BYTE, poisoned)
+        self._note(Free(address, poisoned))
 
     def require_kept(self, outputs: Sequence[TensorRef]) -> None:
         """Raises CandidateFault where the call freed an output that it then returned. (A tensor

@@ -80,7 +80,7 @@ int cf_start() {
   host::open_channel();
   host::watch_signals();
   signal(SIGXFSZ, SIG_DFL);  // Python ignores it, and an answer that floods its log would go on
-  if (!host::confine()) {
+  if (!host::confine(false)) {
     std::perror("the kernel refuses to filter system calls");
     return 122;
   }

@@ -2,6 +2,10 @@
 // UNTRUSTED from the moment the candidate is loaded: whatever it sends is a claim.
 //
 //   runner HOST_SO      standard input is the channel to the judge
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdio>
 #include <deque>
 
@@ -79,6 +83,7 @@ static void post_results(const std::string& name) {
     for (auto n : t.sizes()) w.put<int64_t>(n);
     for (auto n : t.strides()) w.put<int64_t>(n);
   }
+  w.put<uint64_t>(hash_of_variables()).put<uint32_t>(opened_to_write);
   post(Kind::Result, w.bytes);
 }
 
@@ -102,13 +107,29 @@ static void load(const char* path) {
   post(Kind::Loaded, w.bytes);
 }
 
+// In a PID namespace of its own each process would have the same number: a few are taken before it,
+// how many nobody knows, so that who lets its number decide is found out.
+static void take_other_number() {
+  if (getpid() > 32) return;
+  auto ticks = std::chrono::steady_clock::now().time_since_epoch().count() / 64;
+  for (auto taken = ticks % 4; taken >= 0; taken--) {
+    pid_t child = fork();
+    if (child == 0 && taken > 0) _exit(0);
+    if (child == 0) return;
+    int how = 0;
+    if (child < 0 || waitpid(child, &how, 0) != child) _exit(123);
+    if (taken == 0) _exit(WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how));
+  }
+}
+
 }  // namespace host
 
 int main(int count, char** arguments) {
   if (count != 2) return 2;
+  host::take_other_number();
   host::open_channel();
   host::watch_signals();
-  if (!host::confine()) {
+  if (!host::confine(true)) {
     std::perror("the kernel refuses to filter system calls");
     return 122;
   }

@@ -128,11 +128,12 @@ cudaError_t device_malloc(void** pointer, size_t size) {
   return cudaSuccess;
 }
 
-cudaError_t device_free(void* pointer) {
+cudaError_t device_free(void* pointer, bool at_once) {
   if (pointer == nullptr) return cudaSuccess;
   auto address = reinterpret_cast<uint64_t>(pointer);
   if (allocations.erase(address) == 0) return fail(cudaErrorInvalidValue);
-  return fail(static_cast<cudaError_t>(request(Kind::Free, Writer().put<uint64_t>(address)).kind));
+  auto w = Writer().put<uint64_t>(address).put<uint32_t>(at_once);
+  return fail(static_cast<cudaError_t>(request(Kind::Free, w).kind));
 }
 
 static constexpr size_t kPiece = size_t{32} << 20;  // of a long transfer, in one message

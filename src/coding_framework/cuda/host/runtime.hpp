@@ -12,7 +12,8 @@ cudaError_t peek_last_error();
 cudaError_t launch_kernel(const void* function, dim3 grid, dim3 block, void** arguments,
                           size_t shared, cudaStream_t stream, bool cooperative);
 cudaError_t device_malloc(void** pointer, size_t size);
-cudaError_t device_free(void* pointer);
+// at_once: what it holds is gone, where a tensor's memory waits for the work that may still use it.
+cudaError_t device_free(void* pointer, bool at_once = false);
 // waits: the call returns when it is done, as cudaMemcpy does
 cudaError_t transfer(void* to, const void* from, size_t size, cudaMemcpyKind kind,
                      cudaStream_t stream = nullptr, bool waits = true);

@@ -27,6 +27,7 @@ from coding_framework.cuda.host.program import program_of
 from coding_framework.cuda.host.properties import H200, DeviceProperties
 from coding_framework.cuda.host.wire import (
     MAX_MESSAGE_BYTES,
+    AboutCall,
     CudaCallError,
     HostArg,
     Kind,
@@ -34,13 +35,14 @@ from coding_framework.cuda.host.wire import (
     Reader,
     RuntimeHandler,
     clean_text,
+    decode_about,
     decode_launch,
     decode_order,
     decode_result,
     encode_call,
     encode_setup,
 )
-from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo, TensorRef
+from coding_framework.cuda.plan.launch_plan import RAISED, CandidateFault, ModuleInfo, TensorRef
 from coding_framework.cuda.sandbox import Job, Limits, Sandbox
 from coding_framework.errors import InfrastructureError, SandboxError
 from coding_framework.paths import write_error
@@ -93,6 +95,7 @@ class HostSession:
         self._uploaded = 0
         self._cpu_seen_s = 0.0
         self._loading = True
+        self.about = AboutCall()
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         except OSError as e:
@@ -104,6 +107,7 @@ class HostSession:
             mounts=program.mounts,
             limits=limits,
             folder=program.folder,
+            random_devices=True,
             environment={"LC_ALL": "C.UTF-8", **program.environment},
         )
         with theirs:
@@ -129,7 +133,9 @@ class HostSession:
             )
         self._calls = 0
         self._send(0, encode_call(function, list(arguments)))
-        outputs = self._serve(Kind.RESULT, decode_result)
+        outputs, self.about = self._serve(
+            Kind.RESULT, lambda payload: (decode_result(payload), decode_about(payload))
+        )
         if any(o.address == 0 and 0 not in o.shape for o in outputs):
             raise CandidateFault(Status.RUNTIME_ERROR, f"{function} returned a tensor on the CPU")
         return outputs
@@ -204,9 +210,9 @@ class HostSession:
                 reader.end()
                 return handler.malloc(nbytes).to_bytes(8, "little")
             case Kind.FREE:
-                (address,) = reader.numbers("Q")
+                address, at_once = reader.numbers("QI")
                 reader.end()
-                handler.free(address)
+                handler.free(address, at_once=bool(at_once))
             case Kind.UPLOAD:
                 (address,) = reader.numbers("Q")
                 data = reader.rest()
@@ -372,7 +378,7 @@ def _raise_reported(kind: int, payload: memoryview) -> None:
             text = clean_text(reader.text(2000))
             if trouble == 2:
                 raise CandidateFault(Status.MEMORY_LIMIT, "the host code ran out of memory")
-            prefix = "" if trouble == 1 else "the host code raised: "
+            prefix = "" if trouble == 1 else RAISED
             raise CandidateFault(Status.RUNTIME_ERROR, f"{prefix}{text}")
         case Kind.CRASHED:
             number, address, on_device = Reader(payload).numbers("IQI")

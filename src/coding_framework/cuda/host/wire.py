@@ -80,7 +80,7 @@ class RuntimeHandler(Protocol):
     """
 
     def malloc(self, nbytes: int) -> int: ...
-    def free(self, address: int) -> None: ...
+    def free(self, address: int, *, at_once: bool) -> None: ...
     def upload(self, address: int, data: bytes) -> None: ...
     def download(self, address: int, nbytes: int) -> bytes: ...
     def copy(self, destination: int, source: int, nbytes: int) -> None: ...
@@ -244,7 +244,7 @@ def decode_order(reader: Reader) -> tuple[Ordering, int, int]:
 
 
 def decode_result(payload: memoryview) -> tuple[TensorRef, ...]:
-    """The tensors that a call returned, as claimed."""
+    """The tensors that a call returned, as claimed. What follows them is for `decode_about`."""
     reader = Reader(payload)
     (count,) = reader.numbers("I")
     if count > MAX_OUTPUTS:
@@ -270,5 +270,27 @@ def decode_result(payload: memoryview) -> tuple[TensorRef, ...]:
                 dtype=_DTYPE_NAMES[code],
             )
         )
-    reader.end()
+    if len(payload) - reader.at != _ABOUT.size:
+        reader.end()
     return tuple(outputs)
+
+
+_ABOUT = struct.Struct("<QI")
+
+
+@dataclass(frozen=True, slots=True)
+class AboutCall:
+    """What the runner says of a call beside its outputs, as claimed."""
+
+    variables: int = 0
+    """A hash of the module's variables after it; 0 where nobody looked."""
+    opened_to_write: bool = False
+    """Whether a file was opened for writing, in this call or before."""
+
+
+def decode_about(payload: memoryview) -> AboutCall:
+    """The end of what a call returned."""
+    if len(payload) < _ABOUT.size:
+        return AboutCall()
+    variables, opened = _ABOUT.unpack_from(payload, len(payload) - _ABOUT.size)
+    return AboutCall(variables, bool(opened))

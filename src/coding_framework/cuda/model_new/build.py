@@ -54,7 +54,7 @@ class _NoDevice:
     def malloc(self, nbytes: int) -> int:
         raise CudaCallError
 
-    def free(self, address: int) -> None:
+    def free(self, address: int, *, at_once: bool) -> None:
         raise CudaCallError
 
     def upload(self, address: int, data: bytes) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.host.session import HostSession
-from coding_framework.cuda.host.wire import HostArg
+from coding_framework.cuda.host.wire import AboutCall, HostArg
 from coding_framework.cuda.plan.launch_plan import CandidateFault, TensorRef
 from coding_framework.types import Status
 
@@ -25,6 +25,8 @@ class AnswerSession:
         self._built = False
         self.functions: dict[str, int] = {}
         """Empty: `forward` of a model takes tensors only, and that is seen to here."""
+        self.about = AboutCall()
+        """Nobody looks at the variables of Python."""
 
     def call(
         self, arguments: Sequence[HostArg], *, function: str = "forward"

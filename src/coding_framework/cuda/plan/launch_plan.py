@@ -12,6 +12,9 @@ from typing import Literal
 
 from coding_framework.types import Status
 
+RAISED = "the host code raised: "
+"""How the reason of a runtime error begins after which the host process goes on."""
+
 
 class CandidateFault(Exception):  # noqa: N818 - a fault of theirs, not an error of ours
     """The candidate's fault while it runs; the judge turns it into a verdict of this status."""
@@ -35,9 +38,16 @@ class Alloc:
     nbytes: int
 
 
+FREED_BYTE = 0xFF
+"""What memory holds after a `cudaFree`: NaN and -1."""
+
+
 @dataclass(frozen=True, slots=True)
 class Free:
+    """poisoned: bytes that hold `FREED_BYTE` from then on; never in a timed call."""
+
     address: int
+    poisoned: int = 0
 
 
 @dataclass(frozen=True, slots=True)

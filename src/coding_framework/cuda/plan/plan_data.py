@@ -27,7 +27,7 @@ def ops_as_data(ops: Sequence[PlanOp]) -> tuple[list[list[Any]], bytes]:
             case Alloc():
                 rows.append(["alloc", op.address, op.nbytes])
             case Free():
-                rows.append(["free", op.address])
+                rows.append(["free", op.address, op.poisoned])
             case Upload():
                 rows.append(["upload", op.address, len(blob), len(op.data)])
                 blob += op.data
@@ -86,8 +86,8 @@ def _op(row: Sequence[Any], blob: memoryview) -> PlanOp:
     match list(row):
         case ["alloc", address, nbytes]:
             return Alloc(address, nbytes)
-        case ["free", address]:
-            return Free(address)
+        case ["free", address, poisoned]:
+            return Free(address, poisoned)
         case ["upload", address, start, size]:
             return Upload(address, bytes(blob[start : start + size]))
         case ["copy", destination, source, nbytes]:

@@ -22,6 +22,8 @@ GIB = 1 << 30
 SYSTEM_FOLDERS = ("/bin", "/lib", "/lib32", "/lib64", "/sbin")
 """Beside /usr, where compilers and their libraries lie; links into it on most systems."""
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
+RANDOM_DEVICES = ("/dev/urandom", "/dev/random")
+"""Host code that lets them decide is found out where it gets some."""
 LOCAL_FOLDERS = ("/usr/local", "/usr/src", "/usr/share")
 """Below /usr, and hidden: local software may lie here, none of it the compiler's business."""
 
@@ -63,6 +65,8 @@ class Job:
     folder: Mount
     """Where it starts."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    random_devices: bool = False
+    """Whether it may read `RANDOM_DEVICES`: not a compiler, which would read them to their end."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
 """Bubblewrap: namespaces without a daemon. A start costs about 4 ms.
 
 Guaranteed: own user, PID, network, IPC, UTS and mount namespaces; no capability; no /proc, no /sys,
-no device but /dev/null; nothing writable but the job's own folder; when the job or the judge
-dies, every descendant dies. Not guaranteed: what a hole in the kernel allows.
+no device but /dev/null and, where the job asks for them, random numbers; nothing writable but the
+job's own folder; when the job or the judge dies, every descendant dies. Not guaranteed: what a hole
+in the kernel allows.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import IO
 from coding_framework.cuda.sandbox.base import (
     LIMITER,
     LOCAL_FOLDERS,
+    RANDOM_DEVICES,
     SYSTEM_FILES,
     SYSTEM_FOLDERS,
     Job,
@@ -71,6 +73,8 @@ class BubblewrapSandbox:
             if mount.host.is_char_device():
                 way = "--dev-bind"
             command += [way, str(mount.host), mount.inside]
+        for device in RANDOM_DEVICES if job.random_devices else ():
+            command += ["--dev-bind-try", device, device]
         for name, value in job.environment.items():
             command += ["--setenv", name, value]
         for folder in (*LOCAL_FOLDERS, "/"):

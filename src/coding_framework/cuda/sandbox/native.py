@@ -20,6 +20,7 @@ from typing import IO
 
 from coding_framework.cuda.sandbox.base import (
     LIMITER,
+    RANDOM_DEVICES,
     Job,
     LocalJob,
     Mount,
@@ -60,6 +61,7 @@ class NativeSandbox:
         }
         mounts = (*job.mounts, job.folder)
         readable = [str(mount.host) for mount in mounts if not mount.writable]
+        readable += RANDOM_DEVICES if job.random_devices else ()
         writable = [str(mount.host) for mount in mounts if mount.writable]
         command = confined(str(launcher()), readable, writable, job.command)
         with _empty_input() if stdin == subprocess.DEVNULL else nullcontext(stdin) as given:

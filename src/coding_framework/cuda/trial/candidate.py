@@ -176,11 +176,16 @@ class CandidateTrials:
                 task, case, setup, references, self._seeds, self._draft.log, self._timing_seed
             )
             if case is self._drawn:
-                return trial.call_twice()
+                passed = trial.call_twice()
+                if len(set(self._seeds)) > 1:  # else an experiment has one draw alone
+                    trial.call_at_other_sizes(references.swept_cases(task))
+                _require_no_file(setup)
+                return passed
             real_size = case in task.gpu_cases
             passed = trial.record(dependent=self._dependent) if real_size else trial.judge()
             if trial.recorded is not None:
                 self._keep(trial.recorded, setting, setup)
+            _require_no_file(setup)
             passed = trial.measured(passed)
             if is_timed and self._profile:
                 self._count_events(setting, setup, case, passed)
@@ -217,3 +222,12 @@ class CandidateTrials:
 def _elements(case: TestCase) -> int:
     """Of the inputs of a shape set."""
     return sum(math.prod(spec.shape) for spec in case.inputs)
+
+
+def _require_no_file(setup: TrialSetup) -> None:
+    """Raises CandidateFault where the host code would have kept something in a file: every such
+    call fails here, and elsewhere may not."""
+    if setup.host.about.opened_to_write:
+        raise CandidateFault(
+            Status.REJECTED, "the host code opens a file for writing: its inputs are all it may use"
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from coding_framework.cuda.build.ptx_summary import unread_parameters
 from coding_framework.cuda.expected.reference import Expectation
@@ -34,7 +35,11 @@ PROCESSES = 10
 """A fair coin that host code throws in its process falls alike in the trial's and all of these once
 in 1,024 times."""
 CALLS = 16
-"""Further calls on each shape set in the last of them; each has its inputs elsewhere."""
+"""Further calls on each shape set in the last of them: half of them on the same inputs, then each
+with its inputs elsewhere."""
+
+_FEW, MANY = 4, 1100
+"""Calls that show whether host code counts them, and more calls of one that does: half a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +91,33 @@ def require_same_plans(
                 if number < PROCESSES - 1:
                     continue
                 for host, call in zip(hosts, calls, strict=True):
-                    for _ in range(CALLS):
-                        _record(module, recorder, host, _elsewhere(call, paper), unread)
+                    for i in range(CALLS):
+                        again = call if i < CALLS // 2 else _elsewhere(call, paper)
+                        _record(module, recorder, host, again, unread)
                         made += 1
+                for _ in range(
+                    MANY if _counts(module, recorder, hosts[0], calls[0], unread) else 0
+                ):
+                    _record(module, recorder, hosts[0], calls[0], unread)
+                    made += 1
     except (ReadsBackError, ExtensionWanted):
         pass  # no more can be made: what it does next depends on what it reads, or is compiled
     return made
+
+
+def _counts(
+    module: ModuleInfo,
+    recorder: PlanRecorder,
+    host: HostProcess,
+    call: RecordedCall,
+    unread: Unread,
+) -> bool:
+    """Whether each of a few more equal calls changes variables of the host code."""
+    seen = []
+    for _ in range(_FEW):
+        _record(module, recorder, host, call, unread)
+        seen.append(host.about.variables)
+    return all(one != other for one, other in pairwise(seen))
 
 
 def _elsewhere(call: RecordedCall, paper: PaperDevice) -> RecordedCall:

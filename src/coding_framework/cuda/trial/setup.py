@@ -52,9 +52,16 @@ class TrialSetup:
     equipment: Equipment
     adds_atomically: bool
     """The device code has floating-point atomics: its sums may vary in rounding."""
+    open_session: Callable[[ModelSignature], HostProcess]
     open_other_schedule: Callable[[], Device] | None
     """A second device with the same build loaded, on which threads run in another order; the caller
     closes it. None: the hardware's own order varies."""
+
+    def at_other_sizes(self, expectation: Expectation) -> TrialSetup:
+        """The same device and process, with room for other tensors as well."""
+        device, inputs = self.equipment.device, len(expectation.inputs)
+        run = CaseRun(device, self.recorder, expectation.tensors, inputs, moves=False)
+        return replace(self, run=run, host=self.open_session(expectation.signature))
 
     @property
     def device_name(self) -> str:
@@ -124,5 +131,6 @@ def open_setup(
                 module,
                 equipment,
                 adds_atomically(ptx),
+                open_session,
                 None if other is None else open_other_schedule,
             )

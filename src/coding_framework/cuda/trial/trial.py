@@ -19,12 +19,14 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
-from coding_framework.cuda.expected.edge_draws import draw_name
+from coding_framework.cuda.expected.drawn_shapes import BEYOND
+from coding_framework.cuda.expected.edge_draws import draw_name, edge_seed
 from coding_framework.cuda.expected.reference import Expectation
 from coding_framework.cuda.expected.tolerance import Comparison, ExpectedOutput, compare
 from coding_framework.cuda.host.case_run import Execution, Output
 from coding_framework.cuda.plan.difference import host_share, leaked_bytes, steering_excess
 from coding_framework.cuda.plan.launch_plan import (
+    RAISED,
     CandidateFault,
     LaunchPlan,
     LaunchReport,
@@ -42,10 +44,11 @@ _RACES = frozenset({"shared_memory_race", "global_memory_race"})
 """Faults of a run that make a result a matter of luck. Between threads of one warp (`warp_race`)
 hardware has an order on which much honest code relies: that stays a pitfall."""
 _WARP = 32
-_POISONS = (None, 0x7B, None, 0xFB)
-"""What replays fill other memory with, in turn: the device's own poison, which is NaN and -1, and
-bytes that make large numbers of either sign in every dtype. Each alone may be somebody's answer: a
-maximum passes over NaN and over what is small."""
+_POISONS = (None, 0x7B, 0x3C, 0xFB)
+"""What replays fill other memory with, in turn: the device's own poison, which is NaN and -1, bytes
+that make large numbers of either sign in every dtype, and some that make usual ones (0.01 and 1).
+Each alone may be somebody's answer: a maximum passes over NaN and over what is small."""
+_NOTHING_LAUNCHED = "it launches nothing"
 _HARDWARE_RERUNS = (0x7B, 0xFB)
 """Fills of the replays that are made beside the one that every device repeats, on a device whose
 schedule varies by itself."""
@@ -194,6 +197,29 @@ class CaseTrial:
         self._require_device_work(plan)
         self._call_again(plan, last, moved=True)
         return self._timed(plan, [execution.reports])
+
+    def call_at_other_sizes(self, cases: Sequence[TestCase]) -> None:
+        """The host code once on each of these shape sets, in the process that there is. Raises
+        CandidateFault where an answer is wrong. Who gives none beyond the declared sizes is not."""
+        seed = edge_seed("plain")
+        for case in cases:
+            setup = self._setup.at_other_sizes(self._references.get(self._task, case, seed))
+            trial = CaseTrial(self._task, case, setup, self._references, (seed,), self._log)
+            beyond, why = case.name.startswith(BEYOND), _NOTHING_LAUNCHED
+            try:
+                plan, execution = trial._call_host(seed)
+                if plan.launches or not beyond:
+                    trial._check(seed, execution)
+                    trial._require_device_work(plan)
+                    self._log.tests.pop()  # a verdict tells of these where one is wrong
+                    continue
+            except CandidateFault as fault:
+                if not (beyond and fault.status is Status.RUNTIME_ERROR):
+                    raise
+                why = fault.reason
+            self._log.note("refused_size", "info", f"no answer for shapes {case.name}: {why}")
+            if not why.startswith((RAISED, _NOTHING_LAUNCHED)):
+                return  # the host process waits for the end of its launch
 
     def call_once(self) -> None:
         """The host code alone, on the first draw. Raises CandidateFault where it fails or is wrong;

@@ -73,7 +73,10 @@ def test_ties_hold_zeros_of_both_signs_constant_rows_and_equal_maxima() -> None:
 
 
 def test_each_kind_is_what_its_name_says() -> None:
-    assert float(_draw("negative").max()) <= -1.5
+    assert float(_draw("negative").max()) <= -15
+    assert float(_draw("positive").min()) >= 150
+    assert float(_draw("positive", low=0.5).min()) >= 150
+    assert torch.isfinite(_draw("positive", dtype="float16")).all()
     assert float(_draw("large").abs().max()) > 1e5
     assert float(_draw("large", terms=1).abs().max()) > 1e20
     assert float(_draw("large", dtype="float16").abs().max()) <= 1e3
@@ -99,9 +102,10 @@ def test_a_declared_domain_bounds_every_kind(
 
 def test_only_kinds_that_add_something_are_drawn() -> None:
     assert edge_kinds(_case()) == ("ties", "negative", "large")
-    assert edge_kinds(_case(500)) == EDGE_KINDS
-    assert edge_kinds(_case(low=-2.0, high=2.0)) == ("ties", "negative")
-    assert edge_kinds(_case(low=0.0)) == ("ties", "large")
+    assert edge_kinds(_case(500)) == ("ties", "negative", "large", "spikes")
+    assert edge_kinds(_case(500), 1) == ("ties", "large", "spikes", "positive")
+    assert edge_kinds(_case(low=-2.0, high=2.0), 1) == ("ties", "negative")
+    assert edge_kinds(_case(low=0.0)) == ("ties", "large", "positive")
     assert edge_kinds(_case(dtype="bool")) == ()
 
 
@@ -177,6 +181,30 @@ def test_an_element_decides_only_where_pytorch_is_right() -> None:
     inverse = cache.get(_task("x / x"), _case(1), edge_seed("ties"))
     (output,) = inverse.outputs
     assert torch.equal(output.decides, inverse.inputs[0] != 0)  # type: ignore[arg-type]
+
+
+UNDERFLOWS = "x[:, :20] * torch.sigmoid(x[:, 20:])"
+
+
+@pytest.mark.parametrize(
+    ("expression", "terms"), [(UNDERFLOWS, 1), ("F.glu(x, 1)", 1), *(p[:2] for p in PAIRS)]
+)
+def test_pytorchs_own_answer_is_right_on_every_draw(expression: str, terms: int) -> None:
+    task = _task(expression, terms)
+    case = task.cases[0]
+    for secret in (b"a", b"b", b"repeatable"):
+        cache = ReferenceCache(secret)
+        for kind in EDGE_KINDS:
+            (output,) = cache.get(task, case, edge_seed(kind)).outputs
+            found = compare(output.native, output.native.stride(), output)
+            assert found.passed, (kind, found.detail)
+            assert found.tolerance is None or found.tolerance < float("inf")
+
+
+def test_a_gate_that_underflows_is_right_where_pytorchs_does_and_nowhere_else() -> None:
+    task = _task(UNDERFLOWS)
+    assert _wrong_draws(task, lambda x: x[:, :20] / (1 + torch.exp(-x[:, 20:]))) == set()
+    assert _wrong_draws(task, lambda x: x[:, :20] * (x[:, 20:] > 0)) != set()
 
 
 def test_ties_decide_nothing_where_nobody_says_which_one_is_taken() -> None:
