@@ -79,7 +79,7 @@ def test_other_candidates_get_their_status_and_leave_no_container(
 @pytest.mark.ci
 def test_the_command_judges_in_docker_when_asked_to(docker_host: str) -> None:
     command = [sys.executable, "-m", "coding_framework.cli", "judge", "--task", "relu"]
-    command += ["--kernel", str(ROOT / "examples" / "relu.cu"), "--sandbox", "docker"]
+    command += ["--kernel", str(ROOT / "examples" / "relu.cu"), "--sandbox", "docker", "--fresh"]
     environment = {**os.environ, "DOCKER_HOST": docker_host}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

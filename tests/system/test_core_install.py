@@ -46,7 +46,8 @@ def test_none_of_the_trainers_is_installed(bin_of_core: Path) -> None:
 def test_the_judge_gives_its_verdicts(bin_of_core: Path) -> None:
     for kernel, status in (("relu.cu", "correct"), ("relu_wrong.cu", "wrong_output")):
         path = Path("examples") / kernel
-        done = run(bin_of_core / "cuda-rl", "judge", "--task", "relu", "--kernel", path, "--json")
+        command = ("judge", "--task", "relu", "--kernel", path, "--json", "--fresh")
+        done = run(bin_of_core / "cuda-rl", *command)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["status"] == status
 

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CUDA_RL = str(Path(sys.executable).with_name("cuda-rl"))
-JUDGE = [CUDA_RL, "judge", "--task", "relu", "--kernel", str(ROOT / "examples/relu.cu")]
+JUDGE = [CUDA_RL, "judge", "--task", "relu", "--fresh", "--kernel", str(ROOT / "examples/relu.cu")]
 
 pytestmark = pytest.mark.system
 
