@@ -4,11 +4,11 @@
 
 Each command runs in a process of its own. Wall time is what a user sees, and is the bar's on an
 idle machine; CPU seconds, of the command and of all that it waited for, say what it would be
-without the others on a loaded one. The best of `--repeats` is taken. `judge` has judged the kernel
-before; with `--fresh`, which has no bar, it finds its build in the cache. `tasks list` and the
-misspelt task find the list that `make setup` has kept. The watch is timed from a save to the
-verdict, Ctrl-C from the signal to the end: the worst of three moments and of `judge` and two root
-scripts. Prints a table, writes benchmarks/results/first_contact.json.
+without the others on a loaded one. The best of `--repeats` is taken: the first fills the caches.
+`judge` has judged the kernel before; with `--fresh`, which has no bar, it finds its build in the
+cache. `tasks list` and the misspelt task find the list that `make setup` has kept. The watch is
+timed from a save to the verdict, Ctrl-C from the signal to the end: the worst of three moments and
+of `judge` and two root scripts. Prints a table, writes benchmarks/results/first_contact.json.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs have it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     machine = this_machine()
     timed = {name: measured(*COMMANDS[name], repeats) for name in COMMANDS}
     timed["judge --watch, a save"] = {"bar_s": WATCH_BAR_S, "wall_s": watched(repeats)}
@@ -83,7 +85,6 @@ def measured(
     command: list[str], bar_s: float | None, right: tuple[int, ...], repeats: int
 ) -> dict[str, Any]:
     """The best wall time of the command, and the least CPU seconds."""
-    subprocess.run(command, capture_output=True, check=False)  # fills the caches
     found = [once(command, right) for _ in range(repeats)]
     walls, cpus = zip(*found, strict=True)
     return {"bar_s": bar_s, "wall_s": round(min(walls), 2), "cpu_s": round(min(cpus), 2)}
