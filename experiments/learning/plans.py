@@ -70,8 +70,9 @@ class Plan(Config):
 
     @property
     def digest(self) -> str:
-        """Equal exactly where the plan is."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """Equal exactly where the plan is; a setting that a later version knows changes nothing
+        where it has its default."""
+        return hashlib.sha256(self.model_dump_json(exclude_defaults=True).encode()).hexdigest()
 
 
 def read_plan(path: Path) -> Plan:
