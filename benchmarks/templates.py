@@ -12,8 +12,8 @@ A kernel is portable where every shape set has a template.
 Attacks go the same way without a verdict first, which is more than they get in use: what has a
 template then is judged as well, and becomes one only where the verdict is `correct`.
 
-Resumable, in parts, as benchmarks/judge_rates.py is. Writes benchmarks/results/templates.json once
-all cases have been asked; exit 0: all bars hold, 1: one does not, or cases are left to do. On a
+Resumable, in parts, as benchmarks/judge_rates.py is. Writes benchmarks/results/templates.json of
+what was asked so far; exit 0: all bars hold, 1: one does not, or cases are left to do. On a
 machine with a GPU the replays are made there.
 """
 
@@ -167,19 +167,22 @@ def try_all(cases: list[Case], workers: int, deadline: float) -> None:
             future.result()
 
 
-def report(cases: list[Case], found: dict[str, Tried]) -> dict[str, Any]:
-    """Shares, and the reasons by frequency."""
+def report(cases: list[Case], found: dict[str, Tried], left: int) -> dict[str, Any]:
+    """Shares, and the reasons by frequency, of the cases that were tried. left: all others."""
     honest = [(c, found[c.key]) for c in cases if c.honest]
     hostile = [(c, found[c.key]) for c in cases if not c.honest]
     whole = [c for c, t in honest if t.templates and not t.refusals]
     share = len(whole) / max(1, len(honest))
     reasons = Counter(o for _, t in honest for o in sorted({o for o, _ in t.refusals}))
     differs = [c.name for c, t in honest if any(o == "replay_differs" for o, _ in t.refusals)]
+    ours = [c.name for c in cases if any(o == "fault_of_ours" for o, _ in found[c.key].refusals)]
     became = [c.name for c, t in hostile if t.verdict == "correct"]
     bars = [
         bar("honest kernels", ">= 300", len(honest), len(honest) >= 300),
         bar("portable", ">= 85%", share, share >= 0.85),
         bar("attacks that become templates", "0", len(became), not became),
+        bar("faults of ours", "0", len(ours), not ours),
+        bar("cases left to do", "0", left, left == 0),
     ]
     groups = {}
     for name in ("synthesis", "module", "other"):
@@ -217,6 +220,7 @@ def report(cases: list[Case], found: dict[str, Tried]) -> dict[str, Any]:
                 Counter(t.refusals[0][0] for _, t in hostile if t.refusals).most_common()
             ),
         },
+        "faults_of_ours": ours,
         "wall_s": round(sum(t.wall_s for t in found.values()), 1),
     }
 
@@ -250,10 +254,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
             print(f"{case.name}: {why[0]}: {why[1][:160]}")
     if left:
         print(f"{len(left)} of {len(cases)} cases are left to do: run the same command again")
-        return 1
     if options.only:
-        return 0
-    return 0 if finish(report(cases, found), result_path("templates")) else 1
+        return 1 if left else 0
+    done = [case for case in cases if case.key in found]
+    return 0 if finish(report(done, found, len(left)), result_path("templates")) else 1
 
 
 if __name__ == "__main__":

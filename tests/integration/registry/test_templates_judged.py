@@ -36,6 +36,13 @@ def test_an_honest_kernel_has_a_template_for_every_shape_set(judge: Judge) -> No
         assert {part.sha256 for part in template.code} == set(found.code)
 
 
+@pytest.mark.cuda
+def test_on_a_gpu_templates_are_replayed_there() -> None:
+    found = made(Judge(JudgeConfig(backend="cuda", seed=7)), AFFINE_SOURCE)
+    assert found.refusals == ()
+    assert len(found.templates) == 3
+
+
 TABLE = """
 __constant__ float coefficients[2];
 __global__ void affine(const float* const* table, float* o, int n, const float* scratch) {
