@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.deployment import apply as kernels
 from coding_framework.deployment.apply.emulator_launcher import EmulatorLauncher
 from coding_framework.deployment.apply.kernel_set import KernelSet, Offer, Options
@@ -207,6 +208,7 @@ def add_to_registry(
     **verdict: Any,
 ) -> RegisteredKernel:
     """A kernel of this module, with a made-up verdict and a receipt that is really signed."""
+    verdict.setdefault("protocol", PROTOCOL)
     task = task_of(op)
     made = template(op=op, kernel=source, entry=entry, task=task_id(task))
     signed = receipt_of(
