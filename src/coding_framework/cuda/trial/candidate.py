@@ -19,6 +19,7 @@ from coding_framework.cuda.host.plan_recorder import (
     first_budget,
     instruction_budget,
 )
+from coding_framework.cuda.host.program import is_answer
 from coding_framework.cuda.model_new.build import ExtensionWanted
 from coding_framework.cuda.model_new.extensions import ExtensionRequest
 from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
@@ -177,7 +178,8 @@ class CandidateTrials:
             )
             if case is self._drawn:
                 passed = trial.call_twice()
-                if len(set(self._seeds)) > 1:  # else an experiment has one draw alone
+                one_draw = len(set(self._seeds)) == 1  # of an experiment
+                if not one_draw and not is_answer(setting.build):  # it makes its model once
                     trial.call_at_other_sizes(references.swept_cases(task))
                 _require_no_file(setup)
                 return passed
