@@ -32,6 +32,8 @@ from coding_framework.viewer.search import Filter, Row, filter_from
 Query = Mapping[str, str]
 MAX_GROUPS = 64
 NEWEST = 8
+NEW_BYTES = 4 << 20
+"""Of a run that goes on this much may be unread at any moment: that is not told."""
 
 
 def runs_page(library: Library, query: Query) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def head_of(library: Library, run_id: str) -> dict[str, Any]:
         "has_steps": any(folder.steps.exists() for _, folder in rl_folders(run)),
         "is_evaluation": run.kind == "evaluation",
         "has_system": any((run.root / name).exists() for name in ("system.jsonl", "judge.jsonl")),
-        "reading": None if notes and done >= total else (done / total if total else 0.0),
+        "reading": None if notes and total - done < NEW_BYTES else done / max(total, 1),
     }
 
 
@@ -192,7 +194,7 @@ def system_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
     run = head["run"]
     return {
         **head, "identity": read_identity(run.root), "last": latest_system(run.root),
-        "alerts": _alerts(run), "options": {},
+        "alerts": _alerts(run), "options": {}, "has_charts": True,
     }  # fmt: skip
 
 
