@@ -94,6 +94,43 @@ def test_ctrl_c_while_a_script_imports_is_one_line_and_130() -> None:
     assert said == "error: stopped: the same command goes on from where it was\n"
 
 
+def _stopped_with(lines: str, tmp_path: Path) -> tuple[int, str]:
+    """Status and stderr of a program that Ctrl-C ends once it has written a line."""
+    hook = "import coding_framework.commands.interrupts\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", hook + lines],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as script:  # fmt: skip
+        assert script.stdout is not None
+        script.stdout.readline()
+        script.send_signal(signal.SIGINT)
+        _, said = script.communicate(timeout=PATIENCE_S)
+    return script.returncode, said
+
+
+def test_an_import_that_catches_everything_does_not_swallow_ctrl_c(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time; print(flush=True); time.sleep(3600)")
+    (tmp_path / "greedy.py").write_text("try:\n    import slow\nexcept BaseException:\n    pass")
+    status, said = _stopped_with("import greedy; print('went on')", tmp_path)
+    assert (status, said.count("\n")) == (130, 1)
+
+
+def test_ctrl_c_still_lets_an_event_loop_clean_up(tmp_path: Path) -> None:
+    program = """
+import asyncio, sys
+async def main():
+    try:
+        print(flush=True)
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        print("cleaned up", file=sys.stderr)
+        raise
+asyncio.run(main())
+"""
+    status, said = _stopped_with(program, tmp_path)
+    assert (status, said.splitlines()[0]) == (130, "cleaned up")
+
+
 @pytest.mark.parametrize(
     "name",
     [
