@@ -341,8 +341,8 @@ def _verify(args: Namespace) -> int:
 
 
 def _export(args: Namespace) -> int:
-    from coding_framework.deployment.store import StorageError
     from coding_framework.paths import write_atomic
+    from coding_framework.store.databases import StorageError
 
     if args.output is None:
         for line in _manager(args).store.export():

@@ -24,8 +24,8 @@ from coding_framework.deployment.store import (
     ConflictError,
     DeploymentStore,
     ExperimentRow,
-    StorageError,
 )
+from coding_framework.store.databases import StorageError
 
 EVERY_S = 0.25
 NOTICE_S = 1.0

@@ -37,9 +37,9 @@ from coding_framework.deployment.store import (
     SERVING,
     ConflictError,
     DeploymentStore,
-    StorageError,
     Transaction,
 )
+from coding_framework.store.databases import StorageError
 
 _GROUP = 32
 _GROUP_WAIT_S = 0.005

@@ -15,6 +15,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,19 +23,16 @@ from typing import Any, NamedTuple
 
 from coding_framework.deployment.archive import archived_events
 from coding_framework.deployment.schema import KEPT_TRIGGER, MIGRATIONS
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import UsageError
+from coding_framework.store import databases
+from coding_framework.store.databases import StorageError
 
 ACTIVE = ("GATED", "SHADOW", "RAMPING", "HOLDING", "PAUSED")
 """States in which an alias is taken by its experiment."""
 SERVING = ("RAMPING", "HOLDING")
 """States in which units are enrolled."""
 FINAL = ("PROMOTED", "ROLLED_BACK", "STOPPED")
-_BUSY_MS = 5000
 _NO_CHAIN = "0" * 64
-
-
-class StorageError(InfrastructureError):
-    """The deployment database cannot be read or written."""
 
 
 class ConflictError(UsageError):
@@ -350,13 +348,15 @@ class DeploymentStore:
             if read_only:
                 self._db = _opened_to_read(path)
             else:
-                self._db = self._opened(durable=durable)
+                self._db = databases.open_database(path, durable=durable)
             if check:
-                self._refuse_damage()
-            if read_only:
-                self._refuse_other_versions()
-            else:
-                self._migrate()
+                databases.require_whole(self._db, _damaged(path))
+            if not read_only:
+                databases.migrate(self._db, MIGRATIONS)
+            databases.require_version(
+                self._db, path, len(MIGRATIONS),
+                update=f"`cuda-rl deploy status --database {path}` brings it up to date",
+            )  # fmt: skip
             self._clock = clock or self._machine_clock(read_only=read_only)
         self._file = self._identity()
 
@@ -373,14 +373,8 @@ class DeploymentStore:
                     f"{self.path} was deleted or replaced while it was in use: put it back, and "
                     "start the server again"
                 )
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
+            with databases.writing(self._db):
                 yield Transaction(self._db, self._clock)
-                self._db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
 
     def now_us(self) -> int:
         """The database's time, before any event that is still to come."""
@@ -489,15 +483,6 @@ class DeploymentStore:
         )
         return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def _opened(self, *, durable: bool) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        db = self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-        db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-        self._use_wal()
-        db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
-        db.execute("PRAGMA foreign_keys=ON")
-        return db
-
     def _rows(self, statement: str, *values: Any) -> list[Any]:
         with self._lock, _told(self.path):
             return self._db.execute(statement, values).fetchall()
@@ -508,50 +493,6 @@ class DeploymentStore:
         except OSError:
             return None
         return found.st_dev, found.st_ino
-
-    def _use_wal(self) -> None:
-        """SQLite does not wait for its lock here, where several processes make the file at once."""
-        for _ in range(_BUSY_MS // 50):
-            with contextlib.suppress(sqlite3.OperationalError):
-                if self._db.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal":
-                    return
-            time.sleep(0.05)
-        self._db.execute("PRAGMA journal_mode=WAL")
-
-    def _refuse_damage(self) -> None:
-        (found,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise StorageError(_damaged(self.path))
-
-    def _migrate(self) -> None:
-        if self._version() < len(MIGRATIONS):
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                for number in range(self._version(), len(MIGRATIONS)):
-                    for statement in _statements(MIGRATIONS[number]):
-                        self._db.execute(statement)
-                self._db.execute(f"PRAGMA user_version={len(MIGRATIONS)}")
-                self._db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
-        self._refuse_other_versions()
-
-    def _refuse_other_versions(self) -> None:
-        version = self._version()
-        if version > len(MIGRATIONS):
-            raise StorageError(
-                f"{self.path} was written by a newer version of this program: install that one"
-            )
-        if version < len(MIGRATIONS):
-            raise StorageError(
-                f"{self.path} was written by an older version of this program: "
-                f"`cuda-rl deploy status --database {self.path}` brings it up to date"
-            )
-
-    def _version(self) -> int:
-        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
 
     def _machine_clock(self, *, read_only: bool) -> Callable[[], int]:
         """Time since the machine's start plus an offset that all processes share. To read a
@@ -579,29 +520,13 @@ _EXPERIMENT = (
 
 
 def _opened_to_read(path: Path) -> sqlite3.Connection:
-    """Where no process has the database open it has no log beside it; it is then read as it lies,
-    since SQLite would make one."""
     if not path.is_file():
         raise StorageError(f"there is no database {path}: `cuda-rl deploy register` makes one")
-    lies = not path.with_name(f"{path.name}-wal").exists()
-    address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if lies else ''}"
-    db = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
-    db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-    return db
+    return databases.open_to_read(path, briefly=True)
 
 
 def _since_start_us() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
-
-
-def _statements(script: str) -> Iterator[str]:
-    """The statements of a script: a trigger holds semicolons of its own."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
 
 
 def _events(
@@ -639,30 +564,5 @@ def _damaged(path: Path) -> str:
     )
 
 
-@contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """A failure of SQLite's or of the disk as a StorageError."""
-    try:
-        yield
-    except sqlite3.OperationalError as e:
-        raise StorageError(_sentence(path, str(e))) from e
-    except sqlite3.IntegrityError as e:
-        raise StorageError(f"{path} refused what was written ({e}): report it") from e
-    except sqlite3.DatabaseError as e:
-        raise StorageError(_damaged(path)) from e
-    except OSError as e:
-        raise StorageError(
-            f"{path} cannot be opened ({e.strerror or e}): choose a place that can be written"
-        ) from e
-
-
-def _sentence(path: Path, said: str) -> str:
-    if "locked" in said:
-        return f"another process has held {path} locked for {_BUSY_MS // 1000} s: end that process"
-    if "full" in said:
-        return f"the disk of {path} is full: free some space"
-    if path.is_dir():
-        return f"{path} is a folder: name a file in it"
-    if "readonly" in said or "unable to open" in said:
-        return f"{path} cannot be written: give this user the right to write it and its folder"
-    return f"{path} failed ({said}): look at its disk, then try again"
+def _told(path: Path) -> AbstractContextManager[None]:
+    return databases.told(path, _damaged(path))

@@ -15,9 +15,10 @@ from coding_framework.deployment.controller import DecidedTraffic, Seen, World
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.outcomes import Outcome
 from coding_framework.deployment.serve_config import ModelVersion, ServeConfig
-from coding_framework.deployment.store import DeploymentStore, StorageError
+from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import InfrastructureError
+from coding_framework.store.databases import StorageError
 
 log = structlog.get_logger(__name__)
 

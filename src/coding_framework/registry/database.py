@@ -10,12 +10,14 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import UsageError
 from coding_framework.registry.files import DamagedError
 from coding_framework.registry.records import KernelStatus
+from coding_framework.store import databases
 
 _FIRST = """
 CREATE TABLE entry(kernel TEXT NOT NULL, task TEXT NOT NULL, op TEXT NOT NULL,
@@ -34,11 +36,6 @@ CREATE TABLE history(seq INTEGER PRIMARY KEY AUTOINCREMENT, ts_us INTEGER NOT NU
 """
 MIGRATIONS = (_FIRST,)
 """Number N brings a database from version N to N + 1. Never edit one that was released: add one."""
-_BUSY_MS = 5000
-
-
-class StorageError(InfrastructureError):
-    """The registry's database cannot be read or written."""
 
 
 class ConflictError(UsageError):
@@ -96,16 +93,14 @@ class RegistryDatabase:
         look that nobody changes the database meanwhile; it leaves no file beside it."""
         self.path = path
         with _told(path):
-            self._db = _read_only(path, briefly=briefly) if read_only else _writable(path)
-            if not read_only:
-                self._migrate()
-            version = self._version()
-        if version > len(MIGRATIONS):
-            raise StorageError(
-                f"{path} was written by a newer version of this program: install that one"
+            if read_only:
+                self._db = databases.open_to_read(path, briefly=briefly)
+            else:
+                self._db = databases.open_database(path)
+                databases.migrate(self._db, MIGRATIONS)
+            databases.require_version(
+                self._db, path, len(MIGRATIONS), update="open it where it can be written"
             )
-        if version < len(MIGRATIONS):
-            raise StorageError(f"{path} is of an older version: open it where it can be written")
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -157,9 +152,7 @@ class RegistryDatabase:
     def require_whole(self) -> None:
         """Raises StorageError where the file is damaged."""
         with _told(self.path):
-            (found,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise StorageError(_damaged(self.path))
+            databases.require_whole(self._db, _damaged(self.path))
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -215,75 +208,15 @@ class RegistryDatabase:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Committed at the end of the block, undone on any exception."""
         with _told(self.path):
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
+            with databases.writing(self._db):
                 yield self._db
-                self._db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
             # one file again, for those who can only read
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def _migrate(self) -> None:
-        if self._version() >= len(MIGRATIONS):
-            return
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            for number in range(self._version(), len(MIGRATIONS)):
-                for statement in MIGRATIONS[number].split(";"):
-                    if statement.strip():
-                        self._db.execute(statement)
-            self._db.execute(f"PRAGMA user_version={max(self._version(), len(MIGRATIONS))}")
-            self._db.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
-            raise
-
-    def _version(self) -> int:
-        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
 
 
 def now_us() -> int:
     """Microseconds of the wall clock."""
     return time.time_ns() // 1000
-
-
-def _writable(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-    for _ in range(_BUSY_MS // 50):
-        # SQLite does not wait for its lock here, where several processes make the file at once
-        with contextlib.suppress(sqlite3.OperationalError):
-            if db.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal":
-                break
-        time.sleep(0.05)
-    db.execute("PRAGMA synchronous=FULL")
-    db.execute("PRAGMA foreign_keys=ON")
-    return db
-
-
-def _read_only(path: Path, *, briefly: bool) -> sqlite3.Connection:
-    """Of a file whose folder cannot be written, nobody's changes are waited for."""
-    location = path.resolve().as_uri()
-    rests = briefly and not path.with_name(f"{path.name}-wal").exists()
-    for mode in ("immutable=1",) if rests else ("mode=ro", "immutable=1"):
-        db = sqlite3.connect(
-            f"{location}?{mode}", uri=True, isolation_level=None, check_same_thread=False
-        )
-        try:
-            db.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:
-            db.close()
-            if mode == "immutable=1":
-                raise
-        else:
-            return db
-    raise AssertionError
 
 
 def _damaged(path: Path) -> str:
@@ -293,31 +226,5 @@ def _damaged(path: Path) -> str:
     )
 
 
-@contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """A failure of SQLite's or of the disk as a StorageError."""
-    try:
-        yield
-    except sqlite3.OperationalError as e:
-        raise StorageError(_sentence(path, str(e))) from e
-    except sqlite3.DatabaseError as e:
-        raise StorageError(_damaged(path)) from e
-    except OSError as e:
-        raise StorageError(
-            f"{path} cannot be opened ({e.strerror or e}): choose a folder that can be written"
-        ) from e
-
-
-def _sentence(path: Path, said: str) -> str:
-    if "locked" in said:
-        return f"another process has held {path} locked for {_BUSY_MS // 1000} s: end that process"
-    if "full" in said:
-        return f"the disk of {path} is full: free some space"
-    if "readonly" in said or "unable to open" in said:
-        return (
-            f"{path} cannot be opened or written: check the folder, and give this user the right "
-            "to write it"
-        )
-    if "no such table" in said or "malformed" in said or "no such column" in said:
-        return _damaged(path)
-    return f"{path} failed ({said}): look at its disk, then try again"
+def _told(path: Path) -> AbstractContextManager[None]:
+    return databases.told(path, _damaged(path))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from coding_framework.deployment.ab_testing import RampStep
-from coding_framework.deployment.store import DeploymentStore, StorageError
+from coding_framework.deployment.store import DeploymentStore
+from coding_framework.store.databases import StorageError
 from support.rollouts import ERROR, GOOD, Deployment, config
 from support.viewed import Viewed
 

@@ -14,8 +14,9 @@ from coding_framework.deployment.controller import Controller, DecidedTraffic
 from coding_framework.deployment.live_traffic import LiveTraffic, server_secret
 from coding_framework.deployment.manager import ABTestManager
 from coding_framework.deployment.outcomes import Outcome
-from coding_framework.deployment.store import DeploymentStore, StorageError
+from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.verify import verify
+from coding_framework.store.databases import StorageError
 from support.rollouts import ERROR, GOOD, RampStep, config, prepared
 
 pytestmark = pytest.mark.unit
@@ -116,7 +117,7 @@ def test_a_stale_router_cannot_expose_after_the_end(
 def test_where_the_database_fails_the_incumbent_serves_and_the_rollout_pauses(
     database: Path, experiment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coding_framework.deployment.store._BUSY_MS", 200)
+    monkeypatch.setattr("coding_framework.store.databases.BUSY_MS", 200)
     traffic = LiveTraffic(database)
     unfinished = next(n for n in (f"u{i}" for i in range(99)) if served(traffic, n) == "new")
     unit = traffic.unit("open")

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from coding_framework.deployment.deployment_manager import DeploymentManager
-from coding_framework.deployment.store import DeploymentStore, StorageError
+from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.traffic import open_traffic
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.store.databases import StorageError
 from support.serving import config_of
 
 pytestmark = pytest.mark.unit

@@ -15,11 +15,12 @@ import pytest
 
 from coding_framework.data.registry import find_task
 from coding_framework.errors import UsageError
-from coding_framework.registry.database import ConflictError, StorageError
+from coding_framework.registry.database import ConflictError
 from coding_framework.registry.files import DamagedError
 from coding_framework.registry.kernels import KernelRegistry
 from coding_framework.registry.receipts import ReceiptError, SigningKey, new_key
 from coding_framework.registry.records import RegisteredKernel
+from coding_framework.store.databases import StorageError
 from support.registered import (
     SOURCE,
     add_kernel,
