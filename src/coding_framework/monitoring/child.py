@@ -25,7 +25,7 @@ _GRACE_S = 5.0
 _TELL_S = 2.0
 """Between two words of a child on what it does."""
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 
 
 def run_in_child(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -116,10 +116,13 @@ def _how(exitcode: int | None) -> str:
     return f"status {exitcode}"
 
 
-def adopt_orphans() -> None:
+def adopt_orphans(adopt: bool = True) -> bool:
     """From now on a descendant whose parent ended becomes a child of this process, so that
-    `descendants` finds it."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    `descendants` finds it; with False of init, as usual. Gives what held before."""
+    libc, before = ctypes.CDLL(None), ctypes.c_int()
+    libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
+    return bool(before.value)
 
 
 def descendants() -> list[psutil.Process]:

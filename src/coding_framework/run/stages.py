@@ -675,20 +675,26 @@ def _tell(text: str) -> None:
 
 @contextlib.contextmanager
 def _no_process_left() -> Iterator[None]:
-    """Ends our descendants, by their ids, however the block ends; SIGTERM ends like Ctrl-C."""
+    """Ends the descendants that began in the block, by their ids, however it ends; SIGTERM ends
+    like Ctrl-C."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
+    def ours() -> list[psutil.Process]:
+        return [child for child in descendants() if child not in others]
+
+    others = set(descendants())
     before = signal.signal(signal.SIGTERM, stop)
-    adopt_orphans()
+    adopted = adopt_orphans()
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-        children = descendants()
+        children = ours()
         for child in children:
             with contextlib.suppress(psutil.Error):
                 child.terminate()
         psutil.wait_procs(children, timeout=GRACE_S)
-        kill_all(descendants)
+        kill_all(ours)
+        adopt_orphans(adopted)

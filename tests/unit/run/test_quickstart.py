@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from coding_framework import cli
+from coding_framework.monitoring.child import adopt_orphans
 from coding_framework.run import stages as pipeline
 from coding_framework.run.sizing import LADDER, Rates
 from support.fake_stages import fake_stages
@@ -132,6 +133,17 @@ def test_a_run_keeps_the_sizes_chosen_for_its_budget(start, monkeypatch, tmp_pat
     assert start("--minutes", "7", stages=stages) == (0, ORDER[2:])
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["config"]["recipe"]["held_out_tasks"] == sizes.held_out_tasks
+
+
+def test_a_run_ends_what_it_started_and_nothing_else(start):
+    before = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    try:
+        assert start("--smoke")[0] == 0
+        assert before.poll() is None
+        assert adopt_orphans(False) is False
+    finally:
+        before.kill()
+        before.wait()
 
 
 def test_smoke_and_quick_test_are_one_flag(start, tmp_path):
