@@ -27,10 +27,10 @@ from coding_framework.deployment.store import (
     DeploymentStore,
     Event,
     ExperimentRow,
-    StorageError,
 )
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
+from coding_framework.store.databases import StorageError
 from coding_framework.viewer.charts import Column, Options, chart
 from coding_framework.viewer.figures import Stair, stairs
 from coding_framework.viewer.library import Library, NotThereError, stamp

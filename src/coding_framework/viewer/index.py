@@ -21,7 +21,7 @@ import orjson
 
 from coding_framework.viewer.runs import Source
 
-VERSION = 4
+VERSION = 5
 """Of the tables; an index of another version is made anew."""
 NOT_COMPILED = ("masked", "compile_error", "compile_timeout")
 BLOCK = 1 << 20
@@ -464,7 +464,10 @@ def _cheats(turns: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 def _device(found: Mapping[str, Any]) -> str:
     for turn in state_in(found)["turns"]:
         if isinstance(turn, dict):
-            device = _part(_part(turn, "verdict"), "receipt").get("device")
+            verdict = _part(turn, "verdict")
+            device = _part(verdict, "receipt").get("device")
+            if device and verdict.get("backend") == "emulator":
+                return _text(f"the emulator, times modelled for {device}")
             if device:
                 return _text(device)
     return ""

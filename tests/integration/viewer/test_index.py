@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,18 @@ def test_lines_that_are_added_are_found(file: Path, tmp_path: Path) -> None:
         out.write(line("b"))
     viewed.look()
     assert names(viewed) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"), [("emulator", "the emulator, times modelled for T4"), ("cuda", "T4")]
+)
+def test_a_run_without_a_gpu_is_not_said_to_be_judged_on_one(
+    file: Path, tmp_path: Path, backend: str, said: str
+) -> None:
+    text = line("a").replace('"backend":"emulator"', f'"backend":"{backend}"')
+    file.write_text(re.sub(r'"device":"[^"]*"', '"device":"T4"', text))
+    viewed = Viewed(file, index=tmp_path / "index")
+    assert viewed.data("")["rows"][0]["device"] == said
 
 
 def test_an_unfinished_line_waits_for_its_end(file: Path, tmp_path: Path) -> None:
