@@ -30,6 +30,10 @@ def at_most(what: str, target: float, value: float) -> dict[str, Any]:
     return bar(what, target, value, value <= target)
 
 
+STAND_INS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+"""Variables by which a processor stands in for one that has fewer instructions."""
+
+
 def this_machine() -> dict[str, Any]:
     """The machine now: ask before the work begins, since the load is told."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -40,6 +44,7 @@ def this_machine() -> dict[str, Any]:
         "system": platform.platform(),
         "load": round(os.getloadavg()[0], 1),
         "niceness": os.nice(0),
+        **{name: os.environ[name] for name in STAND_INS if name in os.environ},
     }
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -32,7 +31,6 @@ RL_STEPS = 4
 WALL_S, MEMORY_GIB = 20 * 60.0, 12e9 / 2**30
 FORECAST = 0.3
 """Of the truth: how far the first estimate may be off."""
-STAND_INS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 
 
 def main() -> int:
@@ -52,11 +50,10 @@ def main() -> int:
     text = (args.output_dir / "summary.json").read_text(encoding="utf-8")
     summary = Summary.model_validate_json(text)
     stages = json.loads((args.output_dir / "stages.json").read_text(encoding="utf-8"))["stages"]
-    told = {name: os.environ[name] for name in STAND_INS if name in os.environ}
     record = {
         **head(
             "quickstart",
-            machine={**machine, "note": args.note, **told},
+            machine={**machine, "note": args.note},
             versions=summary.environment,
             command="make quickstart",
         ),
