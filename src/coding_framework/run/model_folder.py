@@ -179,7 +179,8 @@ def fine_tune(
 
     beside, target = config.extra_examples, config.generator_target
     extra = read_training_examples(Path(beside)) if beside is not None else []
-    examples, told = _examples(config, scope)
+    alone = extra and not config.num_examples and not config.optimizer_examples
+    examples, told = ([], "") if alone else _examples(config, scope)
     held_out: list[TrainingExample] = []
     if config.held_out_examples:
         held_out = load_held_out(config, partial(held_out_examples, scope=scope, target=target))
