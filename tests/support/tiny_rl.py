@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coding_framework.agents.prompts import PromptBudget
+from coding_framework.data.synthesis.catalog import kernels_of
+from coding_framework.data.synthesis.faults import break_kernel
 from coding_framework.errors import InfrastructureError, PolicyError
 from coding_framework.orchestration.turn import Agent
 from coding_framework.types import (
@@ -109,6 +111,25 @@ def make_agents(
     }
 
 
+class KernelAgent(TextAgent):
+    """As TextAgent, but hands over a kernel of ours for the task, by the length of the text: a
+    right one or one with a fault."""
+
+    async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> _Answer:
+        said = await super().answer(state, sample=sample)
+        right = [kernel.code for kernel in kernels_of(state.task.name)]
+        broken = break_kernel(right[0], 0)
+        codes = right if broken is None else [*right, broken.code]
+        code = codes[len(said.generation.text) % len(codes)]
+        return said.model_copy(update={"extraction": Extraction(code=code, note="one of ours")})
+
+
+def make_kernel_agents(
+    policy: Policy, sampling: SamplingParams, *, budget: PromptBudget
+) -> Mapping[Role, Agent]:
+    return {role: KernelAgent(policy, sampling) for role in (Role.GENERATOR, Role.OPTIMIZER)}
+
+
 class BriefAgent(TextAgent):
     """As TextAgent, with a fault in the second turn of each prompt's first conversation."""
 
@@ -166,8 +187,8 @@ def make_telling_judge(folder: str) -> JudgeFn:
     return tell
 
 
-def write_tiny_model(folder: Path) -> Path:
-    """A random two-layer Qwen2 with a byte-level tokenizer and a chat template."""
+def write_tiny_model(folder: Path, hidden_size: int = 64) -> Path:
+    """A random two-layer Qwen2 with a byte-level tokenizer and a chat template; four heads."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -193,8 +214,9 @@ def write_tiny_model(folder: Path) -> Path:
     torch.manual_seed(0)
     Qwen2ForCausalLM(
         Qwen2Config(
-            vocab_size=len(fast), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=2048,
+            vocab_size=len(fast), hidden_size=hidden_size, intermediate_size=128,
+            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=2048,
             tie_word_embeddings=True, eos_token_id=fast.eos_token_id,
             pad_token_id=fast.pad_token_id, bos_token_id=None,
         )

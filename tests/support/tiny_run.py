@@ -31,10 +31,10 @@ def worker_path() -> str:
     return os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
 
 
-def script(model: Path, output: Path, **changes: object) -> list[str]:
+def script(model: Path, output: Path, *, device: str = "cpu", **changes: object) -> list[str]:
     """The root script with a recipe of these sizes."""
     recipe = output.with_suffix(".yaml")
-    recipe.write_text(yaml.safe_dump({"device": "cpu", "rl": {**SIZES, **changes}}))
+    recipe.write_text(yaml.safe_dump({"device": device, "rl": {**SIZES, **changes}}))
     return [
         sys.executable, str(TESTS.parent / "run_multiturn_rl_training.py"),
         "--config", str(recipe), "--generator-checkpoint", str(model),

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coding_framework.errors import TrainingError
+from coding_framework.errors import TrainingError, UsageError
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.checkpoints import finish, manifest_of
 from coding_framework.store.conversations import append_rollout, run_rollouts
@@ -234,3 +234,13 @@ def test_a_disk_without_room_for_the_next_checkpoint_is_full(
     free = 1 << 20
     with pytest.raises(TrainingError, match="1 MiB are left, and a checkpoint takes 2 MiB"):
         machine.require_room(tmp_path / "run")
+
+
+def test_a_rollout_pool_without_cupy_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    machine.require_devices(MultiTurnRLConfig(model_path="m", judge_gpus=1))
+    with pytest.raises(UsageError, match="CuPy, which is missing: install it with 'uv sync"):
+        machine.require_devices(MultiTurnRLConfig(model_path="m", rollout_gpus=1))

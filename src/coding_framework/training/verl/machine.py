@@ -7,6 +7,7 @@ nor Ray.
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,8 @@ OTHER_GPUS = ("rollout_gpus", "judge_gpus")
 
 
 def require_devices(config: MultiTurnRLConfig) -> None:
-    """Raises UsageError where there are fewer GPUs than were asked for."""
+    """Raises UsageError where there are fewer GPUs than were asked for, or no CuPy for a rollout
+    pool: without it verl has no NCCL to send the weights by, which it says after minutes."""
     if config.device == "cpu" or config.ray_address is not None:
         return
     import torch
@@ -51,6 +53,11 @@ def require_devices(config: MultiTurnRLConfig) -> None:
         raise UsageError(
             f"{wanted} GPUs were asked for and {found} are here: set num_gpus"
             f"{''.join(f', {name}' for name in OTHER_GPUS if getattr(config, name))}, or device cpu"
+        )
+    if config.rollout_gpus and importlib.util.find_spec("cupy") is None:
+        raise UsageError(
+            "rollout_gpus get their weights through CuPy, which is missing: install it with 'uv "
+            "sync --extra verl', or leave rollout_gpus out"
         )
 
 
