@@ -1,14 +1,12 @@
 """The same answers judged by us and by KernelBench's own evaluator, and why the two disagree.
 
-    python benchmarks/against_kernelbench.py --kernelbench DIR --part build [--workers 14]
-    python benchmarks/against_kernelbench.py --kernelbench DIR --part theirs [--workers 3]
-    python benchmarks/against_kernelbench.py --kernelbench DIR --part ours [--workers 6]
-    python benchmarks/against_kernelbench.py --kernelbench DIR --part report [--output FILE]
+    python benchmarks/against_kernelbench.py --kernelbench DIR [--part PART] [--output FILE]
 
 DIR is a checkout of KernelBench, which the user brings; its evaluator runs as it is, outside any
-sandbox, on answers of ours alone. It needs one GPU, PyTorch and nvcc. build: compiles the answers
-with PyTorch's `load_inline`, as KernelBench does, without a GPU. theirs, ours: the two judgements.
-Each part goes on where it was stopped (--minutes); rows are kept in runs/against_kernelbench.
+sandbox, on answers of ours alone. It needs one GPU, PyTorch, nvcc and ninja. build: compiles the
+answers with PyTorch's `load_inline`, as KernelBench does, without a GPU. theirs, ours: the two
+judgements. report: the table. Without --part all of them, one after the other. Each goes on where
+it was stopped (--minutes); rows are kept in runs/against_kernelbench.
 
 The answers are made of our kernels for tasks of training, as classes `ModelNew`: *honest* ones;
 *broken* ones; *torch*, in which PyTorch computes; *special*, right for the published size alone;
@@ -25,6 +23,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -39,26 +38,34 @@ from bench_io import ROOT, bar, finish, head
 
 from coding_framework.data.examples import training_tasks
 from coding_framework.data.synthesis import catalog
-from coding_framework.data.synthesis.faults import break_kernel
+from coding_framework.data.synthesis.faults import break_in_many_ways
 from coding_framework.errors import InfrastructureError
 from coding_framework.monitoring.progress import Progress
 from coding_framework.store.lines import JsonlSink, parsed_lines
 from coding_framework.types import Task, Verdict
 from coding_framework.wiring import make_judge
 
-ANSWERS, TASKS, TRIALS = 200, 32, 5
+PARTS = ("build", "theirs", "ours", "report")
+ANSWERS, TASKS, TRIALS = 200, 34, 5
 """At least so many answers are compared; theirs tries so many inputs."""
+FAULTS_OF_A_TASK = 3
 FP32_TOLERANCE = 1e-4
 """KernelBench's, absolute and relative."""
+MEMORY_FAULTS = ("illegal", "out of bounds", "outside", "past the end")
+"""Words of the verdicts on accesses outside an array."""
 CALLS_THAT_COUNT = 6
 """A stale answer computes so many: more than theirs tries."""
-STUBS = (
-    "import sys, types, importlib.util\n"
-    "for name in ('dotenv', 'openai', 'litellm', 'requests', 'datasets', 'tqdm', 'pydra'):\n"
-    "    if importlib.util.find_spec(name) is None:\n"
-    "        stub = sys.modules[name] = types.ModuleType(name)\n"
-    "        stub.__getattr__ = lambda attribute: (lambda *a, **k: None)\n"
-)
+STUBS = """
+import sys, types, importlib.util
+def attribute(name):
+    if name.startswith("__"):  # inspect asks every module for its __file__
+        raise AttributeError(name)
+    return lambda *a, **k: None
+for name in ("dotenv", "openai", "litellm", "requests", "datasets", "tqdm", "pydra"):
+    if importlib.util.find_spec(name) is None:
+        stub = sys.modules[name] = types.ModuleType(name)
+        stub.__getattr__ = attribute
+"""
 BUILD = STUBS + "exec(compile(sys.stdin.read(), 'answer', 'exec'), {'__name__': 'answer'})\n"
 THEIRS = (
     STUBS
@@ -106,9 +113,10 @@ def made_answers(count: int = TASKS) -> Iterator[Answer]:
         for kernel in kernels[:3]:
             yield Answer(f"{task.name}/{kernel.level}", "honest", task, model_new(kernel.code))
         first = kernels[0].code
-        broken = break_kernel(first, 0)
-        if broken is not None:
-            yield Answer(f"{task.name}/broken", "broken", task, model_new(broken.code))
+        for broken in break_in_many_ways(first, len(task.name), FAULTS_OF_A_TASK):
+            if broken.fault != "missing_include":  # load_inline writes it
+                name = f"{task.name}/{broken.fault}"
+                yield Answer(name, "broken", task, model_new(broken.code))
         for kind in ("special", "stale"):
             yield Answer(f"{task.name}/{kind}", kind, task, model_new(first, _TURNS[kind](task)))
         yield Answer(f"{task.name}/torch", "torch", task, _in_torch(task, first))
@@ -168,8 +176,7 @@ _TURNS = {"special": _special, "stale": _stale}
 
 def _in_torch(task: Task, code: str) -> str:
     """The kernel is compiled and stands there; PyTorch computes."""
-    start = task.reference.index("class Model")
-    own = task.reference[start:].replace("class Model(", "class ModelNew(")
+    own = task.reference.replace("class Model(", "class ModelNew(")
     made = model_new(code)
     return made[: made.index("class ModelNew")] + own
 
@@ -291,9 +298,14 @@ def explanation(answer: Answer, theirs: Mapping[str, Any], ours: Mapping[str, An
         return "torch computes a part" if answer.kind == "torch" else "unexplained"
     if status == "cheating" or answer.kind == "stale":
         return "cheating: right for the calls that theirs makes"
+    reason = str(ours["reason"])
+    if status == "runtime_error" and any(word in reason for word in MEMORY_FAULTS):
+        return "memory: an access outside an array, for which theirs does not look"
     shapes = [tuple(shape) for shape in ours.get("failed_shapes") or ()]
     if shapes and shapes != list(published(answer.task)):
         return "shape-special: right for the published size alone"
+    if "got nan" in reason:
+        return "memory: an element that is never written, where theirs finds an earlier result"
     error = ours.get("max_abs_error")
     if error is not None and error <= FP32_TOLERANCE:
         return "tolerance: theirs is wider"
@@ -357,34 +369,49 @@ def report(args: argparse.Namespace, answers: Sequence[Answer]) -> bool:
 def main() -> int:
     cli = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     cli.add_argument("--kernelbench", type=Path, required=True, help="a checkout of KernelBench")
-    cli.add_argument("--part", choices=["build", "theirs", "ours", "report"], required=True)
+    cli.add_argument("--part", choices=list(PARTS), help="one part (default: all)")
     cli.add_argument("--tasks", type=int, default=TASKS)
-    cli.add_argument("--workers", type=int, default=4)
+    cli.add_argument("--workers", type=int, help="at once in each part (default: by the machine)")
     cli.add_argument("--backend", choices=["cuda", "emulator"], default="cuda")
     cli.add_argument("--minutes", type=float, default=9.0)
     cli.add_argument("--work", type=Path, default=ROOT / "runs" / "against_kernelbench")
     cli.add_argument("--output", type=Path)
     args = cli.parse_args()
+    if args.part in (None, "build") and shutil.which("ninja") is None:
+        cli.error("load_inline needs ninja, which is not on PATH: pip install ninja")
     args.work.mkdir(parents=True, exist_ok=True)
     answers = list(made_answers(args.tasks))
-    if args.part == "report":
-        return 0 if report(args, answers) else 1
-    path = args.work / f"{args.part}.jsonl"
+    for part in [args.part] if args.part else PARTS:
+        if part == "report":
+            return 0 if report(args, answers) else 1
+        work(part, answers, argparse.Namespace(**{**vars(args), "workers": workers(part, args)}))
+    return 0
+
+
+def workers(part: str, args: argparse.Namespace) -> int:
+    """As many as the user says; else: a build takes a core and 3 GB, two judges share a GPU."""
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (4 << 30)
+    return int(args.workers or max(1, {"build": min(cores, memory), "theirs": 3}.get(part, 6)))
+
+
+def work(part: str, answers: Sequence[Answer], args: argparse.Namespace) -> None:
+    """What is left of a part, as far as its minutes go."""
+    path = args.work / f"{part}.jsonl"
     left = [answer for answer in answers if answer.name not in rows_of(path)]
     extensions = (args.work / "extensions").absolute()
     environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(extensions), "MAX_JOBS": "1"}
-    if args.part == "build":
+    if part == "build":
         # equal sources are one extension: the first answer of each builds it
         first = {answer.code.split("class ModelNew")[0]: answer for answer in reversed(left)}
-        in_threads("build", list(first.values()), path, args, lambda a: build(a, environment))
-    elif args.part == "theirs":
-        parts = [left[i :: args.workers] for i in range(args.workers)]
+        in_threads(part, list(first.values()), path, args, lambda a: build(a, environment))
+    elif part == "theirs":
+        shares = [left[i :: args.workers] for i in range(args.workers)]
         with ThreadPoolExecutor(args.workers) as threads:
-            list(threads.map(lambda part: _theirs(part, path, args, environment), parts))
+            list(threads.map(lambda share: _theirs(share, path, args, environment), shares))
     else:
         with JsonlSink(path) as sink:
             asyncio.run(judge_ours(left, sink, args))
-    return 0
 
 
 def _theirs(
