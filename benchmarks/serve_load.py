@@ -134,19 +134,33 @@ async def wait_ready(url: str) -> None:
     raise SystemExit("the server did not become ready")
 
 
+def own_processes(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The server's, without those that judge: with several workers their parent and each of them."""
+    root = psutil.Process(process.pid)
+    workers = [p for p in root.children() if any("spawn_main" in word for word in p.cmdline())]
+    return [root, *workers]
+
+
 def memory_and_files(process: subprocess.Popen[str]) -> tuple[int, int]:
-    """(resident bytes, open descriptors) of the server's own process."""
-    own = psutil.Process(process.pid)
-    return own.memory_info().rss, own.num_fds()
+    """(resident bytes, open descriptors) of the server's own processes."""
+    own = own_processes(process)
+    return sum(p.memory_info().rss for p in own), sum(p.num_fds() for p in own)
 
 
 def cpu_s(process: subprocess.Popen[str]) -> float:
-    """CPU seconds of the server's own process so far, which a loaded machine hardly changes."""
-    times = psutil.Process(process.pid).cpu_times()
-    return float(times.user + times.system)
+    """CPU seconds of the server's own processes so far, which a loaded machine hardly changes."""
+    times = [p.cpu_times() for p in own_processes(process)]
+    return float(sum(t.user + t.system for t in times))
 
 
-async def measure(url: str, upstream: str, server: subprocess.Popen[str], soak_s: float) -> Any:
+def bytes_of(folder: Path) -> int:
+    """Of the database with its log."""
+    return sum(path.stat().st_size for path in folder.glob("deployment.sqlite*"))
+
+
+async def measure(
+    url: str, upstream: str, server: subprocess.Popen[str], folder: Path, soak_s: float
+) -> Any:
     await wait_ready(url)
     await closed_loop(url, 8, 3.0)  # warm
     cpu, begin = cpu_s(server), time.perf_counter()
@@ -155,9 +169,9 @@ async def measure(url: str, upstream: str, server: subprocess.Popen[str], soak_s
     direct = await open_loop(upstream, 10.0, model="fake")
     seen = await open_loop(url, 20.0)
     ended = await streams(url, 64)
-    before = memory_and_files(server)
+    before, kept = memory_and_files(server), bytes_of(folder)
     soaked = await closed_loop(url, 16, soak_s, at_most=RATE)
-    after = memory_and_files(server)
+    after, grown = memory_and_files(server), bytes_of(folder) - kept
     base = statistics.median(direct)
     cut = statistics.quantiles(seen, n=100)
     return {
@@ -172,6 +186,8 @@ async def measure(url: str, upstream: str, server: subprocess.Popen[str], soak_s
         "memory_growth": after[0] / before[0] - 1.0,
         "descriptor_growth": after[1] - before[1],
         "resident_mb": after[0] / 1e6,
+        "database_bytes_per_request": grown / (soaked * soak_s),
+        "database_mb": bytes_of(folder) / 1e6,
     }
 
 
@@ -191,7 +207,7 @@ def main() -> None:
         process, url = started(
             stack, [cuda_rl, "serve", "--config", str(config)], folder / "serve.log"
         )
-        found = asyncio.run(measure(url, upstream, process, args.soak_s))
+        found = asyncio.run(measure(url, upstream, process, folder, args.soak_s))
         store = DeploymentStore(folder / "deployment.sqlite")
         (row,) = store.experiments()
         kinds = [e.kind for e in store.events(row.id)]

@@ -323,7 +323,7 @@ def test_adapters_are_asked_of_every_replica_and_again_after_it_lost_them(tmp_pa
     replicas = [Upstream(lambda body: "x"), Upstream(lambda body: "x")]
     config = {"versions": {"v1": {"model": "lora", "adapter": "/adapters/lora"}}}
     with model_server(tmp_path, replicas, **config) as (url, server):
-        (backend,) = server.backends.values()
+        backend = server.backends.of(server.config.versions["v1"])
         assert [r.loaded for r in replicas] == [[], []]  # static: the operator loads them
         object.__setattr__(
             backend, "config", backend.config.model_copy(update={"adapters": "dynamic"})
@@ -350,7 +350,7 @@ def test_a_kernel_of_the_caller_is_judged(tmp_path: Path) -> None:
 def test_a_long_verdict_is_a_job_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coding_framework.deployment.server.VERIFY_WAIT_S", 0.05)
+    monkeypatch.setattr("coding_framework.deployment.verdict_jobs.WAIT_S", 0.05)
     judge = ScriptedJudge()
     with model_server(tmp_path, [Upstream(lambda body: "x")], judge) as (url, _):
         wait_ready(url)

@@ -13,7 +13,7 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,6 +94,39 @@ class Replica:
             self.ejections = 0
 
 
+@dataclass(slots=True)
+class Used:
+    """Tokens that models read and wrote, as their servers tell them."""
+
+    prompt: int = 0
+    completion: int = 0
+    _taken: int = 0
+
+    def add(self, usage: Any, body: Mapping[str, Any], said: int) -> None:
+        """usage: of an answer. said: characters of the answer; where its server tells no usage, a
+        token counts as four characters."""
+        told = usage if isinstance(usage, dict) else {}
+        counts = told.get("prompt_tokens"), told.get("completion_tokens")
+        read, written = (c if isinstance(c, int) and c >= 0 else None for c in counts)
+        if read is None:
+            read = sum(len(str(m.get("content"))) for m in body["messages"]) // 4 + 1
+        self.prompt += read
+        self.completion += said // 4 + 1 if written is None else written
+
+    def taken(self) -> int:
+        """All that came since the last call."""
+        new = self.prompt + self.completion - self._taken
+        self._taken += new
+        return new
+
+    def told(self) -> dict[str, int]:
+        """As OpenAI's API says it."""
+        return {
+            "prompt_tokens": self.prompt, "completion_tokens": self.completion,
+            "total_tokens": self.prompt + self.completion,
+        }  # fmt: skip
+
+
 class Backend:
     """The replicas of one model server. `start` in the event loop that uses it."""
 
@@ -126,13 +159,24 @@ class Backend:
         await asyncio.gather(*(self._check(replica) for replica in self.replicas))
 
     async def close(self) -> None:
-        for task in self._checks:
-            task.cancel()
-        for task in self._checks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await self._end_checks()
         if self._session is not None:
             await self._session.close()
+
+    async def close_when_idle(self) -> None:
+        """After the requests that run have ended."""
+        await self._end_checks()
+        async with self._free:
+            await self._free.wait_for(lambda: not any(r.running for r in self.replicas))
+        await self.close()
+
+    async def _end_checks(self) -> None:
+        checks, self._checks = self._checks, []
+        for task in checks:
+            task.cancel()
+        for task in checks:
+            with suppress(asyncio.CancelledError):
+                await task
 
     def ready(self, model: str) -> bool:
         """Whether every healthy replica has the model, and one is healthy."""
@@ -145,9 +189,9 @@ class Backend:
         said = {r.weights[model] for r in self.replicas if model in r.weights}
         return ", ".join(sorted(said - {""})) if said else None
 
-    async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a chat. Raises PolicyError where the server refuses it, PolicyAwayError
-        where none can answer now."""
+    async def complete(self, body: dict[str, Any], used: Used) -> dict[str, Any]:
+        """The answer to a chat, its tokens added to `used`. Raises PolicyError where the server
+        refuses it, PolicyAwayError where none can answer now."""
         async with self._asked(body, aiohttp.ClientTimeout(total=ANSWER_S)) as (replica, response):
             try:
                 answer = orjson.loads(await response.content.read(_MAX_ANSWER))
@@ -157,12 +201,15 @@ class Backend:
                     f"the backend {self.name} broke off its answer: ask again"
                 ) from e
             self._require_own(replica, body, answer)
+            used.add(answer.get("usage"), body, len(str(answer.get("choices"))))
             return dict(answer)
 
-    async def stream(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of an answer, as objects. Raises as `complete`, also in the middle."""
+    async def stream(self, body: dict[str, Any], used: Used) -> AsyncIterator[dict[str, Any]]:
+        """The chunks of an answer, as objects. As `complete`; it raises in the middle too."""
         limits = aiohttp.ClientTimeout(total=ANSWER_S, sock_read=SILENT_S)
-        async with self._asked({**body, "stream": True}, limits) as (replica, response):
+        asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        usage, said = None, 0
+        async with self._asked(asked, limits) as (replica, response):
             try:
                 async for line in response.content:
                     if not line.startswith(b"data:"):
@@ -172,12 +219,17 @@ class Backend:
                         return
                     chunk = orjson.loads(data)
                     self._require_own(replica, body, chunk)
-                    yield chunk
+                    usage = chunk.pop("usage", None) or usage
+                    if chunk.get("choices"):
+                        said += _chars(chunk)
+                        yield chunk
             except (aiohttp.ClientError, TimeoutError, ValueError) as e:
                 replica.answered(None, self._clock())
                 raise PolicyAwayError(
                     f"the backend {self.name} broke off its answer: ask again"
                 ) from e
+            finally:
+                used.add(usage, body, said)
 
     def _require_own(self, replica: Replica, body: dict[str, Any], answer: Any) -> None:
         """A server that has lost an adapter may answer as its base model: that is no answer."""
@@ -251,7 +303,7 @@ class Backend:
     async def _give_back(self, replica: Replica) -> None:
         replica.running -= 1
         async with self._free:
-            self._free.notify()
+            self._free.notify_all()
 
     def _http(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -327,13 +379,14 @@ class Backend:
 class BackendPolicy:
     """One version behind a backend, as a `types.Policy`."""
 
-    def __init__(self, backend: Backend, model: str) -> None:
-        self._backend = backend
-        self._model = model
+    def __init__(self, backend: Backend, model: str, used: Used) -> None:
+        """used: is told the tokens of each answer."""
+        self._backend, self._model, self._used = backend, model, used
 
     async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
         """One answer to a chat. Raises PolicyError where the model or its server fails."""
-        answer = await self._backend.complete(chat_request(self._model, messages, sampling))
+        body = chat_request(self._model, messages, sampling)
+        answer = await self._backend.complete(body, self._used)
         try:
             choice = answer["choices"][0]
             text = choice["message"]["content"] or ""
@@ -346,3 +399,9 @@ class BackendPolicy:
             raise PolicyAwayError(
                 f"the backend {self._backend.name} gave an answer without a message"
             ) from e
+
+
+def _chars(chunk: Mapping[str, Any]) -> int:
+    """Of what a chunk adds to an answer."""
+    deltas = (choice.get("delta") or {} for choice in chunk["choices"])
+    return sum(len(str(delta.get("content") or "")) for delta in deltas)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import secrets
 import signal
 import time
@@ -36,6 +37,8 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -43,7 +46,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from coding_framework import __version__
-from coding_framework.deployment.limits import Limits, Meter, OverLimitError
+from coding_framework.deployment.limits import Limits, Meter, OverLimitError, Quota
 from coding_framework.deployment.store import ConflictError
 from coding_framework.deployment.tokens import LOCAL_SCOPES, Token, TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
@@ -118,10 +121,20 @@ class Caller:
 class Gate:
     """Lets callers in, by their tokens and limits."""
 
-    def __init__(self, tokens: TokenFile | None, limits: Limits) -> None:
+    def __init__(
+        self,
+        tokens: TokenFile | None,
+        limits: Limits,
+        *,
+        shared: Path | None = None,
+        quota: Quota | None = None,
+    ) -> None:
+        """shared: a file in which the processes of one server count together; None: it is the only
+        one. quota: counts the tokens of the models; None: nobody does."""
         self.tokens = tokens
         self.limits = limits
-        self._meter = Meter(limits)
+        self.quota = quota
+        self._meter = Meter(limits, shared)
 
     def caller(self, request: Request, scope: TokenScope) -> Caller:
         """Who asks, who must have `scope`. Raises ApiError 401 or 403."""
@@ -157,6 +170,14 @@ class Gate:
             yield
         finally:
             running.__exit__(None, None, None)
+
+    def require_quota(self, caller: Caller) -> None:
+        """Raises ApiError 429 where the caller has used up its tokens of today."""
+        try:
+            if self.quota is not None:
+                self.quota.require(caller.id, caller.token)
+        except OverLimitError as e:
+            raise _too_many(e) from e
 
     def charge(self, caller: Caller, candidates: int) -> None:
         """So many kernels will be judged for the caller. Raises ApiError 429."""
@@ -241,15 +262,19 @@ async def _gone(request: Request) -> None:
 
 # --- the application ------------------------------------------------------------------------------
 
+SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable with the folder that prometheus_client's processes share."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 class HttpMetrics:
-    """Prometheus metrics of one application. A server adds its own to `registry`. Labels are
-    bounded: never a token, a task or a request's number."""
+    """Prometheus metrics of one application, summed over the processes that serve it. A server adds
+    its own to `registry`. Labels are bounded: never a token, a task or a request's number."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._followed: list[tuple[Gauge, Callable[[], float]]] = []
+        self._own: list[Collector] = []
         self._responses = Counter(
             "cuda_rl_http_responses", "Answers, by route and status.", ("route", "status"),
             registry=self.registry,
@@ -259,15 +284,37 @@ class HttpMetrics:
             buckets=SECONDS, registry=self.registry,
         )  # fmt: skip
         Gauge(
-            "cuda_rl_build_info", "The version that runs.", ("version",), registry=self.registry
-        ).labels(__version__).set(1)
+            "cuda_rl_build_info", "The version that runs.", ("version",), registry=self.registry,
+            multiprocess_mode="livemax",
+        ).labels(__version__).set(1)  # fmt: skip
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         self._responses.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
+    def follow(self, gauge: Gauge, value: Callable[[], float]) -> None:
+        """Set the gauge at each `refresh`."""
+        self._followed.append((gauge, value))
+
+    def add_own(self, collector: Collector) -> None:
+        """What each process says of itself."""
+        self._own.append(collector)
+        self.registry.register(collector)
+
+    def refresh(self) -> None:
+        """Set the gauges that others than this process may be asked for."""
+        for gauge, value in self._followed:
+            gauge.set(value())
+
     def text(self) -> bytes:
-        return generate_latest(self.registry)
+        self.refresh()
+        if SHARED_METRICS not in os.environ:
+            return generate_latest(self.registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        for collector in self._own:
+            registry.register(collector)
+        return generate_latest(registry)
 
 
 def make_app(

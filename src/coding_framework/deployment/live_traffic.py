@@ -42,7 +42,9 @@ from coding_framework.deployment.store import (
 from coding_framework.store.databases import StorageError
 
 _GROUP = 32
-_GROUP_WAIT_S = 0.005
+_BETWEEN_S = 0.005
+"""From one commit's start to the next one's: what comes meanwhile is one group. A commit that is
+alone waits for nothing."""
 _POLL_S = 0.1
 _PROBE_S = 1.0
 _BACKLOG = 10_000
@@ -119,6 +121,7 @@ class LiveTraffic:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._backlog: deque[_Job] = deque(maxlen=_BACKLOG)
         self._failure: str | None = None
+        self._committed = 0.0
         self.on_commit: Callable[[int, float], None] = lambda events, seconds: None
         """Told of each group that was committed: how many, and how long it took."""
         self._stop = threading.Event()
@@ -244,7 +247,8 @@ class LiveTraffic:
                 self._probe()
 
     def _group(self) -> list[_Job]:
-        """What to commit together: it waits for the first job and a little for more."""
+        """What to commit together: it waits for the first job, and for more where the last commit
+        has only begun."""
         jobs: list[_Job] = []
         until = time.monotonic() + (_POLL_S if self._failure is None else _PROBE_S)
         while len(jobs) < _GROUP:
@@ -254,12 +258,12 @@ class LiveTraffic:
             except queue.Empty:
                 break
             if len(jobs) == 1:
-                until = time.monotonic() + _GROUP_WAIT_S
+                until = self._committed + _BETWEEN_S
         return jobs
 
     def _commit(self, jobs: list[_Job]) -> None:
         jobs = [job for job in jobs if job.done.set_running_or_notify_cancel()]
-        started = time.monotonic()
+        self._committed = started = time.monotonic()
         try:
             with self._writing.transaction() as tx:
                 results = [job.work(tx) for job in jobs]

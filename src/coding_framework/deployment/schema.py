@@ -39,9 +39,14 @@ CREATE TABLE archive(experiment TEXT PRIMARY KEY, path TEXT NOT NULL, sha256 TEX
 """
 """Where the events of an ended experiment went (`cuda-rl deploy compact`)."""
 
+_THIRD = """
+CREATE TABLE backend(name TEXT PRIMARY KEY, config TEXT NOT NULL, created_us INTEGER NOT NULL);
+"""
+"""Backends that operators added, beside those of the server's file."""
+
 KEPT_TRIGGER = """CREATE TRIGGER event_kept BEFORE DELETE ON event
   BEGIN SELECT RAISE(ABORT, 'events are append-only'); END"""
 """As in the first migration: compaction takes it away for its own transaction."""
 
-MIGRATIONS = (_FIRST, _SECOND)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD)
 """Number N brings a database from version N to N + 1. Never edit one that was released: add one."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import tempfile
 import time
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -31,7 +32,8 @@ from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.agents.prompts import ANSWER_TOKENS
 from coding_framework.deployment.ab_testing import ABTestConfig, Assignment, Shadow
 from coding_framework.deployment.admin import Admin
-from coding_framework.deployment.backends import Backend, BackendPolicy
+from coding_framework.deployment.backend_pool import BackendPool
+from coding_framework.deployment.backends import BackendPolicy, Used
 from coding_framework.deployment.chat import (
     ChatRequest,
     TaskOfRequest,
@@ -57,6 +59,7 @@ from coding_framework.deployment.metrics import ServerMetrics
 from coding_framework.deployment.outcomes import Outcome, Status
 from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
 from coding_framework.deployment.traffic import Traffic, Versions
+from coding_framework.deployment.verdict_jobs import VerdictJobs
 from coding_framework.deployment.verified import (
     JudgeQueue,
     Search,
@@ -89,10 +92,9 @@ log = structlog.get_logger(__name__)
 
 TEMPERATURE = 0.7
 PROGRESS_S = 5
-VERIFY_WAIT_S = 10.0
 _CHUNK_CHARS = 2000
-_JOBS = 256
 _SHADOWS_AT_ONCE = 4
+_REFRESH_S = 1.0
 
 
 @dataclass(slots=True)
@@ -113,6 +115,8 @@ class Asked:
     started: float = field(default_factory=time.monotonic)
     failed_over: bool = False
     """Whether the incumbent answers since the candidate failed."""
+    used: Used = field(default_factory=Used)
+    """Tokens of the models so far."""
 
     @property
     def enrolled(self) -> bool:
@@ -156,11 +160,14 @@ class ModelServer:
         manager: DeploymentManager | None = None,
         callers: CallersTasks | None = None,
         keeper: KernelKeeper | None = None,
+        shared: Path | None = None,
         docs: bool = False,
     ) -> None:
         """judges_on: what `judge` judges on. key: signs receipts. manager: of the deployment
         database, for the operators' routes. callers: takes tasks of callers who are not trusted;
-        None: they are refused. keeper: puts verified kernels into a registry; None: nobody does."""
+        None: they are refused. keeper: puts verified kernels into a registry; None: nobody does.
+        shared: a folder of this run of the server, for all its processes; None: it is the only
+        one."""
         self.config, self.gate, self.traffic = config, gate, traffic
         self.versions = versions or Versions(config.versions)
         self.judge = JudgeQueue(judge, config.judge.workers, config.judge.queue)
@@ -169,38 +176,27 @@ class ModelServer:
         self._manager = manager
         self._protocol: str | None = None
         self.metrics = ServerMetrics(lambda: self.traffic.seen)
-        self.backends = {
-            b.name: Backend(b, lambda name=b.name: self._versions_of(name))  # type: ignore[misc]
-            for b in config.backends
-        }
+        added = manager.backends if manager is not None else dict
+        self.backends = BackendPool(config, self.metrics, self.versions.all, added)
         self._judges_on = judges_on
         self._key = key
         self._keeper = keeper
         self._judge_ready: str | None = "the judge has not given its first verdict yet"
         self._background: set[asyncio.Task[Any]] = set()
         self._shadows = 0
-        self._jobs: OrderedDict[str, tuple[str, asyncio.Task[dict[str, Any]]]] = OrderedDict()
+        self._alone = tempfile.TemporaryDirectory(prefix="cuda-rl-serve-") if not shared else None
+        self._jobs = VerdictJobs(shared or Path(self._alone.name if self._alone else ""))
         self._watch()
         self.app = self._make_app(docs)
-
-    def _versions_of(self, backend: str) -> list[ModelVersion]:
-        return [v for v in self.versions.all() if self.config.backend_of(v) == backend]
 
     def _watch(self) -> None:
         self.judge.on_verdict = self._callers_judge.on_verdict = self._count_verdict
         self.traffic.on_commit = self.metrics.committed
         self.traffic.watch(self._world)
-        self.metrics.judge_queue.set_function(lambda: self.judge.waiting)
-        self.metrics.storage_failed.set_function(lambda: float(self.traffic.failure is not None))
-        for backend in self.backends.values():
-            for number, replica in enumerate(backend.replicas):
-                labels = (backend.name, str(number))
-                self.metrics.up.labels(*labels).set_function(
-                    lambda r=replica: float(r.healthy(time.monotonic()))  # type: ignore[misc]
-                )
-                self.metrics.running.labels(*labels).set_function(
-                    lambda r=replica: float(r.running)  # type: ignore[misc]
-                )
+        self.metrics.follow(self.metrics.judge_queue, lambda: self.judge.waiting)
+        self.metrics.follow(
+            self.metrics.storage_failed, lambda: float(self.traffic.failure is not None)
+        )
 
     def _count_verdict(self, verdict: Verdict, seconds: float) -> None:
         self.metrics.verdicts.labels(verdict.status.value).inc()
@@ -214,9 +210,9 @@ class ModelServer:
         for variant in (config.incumbent, config.candidate):
             try:
                 version = self.versions.get(variant.version)
+                weights = self.backends.of(version).weights_of(version.model)
             except InfrastructureError:
                 return None
-            weights = self._backend(version).weights_of(version.model)
             if weights is None:
                 return None
             world[f"the weights of {variant.version}"] = weights
@@ -226,15 +222,26 @@ class ModelServer:
 
     @asynccontextmanager
     async def _running(self, app: FastAPI) -> AsyncIterator[None]:
-        await asyncio.gather(*(backend.start() for backend in self.backends.values()))
+        await self.backends.start()
         self._spawn(self._try_judge())
+        self._spawn(self._refresh())
         try:
             yield
         finally:
             for task in self._background:
                 task.cancel()
-            await asyncio.gather(*self._background, return_exceptions=True)
-            await asyncio.gather(*(backend.close() for backend in self.backends.values()))
+            await asyncio.gather(*self._background, *self._jobs.cancel(), return_exceptions=True)
+            await self.backends.close()
+            if self.gate.quota is not None:
+                await asyncio.to_thread(self.gate.quota.close)
+
+    async def _refresh(self) -> None:
+        """What others are told of this process, every second."""
+        while True:
+            self.metrics.refresh()
+            if self.gate.quota is not None:
+                await asyncio.to_thread(self.gate.quota.keep)
+            await asyncio.sleep(_REFRESH_S)
 
     async def _try_judge(self) -> None:
         """One verdict whose result is known: until it is right, the server is not ready."""
@@ -270,16 +277,19 @@ class ModelServer:
         for path in ("/v1/completions", "/v1/embeddings"):
             app.post(path)(self._not_offered)
         if self._manager is not None:
-            Admin(self._manager, self.gate).add_to(app)
+            Admin(self._manager, self.gate, self.backends).add_to(app)
         return app
 
     async def _readyz(self) -> Response:
         """200 where every alias has a healthy backend and the judge has judged rightly."""
         missing = [] if self._judge_ready is None else [self._judge_ready]
         for alias in self.config.endpoints:
-            version = self.versions.get(self.traffic.assign(alias, b"").version)
-            if not self.backends[self.config.backend_of(version)].ready(version.model):
-                missing.append(f"no backend has the model of {alias}")
+            try:
+                version = self.versions.get(self.traffic.assign(alias, b"").version)
+                if not self.backends.of(version).ready(version.model):
+                    missing.append(f"no backend has the model of {alias}")
+            except InfrastructureError as e:
+                missing.append(str(e))
         status = 503 if missing else 200
         return as_json({"status": "ready" if not missing else "waiting", "for": missing}, status)
 
@@ -311,6 +321,7 @@ class ModelServer:
 
     async def _asked(self, request: Request, caller: Caller, chat: ChatRequest) -> Asked:
         """What is asked for, admitted. Raises ApiError."""
+        self.gate.require_quota(caller)
         endpoint = self.config.endpoints.get(chat.model)
         if endpoint is None:
             raise ApiError(
@@ -422,13 +433,14 @@ class ModelServer:
         version = self.versions.get(asked.assignment.version)
         if asked.search is None or asked.found is None:
             try:
-                answer = await self._backend(version).complete(_plain(asked.chat, version))
+                backend = self.backends.of(version)
+                answer = await backend.complete(_plain(asked.chat, version), asked.used)
             except PolicyAwayError:
                 raise
             except PolicyError as e:
                 raise ApiError(400, "refused_by_model", one_line(str(e), 500)) from e
             return _said_as(asked, answer)
-        agents = self._agents(version, asked.chat)
+        agents = self._agents(version, asked.chat, asked.used)
         judge = self._judge_of(asked.found)
         await run_search(asked.search, agents, judge, self._backend_of(asked.found))
         return self._found(asked, asked.search)
@@ -443,14 +455,13 @@ class ModelServer:
         if asked.search is not None:
             seconds.labels(asked.alias, "generate").observe(asked.search.generate_s)
             seconds.labels(asked.alias, "judge").observe(asked.search.judge_s)
+        if self.gate.quota is not None:
+            self.gate.quota.add(asked.caller.id, asked.used.taken())
         if asked.enrolled:
             await self.traffic.finish(asked.request, outcome)
 
-    def _backend(self, version: ModelVersion) -> Backend:
-        return self.backends[self.config.backend_of(version)]
-
-    def _agents(self, version: ModelVersion, chat: ChatRequest) -> Mapping[Role, Agent]:
-        policy = BackendPolicy(self._backend(version), version.model)
+    def _agents(self, version: ModelVersion, chat: ChatRequest, used: Used) -> Mapping[Role, Agent]:
+        policy = BackendPolicy(self.backends.of(version), version.model, used)
         most = chat.max_completion_tokens or chat.max_tokens or version.max_new_tokens
         chosen = chat.temperature if chat.temperature is not None else version.temperature
         sampling = SamplingParams(
@@ -543,7 +554,7 @@ class ModelServer:
         try:
             version = self.versions.get(shadow.candidate)
             search = new_search(task, asked.wanted)
-            agents = self._agents(version, asked.chat)
+            agents = self._agents(version, asked.chat, Used())  # ours, not the caller's
             await run_search(search, agents, self.judge, self._judges_on)
             outcome = _outcome_of(search, time.monotonic() - started)
         except InfrastructureError as e:
@@ -563,13 +574,7 @@ class ModelServer:
             trusted = self._trusts(caller)
             found = await named_or_brought(asked.task, trusted=trusted, reader=self._reader)
             self._require_judge(self._judge_of(found), caller, 1)
-            number = uuid4().hex
-            job = self._spawn(self._judged(found, asked.code))
-            self._jobs[number] = (caller.id, job)
-            while len(self._jobs) > _JOBS:
-                self._jobs.popitem(last=False)[1][1].cancel()
-            await asyncio.wait({job}, timeout=VERIFY_WAIT_S)
-            return self._told(number, job)
+            return await self._jobs.answer(caller.id, self._judged(found, asked.code))
 
     async def _judged(self, found: TaskOfRequest, code: str) -> dict[str, Any]:
         verdict = await self._judge_of(found)(found.task, code)
@@ -577,18 +582,7 @@ class ModelServer:
         return {"verdict": orjson.loads(verdict.model_dump_json()), "receipt": receipt}
 
     async def _job(self, request: Request, number: str) -> Response:
-        caller = self.gate.caller(request, "verify")
-        owner, job = self._jobs.get(number, (None, None))
-        if job is None or owner != caller.id:
-            raise ApiError(404, "no_such_job", f"no job of yours is called {one_line(number, 40)}")
-        return self._told(number, job)
-
-    def _told(self, number: str, job: asyncio.Task[dict[str, Any]]) -> Response:
-        if not job.done():
-            return as_json({"status": "running", "job": f"/v1/jobs/{number}"}, 202)
-        if job.cancelled():
-            raise ApiError(503, "gone", "too many jobs came after this one: ask again")
-        return as_json({"status": "done", **job.result()})
+        return self._jobs.told(self.gate.caller(request, "verify").id, number)
 
     # --- streams ----------------------------------------------------------------------------------
 
@@ -636,7 +630,8 @@ class ModelServer:
         version = self.versions.get(asked.assignment.version)
         outcome = _ended_as("cancelled", asked)
         try:
-            async for chunk in self._backend(version).stream(_plain(asked.chat, version)):
+            chunks = self.backends.of(version).stream(_plain(asked.chat, version), asked.used)
+            async for chunk in chunks:
                 yield {**chunk, "model": asked.alias}
             outcome = _ended_as("not_judged", asked)
         except InfrastructureError:
@@ -692,6 +687,7 @@ def _completion(asked: Asked, content: str, extra: dict[str, Any]) -> dict[str, 
                 "cuda_rl": extra,
             }
         ],
+        "usage": asked.used.told(),
     }
 
 

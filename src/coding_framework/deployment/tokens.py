@@ -10,8 +10,9 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -22,6 +23,8 @@ from coding_framework.types import Record, TokenScope
 LOCAL_SCOPES = frozenset[TokenScope](("complete", "verify", "kernels:read"))
 """What a caller on this machine may do where there is no token."""
 PREFIX = "crl_"
+OwnLimits = Literal["requests_per_s", "concurrent", "candidates_per_min", "tokens_per_day"]
+"""Limits that a token may have of its own."""
 
 
 class Token(Record):
@@ -35,9 +38,10 @@ class Token(Record):
     expires_at: float | None = None
     revoked_at: float | None = None
     requests_per_s: float | None = Field(default=None, gt=0.0)
-    """None: as the server says; so the next two."""
+    """None: as the server says; so the next three."""
     concurrent: int | None = Field(default=None, ge=1)
     candidates_per_min: float | None = Field(default=None, gt=0.0)
+    tokens_per_day: int | None = Field(default=None, ge=1)
 
     def valid(self, now: float) -> bool:
         ends = min(t for t in (self.expires_at, self.revoked_at, now + 1.0) if t is not None)
@@ -83,18 +87,20 @@ class TokenFile:
         return found if found is not None and found.valid(now or time.time()) else None
 
     def create(
-        self, scopes: Iterable[TokenScope], *, expires_s: float | None = None
+        self,
+        scopes: Iterable[TokenScope],
+        *,
+        expires_s: float | None = None,
+        limits: Mapping[OwnLimits, float | None] | None = None,
     ) -> tuple[str, str]:
-        """(id, secret) of a new token. The secret is not kept: show it now."""
+        """(id, secret) of a new token. The secret is not kept: show it now. limits: of its own."""
         secret = PREFIX + secrets.token_urlsafe(32)
         now = time.time()
-        token = Token(
-            id=secrets.token_hex(4),
-            sha256=_digest(secret),
-            scopes=frozenset(scopes),
-            created_at=now,
-            expires_at=None if expires_s is None else now + expires_s,
-        )
+        fields = {
+            "id": secrets.token_hex(4), "sha256": _digest(secret), "scopes": frozenset(scopes),
+            "created_at": now, "expires_at": None if expires_s is None else now + expires_s,
+        }  # fmt: skip
+        token = Token.model_validate({**(limits or {}), **fields})
         self._write((*self.all(), token))
         return token.id, secret
 

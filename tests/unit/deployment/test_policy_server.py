@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from coding_framework.agents.policies import ScriptedPolicy
 from coding_framework.cli import main
-from coding_framework.deployment.backends import Backend, BackendPolicy
+from coding_framework.deployment.backends import Backend, BackendPolicy, Used
 from coding_framework.deployment.http import Gate
 from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.policy_server import PolicyServer
@@ -120,7 +120,7 @@ async def test_our_backend_asks_it_and_notices_other_weights(url: str) -> None:
     version = ModelVersion(model="base", weights_sha256="aa")
     backend = Backend(BackendConfig(name="b", urls=[url]), lambda: [version])
     await backend.check()
-    said = await BackendPolicy(backend, "base").generate(
+    said = await BackendPolicy(backend, "base", Used()).generate(
         (Message(role="user", content="hello"),), SamplingParams(max_new_tokens=8)
     )
     assert said.text == "I am the base"
@@ -130,7 +130,7 @@ async def test_our_backend_asks_it_and_notices_other_weights(url: str) -> None:
     backend = Backend(BackendConfig(name="b", urls=[url]), lambda: [other])
     await backend.check()
     with pytest.raises(PolicyAwayError, match="that has base"):
-        await backend.complete(ASK)
+        await backend.complete(ASK, Used())
     await backend.close()
 
 

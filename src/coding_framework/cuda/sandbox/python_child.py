@@ -31,6 +31,8 @@ _MOST_BYTES = GIB
 _INSIDE = "/reference"
 _INNER = "coding_framework.cuda.sandbox.confined_python"
 _STRONG = ("bubblewrap", "docker")
+_IMPORTED_FROM = Path(__file__).resolve().parents[3]
+"""Itself, since an import lists it: Landlock, in Docker, forbids to list what is not given."""
 
 
 class ChildEndedError(UsageError):
@@ -109,12 +111,14 @@ class PythonChild:
             os.close(theirs_out)
         os.set_blocking(self._to, False)
         try:
-            self._receive(FRAME.size, time.monotonic() + _START_S)
-        except ChildEndedError as e:
+            began = self._receive(FRAME.size, time.monotonic() + _START_S) == FRAME.pack(0)
+        except ChildEndedError:
+            began = False
+        if not began:
             raise SandboxError(
                 f"Python with PyTorch does not start in the {self._sandbox.name} sandbox: see that "
-                f"it can read {sys.prefix}"
-            ) from e
+                f"it can read {sys.prefix} and {_IMPORTED_FROM}"
+            )
         self._folder.cleanup()  # imports want a place to write; in a folder that is gone nobody can
 
     def _send(self, data: bytes, ends: float) -> None:
@@ -152,8 +156,8 @@ class PythonChild:
 
 
 def _mounts() -> tuple[Mount, ...]:
-    """Python, the packages and this package, each where it is, and what torch wants to begin."""
-    package = Path(__file__).resolve().parents[2]
+    """Python, the packages and this package's folder, each where it is, and what torch wants to
+    begin."""
     folders = {
         Path(sys.prefix),
         Path(sys.base_prefix),
@@ -161,14 +165,14 @@ def _mounts() -> tuple[Mount, ...]:
     }
     folders -= {Path("/usr"), Path("/")}  # every sandbox shows it
     outer = [f for f in sorted(folders) if not any(o != f and f.is_relative_to(o) for o in folders)]
-    return tuple(Mount(f, str(f)) for f in (*outer, package, Path("/dev/urandom")))
+    return tuple(Mount(f, str(f)) for f in (*outer, _IMPORTED_FROM, Path("/dev/urandom")))
 
 
 def _environment() -> dict[str, str]:
     import torch
 
     return {
-        "PYTHONPATH": str(Path(__file__).resolve().parents[3]),
+        "PYTHONPATH": str(_IMPORTED_FROM),
         "USER": "reference",  # torch asks who it is
         "PYTHONHASHSEED": "0",
         "PYTHONUTF8": "1",
