@@ -135,7 +135,7 @@ async def wait_ready(url: str) -> None:
 
 
 def own_processes(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The server's, without those that judge: with several workers their parent and each of them."""
+    """The server's, without those that judge: with several workers, their parent and each."""
     root = psutil.Process(process.pid)
     workers = [p for p in root.children() if any("spawn_main" in word for word in p.cmdline())]
     return [root, *workers]
@@ -194,6 +194,7 @@ async def measure(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--soak-s", type=float, default=60.0)
+    parser.add_argument("--workers", type=int, default=1, help="processes of the server")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     machine = this_machine()
@@ -204,9 +205,8 @@ def main() -> None:
         _, upstream = started(stack, command, folder / "upstream.log")
         config = prepare(folder, upstream)
         cuda_rl = str(Path(sys.executable).with_name("cuda-rl"))
-        process, url = started(
-            stack, [cuda_rl, "serve", "--config", str(config)], folder / "serve.log"
-        )
+        serve = [cuda_rl, "serve", "--config", str(config), "--workers", str(args.workers)]
+        process, url = started(stack, serve, folder / "serve.log")
         found = asyncio.run(measure(url, upstream, process, folder, args.soak_s))
         store = DeploymentStore(folder / "deployment.sqlite")
         (row,) = store.experiments()
@@ -227,7 +227,10 @@ def main() -> None:
     ]  # fmt: skip
     load = {"after": round(os.getloadavg()[0], 1)}
     report = head("serve_load", packages=("aiohttp", "fastapi", "uvicorn"), machine=machine)
-    holds = finish(report | {"load": load, "measured": found, "bars": bars}, args.output)
+    holds = finish(
+        report | {"load": load, "workers": args.workers, "measured": found, "bars": bars},
+        args.output,
+    )
     sys.exit(0 if holds else 1)
 
 

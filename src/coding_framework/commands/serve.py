@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from argparse import Namespace
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ class ServeOptions(Config):
     """Port to listen on, instead of the file's; 0 takes a free one."""
     uds: Path | None = None
     """Unix socket to listen on, instead of a port."""
+    workers: int | None = Field(default=None, ge=1, le=64)
+    """Processes that answer, instead of the file's number."""
     check: bool = False
     """Read the file, ask the backends, and start nothing."""
     docs: bool = False
@@ -50,7 +54,7 @@ def run(args: Namespace) -> int:
     config = read_config(options.config)
     told = {
         name: value
-        for name in ("host", "port", "uds")
+        for name in ("host", "port", "uds", "workers")
         if (value := getattr(options, name)) is not None
     }
     config = config.model_copy(update={"listen": config.listen.model_copy(update=told)})
@@ -64,8 +68,51 @@ def run(args: Namespace) -> int:
 
 
 def _serve(config: Any, options: ServeOptions) -> None:
+    from coding_framework.deployment.http import require_safe, run_app
+    from coding_framework.deployment.tokens import TokenFile
+    from coding_framework.deployment.traffic import open_traffic
+    from coding_framework.deployment.workers import run_workers, shared_folder
+    from coding_framework.registry.receipts import load_key
+
+    tokens, listen = TokenFile(config.tokens), config.listen
+    require_safe(listen, tokens)
+    load_key(config.keys, config.key)
+    _require_sandbox(config.judge.sandbox, options.allow_native_sandbox)
+    with ExitStack() as stack:
+        if listen.workers == 1:
+            app = _server(config, options, stack, None).app
+            run_app(app, listen, tokens, _tell(tokens))
+            return
+        traffic, _, _ = open_traffic(config)  # the database learns the file once, before all
+        traffic.close()
+        make = partial(_worker, config, options, stack.enter_context(shared_folder()))
+        run_workers(make, listen.workers, listen, tokens, _tell(tokens))
+
+
+def _worker(config: Any, options: ServeOptions, shared: Path) -> Any:
+    """The application of one of several processes; what it opened ends with it."""
+    from coding_framework.monitoring.logs import configure_logging
+
+    configure_logging(options.log_file)
+    stack = ExitStack()
+    app = _server(config, options, stack, shared).app
+    own = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(served: Any) -> AsyncIterator[Any]:
+        with stack:
+            async with own(served) as state:
+                yield state
+
+    app.router.lifespan_context = lifespan
+    return app
+
+
+def _server(config: Any, options: ServeOptions, stack: ExitStack, shared: Path | None) -> Any:
+    """The server of this process; what it opens is closed with `stack`."""
     from coding_framework.cuda.choose_backend import choose_backend
-    from coding_framework.deployment.http import Gate, require_safe, run_app
+    from coding_framework.deployment.http import Gate
+    from coding_framework.deployment.limits import Quota
     from coding_framework.deployment.server import CallersTasks, ModelServer
     from coding_framework.deployment.tokens import TokenFile
     from coding_framework.deployment.traffic import open_traffic
@@ -73,34 +120,32 @@ def _serve(config: Any, options: ServeOptions) -> None:
     from coding_framework.registry.receipts import load_key
     from coding_framework.wiring import make_judge, make_task_reader
 
-    tokens = TokenFile(config.tokens)
-    require_safe(config.listen, tokens)
     key = load_key(config.keys, config.key)
     judge_config = config.judge
-    _require_sandbox(judge_config.sandbox, options.allow_native_sandbox)
     judges_on = choose_backend(judge_config.backend)
-    with ExitStack() as stack:
-        traffic, versions, manager = open_traffic(config)
-        stack.callback(traffic.close)
-        judge = make_judge(
-            backend=judges_on, sandbox=judge_config.sandbox, workers=judge_config.workers
-        )
-        stack.callback(judge.close)
-        callers = None
-        if config.references == "sandboxed":
-            sandbox = judge_config.sandbox
-            reader = make_task_reader(sandbox)
-            own = make_judge("emulator", sandbox, workers=1, references="sandboxed")
-            stack.callback(own.close)
-            callers = CallersTasks(reader, own)
-        keeper = None
-        if config.registry is not None:
-            keeper = KernelKeeper(config.registry, config.keys, key, judge.templates)
-        server = ModelServer(
-            config, judge, judges_on, key, Gate(tokens, config.limits), traffic, versions,
-            manager=manager, callers=callers, keeper=keeper, docs=options.docs,
-        )  # fmt: skip
-        run_app(server.app, config.listen, tokens, _tell(tokens))
+    traffic, versions, manager = open_traffic(config)
+    stack.callback(traffic.close)
+    judge = make_judge(
+        backend=judges_on, sandbox=judge_config.sandbox, workers=judge_config.workers
+    )
+    stack.callback(judge.close)
+    callers = None
+    if config.references == "sandboxed":
+        reader = make_task_reader(judge_config.sandbox)
+        own = make_judge("emulator", judge_config.sandbox, workers=1, references="sandboxed")
+        stack.callback(own.close)
+        callers = CallersTasks(reader, own)
+    keeper = None
+    if config.registry is not None:
+        keeper = KernelKeeper(config.registry, config.keys, key, judge.templates)
+    gate = Gate(
+        TokenFile(config.tokens), config.limits,
+        shared=shared and shared / "limits.sqlite", quota=Quota(config.limits, config.used),
+    )  # fmt: skip
+    return ModelServer(
+        config, judge, judges_on, key, gate, traffic, versions,
+        manager=manager, callers=callers, keeper=keeper, shared=shared, docs=options.docs,
+    )  # fmt: skip
 
 
 def _tell(tokens: Any) -> Any:

@@ -532,34 +532,48 @@ async def _serve(app: FastAPI, listen: Listen, started: Callable[[str], None]) -
     try:
         await server_of(app, listen, started).serve()
     except SystemExit as e:  # uvicorn's word for an address that it cannot have
-        raise UsageError(
-            f"cannot listen on {listen.uds or f'{listen.host}:{listen.port}'}: it is taken or not "
-            "this machine's; choose another"
-        ) from e
+        raise UsageError(taken(listen)) from e
+
+
+def taken(listen: Listen) -> str:
+    """What is told where it cannot be listened there."""
+    return (
+        f"cannot listen on {listen.uds or f'{listen.host}:{listen.port}'}: it is taken or not this "
+        "machine's; choose another"
+    )
 
 
 def server_of(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> uvicorn.Server:
     """The server of an application; `serve` runs it, `should_exit` ends it."""
-    config = uvicorn.Config(
+    return _Server(uvicorn_config(app, listen), listen, started)
+
+
+def uvicorn_config(app: Any, listen: Listen, **more: Any) -> uvicorn.Config:
+    """How our applications are served."""
+    return uvicorn.Config(
         app, host=listen.host, port=listen.port, uds=str(listen.uds) if listen.uds else None,
         http=_Protocol, log_config=None, access_log=False, server_header=False,
         forwarded_allow_ips=listen.forwarded_allow_ips, timeout_graceful_shutdown=10,
-        timeout_keep_alive=30,
+        timeout_keep_alive=30, **more,
     )  # fmt: skip
-    return _Server(config, started)
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, started: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listen: Listen, started: Callable[[str], None]
+    ) -> None:
         super().__init__(config)
-        self._tell = started
+        self._listen, self._tell = listen, started
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
-        if self.should_exit:
-            return
-        if self.config.uds:
-            self._tell(f"unix:{self.config.uds}")
-            return
-        host, port = self.servers[0].sockets[0].getsockname()[:2]
-        self._tell(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        if not self.should_exit:
+            self._tell(address_of(self._listen, self.servers[0].sockets[0]))
+
+
+def address_of(listen: Listen, bound: Any) -> str:
+    """bound: the socket."""
+    if listen.uds is not None:
+        return f"unix:{listen.uds}"
+    host, port = bound.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from coding_framework.types import Config
 log = structlog.get_logger(__name__)
 
 DAY_S = 86400
+_KEPT_DAYS = 31
 
 
 class Limits(Config):
@@ -220,13 +221,9 @@ class Quota:
         with self._lock:
             new = {key: tokens for key, tokens in self._new.items() if tokens}
         try:
-            with self._told(), databases.writing(self._db):
-                self._db.executemany(
-                    "INSERT INTO spent VALUES(?1,?2,?3)"
-                    " ON CONFLICT(caller, day) DO UPDATE SET tokens = tokens + ?3",
-                    [(*key, tokens) for key, tokens in new.items()],
-                )
-                self._db.execute("DELETE FROM spent WHERE day < ?", (self._today() - 31,))
+            with self._told():
+                if new:
+                    self._write(new)
                 rows = self._db.execute(
                     "SELECT caller, day, tokens FROM spent WHERE day=?", (self._today(),)
                 ).fetchall()
@@ -242,6 +239,15 @@ class Quota:
         """Write what is new, and end."""
         self.keep()
         self._db.close()
+
+    def _write(self, new: Mapping[tuple[str, int], int]) -> None:
+        with databases.writing(self._db):
+            self._db.executemany(
+                "INSERT INTO spent VALUES(?1,?2,?3)"
+                " ON CONFLICT(caller, day) DO UPDATE SET tokens = tokens + ?3",
+                [(*key, tokens) for key, tokens in new.items()],
+            )
+            self._db.execute("DELETE FROM spent WHERE day < ?", (self._today() - _KEPT_DAYS,))
 
     def _today(self) -> int:
         return int(self._clock() // DAY_S)
