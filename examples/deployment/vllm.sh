@@ -23,6 +23,7 @@ run() { echo "\$ cuda-rl $*"; "$python" -m coding_framework.cli "$@"; }
 started=""
 end() { for pid in $started; do kill "$pid" 2>/dev/null || true; done; wait; }
 trap end EXIT
+trap 'exit 143' INT TERM
 await() { # SECONDS PID COMMAND...: until the command succeeds, as long as the process lives
     seconds=$1 pid=$2; shift 2
     while ! "$@" >/dev/null 2>&1; do
@@ -59,7 +60,8 @@ database: $db
 unit: user
 END
 [ -e "$folder/keys/judge.key" ] || run kernel key new judge --keys "$folder/keys"
-run serve --config "$folder/serve.yaml" --allow-native-sandbox >"$folder/serve.out" 2>"$folder/serve.log" &
+"$python" -m coding_framework.cli serve --config "$folder/serve.yaml" --allow-native-sandbox \
+    >"$folder/serve.out" 2>"$folder/serve.log" &
 serve=$! started="$! $started"
 await 120 "$serve" grep -q "serving on" "$folder/serve.out"
 url=$(sed -n 's/^serving on //p' "$folder/serve.out")

@@ -83,8 +83,10 @@ def _serve(config: Any, options: ServeOptions) -> None:
             app = _server(config, options, stack, None).app
             run_app(app, listen, tokens, _tell(tokens))
             return
-        traffic, _, _ = open_traffic(config)  # the database learns the file once, before all
+        traffic, _, manager = open_traffic(config)  # the database learns the file once, before all
         traffic.close()
+        if manager is not None:
+            manager.store.close()
         make = partial(_worker, config, options, stack.enter_context(shared_folder()))
         run_workers(make, listen.workers, listen, tokens, _tell(tokens))
 
