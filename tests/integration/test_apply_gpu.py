@@ -107,6 +107,27 @@ def test_streams_at_once_have_their_own_temporaries(ops: ModuleType) -> None:
     assert not wrong
 
 
+def test_a_thread_that_used_no_cuda_yet_loads_and_launches(ops: ModuleType) -> None:
+    """The driver's calls need a context of their thread, which PyTorch's take only when needed."""
+    x, bias = tensors()
+    want = kernels._ops["bias_gelu"].function(x, bias)
+    torch.cuda.synchronize()
+    found: list[dict[str, int]] = []
+
+    def work() -> None:
+        with torch.no_grad():
+            ops.bias_gelu(x, bias)
+            found.append(counts("bias_gelu"))
+
+    for _ in range(2):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert found == [{"hits": 1}, {"hits": 2}]
+    with torch.no_grad():
+        assert torch.allclose(ops.bias_gelu(x, bias), want, atol=1e-5)
+
+
 @torch.no_grad()
 def test_a_captured_graph_runs_the_kernel_without_python(ops: ModuleType) -> None:
     x, bias = tensors()

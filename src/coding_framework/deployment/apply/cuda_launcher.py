@@ -11,7 +11,7 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -45,6 +45,9 @@ _SHARED_OPTIN = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PE
 _MAX_THREADS = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
 _OUT_OF_MEMORY = 2
+_NO_CONTEXT = 201
+"""Of a thread in which nothing has used CUDA yet: PyTorch's calls take the device's context for it,
+the driver's do not."""
 
 
 class CudaLauncher:
@@ -85,6 +88,7 @@ class CudaLauncher:
             if images[0].form == "ptx":
                 image += b"\0"
             try:
+                _enter_context(index)
                 return _Prepared(self._driver, template, image, index)
             except (DriverError, DeviceFullError) as e:
                 raise LoadError(f"the driver cannot load it: {e}") from e
@@ -156,12 +160,18 @@ class _Prepared:
             base = slab.data_ptr()
             for region, at in self._temporaries:
                 addresses[region] = base + at
-        frame = module.frames.pop() if module.frames else module.new_frame()
+        try:
+            frame = module.frames.pop()
+        except IndexError:  # the first call, or as many at once as never before
+            frame = module.new_frame()
         for slot, region, offset in frame.slots:
             slot.value = addresses[region] + offset
         handle = ctypes.c_void_p(stream)
         for enqueue in frame.steps:
             error = enqueue(addresses, handle)
+            if error == _NO_CONTEXT:
+                _enter_context(self._index)
+                error = enqueue(addresses, handle)
             if error:
                 raise _launch_error(error)
         module.frames.append(frame)  # the driver has copied the blocks when a launch returns
@@ -286,6 +296,16 @@ class _Function:
     handle: int
     offsets: tuple[int, ...]
     """Of its parameters in the block."""
+
+
+def _enter_context(index: int) -> None:
+    """Make PyTorch's context on a device that of this thread, for the driver's calls."""
+    call(cuda.cuCtxSetCurrent(_context(index)))
+
+
+@cache
+def _context(index: int) -> Any:
+    return call(cuda.cuDevicePrimaryCtxRetain(call(cuda.cuDeviceGet(index))))
 
 
 def _offsets(function: Any) -> tuple[int, ...]:

@@ -49,6 +49,7 @@ _MOST_ROUTES = 4096
 _MOST_WANTED = 8
 _TIMED = 127
 """One call in so many (a mask) is timed."""
+_dispatch_keys = torch._C._dispatch_keys
 _library: Any = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
 
 
@@ -67,6 +68,8 @@ class _Route:
     """Calls until the next check."""
     agreed: bool = False
     """A check has passed."""
+    plain: frozenset[int] = frozenset()
+    """Dispatch keys that the tensors of a hit may have."""
     autocast: dict[torch.dtype, bool] = field(default_factory=dict)
     """Whether the function's outputs keep their dtypes under autocast to a dtype."""
 
@@ -100,6 +103,9 @@ class KernelOp:
             names, self.tensor_names, "{}.requires_grad", " or ", "False"
         )
         self._tensors = over_tensors(names, self.tensor_names, "{}", ", ", "")
+        self._keys = over_tensors(
+            names, self.tensor_names, "_keys({}).raw_repr()", ", ", "", _keys=_dispatch_keys
+        )
         self._addresses = over_tensors(names, self.tensor_names, "{}.data_ptr()", ", ", "")
         self._routes: dict[Any, _Route] = {}
         self._generation = -1
@@ -200,6 +206,8 @@ class KernelOp:
             if route.shape_key:
                 self.wanted[route.shape_key] += 1
             return self._miss(route.reason, args)
+        if not route.plain.issuperset(self._keys(*args)):
+            return self._miss("arguments", args)
         if forward_ad._current_level >= 0 or torch._C._get_tracing_state() is not None:
             return self._miss("mode", args)
         for address, alignment in zip(self._addresses(*args), route.alignments, strict=True):
@@ -223,7 +231,10 @@ class KernelOp:
         """What calls of this key come to from here on."""
         if kernels.launcher.capturing():
             return _Route("capture")  # loading would end the capture: another call decides
-        route = self._new_route(kernels, args)
+        tensors = self._tensors(*args)
+        if not all(map(_is_plain, tensors)):
+            return _Route("arguments")  # its key is that of plain tensors, too
+        route = self._new_route(kernels, args, tensors)
         self._generation = kernels.generation  # a kernel may have been left out meanwhile
         if len(self._routes) >= _MOST_ROUTES:
             self._routes.clear()
@@ -232,11 +243,17 @@ class KernelOp:
         self._routes[key] = route
         return route
 
-    def _new_route(self, kernels: KernelSet, args: tuple[Any, ...]) -> _Route:
-        tensors = self._tensors(*args)
-        device = _plain_device(tensors, kernels.launcher.device_type)
-        if device is None:
-            return _Route("device" if all(map(_is_plain, tensors)) else "arguments")
+    def _new_route(
+        self, kernels: KernelSet, args: tuple[Any, ...], tensors: Sequence[torch.Tensor]
+    ) -> _Route:
+        """tensors: plain ones."""
+        if not tensors:
+            return _Route("device")
+        device = tensors[0].get_device()
+        if tensors[0].device.type != kernels.launcher.device_type or any(
+            t.get_device() != device for t in tensors
+        ):
+            return _Route("device")
         scalars = [a for n, a in zip(self.signature.parameters, args, strict=True)
                    if n not in self.tensor_names]  # fmt: skip
         call = CallShape(
@@ -254,7 +271,8 @@ class KernelOp:
                 most = kernels.launcher.alignment
                 alignments = tuple(min(most, a.alignment) for a in chosen.template.arguments)
                 capturable = not kernels.launcher.refuses_capture(chosen.template)
-                return _Route(None, "", chosen, prepared, alignments, capturable)
+                plain = _plain_keys(tensors[0].device)
+                return _Route(None, "", chosen, prepared, alignments, capturable, plain=plain)
         return _Route("load")
 
     def _launch(self, route: _Route, kernels: KernelSet, args: tuple[Any, ...]) -> Any:
@@ -416,17 +434,7 @@ def _is_plain(tensor: Any) -> bool:
     kinds = (torch.Tensor, torch.nn.Parameter)
     if type(tensor) not in kinds or tensor.device.type not in ("cpu", "cuda"):
         return False
-    return torch._C._dispatch_keys(tensor).raw_repr() in _plain_keys(tensor.device)
-
-
-def _plain_device(tensors: Sequence[Any], device_type: str) -> int | None:
-    """The one device that all the tensors lie on; None where that is not so."""
-    if not tensors or not all(map(_is_plain, tensors)):
-        return None
-    devices = {t.device for t in tensors}
-    if len(devices) > 1 or next(iter(devices)).type != device_type:
-        return None
-    return int(tensors[0].get_device())
+    return _dispatch_keys(tensor).raw_repr() in _plain_keys(tensor.device)
 
 
 def _dtype(name: str) -> torch.dtype:

@@ -57,17 +57,16 @@ def schema_of(signature: inspect.Signature) -> str:
 def key_function(names: Sequence[str], tensors: Sequence[str]) -> Callable[..., Any]:
     """What of a call decides its route. Made as text, as `dataclass` makes `__init__`: a loop over
     arguments takes twice as long."""
-    of_tensor = "{0}.__class__, {0}.dtype, {0}.shape, {0}.stride(), {0}.get_device(), "
-    of_tensor += "_keys({0}).raw_repr()"
+    of_tensor = "{0}.__class__, {0}.dtype, {0}.shape, {0}.stride(), {0}.get_device()"
     parts = [of_tensor.format(n) if n in tensors else f"_scalar({n})" for n in names]
-    known = {"_keys": torch._C._dispatch_keys, "_scalar": scalar_key}
+    known = {"_scalar": scalar_key}
     return eval(f"lambda {', '.join(names)}: ({', '.join(parts)},)", known)  # type: ignore[no-any-return]
 
 
 def over_tensors(
-    names: Sequence[str], tensors: Sequence[str], part: str, joint: str, empty: str
+    names: Sequence[str], tensors: Sequence[str], part: str, joint: str, empty: str, **known: Any
 ) -> Callable[..., Any]:
-    """The same of every tensor argument."""
+    """The same of every tensor argument. known: what `part` names."""
     parts = [part.format(n) for n in tensors]
     body = joint.join(parts) + ("," if joint == ", " and parts else "")
-    return eval(f"lambda {', '.join(names)}: ({body or empty})", {})  # type: ignore[no-any-return]
+    return eval(f"lambda {', '.join(names)}: ({body or empty})", known)  # type: ignore[no-any-return]
