@@ -26,7 +26,9 @@ import aiohttp
 import psutil
 import yaml
 from bench_io import ROOT, at_most, bar, finish, head, this_machine
+from prometheus_client.parser import text_string_to_metric_families
 
+from coding_framework.deployment.ab_testing import Endpoint, Experiment, TrafficRouter, unit_of
 from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.versions import VersionSpec
@@ -34,6 +36,8 @@ from coding_framework.registry.receipts import new_key
 
 ASK = {"messages": [{"role": "user", "content": "hello"}]}
 RATE = 50
+USERS = 5000
+"""Who come again and again. A rollout remembers each user, so that endless new ones take memory."""
 
 
 def started(stack: ExitStack, command: list[str], log: Path) -> tuple[subprocess.Popen[str], str]:
@@ -77,7 +81,8 @@ def prepare(folder: Path, upstream: str) -> Path:
 
 async def ask(session: aiohttp.ClientSession, url: str, number: int, **more: Any) -> float:
     """Seconds of one request."""
-    body = {**ASK, "model": more.pop("model", "kernels"), "user": f"user-{number}", **more}
+    user = f"user-{number % USERS}"
+    body = {**ASK, "model": more.pop("model", "kernels"), "user": user, **more}
     begin = time.perf_counter()
     async with session.post(f"{url}/v1/chat/completions", json=body) as response:
         text = await response.text()
@@ -158,6 +163,39 @@ def bytes_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("deployment.sqlite*"))
 
 
+async def sample(server: subprocess.Popen[str], folder: Path, into: list[dict[str, float]]) -> None:
+    """Memory, descriptors and database of the server, each minute."""
+    while True:
+        memory, files = memory_and_files(server)
+        now = {"resident_mb": memory / 1e6, "files": files, "database_mb": bytes_of(folder) / 1e6}
+        into.append({name: round(value, 1) for name, value in now.items()})
+        print(into[-1], flush=True)
+        await asyncio.sleep(60.0)
+
+
+async def commits(url: str) -> dict[str, float]:
+    """How many commits of events there were, within 50 ms and within 2 s."""
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as response:
+        families = text_string_to_metric_families(await response.text())
+    name = "cuda_rl_event_commit_seconds_bucket"
+    samples = [s for f in families for s in f.samples if s.name == name]
+    return {s.labels["le"]: s.value for s in samples if s.labels["le"] in ("0.05", "2.0", "+Inf")}
+
+
+def route_us() -> float:
+    """CPU microseconds of one assignment, without a database."""
+    experiment = Experiment(
+        id="e", salt_enrol="a", salt_arm="b", enrolment=1.0, split=0.5, candidate="new"
+    )
+    endpoint = Endpoint(incumbent="old", generation=1, experiment=experiment)
+    router, count = TrafficRouter({"kernels": endpoint}), 100_000
+    units = [unit_of(b"s" * 32, f"user-{n}") for n in range(count)]
+    begin = time.process_time()
+    for unit in units:
+        router.route("kernels", unit)
+    return 1e6 * (time.process_time() - begin) / count
+
+
 async def measure(
     url: str, upstream: str, server: subprocess.Popen[str], folder: Path, soak_s: float
 ) -> Any:
@@ -170,7 +208,10 @@ async def measure(
     seen = await open_loop(url, 20.0)
     ended = await streams(url, 64)
     before, kept = memory_and_files(server), bytes_of(folder)
+    samples: list[dict[str, float]] = []
+    sampling = asyncio.create_task(sample(server, folder, samples))
     soaked = await closed_loop(url, 16, soak_s, at_most=RATE)
+    sampling.cancel()
     after, grown = memory_and_files(server), bytes_of(folder) - kept
     base = statistics.median(direct)
     cut = statistics.quantiles(seen, n=100)
@@ -186,6 +227,9 @@ async def measure(
         "memory_growth": after[0] / before[0] - 1.0,
         "descriptor_growth": after[1] - before[1],
         "resident_mb": after[0] / 1e6,
+        "each_minute": samples,
+        "commits": await commits(url),
+        "route_us": route_us(),
         "database_bytes_per_request": grown / (soaked * soak_s),
         "database_mb": bytes_of(folder) / 1e6,
     }
@@ -225,6 +269,12 @@ def main() -> None:
         bar("outcomes of exposures", found["exposures"], found["outcomes"],
             found["exposures"] == found["outcomes"] > 0),
     ]  # fmt: skip
+    made = found["commits"]
+    bars += [
+        at_most("commits of events over 50 ms, a share", 0.01, 1 - made["0.05"] / made["+Inf"]),
+        at_most("commits of events over 2 s", 0, made["+Inf"] - made["2.0"]),
+        at_most("who answers, CPU us", 20, found["route_us"]),
+    ]
     load = {"after": round(os.getloadavg()[0], 1)}
     report = head("serve_load", packages=("aiohttp", "fastapi", "uvicorn"), machine=machine)
     holds = finish(

@@ -264,7 +264,7 @@ async def _gone(request: Request) -> None:
 
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable with the folder that prometheus_client's processes share."""
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
 
 
 class HttpMetrics:

@@ -12,6 +12,7 @@ import json
 import math
 from collections import deque
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from coding_framework.deployment.ab_testing import ABTestConfig, Metric
@@ -63,16 +64,23 @@ class Gate(NamedTuple):
 
 @dataclass(slots=True)
 class Unit:
-    """One unit's window."""
+    """One unit's window. There may be a million: what a unit does not have yet takes no room."""
 
     candidate: bool
     ends_us: int
+    """0: it is closed."""
     open: int = 0
-    """Requests without an outcome."""
-    sums: list[float] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-    """For each bounded metric."""
-    bad: list[str] = field(default_factory=list)
+    """Requests without an outcome, while the window is open."""
+    sums: list[float] | None = None
+    counts: list[int] | None = None
+    """For each bounded metric; None: no value came."""
+    bad: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=256)
+def _closed(candidate: bool, bad: tuple[str, ...]) -> Unit:
+    """What is still asked of all units of an arm with these bad events; never changed."""
+    return Unit(candidate, 0, bad=bad)
 
 
 @dataclass(slots=True)
@@ -178,15 +186,14 @@ class Rollout:
             unit = self._enrol(key, candidate)
         elif unit.candidate != candidate:
             self._pause_for("assignment", {"seq": event.seq})
-        unit.open += 1
+        if unit.ends_us:
+            unit.open += 1
         self._open[event.request or ""] = (key, event.ts_us)
 
     def _enrol(self, key: bytes, candidate: bool) -> Unit:
         unit = Unit(
             candidate=candidate,
             ends_us=self.now_us + round(self.config.window_s * _SECOND_US),
-            sums=[0.0] * len(self.means),
-            counts=[0] * len(self.means),
         )
         self._units[key] = unit
         self._queue.append(key)
@@ -202,7 +209,8 @@ class Rollout:
     def _outcome(self, event: Event) -> None:
         key, exposed_us = self._open.pop(event.request or "")
         unit, outcome = self._units[key], json.loads(event.body)
-        unit.open -= 1
+        if unit.ends_us:
+            unit.open -= 1
         self.counts.outcomes[unit.candidate] += 1
         self.counts.lost[unit.candidate] += outcome["status"] == "lost"
         self.newest_outcome_us = event.ts_us
@@ -210,9 +218,8 @@ class Rollout:
         if found is None:
             return
         for metric in self.events:
-            if metric.name in found.bad and metric.name not in unit.bad:
-                unit.bad.append(metric.name)
-                self._bad_unit(metric, unit)
+            if metric.name in found.bad:
+                self._bad_unit(metric, key)
         if exposed_us < unit.ends_us:
             for index, metric in enumerate(self.means):
                 if metric.name in found.values:
@@ -220,13 +227,13 @@ class Rollout:
 
     def _feedback(self, event: Event) -> None:
         """What a caller says of its answer; after the unit's window it is too late."""
-        unit, said = self._units[event.unit or b""], json.loads(event.body)
+        key, said = event.unit or b"", json.loads(event.body)
+        unit = self._units[key]
         if event.ts_us >= unit.ends_us:
             return
         for metric in self.events:
-            if metric.name == said["metric"] and said["value"] and metric.name not in unit.bad:
-                unit.bad.append(metric.name)
-                self._bad_unit(metric, unit)
+            if metric.name == said["metric"] and said["value"]:
+                self._bad_unit(metric, key)
         for index, metric in enumerate(self.means):
             if metric.name == said["metric"]:
                 self._value(unit, index, metric, said["value"])
@@ -237,10 +244,21 @@ class Rollout:
             self.counts.refused += 1
             return
         self.counts.clipped += not metric.low <= value <= metric.high
+        if unit.sums is None or unit.counts is None:
+            unit.sums, unit.counts = [0.0] * len(self.means), [0] * len(self.means)
         unit.sums[index] += share
         unit.counts[index] += 1
 
-    def _bad_unit(self, metric: Metric, unit: Unit) -> None:
+    def _bad_unit(self, metric: Metric, key: bytes) -> None:
+        """A bad event of a unit; only the first of its kind counts."""
+        unit = self._units[key]
+        if metric.name in unit.bad:
+            return
+        bad = (*unit.bad, metric.name)
+        if unit.ends_us:
+            unit.bad = bad
+        else:
+            self._units[key] = _closed(unit.candidate, bad)
         found = self.bad[metric.name]
         found[0] += unit.candidate
         found[1] += 1
@@ -254,12 +272,12 @@ class Rollout:
             unit = self._units[self._queue[0]]
             if unit.ends_us > self.now_us or unit.open:
                 return
-            self._queue.popleft()
             self._close(unit)
+            self._units[self._queue.popleft()] = _closed(unit.candidate, unit.bad)
 
     def _close(self, unit: Unit) -> None:
         goal = self.means.index(self.config.goal)
-        if not unit.counts[goal]:
+        if unit.sums is None or unit.counts is None or not unit.counts[goal]:
             self.counts.empty[unit.candidate] += 1
             return
         for index, metric in enumerate(self.means):
@@ -485,7 +503,11 @@ class Rollout:
             "pairs": _numbers(self.pairs),
             "units": [
                 (key.hex(), u.candidate, u.ends_us, u.open, u.sums, u.counts, u.bad)
-                for key, u in self._units.items()
+                for key, u in self._units.items() if u.ends_us
+            ],
+            "closed": [
+                (key.hex(), u.candidate, u.bad)
+                for key, u in self._units.items() if not u.ends_us
             ],
             "queue": [key.hex() for key in self._queue],
             "open": [(name, key.hex(), since) for name, (key, since) in self._open.items()],
@@ -504,7 +526,12 @@ class Rollout:
         rollout.counts = Counts(**state["counts"])
         rollout.effects = {name: Effect(*found) for name, found in state["effects"].items()}
         rollout.pairs = Effect(*state["pairs"])
-        rollout._units = {bytes.fromhex(key): Unit(*rest) for key, *rest in state["units"]}
+        rollout._units = {
+            bytes.fromhex(key): Unit(candidate, ends_us, running, sums, counts, tuple(bad))
+            for key, candidate, ends_us, running, sums, counts, bad in state["units"]
+        }
+        for key, candidate, bad in state.get("closed", ()):
+            rollout._units[bytes.fromhex(key)] = _closed(candidate, tuple(bad))
         rollout._queue = deque(bytes.fromhex(key) for key in state["queue"])
         rollout._open = {name: (bytes.fromhex(key), t) for name, key, t in state["open"]}
         rollout._paired = {bytes.fromhex(key) for key in state["paired"]}
