@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from coding_framework.deployment.http import Gate, Listen, server_of
+from coding_framework.deployment.limits import Quota
 from coding_framework.deployment.serve_config import ServeConfig
 from coding_framework.deployment.server import ModelServer
 from coding_framework.deployment.tokens import TokenFile
@@ -82,6 +83,7 @@ class Upstream:
         self.loaded: list[str] = []
         self.breaks_off = False
         self.weights: dict[str, str] = {}
+        self.usage: dict[str, int] | None = None
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -123,7 +125,8 @@ class Upstream:
         if not body.get("stream"):
             message = {"role": "assistant", "content": said}
             choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-            return web.json_response({"id": "x", "model": model, "choices": choices})
+            told = {"id": "x", "model": model, "choices": choices, "usage": self.usage}
+            return web.json_response(told)
         response = web.StreamResponse()
         await response.prepare(request)
         for word in said.split():
@@ -133,6 +136,9 @@ class Upstream:
             assert request.transport is not None
             request.transport.abort()
             return response
+        if self.usage is not None and body.get("stream_options", {}).get("include_usage"):
+            last = {"id": "x", "model": model, "choices": [], "usage": self.usage}
+            await response.write(f"data: {json.dumps(last)}\n\n".encode())
         await response.write(b"data: [DONE]\n\n")
         return response
 
@@ -215,7 +221,8 @@ def model_server(
             keeper = KernelKeeper(folder / "registry", folder / "keys", key, templates)
         server = ModelServer(
             config, judged_by or ScriptedJudge(), "emulator", key,
-            Gate(TokenFile(config.tokens), config.limits), traffic or FixedTraffic(versions),
-            keeper=keeper,
+            Gate(
+                TokenFile(config.tokens), config.limits, quota=Quota(config.limits, config.used)
+            ), traffic or FixedTraffic(versions), keeper=keeper,
         )  # fmt: skip
         yield stack.enter_context(app_served(server.app)), server

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,10 @@ import psutil
 import pytest
 import yaml
 
+from coding_framework.deployment.deployment_manager import DeploymentManager
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.tokens import TokenFile
+from coding_framework.deployment.verify import verify
 from coding_framework.registry.receipts import new_key
 from support.serving import Upstream, config_of, upstream_running
 from support.waiting import until
@@ -39,9 +42,10 @@ class Serving:
         alive = [c for c in children if c.status() != psutil.STATUS_ZOMBIE]
         return [c for c in alive if any("spawn_main" in word for word in c.cmdline())]
 
-    def ask(self, **more: Any) -> httpx.Response:
+    def ask(self, user: str = "somebody", **more: Any) -> httpx.Response:
         """On a connection of its own, so that any worker may take it."""
-        return httpx.post(f"{self.url}/v1/chat/completions", json=CHAT, timeout=120, **more)
+        body = {**CHAT, "user": user}
+        return httpx.post(f"{self.url}/v1/chat/completions", json=body, timeout=120, **more)
 
     def metric(self, name: str) -> float:
         text = httpx.get(f"{self.url}/metrics", timeout=120).text
@@ -86,6 +90,44 @@ def test_a_worker_that_is_killed_is_started_anew_and_its_counts_stay(tmp_path: P
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(120) == 130
     assert not psutil.pid_exists(before[1].pid)
+
+
+def test_workers_that_are_killed_lose_and_double_no_answered_request(tmp_path: Path) -> None:
+    settings = {
+        "versions": {"v1": {"model": "m"}, "v2": {"model": "m", "temperature": 0.5}},
+    }  # fmt: skip
+    answered, broken = [], 0
+    with serving(tmp_path, **settings) as running:
+        manager = DeploymentManager(DeploymentStore(tmp_path / "deployment.sqlite"))
+        everybody = {"shadow_units": 0, "steps": [{"share": 0.5}], "answer_within_s": 2.0}
+        rollout = manager.config("kernels", "v2", everybody)
+        row = manager.start_rollout(rollout, "a test", without_evaluation=True)
+        until(lambda: manager.store.experiment(row.id).state in ("RAMPING", "HOLDING"))
+        for number in range(90):
+            if number % 30 == 15:
+                running.workers()[0].kill()
+            try:
+                answer = running.ask(user=f"user-{number}")
+            except httpx.HTTPError:
+                broken += 1  # the process that took it was killed
+                continue
+            assert answer.status_code == 200
+            answered.append(answer.headers["x-cudarl-request"])
+        until(lambda: len(running.workers()) == 2)
+        until(lambda: open_requests(manager.store, row.id) == set())
+        ids = Counter(event.id for event in manager.store.events(row.id))
+        assert verify(manager.store).difference is None
+        manager.store.close()
+    enrolled = [request for request in answered if ids[f"{request}:e"]]
+    assert len(enrolled) > 40
+    assert all(ids[f"{request}:e"] == ids[f"{request}:o"] == 1 for request in enrolled)
+    assert broken < 10
+
+
+def open_requests(store: DeploymentStore, experiment: str) -> set[str | None]:
+    events = list(store.events(experiment))
+    asked, ended = ({e.request for e in events if e.kind == k} for k in ("exposure", "outcome"))
+    return asked - ended
 
 
 def test_workers_count_one_tokens_requests_and_tokens_together(tmp_path: Path) -> None:
