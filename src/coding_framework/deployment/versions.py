@@ -16,7 +16,7 @@ class VersionSpec(Config):
     model: str = Field(min_length=1)
     """Name under which its backend serves it."""
     backend: str = ""
-    """Name of the backend in `serve.yaml`. Default: the only one."""
+    """Name of its backend. Default: the first of `serve.yaml`."""
     adapter: str = ""
     """Folder of an adapter. Default: the bare model."""
     prompts: str = "v3"
