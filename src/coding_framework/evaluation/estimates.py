@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from scipy.stats import bootstrap
 
 from coding_framework.evaluation.metrics import wilson
 from coding_framework.evaluation.samples import SampleRecord, TaskCounts, count_by_task
@@ -132,6 +131,8 @@ def mean_interval(values_t: np.ndarray, method: str = "percentile") -> tuple[flo
     it is not finite; values that are all equal give an interval of no width."""
     if len(values_t) < 2 or np.ptp(values_t) == 0:
         return (float(values_t[0]), float(values_t[0]))
+    from scipy.stats import bootstrap  # half a second, which a run's start does not have
+
     found = bootstrap(
         (values_t,), np.mean, n_resamples=RESAMPLES, method=method, vectorized=True,
         rng=np.random.default_rng(0), batch=1_000,
