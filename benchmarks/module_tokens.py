@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from bench_io import at_most, finish, head
 from module_judging import drafts
-from tokenizers import Tokenizer
+from token_lengths import parsed, told
 
 from coding_framework.agents.prompts import ANSWER_TOKENS, build_messages
 from coding_framework.data.modules.kernels import kernels_of
@@ -40,32 +38,19 @@ def prompt_tokens(task: Task, count: Count) -> int:
     return sum(count(message.content) for message in messages)
 
 
-def told(found: list[int]) -> dict[str, Any]:
-    found.sort()
+def of_kernels(found: list[int]) -> dict[str, Any]:
     return {
         "kernels": len(found),
-        "median": statistics.median(found),
-        "p90": found[int(0.9 * len(found))],
-        "most": found[-1],
+        **told(found),
         "within_an_answer": round(sum(n <= ANSWER_TOKENS["v3"] for n in found) / len(found), 3),
     }
 
 
 def main() -> int:
     cli = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    cli.add_argument("tokenizer", type=Path)
     cli.add_argument("--tasks", type=int, default=300)
-    args = cli.parse_args()
-    path = args.tokenizer / "tokenizer.json" if args.tokenizer.is_dir() else args.tokenizer
-    if not path.exists():
-        print(f"there is no {path}: give a model's folder with its tokenizer", file=sys.stderr)
-        return 2
+    args, (path, tokenizer, count) = parsed(cli)
     report = head("module_tokens", packages=("tokenizers",))
-    tokenizer = Tokenizer.from_file(str(path))
-
-    def count(text: str) -> int:
-        return len(tokenizer.encode(text, add_special_tokens=False).ids)
-
     lengths: dict[str, list[int]] = defaultdict(list)
     prompts: list[int] = []
     for draft in drafts(args.tasks):
@@ -88,8 +73,8 @@ def main() -> int:
         "vocabulary_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "vocabulary": tokenizer.get_vocab_size(),
         "short_products": forms,
-        "prompts": told(prompts),
-        "kernels": {name: told(found) for name, found in sorted(lengths.items())},
+        "prompts": of_kernels(prompts),
+        "kernels": {name: of_kernels(found) for name, found in sorted(lengths.items())},
     }
     return 0 if finish({**report, "bars": bars, **figures}) else 1
 

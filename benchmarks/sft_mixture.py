@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import random
-import statistics
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bench_io import at_most, bar, finish, head
-from tokenizers import Tokenizer
+from token_lengths import parsed, told
 
 from coding_framework.agents.prompts import ANSWER_TOKENS, messages_for_example, render_answer
 from coding_framework.data.examples import UNVERIFIED
@@ -26,16 +24,6 @@ from coding_framework.data.mixture import mixture_drafts, sft_mixture
 from coding_framework.training.sft_batches import order_by_length, padded_share
 
 MOST_PADDED = 0.05
-
-
-def told(lengths: Sequence[int]) -> dict[str, float]:
-    """Of token counts."""
-    ordered = sorted(lengths)
-    return {
-        "median": statistics.median(ordered),
-        "p90": ordered[int(0.9 * len(ordered))],
-        "most": ordered[-1],
-    }
 
 
 def pairs_of_rows(lengths: Sequence[int], order: Sequence[int], batch_size: int) -> float:
@@ -60,20 +48,10 @@ def batches(lengths: Sequence[int], batch_size: int) -> dict[str, float]:
 
 def main() -> int:
     cli = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    cli.add_argument("tokenizer", type=Path)
     cli.add_argument("--total", type=int, default=12_000)
     cli.add_argument("--max-length", type=int, default=3072)
-    args = cli.parse_args()
-    path = args.tokenizer / "tokenizer.json" if args.tokenizer.is_dir() else args.tokenizer
-    if not path.exists():
-        print(f"there is no {path}: give a model's folder with its tokenizer", file=sys.stderr)
-        return 2
+    args, (_, _, count) = parsed(cli)
     report = head("sft_mixture", packages=("tokenizers",))
-    tokenizer = Tokenizer.from_file(str(path))
-
-    def count(text: str) -> int:
-        return len(tokenizer.encode(text, add_special_tokens=False).ids)
-
     mixture = sft_mixture(
         UNVERIFIED,
         total=args.total,

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -333,6 +334,26 @@ def test_what_the_documents_check_can_be_imported() -> None:
     assert version("verl") == "0.9.1"
     assert version("torch").startswith("2.11.")
     assert int(version("numpy").split(".")[0]) == 2
+
+
+def test_the_extra_verl_is_in_the_lock() -> None:
+    """uv plans it for this Python and platform: vLLM and CuPy come, nothing that is here goes."""
+    from importlib.util import find_spec
+
+    places = (os.environ["PATH"], str(ROOT / ".tools/bin"), str(Path.home() / ".local/bin"))
+    uv = shutil.which("uv", path=os.pathsep.join(places))
+    assert uv is not None
+    plan = subprocess.run(
+        [uv, "sync", "--frozen", "--inexact", "--extra", "verl", "--dry-run", "--offline"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "UV_PROJECT_ENVIRONMENT": sys.prefix},
+    )  # fmt: skip
+    assert plan.returncode == 0, plan.stderr
+    lines = [line.strip() for line in plan.stderr.splitlines() if "coding-framework" not in line]
+    coming = {line[2:].split("==")[0] for line in lines if line.startswith("+ ")}
+    for package, module in (("vllm", "vllm"), ("cupy-cuda13x", "cupy")):
+        assert package in coming or find_spec(module) is not None
+    assert not [line for line in lines if line.startswith("- ")]
 
 
 def test_the_specification_names_what_is_there() -> None:

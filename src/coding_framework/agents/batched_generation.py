@@ -52,15 +52,13 @@ class GeneratedIds(NamedTuple):
 
 @dataclass
 class GenerationStats:
-    """Counts since the generator was made, for rates and tests."""
+    """Counts since the generator was made."""
 
     requests: int = 0
     prompt_tokens: int = 0
     prefilled_tokens: int = 0
     """Fewer than prompt_tokens where prompts are equal."""
-    generated_tokens: int = 0
     steps: int = 0
-    busy_s: float = 0.0
 
 
 @dataclass(eq=False)
@@ -176,7 +174,6 @@ class BatchedGenerator:
 
     def _serve(self) -> None:
         while self._wait_for_work():
-            started = time.perf_counter()
             try:
                 with torch.inference_mode():
                     self._admit()
@@ -185,7 +182,6 @@ class BatchedGenerator:
                             self._step()
             except Exception as e:  # the boundary: whatever broke, every caller must hear of it
                 self._fail(PolicyError(f"the model failed to answer: {e}"))
-            self.stats.busy_s += time.perf_counter() - started
         self._fail(PolicyError("the generator was closed while it answered"))
 
     def _wait_for_work(self) -> bool:
@@ -315,7 +311,6 @@ class BatchedGenerator:
         ):
             request.ids.append(token)
             request.logprobs.append(logprob)
-        self.stats.generated_tokens += len(slots)
 
     def _retire(self) -> None:
         """Deliver what is finished; the last running slot moves into each hole."""

@@ -66,6 +66,15 @@ def show_episode(state: CUDAConversationState, console: Console, preset: str | N
     for turn in shown.turns:
         console.print(_turn(turn))
     console.print(f"ended by: {state.end_reason or 'running'}")
+    console.print(_course(state))
+
+
+def _course(state: CUDAConversationState) -> str:
+    """What was reached, missed and tried, over all turns."""
+    speeds = " ".join("-" if s is None else f"{s:.2f}x" for s in state.performance_trajectory)
+    tried = [" + ".join(together) for together in state.optimization_strategies_tried if together]
+    failed = f"{len(state.failed_attempts)} of {len(state.turns)} turns failed"
+    return f"speedup by turn: {speeds or '-'}; {failed}; tried: {', '.join(tried) or 'nothing'}"
 
 
 def _turn(turn: ConversationTurn) -> Panel:

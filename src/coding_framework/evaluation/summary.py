@@ -92,7 +92,7 @@ def summarize(
     )
 
 
-FEW_TASKS, FEW_STEPS = 10, 4
+FEW_TASKS = 10
 """Below them a run shows that everything works, and nothing about learning."""
 
 

@@ -61,7 +61,6 @@ class Finding:
 
 
 StepRule = Callable[[Sequence[StepRecord]], Finding | None]
-SystemRule = Callable[[Sequence[SystemSample]], Finding | None]
 
 
 # --- over the steps of RL -------------------------------------------------------------------------

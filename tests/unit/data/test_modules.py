@@ -19,7 +19,7 @@ from coding_framework.data.modules.epilogues import pairs_of
 from coding_framework.data.modules.examples import module_jobs, module_pairs
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.kernels.naive import lower
-from coding_framework.data.modules.records import ModuleDraft, all_sizes, extent, shape_of
+from coding_framework.data.modules.records import ModuleDraft, extent, shape_of
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
 from coding_framework.data.pairs import PairReport
@@ -65,7 +65,9 @@ def test_a_module_runs_at_all_its_sizes_and_gives_what_its_kernel_gives() -> Non
         task, lowered = module_task(module), lower(module)
         namespace: dict[str, object] = {}
         exec(task.reference, namespace)
-        for case, sizes in zip((*task.cases, *task.gpu_cases), all_sizes(draft), strict=True):
+        for case, sizes in zip(
+            (*task.cases, *task.gpu_cases), (*draft.sizes, *draft.gpu_sizes), strict=True
+        ):
             with torch.device("meta"):
                 model = namespace["Model"](*case.init_args)  # type: ignore[operator]
                 dtypes = [getattr(torch, spec.dtype) for spec in case.inputs]

@@ -102,3 +102,11 @@ def test_what_is_no_run_is_wrong_use(
 def test_a_transcript_of_solve_is_an_episode(tmp_path: Path):
     (tmp_path / "transcript.json").write_text(json.dumps(state("abc").model_dump(mode="json")))
     assert find_episode(tmp_path, "0").conversation_id == "abc"
+
+
+def test_replay_tells_the_course_of_a_conversation(
+    quickstart: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", str(quickstart), "g-0"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "speedup by turn: - 3.00x; 1 of 2 turns failed; tried: nothing"

@@ -10,7 +10,7 @@ read alike.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -203,9 +203,3 @@ def extent(expression: str, sizes: Mapping[str, int]) -> int:
 def shape_of(dims: tuple[str, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The extents of a tensor."""
     return tuple(extent(d, sizes) for d in dims)
-
-
-def all_sizes(draft: ModuleDraft) -> Iterator[Sizes]:
-    """Of the emulator, then of the GPU."""
-    yield from draft.sizes
-    yield from draft.gpu_sizes
