@@ -79,8 +79,8 @@ class EvalRun:
         with ExitStack() as stack:
             stack.enter_context(locked(self.folder.lock, self._in_use))
             self._require_same_identity()
-            self._answers = dict(_records(self.folder.answers, "answer", AgentAnswer))
-            self._verdicts = dict(_records(self.folder.verdicts, "verdict", Verdict))
+            self._answers = {k.key: k.answer for k in _lines(self.folder.answers) if k.answer}
+            self._verdicts = {k.key: k.verdict for k in _lines(self.folder.verdicts) if k.verdict}
             self._answer_sink = stack.enter_context(JsonlSink(self.folder.answers))
             self._verdict_sink = stack.enter_context(JsonlSink(self.folder.verdicts))
             self._open = stack.pop_all()
@@ -196,8 +196,15 @@ def sample_seed(seed: int, task: str, sample: int) -> int:
     return int.from_bytes(hashlib.blake2b(key, digest_size=4).digest(), "big")
 
 
-def _records(path: Path, field: str, kind: type[Record]) -> Iterator[tuple[str, Any]]:
-    """(key, record) of each line that has one; a line that cannot be read is done again."""
-    for entry in parsed_lines(path, json.loads):
-        if field in entry:
-            yield entry["key"], kind.model_validate(entry[field])
+class _Line(Record):
+    """A line of either file. A fault of ours has neither record: it is tried again."""
+
+    key: str
+    answer: AgentAnswer | None = None
+    verdict: Verdict | None = None
+    fault: str = ""
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    """A line that cannot be read is done again."""
+    return parsed_lines(path, _Line.model_validate_json)
