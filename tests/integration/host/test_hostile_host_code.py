@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -213,8 +214,9 @@ def test_a_process_killed_from_outside_is_our_fault(
     class KillingDevice(RecordingDevice):
         def launch(self, launch: object) -> None:
             for process in psutil.Process().children(recursive=True):
-                if process.name() == "host_runner":
-                    process.kill()
+                with suppress(psutil.NoSuchProcess):  # another, which ended meanwhile
+                    if process.name() == "host_runner":
+                        process.kill()
 
     device = KillingDevice()
     with (
