@@ -64,6 +64,8 @@ class Watched(EmulatorBackend):
 class WithChecker(Watched):
     """A device that also has shape sets of a size of its own, and is checked by another."""
 
+    driver = "580.1"
+
     def __init__(self, checker: Watched) -> None:
         super().__init__()
         self.checker = checker
@@ -105,6 +107,7 @@ def test_the_checker_judges_what_is_not_of_real_size() -> None:
     declared = [test for test in verdict.tests if test.case != "drawn"]
     assert {test.shapes[0] for test in declared} == {*SMALL, (70, 90)}
     assert NOT_CHECKED not in {finding.rule for finding in verdict.pitfalls}
+    assert verdict.receipt.driver == "580.1", "of the device, though the checker came last"
 
 
 def test_without_a_shape_set_of_real_size_the_timed_one_is_judged_by_both() -> None:

@@ -203,7 +203,9 @@ class CandidateTrials:
         self._recorded.append(call)
 
     def _note_device(self, setting: TrialSetting, setup: TrialSetup) -> None:
-        self._draft.device, self._draft.driver = setup.device_name, setting.backend.driver
+        """The emulator that tries small sizes for a GPU has its name and no driver: the GPU's stays."""
+        self._draft.device = setup.device_name
+        self._draft.driver = setting.backend.driver or self._draft.driver
 
     def _count_events(
         self, setting: TrialSetting, setup: TrialSetup, case: TestCase, timed: TimedCase
