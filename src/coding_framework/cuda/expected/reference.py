@@ -546,7 +546,10 @@ def _isolated(seed: int, devices: Sequence[int] = ()) -> Iterator[None]:
     torch.set_num_threads(1)
     try:
         with torch.random.fork_rng(devices=list(devices)):
-            torch.manual_seed(seed)
+            # torch.manual_seed formats a stack trace each time where CUDA is not initialised
+            torch.default_generator.manual_seed(seed)
+            for device in devices:
+                torch.cuda.default_generators[device].manual_seed(seed)
             yield
     finally:
         torch.set_num_threads(threads)
