@@ -269,6 +269,13 @@ class Generation(Record):
     logprobs: tuple[float, ...] = ()
     """Log-probability of each response token under the sampling policy; () where not kept."""
     finish_reason: Literal["stop", "length"] = "stop"
+    counted: int | None = None
+    """Tokens of the answer as a server told them: it gives no ids."""
+
+    @property
+    def tokens(self) -> int:
+        """Of the answer; 0 where nobody counted them."""
+        return len(self.response_ids) or self.counted or 0
 
     @model_validator(mode="after")
     def _aligned(self) -> Self:
@@ -652,7 +659,7 @@ class ConversationTurn(Record):
     @property
     def tokens(self) -> int:
         """That the policy wrote for this turn, with those that were drawn again."""
-        return len(self.generation.response_ids) + self.redrawn_tokens
+        return self.generation.tokens + self.redrawn_tokens
 
 
 class CUDAConversationState(Record):

@@ -73,7 +73,7 @@ class RoleAgent:
             extraction = extract_kernel(generation.text, shown.code if shown is not None else None)
             if extraction.code not in there or redraw == redraws:
                 break
-            spent += len(generation.response_ids)
+            spent += generation.tokens
         return AgentAnswer(
             messages=messages, generation=generation, extraction=extraction, redrawn_tokens=spent
         )

@@ -257,7 +257,12 @@ def _generation(reply: Any) -> Generation:
     choice = reply["choices"][0]
     stopped = choice.get("finish_reason") != "length"
     text = _unicode(choice["message"]["content"] or "")
-    return Generation(text=text, finish_reason="stop" if stopped else "length")
+    told = (reply.get("usage") or {}).get("completion_tokens")
+    return Generation(
+        text=text,
+        finish_reason="stop" if stopped else "length",
+        counted=told if isinstance(told, int) and told >= 0 else None,
+    )
 
 
 def _unicode(text: str) -> str:

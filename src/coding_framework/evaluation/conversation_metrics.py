@@ -164,8 +164,8 @@ def _device_code(turn: ConversationTurn) -> str | None:
 def _tokens(turns: Sequence[ConversationTurn]) -> dict[str, float]:
     lengths: dict[str, list[int]] = defaultdict(list)
     for turn in turns:
-        if turn.generation.response_ids:
-            lengths[turn.role.value].append(len(turn.generation.response_ids))
+        if turn.generation.tokens:
+            lengths[turn.role.value].append(turn.generation.tokens)
     return {role: round(statistics.fmean(values), 1) for role, values in lengths.items()}
 
 

@@ -98,8 +98,9 @@ def _facts(turn: ConversationTurn) -> Table:
     if turn.masked is not None:
         table.add_row("masked", Text(one_line(turn.masked)))
     table.add_row("answer", Text(one_line(turn.extraction.note)))
-    if turn.generation.response_ids:
-        tokens = f"{len(turn.generation.prompt_ids)} in, {len(turn.generation.response_ids)} out"
+    if turn.generation.tokens:
+        asked = f"{len(turn.generation.prompt_ids)} in, " if turn.generation.prompt_ids else ""
+        tokens = f"{asked}{turn.generation.tokens} out"
         table.add_row("tokens", tokens)
     for note in turn.notes:
         table.add_row("note", Text(one_line(note)))

@@ -179,8 +179,7 @@ class AgentSpecializer:
                         if t.verdict and t.verdict.speedup is not None
                     ]
                 ),
-                mean_response_tokens=_mean([float(len(t.generation.response_ids)) for t in turns])
-                or 0.0,
+                mean_response_tokens=_mean([float(t.generation.tokens) for t in turns]) or 0.0,
             )
             for role, turns in by_role.items()
         }

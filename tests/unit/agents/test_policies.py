@@ -175,6 +175,18 @@ async def test_an_answer_of_another_model_is_refused(server: tuple[str, type[_Se
     assert (await policy.generate(CHAT, SamplingParams())).text == "hi"
 
 
+async def test_an_answers_tokens_are_those_that_the_server_counted(
+    server: tuple[str, type[_Server]],
+) -> None:
+    url, handler = server
+    choice = {"message": {"content": "hi"}, "finish_reason": "stop"}
+    usages: list[Any] = [{"completion_tokens": 7}, None, {"completion_tokens": "many"}]
+    handler.odd = [json.dumps({"choices": [choice], "usage": u}).encode() for u in usages]
+    policy = OpenAIPolicy(url, "m")
+    counted = [(await policy.generate(CHAT, SamplingParams())).tokens for _ in usages]
+    assert counted == [7, 0, 0]
+
+
 async def test_a_server_that_is_away_is_named() -> None:
     policy = OpenAIPolicy("http://127.0.0.1:9/v1", "m", attempts=1)
     with pytest.raises(PolicyError, match="see that the server runs"):

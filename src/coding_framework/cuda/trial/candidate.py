@@ -203,7 +203,7 @@ class CandidateTrials:
         self._recorded.append(call)
 
     def _note_device(self, setting: TrialSetting, setup: TrialSetup) -> None:
-        """The emulator that tries small sizes for a GPU has its name and no driver: the GPU's stays."""
+        """The emulator that tries small sizes for a GPU has its name, and no driver of its own."""
         self._draft.device = setup.device_name
         self._draft.driver = setting.backend.driver or self._draft.driver
 
