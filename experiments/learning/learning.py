@@ -245,17 +245,22 @@ def rft(now: Experiment) -> Mapping[str, Any]:
 
 def control(now: Experiment) -> Mapping[str, Any]:
     """RFT on as many verdicts, and at least as many tokens, as RL of this seed had: it samples the
-    tasks that rft's evidence calls open, as RL's curriculum does."""
+    tasks that rft's evidence calls open, as RL's curriculum does; where it calls none so, those
+    that RL draws from. Raises UsageError where rft's tokens were not counted."""
     verdicts, tokens = spent(now)
     folder = RejectionFolder(now.folder("rft"))
-    seen = read_evidence(folder.evidence)
-    found = [e for e in seen if e.is_open] or seen
     summary = json.loads(folder.summary.read_text())
-    each = max(1.0, summary["tokens"] / max(1, summary["samples"]))
-    wanted = max(verdicts, round(tokens / each))
-    count = min(len(found), wanted)
-    sizes = {"tasks": count, "samples": max(1, -(-wanted // count))}
-    how = {**now.plan.rft, **sizes, "task_evidence": str(folder.evidence), "seed": now.seed + 1}
+    if not summary["tokens"]:
+        raise UsageError(
+            f"{folder.summary} counts no tokens, so equal tokens cannot be sampled: run the arm "
+            "rft with a server that tells them (usage.completion_tokens)"
+        )
+    wanted = max(verdicts, round(tokens * summary["samples"] / summary["tokens"]))
+    opened = sum(e.is_open for e in read_evidence(folder.evidence))
+    count = min(opened or now.plan.rl_tasks, wanted)
+    sizes = {"tasks": count, "samples": -(-wanted // count)}
+    evidence = str(folder.evidence) if opened else None
+    how = {**now.plan.rft, **sizes, "task_evidence": evidence, "seed": now.seed + 1}
     return {"rl_verdicts": verdicts, "rl_tokens": tokens, **sizes, **_reject(now, "rft", how)}
 
 

@@ -212,6 +212,35 @@ def test_an_arm_without_the_one_before_says_which_to_run(tmp_path: Path) -> None
         tables.write_tables(tmp_path, plan_of(), None)
 
 
+@pytest.mark.parametrize(
+    ("solved", "expected"),
+    [
+        ((4, 8, 0), {"tasks": 1, "samples": 24, "task_evidence": True}),  # one of three is open
+        ((0, 8, 0), {"tasks": 4, "samples": 6, "task_evidence": False}),  # those of the pool
+    ],
+)
+def test_the_control_samples_as_many_tokens_and_what_rl_draws_from(
+    solved: tuple[int, ...],
+    expected: dict[str, object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(learning, "spent", lambda now: (16, 2400))
+    monkeypatch.setattr(learning, "_reject", lambda now, start, how: asked.update(how) or {})
+    folder = tmp_path / "rft"
+    folder.mkdir()
+    lines = [json.dumps({"task": f"t{i}", "samples": 8, "solved": n}) for i, n in enumerate(solved)]
+    (folder / "task_evidence.jsonl").write_text("\n".join(lines) + "\n")
+    now = learning.Experiment(plan_of(), tmp_path, "control")
+    (folder / "summary.json").write_text('{"tokens": 2400, "samples": 24}')
+    learning.control(now)
+    assert asked | {"task_evidence": asked["task_evidence"] is not None} == asked | expected
+    (folder / "summary.json").write_text('{"tokens": 0, "samples": 24}')
+    with pytest.raises(UsageError, match="counts no tokens"):
+        learning.control(now)
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 
