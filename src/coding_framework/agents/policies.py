@@ -10,6 +10,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 DTypeName = Literal["auto", "bfloat16", "float32"]
+MOST_ASKED = 1024
+"""Requests that a server is handed at once. asyncio's own threads are four more than the cores."""
 
 
 class TransformersPolicy:
@@ -207,13 +210,15 @@ class OpenAIPolicy:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._timeout_s = timeout_s
         self._attempts = attempts
+        self._threads = ThreadPoolExecutor(MOST_ASKED, thread_name_prefix="asking")
 
     async def generate(self, messages: tuple[Message, ...], sampling: SamplingParams) -> Generation:
         """One answer to a chat; a server that is busy or away is asked again."""
         body = chat_request(self._model, messages, sampling)
+        loop = asyncio.get_running_loop()
         for attempt in range(1, self._attempts + 1):
             try:
-                reply = await asyncio.to_thread(self._post, body)
+                reply = await loop.run_in_executor(self._threads, self._post, body)
                 self._require_own(reply)
                 return _generation(reply)
             except urllib.error.HTTPError as e:

@@ -143,6 +143,21 @@ async def test_a_busy_server_is_asked_again(server: tuple[str, type[_Server]]) -
     assert handler.bodies[0]["seed"] == 3
 
 
+async def test_a_server_is_asked_by_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by as many as there are cores: a server of a GPU answers hundreds in one batch."""
+    count = 64
+    together = threading.Barrier(count)
+    policy = OpenAIPolicy("http://127.0.0.1:9/v1", "m")
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        together.wait(30)  # breaks where fewer are there
+        return {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
+
+    monkeypatch.setattr(policy, "_post", answer)
+    asked = (policy.generate(CHAT, SamplingParams()) for _ in range(count))
+    assert [a.text for a in await asyncio.gather(*asked)] == ["hi"] * count
+
+
 async def test_a_refusal_is_not_repeated(server: tuple[str, type[_Server]]) -> None:
     url, handler = server
     handler.replies = [400]
