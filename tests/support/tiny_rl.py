@@ -145,6 +145,19 @@ def make_brief_agents(
     return {role: BriefAgent(policy, sampling) for role in (Role.GENERATOR, Role.OPTIMIZER)}
 
 
+class BrokenAgent(TextAgent):
+    """Has a mistake of its author's in it."""
+
+    async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> _Answer:
+        raise KeyError("no_such_hint")
+
+
+def make_broken_agents(
+    policy: Policy, sampling: SamplingParams, *, budget: PromptBudget
+) -> Mapping[Role, Agent]:
+    return {role: BrokenAgent(policy, sampling) for role in (Role.GENERATOR, Role.OPTIMIZER)}
+
+
 def make_judge(fault_share: float = 0.0) -> JudgeFn:
     """Every kernel is wrong in compilation; a share of the verdicts is a fault of ours."""
 

@@ -55,26 +55,50 @@ def run_rollouts(run: Path) -> Iterator[Rollout]:
         yield from read_rollouts(latest[step].rollouts, step)
 
 
+_NO_FAULT = b'"fault":null'
+"""In the line of a rollout without a fault; in a text the quotes would be escaped."""
+
+
+class _Fault(BaseModel):
+    fault: str | None = None
+
+
+def _fault(line: bytes) -> str | None:
+    """Of a rollout's line; None of one that is none, which its readers skip, too."""
+    if _NO_FAULT in line:
+        return None
+    try:
+        return _Fault.model_validate_json(line).fault
+    except ValidationError:
+        return None
+
+
 class RolloutCounter:
-    """How many conversations of a step have ended by now; reads only what is new."""
+    """How many conversations of a step have ended by now, and the faults that ended some of them;
+    reads only what is new."""
 
     def __init__(self, rollouts: Path) -> None:
         self._rollouts = rollouts
         self._step = -1
         self._offset = 0
         self._count = 0
+        self.faults: list[str] = []
+        """Of the step that was counted last."""
 
     def count(self, step: int) -> int:
         """Ended conversations of `step`. Steps are asked for in rising order."""
         if step != self._step:
-            self._step, self._offset, self._count = step, 0, 0
+            self._step, self._offset, self._count, self.faults = step, 0, 0, []
         path = rollouts_file(self._rollouts, step)
         if path.exists():
             with path.open("rb") as file:
                 file.seek(self._offset)
                 new = file.read()
-            self._offset += new.rfind(b"\n") + 1  # what follows may be taken back by its writer
-            self._count += new.count(b"\n")
+            new = new[: new.rfind(b"\n") + 1]  # what follows may be taken back by its writer
+            self._offset += len(new)
+            lines = new.splitlines()
+            self._count += len(lines)
+            self.faults += filter(None, map(_fault, lines))
         return self._count
 
 

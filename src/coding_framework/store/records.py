@@ -37,7 +37,7 @@ class Rollout(Record):
     returns: tuple[float | None, ...]
     """Of each turn; None where it was not learnt from."""
     fault: str | None = None
-    """A fault of the policy server that ended the conversation."""
+    """A fault of the policy server, or of an agent, that ended the conversation."""
     verdict_times: tuple[VerdictTime, ...] = ()
     """Of each verdict that the judge gave."""
     began_at: str | None = None

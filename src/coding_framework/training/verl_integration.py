@@ -67,6 +67,7 @@ from coding_framework.training.verl.steps import step_record
 from coding_framework.training.verl.trouble import (
     Stall,
     check_faults,
+    check_running,
     last_error,
     slow_start,
 )
@@ -288,6 +289,11 @@ class MultiAgentVERLTrainer:
                 last = max(seen, default=done)
                 ended = counter.count(last + 1)
                 answered = validated.count(last + 1 if ended else last)
+                for faults, of in (
+                    (counter.faults, max(ended, config.conversations_per_step)),
+                    (validated.faults, max(answered, len(self._feed.validation))),
+                ):
+                    check_running(faults, of, config.max_fault_share, attempt.log)
                 stall.check((last, ended + answered))
                 doing = self._activity(last, ended, seen.get(last), answered)
                 progress.update(last, ", ".join(filter(None, (steps.words(), doing))))

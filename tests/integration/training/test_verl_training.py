@@ -426,6 +426,26 @@ def test_failing_start_names_reason_and_log_and_leaves_nothing(
     assert not run_processes(str((tmp_path / "run").resolve()))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"agents": "support.tiny_rl:make_broken_agents"}, "KeyError: 'no_such_hint'"),
+        ({"judge_args": {"no_such_setting": 1}}, "no_such_setting"),
+    ],
+)
+def test_a_run_whose_conversations_cannot_be_held_ends_with_the_error(
+    model: Path, tmp_path: Path, worker_path: None, changes: dict[str, object], reason: str
+) -> None:
+    """verl would wait for their rows for ever."""
+    settings = config(
+        model, tmp_path / "run", max_fault_share=0.01, stall_limit_s=1800.0, **changes
+    )
+    with pytest.raises(TrainingError, match=reason):
+        train(settings)
+    assert not run_processes(str((tmp_path / "run").resolve()))
+
+
 def test_missing_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a Hugging Face folder"):
         train(config(tmp_path / "nothing", tmp_path / "run"))

@@ -16,7 +16,7 @@ import pytest
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.checkpoints import finish, manifest_of
-from coding_framework.store.conversations import append_rollout, run_rollouts
+from coding_framework.store.conversations import RolloutCounter, append_rollout, run_rollouts
 from coding_framework.store.folder import RLFolder
 from coding_framework.store.records import Rollout, StepRecord
 from coding_framework.store.training_log import write_steps
@@ -27,6 +27,7 @@ from coding_framework.training.verl.run_steps import RunSteps
 from coding_framework.training.verl.trouble import (
     Stall,
     check_faults,
+    check_running,
     last_error,
     slow_start,
 )
@@ -136,6 +137,22 @@ def test_faults_end_the_run_where_chance_does_not_explain_them(
         return
     with pytest.raises(TrainingError, match=f"{faults} of {turns} turns were lost to faults of"):
         check_faults(records, 0.01, tmp_path / "log")
+
+
+def test_a_step_whose_conversations_all_fail_ends_the_run_at_once(tmp_path: Path) -> None:
+    counter, told = RolloutCounter(tmp_path), '"fault":null'
+    state = CUDAConversationState(conversation_id=told, task=TASK)
+    for session, fault in enumerate([None, "KeyError: 'a'", "PolicyError: away", "KeyError: 'b'"]):
+        rollout = Rollout(step=3, group="g", session=session, state=state, returns=(), fault=fault)
+        append_rollout(tmp_path, rollout)
+        assert counter.count(3) == session + 1
+    assert counter.faults == ["KeyError: 'a'", "PolicyError: away", "KeyError: 'b'"]
+    check_running(counter.faults, 256, 0.01, tmp_path / "log")
+    with pytest.raises(TrainingError, match=r"2 of a step's 8 conversations .* by KeyError: 'b'"):
+        check_running(counter.faults, 8, 0.01, tmp_path / "log")
+    check_running(["PolicyError: away"] * 8, 8, 0.01, tmp_path / "log")
+    assert counter.count(4) == 0
+    assert counter.faults == []
 
 
 def test_a_run_in_which_nothing_changes_is_ended(tmp_path: Path) -> None:

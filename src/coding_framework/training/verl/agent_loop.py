@@ -260,8 +260,8 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
         """Run the conversation of one dataset row.
 
-        Never raises for a fault of the policy server: the conversation ends there, its turns are
-        masked, and the fault is in the stored rollout.
+        Raises for no fault of the policy server or of an agent: the conversation ends there, and
+        the fault is in the stored rollout, where the run's watch counts it.
         """
         environment = Environment.current()
         spec = environment.spec
@@ -288,6 +288,9 @@ class KernelTurnsLoop(AgentLoopBase):  # type: ignore[misc]
             except (PolicyError, UsageError) as e:  # UsageError: a task that no prompt can hold
                 fault = f"{type(e).__name__}: {e}"
                 log.warning("policy_failed", task=task.name, step=step, error=fault)
+            except Exception as e:  # of an agent: verl would wait for this conversation for ever
+                fault = f"{type(e).__name__}: {e}"
+                log.exception("conversation_failed", task=task.name, step=step, error=fault)
         state = state.model_copy(update={"end_reason": "error" if fault else ended})
         returns = conversation_returns(
             state, spec.discount, spec.conversation.max_turns, environment.learning
@@ -389,6 +392,7 @@ class TurnRowsWorker(_WORKER):  # type: ignore[misc]
         # Needed: Ray ships an inherited constructor by value, together with a copy of verl's class
         # (whose name in its module is taken by the decorated one), and `super()` in it then fails.
         super().__init__(*args, **kwargs)
+        Environment.current()  # where it cannot be made, the run ends with the reason
 
     async def _agent_loop_postprocess(
         self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any

@@ -16,6 +16,9 @@ FAULT_DOUBT = 0.01
 """A run ends where so many faults would come by chance, at the share that is allowed, less often
 than this: 3 of 20 turns or 5 of 100, where 1% is."""
 
+POLICY_FAULTS = ("PolicyError: ", "PolicyAwayError: ")
+"""How the text of a conversation's fault begins where the policy server is to blame."""
+
 
 class Stall:
     """Notices that nothing has changed for too long."""
@@ -41,16 +44,34 @@ def check_faults(records: Sequence[StepRecord], limit: float, log_file: Path) ->
     """Raises TrainingError where faults of ours are more frequent than `limit` beyond doubt."""
     turns = sum(r.turns for r in records)
     faults = sum(r.faults for r in records)
-    if faults <= limit * turns:
-        return
-    from scipy.stats import binom
-
-    if binom.sf(faults - 1, turns, limit) < FAULT_DOUBT:
+    if _beyond_doubt(faults, turns, limit):
         raise TrainingError(
             f"{faults} of {turns} turns were lost to faults of ours (limit {limit:.0%}): the "
             "judge, the rollout server or a reward of your own is broken, see the rollouts beside "
             f"{log_file}"
         )
+
+
+def check_running(faults: Sequence[str], conversations: int, limit: float, log_file: Path) -> None:
+    """The same of a step that has not ended, and may never: verl waits for rows that conversations
+    without a turn do not have. faults: those of its conversations by now; conversations: how many
+    it has in all. Faults of the policy server do not count, since it may be started again. Raises
+    TrainingError, which names the last fault."""
+    lasting = [fault for fault in faults if not fault.startswith(POLICY_FAULTS)]
+    if _beyond_doubt(len(lasting), conversations, limit):
+        raise TrainingError(
+            f"{len(lasting)} of a step's {conversations} conversations ended by faults of ours "
+            f"(limit {limit:.0%}), the last one by {lasting[-1][:300]} (log: {log_file})"
+        )
+
+
+def _beyond_doubt(faults: int, of: int, limit: float) -> bool:
+    """Whether so many faults would come by chance less often than FAULT_DOUBT."""
+    if faults <= limit * of:
+        return False
+    from scipy.stats import binom
+
+    return bool(binom.sf(faults - 1, of, limit) < FAULT_DOUBT)
 
 
 def slow_start(log_file: Path) -> bool:

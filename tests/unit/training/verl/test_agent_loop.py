@@ -325,6 +325,15 @@ def test_server_that_fails_ends_the_conversation_with_what_there_is(
     assert "the server died" in stored.fault
 
 
+def test_an_agent_that_fails_ends_the_conversation_with_its_error(
+    environment: Any, tmp_path: Path
+) -> None:
+    assert episode(Server([KeyError("no such task")])) == []
+    (stored,) = read_rollouts(tmp_path, 4)
+    assert stored.state.end_reason == "error"
+    assert stored.fault == "KeyError: 'no such task'"
+
+
 def test_prompt_that_is_too_long_is_never_cut(environment: Any, tmp_path: Path) -> None:
     agent_loop.Environment.installed = agent_loop.Environment(spec(tmp_path, max_prompt_tokens=7))
     rows = episode(Server(["ab", "abcd"]))
