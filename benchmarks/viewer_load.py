@@ -163,6 +163,7 @@ def make_run(folder: Path, conversations: int, *, per_step: int = 512) -> int:
     return size
 
 
+CHROMIUM = os.environ.get("CUDA_RL_CHROMIUM") or shutil.which("chromium")
 BARS = {
     "list": 150.0, "list_all": 150.0, "conversation": 200.0, "search": 400.0, "search_all": 400.0,
 }  # fmt: skip
@@ -180,6 +181,9 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--output", type=Path, default=RESULTS / "viewer_load.json")
     args = parser.parse_args()
+    if args.beside and CHROMIUM is None:
+        parser.error("no chromium: apt-get install chromium, or set CUDA_RL_CHROMIUM; --beside 0 "
+                     "measures without a browser")  # fmt: skip
     machine, folder = this_machine(), args.folder
     runs = folder / "runs"
     size = sum(p.stat().st_size for p in runs.rglob("*.jsonl")) or make_run(
@@ -309,9 +313,8 @@ def in_browser(address: str, run: Path, args: argparse.Namespace, usage: Usage) 
 
     grown = Growing(run)
     with sync_playwright() as playwright:
-        path = os.environ.get("CUDA_RL_CHROMIUM") or shutil.which("chromium")
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=path, args=flags)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         page, sizes = context.new_page(), list[int]()
         page.on("requestfinished", lambda r: sizes.append(sum(r.sizes().values())))

@@ -246,8 +246,8 @@ def build_mixture(
     wanted: MixtureWanted, output: Path | None, *, judge: bool, workers: int | None
 ) -> MixtureStatistics:
     """The mixture into a folder, with its statistics as manifest; of kernels as synthesised only
-    the statistics. judge: first judge what has no receipt; else it is left out. Raises UsageError
-    where a file of examples cannot be read."""
+    the statistics where no folder is given. judge: first judge what has no receipt; else it is left
+    out. Raises UsageError where a file of examples cannot be read."""
     given = [
         read_training_examples(path) if path is not None else []
         for path in (wanted.mistakes, wanted.archive_examples)
@@ -270,7 +270,7 @@ def build_mixture(
         **how,
     )
     found = mixture.statistics()
-    if wanted.unjudged:
+    if wanted.unjudged and output is None:
         return found
     if not found.examples:
         raise UsageError(

@@ -61,7 +61,9 @@ class MixtureOptions(Config):
     backend: BackendChoice = "emulator"
     """What judges kernels without a receipt: only a GPU measures which one is the fastest"""
     unjudged: bool = False
-    """Take kernels as synthesised, to see how the mixture is made up; nothing is written"""
+    """Take kernels as synthesised, while a GPU judges them or before. The levels stand for their
+    speed, no prompt shows a verdict, and the manifest counts them. Without --output nothing is
+    written"""
     seed: int = Field(default=0, ge=0)
     """Seed of the functions that are drawn and of the order"""
 

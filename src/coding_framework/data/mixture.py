@@ -71,6 +71,8 @@ class MixtureStatistics(Record):
     """What a mixture holds. Maker: `Mixture.statistics`. Consumers: people, its manifest."""
 
     examples: int
+    unjudged: int
+    """Examples whose kernel has no receipt of the judge."""
     tasks: int
     parts: Mapping[str, PartStatistics]
     families: Mapping[str, int]
@@ -84,7 +86,10 @@ class MixtureStatistics(Record):
                 f"{n} {what}" for what, n in chain(part.kinds.items(), part.levels.items())
             )
             rows.append(f"{name:<18}{part.wanted:>8}{part.found:>8}{part.tasks:>8}  {inside}")
-        return "\n".join((*rows, f"{self.examples} examples of {self.tasks} tasks"))
+        rows.append(f"{self.examples} examples of {self.tasks} tasks")
+        if self.unjudged:
+            rows.append(f"{self.unjudged} of them show a kernel that no judge has seen")
+        return "\n".join(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,7 @@ class Mixture:
         everything = list(chain.from_iterable(self.parts.values()))
         return MixtureStatistics(
             examples=len(everything),
+            unjudged=sum(not e.receipt for e in everything),
             tasks=len({e.task.name for e in everything}),
             parts={n: _told(found, self.wanted[n]) for n, found in self.parts.items()},
             families=_counts(e.task.family for e in everything),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from coding_framework.commands.build_data import EXAMPLES_NAME, build_mixture
+from coding_framework.commands.data import MixtureOptions
+from coding_framework.data.example_store import read_training_examples
 from coding_framework.data.examples import UNVERIFIED, training_examples
 from coding_framework.data.mixture import PARTS, TOTAL, mixture_jobs, sft_mixture
 from coding_framework.data.modules.catalog import find_module
@@ -150,3 +155,12 @@ def test_a_task_has_the_same_fault_each_time_and_some_have_none() -> None:
     assert one == other
     assert one.code != code
     assert break_module("void f() {}", "m1_x") is None
+
+
+def test_kernels_as_synthesised_are_written_where_a_folder_is_named(tmp_path: Path) -> None:
+    wanted = MixtureOptions(total=24, unjudged=True)
+    told = build_mixture(wanted, None, judge=True, workers=None)
+    assert build_mixture(wanted, tmp_path / "set", judge=True, workers=None) == told
+    written = read_training_examples(tmp_path / "set" / EXAMPLES_NAME)
+    assert len(written) == told.examples
+    assert sum(not example.receipt for example in written) == told.unjudged > 0
