@@ -41,9 +41,9 @@ from coding_framework.training.sft_config import SFTConfig, SFTResult
 FLAGS = (
     "base_model", "output_dir", "num_examples", "optimizer_examples", "per_role", "data", "archive",
     "generator_target",
-    "extra_examples", "max_task_ops", "epochs", "max_steps", "batch_size",
+    "extra_examples", "max_task_ops", "max_task_tier", "epochs", "max_steps", "batch_size",
     "gradient_accumulation_steps", "learning_rate", "max_length", "lora_r", "lora_alpha",
-    "lora_dropout", "quantization", "device", "packing", "by_length",
+    "lora_dropout", "lora_layers", "quantization", "device", "packing", "by_length",
     "gradient_checkpointing", "minutes", "held_out_examples", "held_out_tasks",
     "save_every", "seed", "wandb",
 )  # fmt: skip

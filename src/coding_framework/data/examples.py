@@ -74,6 +74,7 @@ def training_examples(
     seed: int = 0,
     *,
     max_steps: int | None = None,
+    max_tier: int | None = None,
     receipts: Receipts | None = None,
     styles: int = 1,
     scope: TaskScope = "starter",
@@ -87,6 +88,8 @@ def training_examples(
     kernel and its verdict -> that fastest kernel and its reason; or, of one task in three, a kernel
     with a typical fault and its verdict -> the kernel without it.
 
+    max_steps, max_tier: most operations of a task, and the hardest tier of its family (0: each
+    element for itself); None: any.
     receipts: the judge's verdicts, by default those that ship with the package (scope "all": and
     those that this machine judged); an example whose kernels have none is left out. `UNVERIFIED`
     takes kernels as synthesised, their receipt "".
@@ -94,7 +97,9 @@ def training_examples(
     only one that the shipped receipts cover.
     Raises UsageError for the tester, which is not trained.
     """
-    return _examples(Split.TRAIN, role, n, seed, max_steps, receipts, styles, scope, target)
+    return _examples(
+        Split.TRAIN, role, n, seed, max_steps, max_tier, receipts, styles, scope, target
+    )
 
 
 def held_out_examples(
@@ -103,13 +108,14 @@ def held_out_examples(
     seed: int = 0,
     *,
     max_steps: int | None = None,
+    max_tier: int | None = None,
     receipts: Receipts | None = None,
     scope: TaskScope = "starter",
     target: GeneratorTarget = "naive",
 ) -> list[TrainingExample]:
     """Up to `n` examples of held-out tasks, never to be learnt from: how well a model foresees
     what it has not seen. Else as `training_examples`; the fewest are those of the optimizer."""
-    return _examples(Split.HELD_OUT, role, n, seed, max_steps, receipts, 1, scope, target)
+    return _examples(Split.HELD_OUT, role, n, seed, max_steps, max_tier, receipts, 1, scope, target)
 
 
 def training_tasks(
@@ -118,12 +124,13 @@ def training_tasks(
     *,
     min_steps: int = 0,
     max_steps: int | None = None,
+    max_tier: int | None = None,
     receipts: Receipts | None = None,
     scope: TaskScope = "starter",
 ) -> list[Task]:
     """`n` training tasks, e.g. for RL, of compositions at least `min_steps` long; else as
     `held_out_tasks`."""
-    return _tasks(Split.TRAIN, n, seed, max_steps, receipts, scope, min_steps)
+    return _tasks(Split.TRAIN, n, seed, max_steps, max_tier, receipts, scope, min_steps)
 
 
 def held_out_tasks(
@@ -131,12 +138,13 @@ def held_out_tasks(
     seed: int = 0,
     *,
     max_steps: int | None = None,
+    max_tier: int | None = None,
     receipts: Receipts | None = None,
     scope: TaskScope = "starter",
 ) -> list[Task]:
     """`n` held-out tasks, as evenly over the families as there are tasks; the same for one seed,
     and a prefix of the list for a larger n; None: all. Raises UsageError where there are fewer."""
-    return _tasks(Split.HELD_OUT, n, seed, max_steps, receipts, scope)
+    return _tasks(Split.HELD_OUT, n, seed, max_steps, max_tier, receipts, scope)
 
 
 def starter_examples(
@@ -187,6 +195,7 @@ def _examples(
     n: int,
     seed: int,
     max_steps: int | None,
+    max_tier: int | None,
     receipts: Receipts | None,
     styles: int,
     scope: TaskScope,
@@ -195,7 +204,7 @@ def _examples(
     if role is Role.TESTER:
         raise UsageError("the tester is not trained: ask for examples of generator or optimizer")
     known = _receipts_for(scope) if receipts is None else receipts
-    families = _families(split, seed, max_steps, scope=scope)
+    families = _families(split, seed, max_steps, max_tier, scope)
     drawn = (
         example
         for style in _styles(styles, seed)
@@ -212,6 +221,7 @@ def _tasks(
     n: int | None,
     seed: int,
     max_steps: int | None,
+    max_tier: int | None,
     receipts: Receipts | None,
     scope: TaskScope,
     min_steps: int = 0,
@@ -221,7 +231,7 @@ def _tasks(
         (m.task for m in (_Material(p, COMPACT, known) for p in members) if m.has_baseline)
         for members in (
             [p for p in family if len(p.ops) >= min_steps]
-            for family in _families(split, seed, max_steps, scope=scope)
+            for family in _families(split, seed, max_steps, max_tier, scope)
         )
     )
     tasks = list(islice(drawn, n))

@@ -183,10 +183,17 @@ def fine_tune(
     examples, told = ([], "") if alone else _examples(config, scope)
     held_out: list[TrainingExample] = []
     if config.held_out_examples:
-        held_out = load_held_out(config, partial(held_out_examples, scope=scope, target=target))
+        draw = partial(held_out_examples, scope=scope, target=target, max_tier=config.max_task_tier)
+        held_out = load_held_out(config, draw)
     score = None
     if config.held_out_tasks:
-        tasks = held_out_tasks(None, config.seed, max_steps=config.max_task_ops, scope=scope)
+        tasks = held_out_tasks(
+            None,
+            config.seed,
+            max_steps=config.max_task_ops,
+            max_tier=config.max_task_tier,
+            scope=scope,
+        )
         if len(tasks) < config.held_out_tasks:
             log.warning("fewer_held_out_tasks", wanted=config.held_out_tasks, found=len(tasks))
         if tasks:
@@ -204,7 +211,12 @@ def _examples(config: SFTConfig, scope: TaskScope) -> tuple[list[TrainingExample
     from coding_framework.run.archive import SYNTHESIS, archive_examples
     from coding_framework.training.sft import load_examples
 
-    synthesised = partial(training_examples, scope=scope, target=config.generator_target)
+    synthesised = partial(
+        training_examples,
+        scope=scope,
+        target=config.generator_target,
+        max_tier=config.max_task_tier,
+    )
     if config.data == "synthetic" or config.num_examples == 0:
         return load_examples(config, synthesised), SYNTHESIS
     half = config.num_examples // 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -20,9 +20,6 @@ from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import Config, PromptVersion, SandboxName, Task, TaskPool, TaskScope
-
-if TYPE_CHECKING:
-    from coding_framework.data.data_pipeline import CUDADataPipeline
 
 Skipped = Literal["sft", "rl"]
 LABELS = ("base", "sft", "rft", "rl")
@@ -70,6 +67,10 @@ class Recipe(Config):
     """Likewise of the optimizer; RL's limit for both."""
     task_max_ops: int | None = Field(default=3, ge=1)
     """Most operations of a task's composition, in training and evaluation.
+
+    None: any."""
+    task_max_tier: int | None = Field(default=None, ge=0)
+    """Hardest tier of a task's family, in training and evaluation; 0: each element for itself.
 
     None: any."""
     task_scope: TaskScope = "starter"
@@ -165,17 +166,18 @@ class Job:
             from coding_framework.data.modules.pool import training_modules
 
             return training_modules(count, skip=skip)
-        return self._data().draw_tasks(skip + count, min_steps=at_least)[skip:]
-
-    def _data(self) -> CUDADataPipeline:
-        from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
+        from coding_framework.data.examples import training_tasks
 
         recipe = self.recipe
-        return CUDADataPipeline(
-            DataPipelineConfig(
-                max_steps=recipe.task_max_ops, scope=recipe.task_scope, seed=self.seed
-            )
+        found = training_tasks(
+            skip + count,
+            self.seed,
+            min_steps=at_least,
+            max_steps=recipe.task_max_ops,
+            max_tier=recipe.task_max_tier,
+            scope=recipe.task_scope,
         )
+        return found[skip:]
 
     def probe_tasks(self) -> list[Task]:
         """Training tasks for RL to choose from: half of them compositions, half any."""
@@ -192,6 +194,7 @@ class Job:
             recipe.held_out_tasks,
             self.seed,
             max_steps=recipe.task_max_ops,
+            max_tier=recipe.task_max_tier,
             scope=recipe.task_scope,
         )
 
@@ -201,6 +204,7 @@ class Job:
             "base_model": base_model,
             "output_dir": str(RunFolder(self.folder).sft.root),
             "max_task_ops": self.recipe.task_max_ops,
+            "max_task_tier": self.recipe.task_max_tier,
             "seed": self.seed,
         }
         if self.recipe.sft.get("per_role"):
@@ -219,6 +223,7 @@ class Job:
             "pool": recipe.task_pool,
             "skip_tasks": recipe.rl_skip_tasks,
             "max_task_ops": recipe.task_max_ops,
+            "max_task_tier": recipe.task_max_tier,
             "task_scope": recipe.task_scope,
             "max_new_tokens": recipe.generator_tokens,
             "max_prompt_tokens": recipe.max_prompt_tokens,

@@ -134,7 +134,11 @@ def training_pool(options: RejectionOptions) -> list[Task]:
 
     wanted = options.skip_tasks + options.tasks
     found = training_tasks(
-        wanted, options.seed, max_steps=options.max_task_ops, scope=options.task_scope
+        wanted,
+        options.seed,
+        max_steps=options.max_task_ops,
+        max_tier=options.max_task_tier,
+        scope=options.task_scope,
     )
     return found[options.skip_tasks :]
 

@@ -34,6 +34,9 @@ class RejectionOptions(Config):
     known of them."""
     max_task_ops: int | None = Field(default=None, ge=1)
     """With --pool functions: most operations of a task. Default: any."""
+    max_task_tier: int | None = Field(default=None, ge=0)
+    """With --pool functions: hardest tier of a task's family; 0: each element for itself. Default:
+    any."""
     task_scope: TaskScope = "starter"
     """With --pool functions: tasks that ship with receipts, or all that this machine has judged."""
     samples: int = Field(default=8, ge=1)

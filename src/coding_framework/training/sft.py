@@ -314,6 +314,7 @@ class _Run:
             lora_alpha=self.config.lora_alpha,
             lora_dropout=self.config.lora_dropout,
             target_modules="all-linear",
+            exclude_modules=_below(model.config.num_hidden_layers, self.config.lora_layers),
             task_type="CAUSAL_LM",
         )
         made = get_peft_model(model, lora)
@@ -454,6 +455,12 @@ class _Run:
             seed=self.config.seed,
             parent=parent.digest if parent is not None else None,
         )
+
+
+def _below(layers: int, adapted: int | None) -> str | None:
+    """Names of what lies below the last `adapted` of a model's layers, as a regular expression."""
+    left = layers - adapted if adapted is not None else 0
+    return rf".*\.layers\.({'|'.join(map(str, range(left)))})\..*" if left > 0 else None
 
 
 def keep_gradients_on_cpu(model: Any) -> None:

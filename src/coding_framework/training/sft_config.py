@@ -66,6 +66,8 @@ class SFTConfig(Config):
     """Most operations of a task's composition. Default on a GPU: any."""
     epochs: float = Field(default=3.0, gt=0.0)
     """Passes over the examples."""
+    max_task_tier: int | None = Field(default=None, ge=0)
+    """Hardest tier of a task's family; 0: each element for itself. Default: any."""
     max_steps: int | None = Field(default=None, ge=1)
     """Most optimizer steps. Default: as many as the epochs have."""
     batch_size: int = Field(default=4, ge=1)
@@ -102,6 +104,9 @@ class SFTConfig(Config):
     """Scale of the LoRA adapter, as in PEFT."""
     lora_dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     """Dropout of the LoRA adapter."""
+    lora_layers: int | None = Field(default=None, ge=1)
+    """Adapt only so many of the model's last layers; the backward pass stops below them. Default:
+    all."""
     quantization: Literal["auto", "nf4", "none"] = "auto"
     """Quantization of the frozen base model. nf4 is QLoRA by bitsandbytes; auto takes nf4 on a GPU
     and none on a CPU."""
