@@ -25,6 +25,7 @@ from typing import Any
 from coding_framework.commands.failures import run_script
 from coding_framework.commands.flags import add_flags, add_switch, script_parser
 from coding_framework.errors import UsageError
+from coding_framework.monitoring.imports import without_collecting
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run.recipe import Recipe
 from coding_framework.store.folder import (
@@ -42,7 +43,6 @@ from coding_framework.training.verl_integration import (
     MultiAgentVERLTrainer,
     MultiTurnRLConfig,
     RLResult,
-    with_dtype,
 )
 from coding_framework.types import Role, TaskPool
 from coding_framework.wiring import JudgeSettings
@@ -62,10 +62,15 @@ FLAGS = (
 """Fields of `MultiTurnRLConfig` that are flags."""
 SFT = SFTFolder(Path("sft_checkpoints"))
 """Where run_sft_training.py leaves its adapters by default."""
+NO_CHECKPOINT = (
+    f"--generator-checkpoint is missing, and there is no {SFT.adapter(Role.GENERATOR)}: make one "
+    "with run_sft_training.py"
+)
 POOL = {
     "rl_tasks": ("--num-tasks",),
     "rl_skip_tasks": ("--skip-tasks",),
     "task_max_ops": ("--max-task-ops",),
+    "task_max_tier": ("--max-task-tier",),
     "task_scope": ("--task-scope",),
     "task_pool": ("--pool",),
 }
@@ -110,10 +115,7 @@ def start_models(given: dict[str, object], recipe: RecipeFile, output: Path) -> 
     if generator is None:
         generator, made = SFT.adapter(Role.GENERATOR), SFT.adapter(Role.OPTIMIZER)
         if not generator.exists():
-            raise UsageError(
-                f"--generator-checkpoint is missing, and there is no {generator}: make one with "
-                "run_sft_training.py"
-            )
+            raise UsageError(NO_CHECKPOINT)
         optimizer = made if optimizer is None and made.exists() else optimizer
     one = checkpoint_at(str(generator))
     other = one if optimizer is None else checkpoint_at(str(optimizer))
@@ -187,6 +189,20 @@ def make_config(
     return rl_config(recipe, {**given, **models, "judge_args": judge})
 
 
+def try_out(given: dict[str, Any], recipe: RecipeFile) -> None:
+    """The dry run of a command line. Raises UsageError, for named checkpoints that are missing
+    too."""
+    named = [given.pop(f"{role}_checkpoint", None) for role in ("generator", "optimizer")]
+    made = named[0] is not None or SFT.adapter(Role.GENERATOR).exists()
+    model = named[0] or recipe.base_model or "the SFT model"
+    config = make_config(given, recipe, {"model_path": str(model)})
+    for checkpoint in filter(None, named):
+        checkpoint_at(str(checkpoint))
+    if not made:
+        print(f"{NO_CHECKPOINT}, before the run itself", file=sys.stderr)
+    dry_run(config)
+
+
 def dry_run(config: MultiTurnRLConfig) -> None:
     """Print what would run and where; verl checks its own configuration. Raises UsageError."""
     from coding_framework.training.placement import cluster_commands, placement
@@ -197,7 +213,7 @@ def dry_run(config: MultiTurnRLConfig) -> None:
         print(f"{part:<16} {place}")
     for line in cluster_commands(config):
         print(line)
-    validated(with_dtype(config))
+    validated(config)
     print("verl accepts this configuration; nothing was started")
 
 
@@ -212,6 +228,7 @@ def run(
     rl_tasks: int,
     rl_skip_tasks: int,
     task_max_ops: int | None,
+    task_max_tier: int | None,
     task_scope: Any,
     task_pool: TaskPool,
 ) -> RLResult:
@@ -225,13 +242,16 @@ def run(
         tasks = training_modules(count, skip=rl_skip_tasks)
         validation = validation_modules(more) if more else []
     else:
-        from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
+        from coding_framework.data.examples import training_tasks
 
-        pipeline = CUDADataPipeline(
-            DataPipelineConfig(max_steps=task_max_ops, scope=task_scope, seed=config.seed)
-        )
         last = rl_skip_tasks + count
-        first = pipeline.draw_tasks(last + more)
+        first = training_tasks(
+            last + more,
+            config.seed,
+            max_steps=task_max_ops,
+            max_tier=task_max_tier,
+            scope=task_scope,
+        )
         tasks, validation = first[rl_skip_tasks:last], first[last:]
     trainer = MultiAgentVERLTrainer(config, tasks=tasks, validation_tasks=validation)
     return asyncio.run(trainer.train())
@@ -246,9 +266,8 @@ def train(arguments: list[str] | None) -> int:
     recipe = read_recipe(given.pop("config"))
     pool = make_pool(given, recipe)
     if given.pop("dry_run"):
-        model = given.pop("generator_checkpoint", recipe.base_model or "the SFT model")
-        given.pop("optimizer_checkpoint", None)
-        dry_run(make_config(given, recipe, {"model_path": str(model)}))
+        with without_collecting():
+            try_out(given, recipe)
         return 0
     output = Path(str(given.get("output_dir") or recipe.rl.get("output_dir", "rl_checkpoints")))
     quiet_libraries()

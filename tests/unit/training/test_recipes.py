@@ -150,11 +150,21 @@ def test_no_recipe_judges_on_gpus_that_train(path: Path) -> None:
     ids=str,
 )
 def test_the_script_for_one_gpu_calls_the_others_rightly(
-    name: str, flags: list[str], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    flags: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(ROOT)
     made = runpy.run_path(str(ROOT / name))
+    flags = [flag.replace("$work", str(tmp_path)) for flag in flags]
     if name == "run_multiturn_rl_training.py":
+        assert made["main"]([*flags, "--dry-run"]) == 2
+        generator = tmp_path / "sft" / "generator"
+        assert f"there is no {generator}: make one" in capsys.readouterr().err
+        generator.mkdir(parents=True)
+        (generator / "adapter_config.json").write_text("{}")
         assert made["main"]([*flags, "--dry-run"]) == 0
         return
     given = vars(made["parse"](flags))

@@ -17,16 +17,18 @@ def validated(config: MultiTurnRLConfig) -> Any:
     """verl's whole configuration for this run, as its trainer would get it.
 
     Checked are every name and the sizes that verl checks before it starts; a critic's model only
-    where the model's folder is there.
+    where the model's folder is there. A `compute_dtype` of auto stands for bfloat16: finding out
+    what this machine computes in takes seconds, and verl accepts both.
 
     Raises:
         UsageError: naming what verl refuses.
     """
     import hydra
     import verl
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
+    if config.compute_dtype == "auto":
+        config = config.model_copy(update={"compute_dtype": "bfloat16"})
     run = RLFolder(Path(config.output_dir).resolve())
     paths = RunPaths(dataset=run.prompts, checkpoints=run.checkpoints, ray_temp=Path("/tmp"))
     folder = Path(verl.__file__).parent / "trainer" / "config"
@@ -37,8 +39,8 @@ def validated(config: MultiTurnRLConfig) -> Any:
         with contextlib.redirect_stdout(io.StringIO()):
             validate_config(
                 composed,
-                use_reference_policy=need_reference_policy(composed),
-                use_critic=need_critic(composed) and model_is_there,
+                use_reference_policy=composed.actor_rollout_ref.actor.use_kl_loss,
+                use_critic=composed.critic.enable and model_is_there,
             )
     except Exception as e:  # hydra, omegaconf, asserts and ValueErrors of verl
         said = " ".join(str(e).split()) or type(e).__name__
