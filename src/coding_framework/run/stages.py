@@ -139,7 +139,7 @@ def run_stages(whole: WholeRun) -> int:
 
 def _dumped(recipe: Recipe) -> dict[str, Any]:
     """As the manifest holds it. What says nothing is left out: older runs did not know of it."""
-    later = {"dtype", "probe_tasks", "probe_samples"}
+    later = {"dtype", "probe_tasks", "probe_samples", "task_max_tier"}
     plain = all(getattr(recipe, n) == Recipe.model_fields[n].default for n in later)
     unsaid = later if plain else set()
     unsaid |= {n for n in ("rft", "task_pool") if getattr(recipe, n) == getattr(Recipe(), n)}
@@ -514,6 +514,7 @@ def _report(
         ("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
         ("command", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
         ("model", job.base_model),
+        ("tasks", _tasks(job.recipe)),
         ("counts", _counts(job)),
         ("kernels ran on", device_in_words(summary.environment)),
         ("sandbox", summary.environment["sandbox"].replace("not reached", "no kernel reached it")),
@@ -536,6 +537,13 @@ def _report(
         curves=(*_curves(run.job.folder, steps), *_curriculum(run)),
         conversations=conversations,
     )
+
+
+def _tasks(recipe: Recipe) -> str:
+    """What kind of tasks was learnt and tried, in words."""
+    kind = "elementwise" if recipe.task_max_tier == 0 else "all kinds"
+    most = "" if recipe.task_max_ops is None else f", at most {recipe.task_max_ops} operations"
+    return f"{kind}{most}"
 
 
 def _counts(job: Job) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import pytest
 
+from coding_framework.data.examples import training_examples
+from coding_framework.run.recipe import Job, Recipe
 from coding_framework.run.sizing import LADDER, SHARE, Rates, fitting, forecast, left_s, sized
 from coding_framework.run.stages import (
     _load_line,
@@ -11,6 +16,7 @@ from coding_framework.run.stages import (
     solved_now_and_then,
     tasks_to_learn,
 )
+from coding_framework.training.sft_examples import load_examples
 
 pytestmark = pytest.mark.unit
 
@@ -84,7 +90,33 @@ def test_the_least_run_has_one_turn_and_so_nothing_that_only_a_second_turn_needs
     assert least.optimizer_examples == 0
     assert sized(least, FAST, {"sft": {}, "rl": {}})["max_turns"] == 1
     assert "one turn" in least.told()
-    assert "2 turns" in LADDER[1].told()
+    assert "2 turns" in LADDER[-1].told()
+
+
+def test_the_smallest_runs_have_easy_tasks_and_say_so():
+    least, recipe = LADDER[0], Recipe(device="cpu", sft={}, rl={})
+    changed = sized(least, FAST, recipe.model_dump())
+    job = Job(Path(), Recipe.model_validate({**recipe.model_dump(), **changed}), "m", 0)
+    assert "elementwise tasks of at most 2 operations" in least.told()
+    assert {f"tier {t.tier}" for t in job.held_out()} == {"tier 0"}
+    assert max(len(t.ops) for t in (*job.held_out(), *job.probe_tasks())) <= 2
+    assert job.sft_config("m").max_task_tier == 0
+    assert job.rl_config("m").max_response_tokens == least.answer_tokens
+
+
+@pytest.mark.parametrize("sizes", [s for s in LADDER if s.fresh_rl_tasks], ids=str)
+def test_rl_of_easy_runs_has_tasks_that_sft_has_not_shown(sizes):
+    recipe = Recipe(device="cpu", sft={}, rl={})
+    changed = sized(sizes, FAST, recipe.model_dump())
+    job = Job(Path(), Recipe.model_validate({**recipe.model_dump(), **changed}), "m", 0)
+    config = job.sft_config("m")
+    make = partial(training_examples, max_tier=config.max_task_tier)
+    shown = load_examples(config, make)
+    assert len(shown) == sizes.sft_examples
+    probed = job.probe_tasks()
+    assert len(probed) == sizes.probe_tasks
+    assert len(job.held_out()) == sizes.held_out_tasks
+    assert not {t.name for t in probed} & {e.task.name for e in shown}
 
 
 def test_rl_takes_the_tasks_that_are_solved_now_and_then():
