@@ -56,10 +56,12 @@ def run(args: Namespace) -> int:
     from coding_framework.deployment.judge_server import JudgeServer
     from coding_framework.deployment.limits import Limits
     from coding_framework.deployment.tokens import TokenFile
+    from coding_framework.monitoring.logs import configure_logging
     from coding_framework.wiring import make_judge
 
     tokens, listen = TokenFile(options.tokens), Listen(host=options.host, port=options.port)
     require_safe(listen, tokens)
+    configure_logging(options.folder / "log.jsonl")  # else each request is told on stdout
     find_toolkit()  # raises where it is missing, now and not at the first kernel
     choose_sandbox(settings.sandbox)
     limits = Limits(
