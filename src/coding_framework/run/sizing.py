@@ -140,9 +140,9 @@ LADDER = (
     _sizes(100, 900, 150, 24, 4, 8, 2, 48),
 )
 """Smallest first. The first is the least that shows learning (SFT's interval above the base
-model's, four RL steps). 110 examples of elementwise tasks teach more of these than 140 of all kinds
-taught of all: 9 of 30 held-out tasks are then solved, where it was 4. Three groups a step at
-least: a step learns from no fewer than two, and now and then one has equal rewards."""
+model's, four RL steps). After 110 examples of elementwise tasks 9 of 30 held-out ones were
+solved in one greedy turn; 140 of all kinds gave 4 of 30 of all kinds. Three groups a step at least:
+a step learns from no fewer than two, and now and then one has equal rewards."""
 
 
 def forecast(sizes: Sizes, rates: Rates) -> dict[str, float]:
