@@ -24,6 +24,7 @@ from coding_framework.store.conversations import append_rollout
 from coding_framework.store.run_status import SystemSample, append_system
 from coding_framework.types import Finding, Status
 from support.made_conversations import make_state, make_turn, make_verdict
+from support.registered import add_kernel, registry_in
 from support.rollouts import Deployment, config
 from support.viewed import KERNEL, make_rl_run, repaired, rollout
 
@@ -160,6 +161,7 @@ def test_a_line_that_is_written_appears_without_a_reload_also_after_a_restart(
     rollouts = tmp_path / "runs/rl/attempts/000/rollouts"
     append_rollout(rollouts, rollout(repaired("new", task="a_new_task"), step=2))
     expect(page.locator("#newest")).to_contain_text("a_new_task")
+    expect(page.locator("#summary .figure b").first).to_have_text("7")
     server()
     expect(page.locator("#live")).to_have_text("live")
     append_rollout(rollouts, rollout(repaired("later", task="a_later_task"), step=2))
@@ -187,7 +189,7 @@ def test_ten_tabs_of_one_browser_follow_a_run(server: Start, page: Page, tmp_pat
 
 @pytest.fixture
 def everything(tmp_path: Path) -> str:
-    """More beside the RL run: a cheat, a machine's samples, a rollout. Its id."""
+    """More beside the RL run: a cheat, a machine's samples, a kernel, a rollout. Its id."""
     finding = Finding(rule="kept_state", severity="high", message="kept", line=2, basis="run")
     verdict = make_verdict(Status.WRONG_OUTPUT).model_copy(
         update={"status": Status.CHEATING, "cheats": (finding,)}
@@ -197,6 +199,9 @@ def everything(tmp_path: Path) -> str:
     append_rollout(run / "attempts/000/rollouts", rollout(cheat, session=9))
     for t in range(20):
         append_system(run, SystemSample(t=1e9 + t, cpu=(50.0, 60.0), ram=10**9, ram_total=10**10))
+    registry, key = registry_in(tmp_path / "runs")
+    with registry:
+        add_kernel(registry, key)
     steps = (RampStep(share=0.5),)
     deployed = Deployment(tmp_path / "runs/deployment/deployment.sqlite", config(steps=steps))
     deployed.units(250)
@@ -210,13 +215,14 @@ def pages_of(page: Page, rollout_id: str) -> list[str]:
     rows = page.request.get(f"{page.url}api/run/{run}/conversations").json()["page"]["rows"]
     cheat = next(row["key"] for row in rows if row["cheats"])
     good = next(row["key"] for row in rows if row["status"] == "correct")
+    (registry,) = page.request.get(f"{page.url}api/kernels").json()["registries"]
     own = f"/run/{run}"
     return [
         "/", own, f"{own}/conversations", f"{own}/conversations/{cheat}", f"{own}/steps",
         *(f"{own}/conversations/{good}?turn=2&view={view}" for view in VIEWS),
         f"{own}/conversations/{good}?turn=2&view=diff&mode=side", f"{own}/steps/1",
         f"{own}/tasks", f"{own}/task?task=task_1", f"/system/{run}", "/compare", "/deploy",
-        f"/deploy/experiments/{rollout_id}",
+        f"/deploy/experiments/{rollout_id}", "/kernels", registry["kernels"][0]["address"],
     ]  # fmt: skip
 
 

@@ -134,6 +134,9 @@ let lastId = "";
 let state = "";
 let leads = false;
 let missed = false;
+// What costs much to show follows some seconds after a change, once for all that came meanwhile.
+// (A throttle of htmx's ends with the element: one that replaces itself has none.)
+const seldom = {};
 let stop = () => {};
 
 function show(now) {
@@ -149,7 +152,14 @@ function changed(names) {
     missed = true;
     return;
   }
-  for (const name of names) htmx.trigger(document.body, `changed-${name}`);
+  for (const name of names) {
+    htmx.trigger(document.body, `changed-${name}`);
+    seldom[name] ??= setTimeout(() => {
+      delete seldom[name];
+      if (document.hidden) missed = true;
+      else htmx.trigger(document.body, `seldom-${name}`);
+    }, 5000);
+  }
   if (["steps", "system", "deploy"].some((name) => names.includes(name))) refreshCharts();
 }
 
