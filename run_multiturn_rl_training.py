@@ -242,16 +242,15 @@ def run(
         tasks = training_modules(count, skip=rl_skip_tasks)
         validation = validation_modules(more) if more else []
     else:
-        from coding_framework.data.examples import training_tasks
+        from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
 
-        last = rl_skip_tasks + count
-        first = training_tasks(
-            last + more,
-            config.seed,
-            max_steps=task_max_ops,
-            max_tier=task_max_tier,
-            scope=task_scope,
+        pipeline = CUDADataPipeline(
+            DataPipelineConfig(
+                max_steps=task_max_ops, max_tier=task_max_tier, scope=task_scope, seed=config.seed
+            )
         )
+        last = rl_skip_tasks + count
+        first = pipeline.draw_tasks(last + more)
         tasks, validation = first[rl_skip_tasks:last], first[last:]
     trainer = MultiAgentVERLTrainer(config, tasks=tasks, validation_tasks=validation)
     return asyncio.run(trainer.train())

@@ -67,6 +67,8 @@ class DataPipelineConfig(Record):
     batch_size: int = Field(default=8, ge=1)
     max_steps: int | None = Field(default=None, ge=1)
     """Longest composition of a task; None: any."""
+    max_tier: int | None = Field(default=None, ge=0)
+    """Hardest tier of a task's family; None: any."""
     styles: int = Field(default=1, ge=1)
     """Ways of writing each kernel; more than 1 needs receipts of one's own."""
     scope: TaskScope = "starter"
@@ -140,7 +142,7 @@ class CUDADataPipeline:
 
     def _address(self) -> str:
         """Digest of all that the drawn examples depend on."""
-        fields = {"roles", "max_steps", "styles", "scope", "generator_target", "seed"}
+        fields = {"roles", "max_steps", "max_tier", "styles", "scope", "generator_target", "seed"}
         config = self.config.model_dump_json(include=fields)
         built = built_receipts_path()
         own = built.read_bytes() if self.config.scope == "all" and built.exists() else b""
@@ -149,7 +151,8 @@ class CUDADataPipeline:
 
     def _draw(self) -> list[TrainingExample]:
         config = self.config
-        if config.scope == "starter" and config.styles == 1 and self._receipts is None:
+        starter = config.scope == "starter" and self._receipts is None
+        if starter and config.styles == 1 and config.max_tier is None:
             how: dict[str, Any] = {"max_steps": config.max_steps, "target": config.generator_target}
             return [e for role in config.roles for e in starter_examples(role, **how)]
         return [
@@ -160,6 +163,7 @@ class CUDADataPipeline:
                 1 << 30,
                 config.seed,
                 max_steps=config.max_steps,
+                max_tier=config.max_tier,
                 styles=config.styles,
                 receipts=self._receipts,
                 scope=config.scope,
@@ -198,6 +202,7 @@ class CUDADataPipeline:
             config.seed,
             min_steps=min_steps,
             max_steps=config.max_steps,
+            max_tier=config.max_tier,
             receipts=self._receipts,
             scope=config.scope,
         )
@@ -216,6 +221,7 @@ class CUDADataPipeline:
             None,
             config.seed,
             max_steps=config.max_steps,
+            max_tier=config.max_tier,
             receipts=self._receipts,
             scope="all" if kind == "families" else config.scope,
         ):

@@ -166,18 +166,18 @@ class Job:
             from coding_framework.data.modules.pool import training_modules
 
             return training_modules(count, skip=skip)
-        from coding_framework.data.examples import training_tasks
+        from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
 
         recipe = self.recipe
-        found = training_tasks(
-            skip + count,
-            self.seed,
-            min_steps=at_least,
-            max_steps=recipe.task_max_ops,
-            max_tier=recipe.task_max_tier,
-            scope=recipe.task_scope,
+        pipeline = CUDADataPipeline(
+            DataPipelineConfig(
+                max_steps=recipe.task_max_ops,
+                max_tier=recipe.task_max_tier,
+                scope=recipe.task_scope,
+                seed=self.seed,
+            )
         )
-        return found[skip:]
+        return pipeline.draw_tasks(skip + count, min_steps=at_least)[skip:]
 
     def probe_tasks(self) -> list[Task]:
         """Training tasks for RL to choose from: half of them compositions, half any."""

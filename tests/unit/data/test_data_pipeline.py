@@ -185,3 +185,10 @@ def test_the_loader_gives_whole_epochs_or_as_many_batches_as_asked_for() -> None
 def test_no_receipt_means_no_pipeline() -> None:
     with pytest.raises(UsageError, match="judge the kernels first"):
         CUDADataPipeline(DataPipelineConfig(max_steps=1), receipts={})
+
+
+def test_tasks_of_the_easiest_tier_alone_are_drawn_and_shown() -> None:
+    pipeline = _pipeline(max_steps=2, max_tier=0)
+    drawn = pipeline.draw_tasks(12)
+    assert {task.tier for task in drawn} == {0}
+    assert {task.tier for task in pipeline.training_tasks()} == {0}

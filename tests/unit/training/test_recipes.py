@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from coding_framework.data.data_pipeline import CUDADataPipeline
 from coding_framework.errors import UsageError
 from coding_framework.run import quickstart
-from coding_framework.run.recipe import Recipe
+from coding_framework.run.recipe import Job, Recipe
 from coding_framework.training.placement import cluster_commands, placement
 from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
@@ -380,3 +381,24 @@ def test_rl_on_modules_draws_what_sft_does_not_show_and_validates_apart(
     script["run"](config, **pool)
     wanted = (training_modules(6, skip=2), validation_modules(4))
     assert given == [[task.name for task in part] for part in wanted]
+
+
+class DrawnError(Exception):
+    """Which tasks were asked for."""
+
+
+def test_the_tasks_of_rl_come_through_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(self: CUDADataPipeline, n: int, *, min_steps: int = 0) -> list[Task]:
+        raise DrawnError(n, min_steps, self.config.max_steps, self.config.max_tier)
+
+    monkeypatch.setattr(CUDADataPipeline, "draw_tasks", draw)
+    recipe = Recipe(task_max_ops=2, task_max_tier=0, rl_skip_tasks=5)
+    with pytest.raises(DrawnError) as found:
+        Job(Path(), recipe, "m", 0).rl_candidates(3, at_least=1)
+    assert found.value.args == (8, 1, 2, 0)
+    run = runpy.run_path(str(ROOT / "run_multiturn_rl_training.py"))["run"]
+    config = MultiTurnRLConfig.cpu(model_path="m", validate_every=0)
+    with pytest.raises(DrawnError) as found:
+        run(config, rl_tasks=4, rl_skip_tasks=2, task_max_ops=2, task_max_tier=1,
+            task_scope="starter", task_pool="functions")  # fmt: skip
+    assert found.value.args[2:] == (2, 1)
