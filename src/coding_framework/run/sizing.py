@@ -87,21 +87,22 @@ class Sizes(Record):
     """Whether RL leaves out the tasks of SFT's examples: their answers are known by heart, and
     samples that are equal teach nothing."""
 
-    @property
-    def tasks(self) -> str:
-        """What is learnt and tried, in words."""
-        kind = "tasks" if self.task_max_tier is None else "elementwise tasks"
-        return f"{kind} of at most {self.task_max_ops} operations"
-
     def told(self) -> str:
         """In words."""
         conversations = self.prompts_per_step * self.samples_per_prompt
         return (
-            f"{self.tasks}, {'one turn' if self.eval_turns == 1 else f'{self.eval_turns} turns'}, "
+            f"{tasks_in_words(self.task_max_ops, self.task_max_tier)}, "
+            f"{'one turn' if self.eval_turns == 1 else f'{self.eval_turns} turns'}, "
             f"SFT on {self.sft_examples + self.optimizer_examples} examples, {self.rl_steps} RL "
             f"steps of {conversations} conversations, each evaluation on {self.held_out_tasks} "
             "of them"
         )
+
+
+def tasks_in_words(max_ops: int | None, max_tier: int | None) -> str:
+    """What kind of tasks is learnt and tried."""
+    kind = {None: "tasks", 0: "elementwise tasks"}.get(max_tier, f"tasks up to tier {max_tier}")
+    return kind if max_ops is None else f"{kind} of at most {max_ops} operations"
 
 
 def _sizes(*counts: int) -> Sizes:

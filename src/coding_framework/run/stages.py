@@ -62,7 +62,15 @@ from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink
 from coding_framework.paths import program, write_json_atomic
 from coding_framework.run.model_folder import evaluate_folder, fine_tune
 from coding_framework.run.recipe import LABELS, Job, Recipe, WholeRun
-from coding_framework.run.sizing import SERVED_AT_ONCE, Rates, Sizes, fitting, forecast, left_s
+from coding_framework.run.sizing import (
+    SERVED_AT_ONCE,
+    Rates,
+    Sizes,
+    fitting,
+    forecast,
+    left_s,
+    tasks_in_words,
+)
 from coding_framework.run.stage_evaluation import (
     held_out_suite,
     leave_evaluation,
@@ -514,7 +522,7 @@ def _report(
         ("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
         ("command", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
         ("model", job.base_model),
-        ("tasks", _tasks(job.recipe)),
+        ("tasks", tasks_in_words(job.recipe.task_max_ops, job.recipe.task_max_tier)),
         ("counts", _counts(job)),
         ("kernels ran on", device_in_words(summary.environment)),
         ("sandbox", summary.environment["sandbox"].replace("not reached", "no kernel reached it")),
@@ -537,13 +545,6 @@ def _report(
         curves=(*_curves(run.job.folder, steps), *_curriculum(run)),
         conversations=conversations,
     )
-
-
-def _tasks(recipe: Recipe) -> str:
-    """What kind of tasks was learnt and tried, in words."""
-    kind = "elementwise" if recipe.task_max_tier == 0 else "all kinds"
-    most = "" if recipe.task_max_ops is None else f", at most {recipe.task_max_ops} operations"
-    return f"{kind}{most}"
 
 
 def _counts(job: Job) -> str:
