@@ -184,7 +184,7 @@ def fine_tune(
     held_out: list[TrainingExample] = []
     if config.held_out_examples:
         draw = partial(held_out_examples, scope=scope, target=target, max_tier=config.max_task_tier)
-        held_out = load_held_out(config, draw)
+        held_out = load_held_out(config, draw, extra)
     score = None
     if config.held_out_tasks:
         tasks = held_out_tasks(

@@ -65,11 +65,16 @@ def load_examples(
 
 
 def load_held_out(
-    config: SFTConfig, make: Callable[..., Sequence[TrainingExample]]
+    config: SFTConfig,
+    make: Callable[..., Sequence[TrainingExample]],
+    extra: Sequence[TrainingExample] = (),
 ) -> list[TrainingExample]:
     """Examples of held-out tasks from `make` (`data.examples.held_out_examples`), the same for one
-    seed; the roles in their proportion in training, so that the losses compare."""
+    seed; the roles in their proportion in training, so that the losses compare: in that of the
+    settings, or of `extra` where nothing else is learnt."""
     by_role = _by_role(config)
+    if not any(by_role.values()):
+        by_role = {role: sum(e.role is role for e in extra) for role in by_role}
     share = config.held_out_examples / sum(by_role.values())
     examples: list[TrainingExample] = []
     for role, count in by_role.items():
