@@ -262,11 +262,12 @@ def _generation(reply: Any) -> Generation:
     choice = reply["choices"][0]
     stopped = choice.get("finish_reason") != "length"
     text = _unicode(choice["message"]["content"] or "")
-    told = (reply.get("usage") or {}).get("completion_tokens")
+    usage = reply.get("usage")
+    told = usage.get("completion_tokens") if isinstance(usage, dict) else None
     return Generation(
         text=text,
         finish_reason="stop" if stopped else "length",
-        counted=told if isinstance(told, int) and told >= 0 else None,
+        counted=told if type(told) is int and told >= 0 else None,
     )
 
 

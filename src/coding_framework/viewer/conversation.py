@@ -19,7 +19,7 @@ from coding_framework.training.reward_functions.cuda_performance_reward import r
 from coding_framework.training.reward_functions.presets import PRESETS
 from coding_framework.types import CUDAConversationState
 from coding_framework.viewer import code, figures
-from coding_framework.viewer.index import reward_of, speedup_of, state_in, turn_status
+from coding_framework.viewer.index import reward_of, speedup_of, state_in, turn_status, turn_tokens
 from coding_framework.viewer.library import Library, NotThereError
 from coding_framework.viewer.pages import Query, head_of
 from coding_framework.viewer.search import filter_from
@@ -93,7 +93,7 @@ def _content(
             "messages": turn.get("prompt") or [],
             "answer": visible(str(_part(turn, "generation").get("text") or ""))[: code.MAX_CHARS],
             "finish": _part(turn, "generation").get("finish_reason", ""),
-            "tokens": len(_part(turn, "generation").get("response_ids") or ()),
+            "tokens": turn_tokens(turn),
             "note": _part(turn, "extraction").get("note", ""),
         }
     if view == "compiler":

@@ -376,10 +376,16 @@ def summary_row(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
         "returned": returns[0] if returns else None,
         "cheats": ",".join(dict.fromkeys(_text(c.get("rule", "")) for c in _cheats(turns))),
         "masked": len(verdicts) - len(judged),
-        "tokens": sum(len(_part(t, "generation").get("response_ids") or ()) for t in turns),
+        "tokens": sum(map(turn_tokens, turns)),
         "end_reason": _text(state.get("end_reason") or ""),
         "ended": _moment(found.get("ended_at")),
     }
+
+
+def turn_tokens(turn: Mapping[str, Any]) -> int:
+    """Of the answer: its ids, or what a server counted."""
+    generation = _part(turn, "generation")
+    return len(generation.get("response_ids") or ()) or _integer(generation.get("counted")) or 0
 
 
 def turn_status(turn: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,27 @@ def test_a_search_finds_compiler_messages_and_reasons(viewed: Viewed) -> None:
     assert {r["name"] for r in viewed.rows("?q=partal")} == {"broken"}
     assert {r["name"] for r in viewed.rows("?q=elements differ")} == {"a", "b"}
     assert viewed.rows('?q=") OR 1=1 --') == []
+
+
+def test_tokens_are_those_of_the_ids_or_what_a_server_counted(tmp_path: Path) -> None:
+    def answered(name: str, **how: Any) -> Any:
+        turn = make_turn(0, make_verdict(Status.CORRECT))
+        told = turn.generation.model_copy(update={"logprobs": (), **how})
+        return make_state(turn.model_copy(update={"generation": told}), name=name)
+
+    states = [
+        answered("ids", response_ids=(1, 2, 3)),
+        answered("served", response_ids=(), counted=7),
+        answered("unknown", response_ids=()),
+    ]
+    make_rl_run(tmp_path / "runs" / "rl", states)
+    viewed = Viewed(tmp_path / "runs", index=tmp_path / "index")
+    rows = {row["name"]: row for row in viewed.rows()}
+    assert {name: row["tokens"] for name, row in rows.items()} == {
+        "ids": 3, "served": 7, "unknown": 0,
+    }  # fmt: skip
+    address = f"/run/{viewed.run()}/conversations/{rows['served']['key']}?view=prompt"
+    assert "<small>7 tokens" in viewed.page(address)
 
 
 def test_every_view_of_every_turn_is_a_page(viewed: Viewed) -> None:

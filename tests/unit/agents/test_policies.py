@@ -195,11 +195,12 @@ async def test_an_answers_tokens_are_those_that_the_server_counted(
 ) -> None:
     url, handler = server
     choice = {"message": {"content": "hi"}, "finish_reason": "stop"}
-    usages: list[Any] = [{"completion_tokens": 7}, None, {"completion_tokens": "many"}]
+    odd: list[Any] = [None, "7", [7], *({"completion_tokens": n} for n in ("many", True, -1))]
+    usages = [{"completion_tokens": 7}, *odd]
     handler.odd = [json.dumps({"choices": [choice], "usage": u}).encode() for u in usages]
     policy = OpenAIPolicy(url, "m")
     counted = [(await policy.generate(CHAT, SamplingParams())).tokens for _ in usages]
-    assert counted == [7, 0, 0]
+    assert counted == [7] + [0] * len(odd)
 
 
 async def test_a_server_that_is_away_is_named() -> None:
