@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +30,9 @@ class Running:
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "coding_framework.cli", "judge-server", "--port", "0"]
+        self.log = folder / "requests.jsonl"
         self.process = subprocess.Popen(
-            [*command, "--workers", "1", "--folder", str(folder)],
+            [*command, "--workers", "1", "--folder", str(folder), "--log-file", str(self.log)],
             stdout=subprocess.PIPE,
             text=True,
             cwd=folder,
@@ -49,6 +51,16 @@ class Running:
                 if "coding_framework.cuda.many.worker" in child.cmdline():
                     return child
             time.sleep(0.1)
+
+
+def test_each_request_is_a_line_of_the_log_and_none_of_stdout(tmp_path: Path) -> None:
+    running = Running(tmp_path)
+    urllib.request.urlopen(f"{running.url}/healthz").close()
+    running.end()
+    answered = [line for line in running.log.read_text().splitlines() if '"/healthz"' in line]
+    assert len(answered) == 1
+    assert running.process.stdout is not None
+    assert running.process.stdout.read() == ""
 
 
 @pytest.fixture

@@ -39,6 +39,8 @@ class JudgeServerOptions(Config):
     """Requests of one caller at a time."""
     kernels_per_min: float = Field(default=60000.0, gt=0.0)
     """Kernels a minute that one caller may have judged."""
+    log_file: Path | None = None
+    """Write the log as JSON lines to this file. Warnings go to stderr in any case."""
 
 
 def add_to(commands: Any) -> None:
@@ -61,7 +63,7 @@ def run(args: Namespace) -> int:
 
     tokens, listen = TokenFile(options.tokens), Listen(host=options.host, port=options.port)
     require_safe(listen, tokens)
-    configure_logging(options.folder / "log.jsonl")  # else each request is told on stdout
+    configure_logging(options.log_file)
     find_toolkit()  # raises where it is missing, now and not at the first kernel
     choose_sandbox(settings.sandbox)
     limits = Limits(
