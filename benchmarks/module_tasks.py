@@ -91,7 +91,8 @@ def leaking(drafts: Sequence[ModuleDraft], traces: Sequence[Trace]) -> list[str]
 
 
 def write_exclusions(problems: Sequence[Problem]) -> int:
-    """Extend `excluded.txt` until the catalogue has nothing that a problem has; how many keys."""
+    """Extend `excluded.txt` until neither the catalogue nor the spare tasks beyond it have anything
+    that a problem has; how many keys."""
     traces = list(traces_of(problems))
     known = set(leaking(list(catalog.grid(excluding=False)), traces))
     own = {problem: grams(problem.source) for problem in problems}
@@ -101,7 +102,7 @@ def write_exclusions(problems: Sequence[Problem]) -> int:
         )
         catalog.excluded_keys.cache_clear()
         catalog.all_drafts.cache_clear()
-        drafts = catalog.all_drafts()
+        drafts = [*catalog.all_drafts(), *catalog.spare_drafts(catalog.MOST_SPARE)]
         new = set(leaking([d for d in drafts if d.level == 2], traces))
         new |= {d.key for d, _, share in overlaps(drafts, own) if share >= MOST_OVERLAP}
         print(f"{len(known)} keys excluded, {len(new)} more found", file=sys.stderr)
@@ -323,6 +324,7 @@ def main() -> int:
     }
     if problems:
         own = {problem: grams(problem.source) for problem in problems}
+        drafts = (*drafts, *catalog.spare_drafts(catalog.MOST_SPARE))
         text = sorted(
             ((share, d.name, name) for d, name, share in overlaps(drafts, own)), reverse=True
         )

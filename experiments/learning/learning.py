@@ -211,8 +211,11 @@ def mixture(now: Experiment) -> Mapping[str, Any]:
     if not now.plan.mixture:
         return {}
     folder = now.work / "mixture"
-    given = {"total": now.plan.mixture, "mistakes": now.plan.mistakes, **now.plan.judge}
-    given = {k: v for k, v in given.items() if k in ("total", "mistakes", "backend", "workers")}
+    judge = {k: v for k, v in now.plan.judge.items() if k in ("backend", "workers")}
+    given = {
+        "total": now.plan.mixture, "mistakes": now.plan.mistakes, "spare": now.plan.spare or None,
+        "unjudged": now.plan.unjudged, **judge,
+    }  # fmt: skip
     now.cuda_rl("data", "mixture", "--output", folder, "--receipts", now.work / "receipts.jsonl",
                 *flags(given))  # fmt: skip
     return json.loads((folder / "manifest.json").read_text())

@@ -44,6 +44,10 @@ class Plan(Config):
     prompts: PromptVersion = "v3"
     mixture: int = Field(default=12_000, ge=0)
     """Examples of the SFT mixture; 0: SFT learns functions alone (`sft.num_examples`)."""
+    unjudged: bool = False
+    """Whether the mixture takes kernels as synthesised."""
+    spare: int = Field(default=0, ge=0)
+    """Modules beyond the catalogue in the mixture, of each family of level 2."""
     mistakes: str | None = None
     """Repairs of the policy's own mistakes, for the mixture."""
     sft: Mapping[str, Any] = Field(default_factory=dict)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,10 +27,12 @@ from coding_framework.data.mistakes import (
 )
 from coding_framework.data.mixture import (
     MixtureStatistics,
+    level_speeds,
     mixture_drafts,
     mixture_jobs,
     sft_mixture,
 )
+from coding_framework.data.modules.catalog import spare_drafts
 from coding_framework.data.modules.examples import module_jobs, module_pairs
 from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
@@ -239,6 +241,8 @@ class MixtureWanted(Protocol):
     @property
     def unjudged(self) -> bool: ...
     @property
+    def spare(self) -> int: ...
+    @property
     def seed(self) -> int: ...
 
 
@@ -253,16 +257,20 @@ def build_mixture(
         for path in (wanted.mistakes, wanted.archive_examples)
     ]
     path, drafts = wanted.receipts or built_receipts_path(), mixture_drafts(wanted.total)
+    spare = spare_drafts(wanted.spare)
     if judge and not wanted.unjudged:
-        known = module_receipts(path)
-        judge_jobs(mixture_jobs(drafts), path, workers, backend=wanted.backend, known=known)
+        jobs = chain(mixture_jobs(drafts), module_jobs(spare))
+        judge_jobs(jobs, path, workers, backend=wanted.backend, known=module_receipts(path))
+    receipts = module_receipts(path)
     how: dict[str, Any] = {}
     if wanted.tokenizer is not None:
         how["fits"] = _fits(wanted.tokenizer)
     mixture = sft_mixture(
-        UNVERIFIED if wanted.unjudged else module_receipts(path),
+        UNVERIFIED if wanted.unjudged else receipts,
         total=wanted.total,
         drafts=drafts,
+        spare=spare,
+        speeds=level_speeds(receipts),
         functions=UNVERIFIED if wanted.unjudged else all_receipts(),
         mistakes=given[0],
         archive=given[1],

@@ -61,9 +61,11 @@ class MixtureOptions(Config):
     backend: BackendChoice = "emulator"
     """What judges kernels without a receipt: only a GPU measures which one is the fastest"""
     unjudged: bool = False
-    """Take kernels as synthesised, while a GPU judges them or before. The levels stand for their
-    speed, no prompt shows a verdict, and the manifest counts them. Without --output nothing is
-    written"""
+    """Take kernels as synthesised, while a GPU judges them or before. What --receipts measured of a
+    family and level stands for their speed, else the level does; no prompt shows a verdict, and the
+    manifest counts them. Without --output nothing is written"""
+    spare: int = Field(default=0, ge=0)
+    """So many more modules of each family of level 2, beyond the catalogue, one kernel of each"""
     seed: int = Field(default=0, ge=0)
     """Seed of the functions that are drawn and of the order"""
 

@@ -2,12 +2,13 @@
 
     receipts of the judge, own mistakes, archive -> parts of a wanted size -> examples, statistics
 
-Half of it shows a kernel of each module task that SFT shows (`modules.pool`): of most the fastest,
-and of some another level too, so that the policy keeps several ways to answer. The rest is what a
-conversation needs: faster kernels from slower ones, repairs of its own mistakes and of faults of
-arguments, and the functions of the old algebra. Guaranteed: no example is of a validation or
-held-out task, or of a task that is left for RFT and RL; a part that lacks material is short and
-says so: nothing stands in for it.
+Half of it shows a kernel of each module task that SFT shows (`modules.pool`): of most the one that
+is worth showing, the fastest where it can compete with PyTorch and else the shortest, and of some
+another level too, so that the policy keeps several ways to answer. The rest is what a conversation
+needs: faster kernels from slower ones, repairs of its own mistakes and of faults of arguments, and
+the functions of the old algebra. Where it is asked for, modules beyond the catalogue come on top.
+Guaranteed: no example is of a validation or held-out task, or of a task that is left for RFT and
+RL; a part that lacks material is short and says so: nothing stands in for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from statistics import median
 
 from coding_framework.data.examples import (
     UNVERIFIED,
@@ -28,6 +30,7 @@ from coding_framework.data.examples import (
     repairing,
     training_examples,
 )
+from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.faults import break_module
 from coding_framework.data.modules.pool import shown_drafts
@@ -37,7 +40,7 @@ from coding_framework.data.synthesis.receipts import Job, KernelReceipt
 from coding_framework.types import KernelExample, Record, Role, Task, TaskScope, TrainingExample
 
 PARTS: Mapping[str, int] = {
-    "fastest kernel": 4200,
+    "best kernel": 4200,
     "another level": 1800,
     "functions": 1500,
     "optimise": 2000,
@@ -46,10 +49,20 @@ PARTS: Mapping[str, int] = {
 }
 """Examples of each part of the whole mixture."""
 TOTAL = sum(PARTS.values())
+BEYOND = "beyond the catalogue"
+"""The part of the spare modules, which is none of the mixture's shares."""
+OTHER_LEVEL_EVERY = 3
+"""Of the spare modules, every third shows another level than the best kernel."""
+WORTH = 0.9
+"""Speed over PyTorch eager from which on a kernel is shown for its speed. Below it a user is better
+off with eager: there the shortest kernel is shown, which is learnt best."""
 SPARE = 1.1
 ARCHIVE_SHARE = 0.3
 """Most of the part "functions" that kernels of the archive take, where they are given."""
 
+
+Speeds = Mapping[tuple[str, str], float]
+"""(family, level) -> median speed over eager of its kernels."""
 
 MOST_CHARACTERS = 4_900
 """Of a kernel that an answer of 2,048 tokens can hold, where no tokenizer counts them: by the
@@ -126,6 +139,8 @@ def sft_mixture(
     functions: Receipts | None = None,
     mistakes: Sequence[TrainingExample] = (),
     archive: Sequence[TrainingExample] = (),
+    spare: Sequence[ModuleDraft] = (),
+    speeds: Speeds | None = None,
     fits: Callable[[str], bool] = lambda code: len(code) <= MOST_CHARACTERS,
     seed: int = 0,
 ) -> Mixture:
@@ -136,25 +151,47 @@ def sft_mixture(
     faults and the optimise examples show no verdict. drafts: tasks that it shows, by default all
     that SFT does. functions: of the old algebra's kernels, by default those that ship, which are
     fewer than the whole mixture wants. mistakes, archive: examples that were built from
-    conversations (`data.mistakes`) and from the archive.
+    conversations (`data.mistakes`) and from the archive. spare: tasks beyond the catalogue, of
+    which one kernel each is shown, above `total`. speeds: what stands for the times of kernels that
+    are taken as synthesised; without it the highest level is the fastest.
     """
     wanted = {name: round(count * total / TOTAL) for name, count in PARTS.items()}
-    taught = _Taught(receipts, fits, shown_drafts() if drafts is None else drafts)
+    taught = _Taught(receipts, fits, shown_drafts() if drafts is None else drafts, speeds or {})
     parts = {
-        "fastest kernel": _most(taught.fastest(), wanted["fastest kernel"]),
+        "best kernel": _most(taught.best(), wanted["best kernel"]),
         "another level": _most(taught.others(), wanted["another level"]),
         "functions": _functions(functions, archive, wanted["functions"], seed),
         "optimise": _most(taught.improvements(), wanted["optimise"]),
         "own mistakes": tuple(mistakes[: wanted["own mistakes"]]),
         "argument faults": _most(taught.repairs(), wanted["argument faults"]),
     }
+    if spare:
+        wanted[BEYOND] = len(spare)
+        parts[BEYOND] = tuple(_Taught(receipts, fits, spare, speeds or {}).one_each())
     return Mixture(parts, wanted)
+
+
+def level_speeds(receipts: Receipts) -> dict[tuple[str, str], float]:
+    """The median speed over eager of the correct kernels that were measured, by family and level of
+    the module."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for receipt in receipts.values():
+        draft, speed = find_draft(receipt.task), _measured(receipt)
+        if draft is not None and speed is not None and receipt.verdict.correct:
+            found.setdefault((draft.family, receipt.level), []).append(speed)
+    return {place: median(values) for place, values in sorted(found.items())}
+
+
+def _measured(receipt: KernelReceipt | None) -> float | None:
+    """Speed over eager; None where no GPU measured it."""
+    timing = receipt.verdict.timing if receipt is not None else None
+    return timing.speedup if timing is not None and not timing.modelled else None
 
 
 def mixture_drafts(total: int) -> list[ModuleDraft]:
     """Tasks for a mixture of that size: as many as its largest part needs, and some to spare for
     those without a correct kernel that an answer can hold."""
-    needed = PARTS["fastest kernel"] * total / TOTAL
+    needed = PARTS["best kernel"] * total / TOTAL
     return shown_drafts()[: math.ceil(SPARE * needed)]
 
 
@@ -172,12 +209,16 @@ Judged = tuple[KernelExample, KernelReceipt | None]
 
 
 class _Taught:
-    """The tasks that SFT shows with their correct kernels, each made once."""
+    """Tasks with their correct kernels, each made once."""
 
     def __init__(
-        self, receipts: Receipts, fits: Callable[[str], bool], drafts: Sequence[ModuleDraft]
+        self,
+        receipts: Receipts,
+        fits: Callable[[str], bool],
+        drafts: Sequence[ModuleDraft],
+        speeds: Speeds,
     ) -> None:
-        self._receipts, self._fits, self._drafts = receipts, fits, drafts
+        self._receipts, self._fits, self._drafts, self._speeds = receipts, fits, drafts, speeds
         self._made: dict[str, tuple[Task, list[Judged], BrokenKernel | None]] = {}
 
     def _of(self, draft: ModuleDraft) -> tuple[Task, list[Judged], BrokenKernel | None]:
@@ -193,6 +234,8 @@ class _Taught:
             ]
             if self._receipts is not UNVERIFIED:
                 correct.sort(key=lambda one: -kernel_ms(one[1]))
+            elif all((task.family, k.level) in self._speeds for k, _ in correct):
+                correct.sort(key=lambda one: self._speeds[task.family, one[0].level])
             self._made[draft.name] = (task, correct, break_module(kernels[0].code, task.name))
         return self._made[draft.name]
 
@@ -202,15 +245,33 @@ class _Taught:
     def _all(self) -> Iterator[tuple[Task, list[Judged], BrokenKernel | None]]:
         return (each for each in map(self._of, self._drafts) if each[1])
 
-    def fastest(self) -> Iterator[TrainingExample]:
+    def _split(self, task: Task, kernels: list[Judged]) -> tuple[Judged, list[Judged]]:
+        """(the kernel that is worth showing, the others): the fastest, but the shortest where that
+        is known to be slower than eager."""
+        kernel, receipt = kernels[-1]
+        speed = _measured(receipt) or self._speeds.get((task.family, kernel.level))
+        at = len(kernels) - 1
+        if speed is not None and speed < WORTH:
+            at = min(range(len(kernels)), key=lambda i: len(kernels[i][0].code))
+        return kernels[at], kernels[:at] + kernels[at + 1 :]
+
+    def best(self) -> Iterator[TrainingExample]:
         for task, kernels, _ in self._all():
-            yield _generate(task, *kernels[-1])
+            yield _generate(task, *self._split(task, kernels)[0])
 
     def others(self) -> Iterator[TrainingExample]:
-        """Of each task one kernel that is not the fastest: every level comes up."""
+        """Of each task one kernel that is not the best: every level comes up."""
         for number, (task, kernels, _) in enumerate(self._all()):
-            if len(kernels) > 1:
-                yield _generate(task, *kernels[number % (len(kernels) - 1)])
+            others = self._split(task, kernels)[1]
+            if others:
+                yield _generate(task, *others[number % len(others)])
+
+    def one_each(self) -> Iterator[TrainingExample]:
+        """Of each task its best kernel, or in turn another one."""
+        for number, (task, kernels, _) in enumerate(self._all()):
+            best, others = self._split(task, kernels)
+            other = others and number % OTHER_LEVEL_EVERY == OTHER_LEVEL_EVERY - 1
+            yield _generate(task, *(others[number % len(others)] if other else best))
 
     def improvements(self) -> Iterator[TrainingExample]:
         """From a kernel to the next faster one."""

@@ -10,8 +10,20 @@ from coding_framework.commands.build_data import EXAMPLES_NAME, build_mixture
 from coding_framework.commands.data import MixtureOptions
 from coding_framework.data.example_store import read_training_examples
 from coding_framework.data.examples import UNVERIFIED, training_examples
-from coding_framework.data.mixture import PARTS, TOTAL, mixture_jobs, sft_mixture
-from coding_framework.data.modules.catalog import find_module
+from coding_framework.data.mixture import (
+    BEYOND,
+    PARTS,
+    TOTAL,
+    level_speeds,
+    mixture_jobs,
+    sft_mixture,
+)
+from coding_framework.data.modules.catalog import (
+    all_drafts,
+    find_draft,
+    find_module,
+    spare_drafts,
+)
 from coding_framework.data.modules.faults import ARGUMENT_FAULTS, break_module
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.pool import (
@@ -20,6 +32,7 @@ from coding_framework.data.modules.pool import (
     training_modules,
     validation_modules,
 )
+from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt
 from coding_framework.errors import UsageError
@@ -31,9 +44,9 @@ pytestmark = pytest.mark.unit
 
 def test_its_parts_have_the_shares_of_the_plan() -> None:
     assert TOTAL == 12_000
-    modules = PARTS["fastest kernel"] + PARTS["another level"]
+    modules = PARTS["best kernel"] + PARTS["another level"]
     assert modules == TOTAL / 2
-    assert PARTS["fastest kernel"] == 0.7 * modules
+    assert PARTS["best kernel"] == 0.7 * modules
     mistakes = training_examples(Role.OPTIMIZER, 20, max_steps=2)
     mixture = sft_mixture(UNVERIFIED, total=120, mistakes=mistakes)
     found = mixture.statistics()
@@ -41,14 +54,14 @@ def test_its_parts_have_the_shares_of_the_plan() -> None:
     assert {n: (p.wanted, p.found) for n, p in found.parts.items()} == {
         name: (count // 100, count // 100) for name, count in PARTS.items()
     }
-    assert found.parts["fastest kernel"].tasks == 42  # each task once
+    assert found.parts["best kernel"].tasks == 42  # each task once
     assert set(found.parts["argument faults"].kinds) == {"repair"}
     assert set(found.parts["optimise"].kinds) == {"optimize"}
     assert found.roles == {"generator": 75, "optimizer": 45}
     shuffled = mixture.examples(seed=1)
     assert len({e.id for e in shuffled}) == len(shuffled)
     assert shuffled == mixture.examples(seed=1)
-    assert "fastest kernel" in found.table()
+    assert "best kernel" in found.table()
 
 
 def test_no_example_is_of_a_task_that_is_left_for_others() -> None:
@@ -70,8 +83,6 @@ def test_no_example_is_of_a_task_that_is_left_for_others() -> None:
 
 
 def _training() -> list[object]:
-    from coding_framework.data.modules.catalog import all_drafts
-
     return [d for d in all_drafts() if d.part == "train" and not is_shown(d)]
 
 
@@ -89,7 +100,7 @@ def test_what_the_receipts_say_decides_which_kernel_is_shown() -> None:
     times = {ours[0].level: 3.0, ours[1].level: 1.0, ours[2].level: 2.0}
     receipts = {j.key: _receipt(j, times.get(j.level, 9.0)) for j in jobs}
     mixture = sft_mixture(receipts, functions={}, fits=lambda _: True, drafts=[draft])
-    (fastest,) = mixture.parts["fastest kernel"]
+    (fastest,) = mixture.parts["best kernel"]
     assert fastest.code == ours[1].code
     assert fastest.receipt
     (better,) = mixture.parts["optimise"]
@@ -97,6 +108,57 @@ def test_what_the_receipts_say_decides_which_kernel_is_shown() -> None:
     before = next(j for j in ours if j.code == better.previous_code)
     after = next(j for j in ours if j.code == better.code)
     assert times.get(after.level, 9.0) <= times.get(before.level, 9.0)
+
+
+def _levels(draft: ModuleDraft) -> dict[str, int]:
+    """Level -> length of the draft's kernel."""
+    module = write_module(draft)
+    return {f"level {k.level}" if k.level else "naive": len(k.source) for k in kernels_of(module)}
+
+
+@pytest.mark.parametrize(("speed", "shown"), [(1.2, "level 3"), (0.5, "naive")])
+def test_a_kernel_that_loses_to_eager_is_not_shown_for_its_speed(speed: float, shown: str) -> None:
+    draft = next(d for d in shown_drafts() if d.family == "linear_fused" and len(_levels(d)) == 4)
+    speeds = {(draft.family, level): 0.1 for level in _levels(draft)}
+    speeds[draft.family, "level 3"] = speed
+    mixture = sft_mixture(
+        UNVERIFIED, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
+    )
+    (best,) = mixture.parts["best kernel"]
+    assert best.id.split("/")[2] == shown
+    (other,) = mixture.parts["another level"]
+    assert other.code != best.code
+    (better,) = mixture.parts["optimise"]
+    order = [k.source for k in sorted(kernels_of(write_module(draft)), key=lambda k: k.level == 3)]
+    assert order.index(better.code) == order.index(better.previous_code or "") + 1
+
+
+def test_what_was_measured_stands_for_the_kernels_of_its_family_and_level() -> None:
+    draft = next(d for d in shown_drafts() if d.family == "linear_fused")
+    jobs = [j for j in mixture_jobs([draft]) if not j.level.startswith("broken")]
+    receipts = {j.key: _receipt(j, 1.0) for j in jobs}
+    assert level_speeds(receipts) == {}  # modelled times say nothing of eager
+    for number, (key, receipt) in enumerate(receipts.items()):
+        assert receipt.verdict.timing is not None
+        timing = receipt.verdict.timing.model_copy(update={"modelled": False, "speedup": number})
+        verdict = receipt.verdict.model_copy(update={"timing": timing})
+        receipts[key] = receipt.model_copy(update={"verdict": verdict})
+    assert level_speeds(receipts) == {(draft.family, j.level): n for n, j in enumerate(jobs)}
+
+
+def test_spare_modules_come_on_top_and_are_of_no_other_part() -> None:
+    spare = spare_drafts(3)
+    assert [d.family for d in spare[:8]] == [d.family for d in spare[8:16]]
+    everywhere = {d.key for d in all_drafts()}
+    assert all(d.part == "train" and d.level == 2 and d.key not in everywhere for d in spare)
+    assert spare_drafts(2) == spare[:16]
+    mixture = sft_mixture(UNVERIFIED, total=24, functions={}, spare=spare, fits=lambda _: True)
+    shown = mixture.parts[BEYOND]
+    assert [e.task.name for e in shown] == [d.name for d in spare]
+    assert len({e.id.split("/")[2] for e in shown}) > 1
+    assert find_draft(spare[0].name) is None
+    with pytest.raises(UsageError, match="1200 spare modules"):
+        spare_drafts(1201)
 
 
 def _receipt(job: Job, ms: float) -> KernelReceipt:
@@ -114,7 +176,7 @@ def _receipt(job: Job, ms: float) -> KernelReceipt:
 
 def test_a_kernel_that_is_too_long_for_an_answer_is_not_shown() -> None:
     mixture = sft_mixture(UNVERIFIED, total=120, functions={}, fits=lambda code: len(code) < 2000)
-    lengths = [len(e.code) for e in mixture.parts["fastest kernel"]]
+    lengths = [len(e.code) for e in mixture.parts["best kernel"]]
     assert len(lengths) == 42
     assert max(lengths) < 2000
 
@@ -158,7 +220,7 @@ def test_a_task_has_the_same_fault_each_time_and_some_have_none() -> None:
 
 
 def test_kernels_as_synthesised_are_written_where_a_folder_is_named(tmp_path: Path) -> None:
-    wanted = MixtureOptions(total=24, unjudged=True)
+    wanted = MixtureOptions(total=24, unjudged=True, spare=1)
     told = build_mixture(wanted, None, judge=True, workers=None)
     assert build_mixture(wanted, tmp_path / "set", judge=True, workers=None) == told
     written = read_training_examples(tmp_path / "set" / EXAMPLES_NAME)

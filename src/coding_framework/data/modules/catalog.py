@@ -14,6 +14,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 
 from coding_framework.data.modules import layer_families as layers
@@ -21,6 +22,7 @@ from coding_framework.data.modules import tensor_families as tensors
 from coding_framework.data.modules.epilogues import FUSED_FAMILIES, fused_drafts, pairs_of
 from coding_framework.data.modules.records import ModuleDraft, ModuleTask, Part
 from coding_framework.data.modules.writing import write_module
+from coding_framework.errors import UsageError
 
 EXCLUDED_PATH = Path(__file__).with_name("excluded.txt")
 HELD_OUT_FAMILIES = ("separable_convolution", "distance", "power_pooling")
@@ -32,6 +34,8 @@ _SALT = "coding-framework modules 1"
 _PER_FAMILY = {"linear_fused": 800, "conv2d_fused": 800, "conv_transpose3d_fused": 400}
 _USUAL_PER_FAMILY = 500
 """Training tasks of a family of level 2."""
+MOST_SPARE = 1200
+"""Tasks of a family beyond the catalogue: so many are known to be none of KernelBench's."""
 
 Drafts = Callable[[], Iterable[ModuleDraft]]
 
@@ -117,17 +121,41 @@ def _spelled(draft: ModuleDraft) -> str:
 
 def _fused(family: str) -> Iterator[ModuleDraft]:
     """A family's training tasks, and what is drawn beside them of the other parts."""
-    wanted = _PER_FAMILY.get(family, _USUAL_PER_FAMILY)
-    seen = set(excluded_keys())
-    for draft in fused_drafts(family):
+    wanted = _training_tasks(family)
+    for draft in _distinct(family):
         if wanted == 0:
             return
-        if draft.key in seen:
-            continue
-        seen.add(draft.key)
-        part = _part_of_fused(draft)
-        wanted -= part == "train"
-        yield draft.in_part(part)
+        wanted -= draft.part == "train"
+        yield draft
+
+
+def _training_tasks(family: str) -> int:
+    return _PER_FAMILY.get(family, _USUAL_PER_FAMILY)
+
+
+def _distinct(family: str) -> Iterator[ModuleDraft]:
+    """What is drawn of a family, without end, each function once."""
+    seen = set(excluded_keys())
+    for draft in fused_drafts(family):
+        if draft.key not in seen:
+            seen.add(draft.key)
+            yield draft.in_part(_part_of_fused(draft))
+
+
+def spare_drafts(each: int) -> list[ModuleDraft]:
+    """`each` more training tasks of every family of level 2 than the catalogue has, the families in
+    turn. They can be shown to SFT; no list names them, and `find_module` does not know them. Raises
+    UsageError for more than were compared with KernelBench."""
+    if each > MOST_SPARE:
+        raise UsageError(
+            f"there are {MOST_SPARE} spare modules of a family: ask for at most so many"
+        )
+    more = []
+    for family in FUSED_FAMILIES:
+        start = _training_tasks(family)
+        training = (draft for draft in _distinct(family) if draft.part == "train")
+        more.append(islice(training, start, start + each))
+    return [draft for drafts in zip(*more, strict=True) for draft in drafts]
 
 
 def _limited(drafts: list[ModuleDraft], held_out: int, validation: int) -> list[ModuleDraft]:
@@ -147,10 +175,13 @@ def _by_name() -> Mapping[str, ModuleDraft]:
 
 def find_module(name: str) -> ModuleTask | None:
     """The module task of that name; None where there is none."""
-    if not name.startswith(("m1_", "m2_")):
-        return None
-    draft = _by_name().get(name)
+    draft = find_draft(name)
     return write_module(draft) if draft is not None else None
+
+
+def find_draft(name: str) -> ModuleDraft | None:
+    """The draft of that name; None where there is none."""
+    return _by_name().get(name) if name.startswith(("m1_", "m2_")) else None
 
 
 def module_tasks(
