@@ -4,6 +4,8 @@
     learning.py tables --plan PLAN.yaml --work DIR [--write FILE]
     learning.py pack --work DIR --to PARTS [--part-mib 15]
     learning.py unpack PARTS --work DIR
+    learning.py store ADAPTER --to FOLDER
+    learning.py restore FOLDER --work DIR [--plan PLAN.yaml]
 
 ARM is sft, rft, rl, control or search, in this order: each starts from what the ones before left.
 Each arm is a list of stages; a finished one is noted in DIR/stages and not run again. With
@@ -18,7 +20,8 @@ and `unpack`.
     search   many candidates of each test task by rl's policy, or rft's where there is none
 
 What is evaluated is what is carried: the adapter of an arm is kept in bfloat16 (DIR/adapters), and
-its model (DIR/models) is made of it.
+its model (DIR/models) is made of it. Where the plan rounds it to eight bits, `store` writes one
+that a repository can keep, and `restore` makes the arm `sft` of it, finished but for its test.
 """
 
 from __future__ import annotations
@@ -52,7 +55,8 @@ from coding_framework.store.folder import RejectionFolder, RLFolder, SFTFolder
 from coding_framework.store.training_log import read_evidence, read_steps, read_validations
 from coding_framework.types import Role
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 ARMS = get_args(Arm)
 LEAST_LEFT_S = 20.0
 """A stage that needs a model or a judge does not begin with less."""
@@ -337,11 +341,13 @@ def rl(now: Experiment) -> Mapping[str, Any]:
 
 
 def keep(now: Experiment, adapter: Path | None, start: str | None) -> None:
-    """The arm's adapter in bfloat16, and its model made of that. adapter None: the policy is that
-    of `start`; start None: the base model."""
+    """The arm's adapter as it is carried, and its model made of that. adapter None: the policy is
+    that of `start`; start None: the base model."""
     target = now.adapter(now.name)
     if adapter is not None:
+        import torch
         from safetensors.torch import load_file, save_file
+        from small_adapter import rounded
 
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
@@ -349,13 +355,24 @@ def keep(now: Experiment, adapter: Path | None, start: str | None) -> None:
             if file.name in ("adapter_config.json", "model_card.json"):
                 shutil.copy(file, target / file.name)
         state = load_file(adapter / "adapter_model.safetensors")
-        save_file({k: v.bfloat16().contiguous() for k, v in state.items()},
+        kept = rounded if now.plan.bits == 8 else torch.Tensor.bfloat16
+        save_file({k: kept(v).contiguous() for k, v in state.items()},
                   target / "adapter_model.safetensors", metadata={"format": "pt"})  # fmt: skip
     target.mkdir(parents=True, exist_ok=True)
     write_json_atomic(target / "start.json", {"start": start, "trained": adapter is not None})
     write_atomic(now.folder() / "kept", "the policy is in adapters/\n")
     shutil.rmtree(now.model(now.name), ignore_errors=True)
     require(now, now.name)
+
+
+def begin_with(stored: Path, now: Experiment) -> None:
+    """Make the arm of a stored adapter: its training counts as done."""
+    from small_adapter import restore
+
+    restore(stored, now.adapter(now.name))
+    for stage, _ in STAGES[now.arm]:
+        if stage in ("mixture", "train"):
+            note(now, stage, 0.0, {"restored": str(stored)})
 
 
 def require(now: Experiment, name: str) -> Path:
@@ -396,9 +413,12 @@ def _link(source: str, target: str) -> None:
 
 
 def temperature(now: Experiment) -> Mapping[str, Any]:
-    """The temperature with the largest fast_1.05 on the validation tasks, then the most correct."""
+    """The temperature with the largest fast_1.05 on the validation tasks, then the most correct;
+    where the plan names one, that."""
     from tables import numbers_of
 
+    if len(now.plan.temperatures) == 1:
+        return {"chosen": now.plan.temperatures[0], "by_temperature": {}}
     require(now, now.name)
     found = {}
     suite = "validation" if now.plan.pool == "modules" else "held-out"
@@ -463,6 +483,16 @@ def note_of(now: Experiment, stage: str) -> Path:
     return now.work / "stages" / f"{now.name}.{stage}.json"
 
 
+def note(now: Experiment, stage: str, seconds: float, result: Mapping[str, Any]) -> None:
+    """Leave word of a finished stage."""
+    path = note_of(now, stage)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(path, {
+        "plan": now.plan.digest, "seconds": round(seconds, 1),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "result": dict(result),
+    })  # fmt: skip
+
+
 def noted(now: Experiment, stage: str) -> Mapping[str, Any]:
     """What a finished stage of the arm left."""
     return json.loads(note_of(now, stage).read_text())["result"]
@@ -480,11 +510,7 @@ def run_arm(now: Experiment) -> None:
             continue
         started = time.monotonic()
         result = work(now)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(path, {
-            "plan": now.plan.digest, "seconds": round(time.monotonic() - started, 1),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"), "result": dict(result),
-        })  # fmt: skip
+        note(now, stage, time.monotonic() - started, result)
         print(f"{now.name}: {stage} is done: {json.dumps(result)[:400]}", file=sys.stderr)
 
 
@@ -492,13 +518,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    cli.add_argument("what", choices=[*ARMS, "tables", "pack", "unpack"])
-    cli.add_argument("parts", nargs="?", type=Path, help="unpack: the folder that pack wrote")
+    cli.add_argument("what", choices=[*ARMS, "tables", "pack", "unpack", "store", "restore"])
+    cli.add_argument("parts", nargs="?", type=Path, help="unpack, restore: the folder that pack or "
+                     "store wrote; store: the adapter")  # fmt: skip
     cli.add_argument("--plan", type=Path, default=Path(__file__).with_name("h200.yaml"))
-    cli.add_argument("--work", type=Path, required=True, help="folder of the whole experiment")
+    cli.add_argument("--work", type=Path, default=Path("runs/learning"),
+                     help="folder of the whole experiment")  # fmt: skip
     cli.add_argument("--seed", type=int, default=0, help="of rl and control")
     cli.add_argument("--minutes", type=float, help="stop cleanly after so many")
-    cli.add_argument("--to", type=Path, help="pack: where the parts go")
+    cli.add_argument("--to", type=Path, help="pack, store: where it goes")
     cli.add_argument("--part-mib", type=float, default=15.0, help="pack: largest part")
     cli.add_argument("--write", type=Path, help="tables: the report's file")
     return cli.parse_args(arguments)
@@ -514,12 +542,21 @@ def work_on(args: argparse.Namespace) -> int:
         parts = pack(work, args.to or work.with_name(f"{work.name}-parts"), args.part_mib)
         print("\n".join(f"{p} {p.stat().st_size / 2**20:.1f} MiB" for p in parts))
         return EXIT_OK
+    if args.what in ("unpack", "store", "restore") and args.parts is None:
+        raise UsageError(f"which folder? give the one that `{args.what}` reads")
     if args.what == "unpack":
-        if args.parts is None:
-            raise UsageError("which parts? give the folder that `pack` wrote")
         print(f"{unpack(args.parts, work)} files")
         return EXIT_OK
+    if args.what == "store":
+        from small_adapter import store
+
+        file = store(args.parts, args.to or HERE / "policy")
+        print(f"{file} {file.stat().st_size / 2**20:.1f} MiB")
+        return EXIT_OK
     plan = read_plan(args.plan)
+    if args.what == "restore":
+        begin_with(args.parts, Experiment(plan, work, "sft"))
+        return EXIT_OK
     if args.what == "tables":
         from tables import write_tables
 

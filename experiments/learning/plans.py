@@ -56,6 +56,8 @@ class Plan(Config):
     """Fields of `RejectionOptions`."""
     rl: Mapping[str, Any] = Field(default_factory=dict)
     """Fields of `MultiTurnRLConfig`."""
+    bits: Literal[8, 16] = 16
+    """In which a weight of an adapter is kept: bfloat16, or rounded so that eight bits hold it."""
     rl_tasks: int = Field(default=2100, ge=1)
     """Training tasks that RL and its control draw from."""
     validation: Evaluated

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.unit
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("name", ["h200", "half_hour", "toy"])
+@pytest.mark.parametrize("name", ["h200", "half_hour", "sft", "toy"])
 def test_each_plan_gives_settings_that_the_trainings_take(name: str) -> None:
     from coding_framework.run.eval_options import EvalOptions
     from coding_framework.run.rejection_options import RejectionOptions
@@ -52,7 +52,7 @@ class CapturedError(Exception):
     """A command that would have been run."""
 
 
-@pytest.mark.parametrize("name", ["h200", "half_hour", "toy"])
+@pytest.mark.parametrize("name", ["h200", "half_hour", "sft", "toy"])
 def test_each_command_of_a_plan_is_one_that_the_project_takes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +84,8 @@ def test_each_command_of_a_plan_is_one_that_the_project_takes(
             learning.note_of(now, "temperature").parent.mkdir(exist_ok=True)
             told = json.dumps({"result": {"chosen": 0.4}})
             learning.note_of(now, "temperature").write_text(told)
-        if stage == "search" or (stage == "mixture" and not plan.mixture):
+        chosen = stage == "temperature" and len(plan.temperatures) == 1
+        if chosen or stage == "search" or (stage == "mixture" and not plan.mixture):
             continue
         with pytest.raises(CapturedError) as captured:
             work(now)
@@ -135,6 +136,53 @@ def test_what_travels_comes_back_and_what_can_be_made_again_stays(tmp_path: Path
 def plan_of(model: Path | str = "m") -> Plan:
     told = yaml.safe_load((HERE / "toy.yaml").read_text())
     return Plan.model_validate({**told, "base_model": str(model)})
+
+
+def test_an_adapter_of_eight_bits_comes_back_to_the_bit(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+    from small_adapter import SMALL, WEIGHTS, restore, rounded, store
+
+    torch.manual_seed(0)
+    weight = torch.randn(64, 300) * torch.logspace(-9, 2, 64)[:, None]
+    weight[3], weight[4, 0] = 0.0, 127 * 2.0**5
+    near = rounded(weight)
+    assert (near.float() - weight).abs().amax(1).le(weight.abs().amax(1) / 127 + 1e-30).all()
+    assert torch.equal(rounded(near), near)
+    first, small, back = (tmp_path / name for name in ("adapter", "small", "back"))
+    first.mkdir()
+    (first / "adapter_config.json").write_text("{}")
+    save_file({"a": weight.bfloat16()}, first / WEIGHTS)
+    with pytest.raises(UsageError, match="was not rounded"):
+        store(first, small)
+    save_file({"a": near}, first / WEIGHTS)
+    assert store(first, small).stat().st_size < 0.55 * (first / WEIGHTS).stat().st_size
+    restore(small, back)
+    assert torch.equal(load_file(back / WEIGHTS)["a"], near)
+    assert (back / "adapter_config.json").exists()
+    (small / SMALL).unlink()
+    with pytest.raises(UsageError, match="give a folder that `store` wrote"):
+        restore(small, back)
+
+
+def test_a_stored_policy_is_an_arm_whose_training_is_done(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+    from small_adapter import WEIGHTS, rounded
+
+    adapter = tmp_path / "a"
+    adapter.mkdir()
+    save_file({"w": rounded(torch.randn(4, 8))}, adapter / WEIGHTS)
+    (adapter / "start.json").write_text('{"start": null, "trained": true}')
+    plan = str(HERE / "sft.yaml")
+    assert learning.main(["store", str(adapter), "--to", str(tmp_path / "s")]) == 0
+    work = ["--work", str(tmp_path / "w"), "--plan", plan]
+    assert learning.main(["restore", str(tmp_path / "s"), *work]) == 0
+    now = learning.Experiment(read_plan(Path(plan)), tmp_path / "w", "sft")
+    assert now.adapter("sft").joinpath(WEIGHTS).is_file()
+    assert "restored" in learning.noted(now, "train")
+    assert learning.temperature(now)["chosen"] == 0.2
+    assert learning.main(["restore", *work]) == 2
 
 
 def test_an_arm_goes_on_after_its_last_finished_stage(

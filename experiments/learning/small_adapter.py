@@ -1,0 +1,69 @@
+"""An adapter in eight bits, so that a repository can keep one.
+
+A row of a weight is whole numbers of -127 to 127 times a power of two. Such values have an exact
+bfloat16 form, so an adapter that was rounded (`rounded`) is stored and restored to the bit.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from coding_framework.errors import UsageError
+
+WEIGHTS = "adapter_model.safetensors"
+SMALL = "adapter_model.int8.safetensors"
+BESIDE = ("adapter_config.json", "model_card.json", "start.json")
+_EXPONENT = ".exponent"
+
+
+def _parts(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(rows x columns of int8, rows of int8): weight = numbers * 2 ** exponent, rounded."""
+    weight = weight.float()
+    largest = weight.abs().amax(dim=1).clamp_min(2.0**-100)
+    exponent = torch.ceil(torch.log2(largest / 127))
+    exponent += largest / 2**exponent > 127  # log2 was rounded down
+    return torch.round(weight / 2 ** exponent[:, None]).to(torch.int8), exponent.to(torch.int8)
+
+
+def _whole(numbers: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
+    return (numbers.float() * 2.0 ** exponent.float()[:, None]).bfloat16()
+
+
+def rounded(weight: torch.Tensor) -> torch.Tensor:
+    """The weight, (rows, columns), as it comes back from eight bits; bfloat16."""
+    return _whole(*_parts(weight))
+
+
+def store(adapter: Path, folder: Path) -> Path:
+    """Write a rounded adapter into a folder that a repository can keep; its file. Raises UsageError
+    where eight bits do not hold it."""
+    small: dict[str, torch.Tensor] = {}
+    for name, weight in load_file(adapter / WEIGHTS).items():
+        numbers, exponent = _parts(weight)
+        if not torch.equal(_whole(numbers, exponent), weight.bfloat16()):
+            raise UsageError(f"{adapter} was not rounded: run its arm by a plan of `bits: 8`")
+        small |= {name: numbers.contiguous(), name + _EXPONENT: exponent}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in BESIDE:
+        if (adapter / name).exists():
+            shutil.copy(adapter / name, folder / name)
+    save_file(small, folder / SMALL)
+    return folder / SMALL
+
+
+def restore(folder: Path, adapter: Path) -> None:
+    """Write the stored adapter as PEFT reads it. Raises UsageError where there is none."""
+    if not (folder / SMALL).is_file():
+        raise UsageError(f"{folder} has no {SMALL}: give a folder that `store` wrote")
+    small = load_file(folder / SMALL)
+    names = [name for name in small if not name.endswith(_EXPONENT)]
+    state = {name: _whole(small[name], small[name + _EXPONENT]) for name in names}
+    adapter.mkdir(parents=True, exist_ok=True)
+    for name in BESIDE:
+        if (folder / name).exists():
+            shutil.copy(folder / name, adapter / name)
+    save_file(state, adapter / WEIGHTS, metadata={"format": "pt"})
