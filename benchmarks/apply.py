@@ -139,7 +139,7 @@ def bare_launch(x: torch.Tensor, bias: torch.Tensor, output: torch.Tensor) -> Ca
         slot.value = addresses[region] + offset
     (step,) = frame.steps
 
-    def launch(frame: object = frame) -> None:  # the frame owns the parameters
+    def launch(owned: object = (frame, output)) -> None:  # the parameters, and what it writes to
         stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(x.get_device()))
         error = step(addresses, stream)
         if error:

@@ -25,6 +25,7 @@ from coding_framework.deployment.apply.launching import (
     ReadCode,
     checked_code,
     chosen_code,
+    compiled_here,
     require_separate_outputs,
 )
 from coding_framework.errors import DeviceFullError
@@ -45,6 +46,9 @@ _SHARED_OPTIN = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PE
 _MAX_THREADS = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 
 _OUT_OF_MEMORY = 2
+_REFUSES_CODE = frozenset({200, 209, 218, 222})
+"""Invalid image, no binary for this GPU, invalid PTX, PTX of a newer toolkit: the next code of the
+template may still load."""
 _NO_CONTEXT = 201
 """Of a thread in which nothing has used CUDA yet: PyTorch's calls take the device's context for it,
 the driver's do not."""
@@ -67,6 +71,10 @@ class CudaLauncher:
             return "device"
         return "driver" if driver != here else None
 
+    def describe(self, index: int) -> str:
+        name, driver, _ = self._device(index)
+        return f"{name} with driver {driver}"
+
     def _device(self, index: int) -> tuple[str, str, int]:
         """Name, driver and architecture of a device."""
         if index not in self._devices:
@@ -80,18 +88,23 @@ class CudaLauncher:
 
     def prepare(self, template: LaunchTemplate, read: ReadCode, index: int) -> PreparedCall:
         require_separate_outputs(template)
+        name, driver, sm = self._device(index)
+        refused = f"it has no code for sm_{sm}"
         with torch.cuda.device(index):
-            images = chosen_code(template, self._device(index)[2])
-            if not images:
-                raise LoadError("it has no code for this architecture")
-            image = checked_code(images[0], read)
-            if images[0].form == "ptx":
-                image += b"\0"
-            try:
-                _enter_context(index)
-                return _Prepared(self._driver, template, image, index)
-            except (DriverError, DeviceFullError) as e:
-                raise LoadError(f"the driver cannot load it: {e}") from e
+            for code in chosen_code(template, sm):
+                image = checked_code(code, read)
+                if code.form == "ptx":
+                    image += b"\0"
+                try:
+                    _enter_context(index)
+                    return _Prepared(self._driver, template, image, index)
+                except DriverError as e:
+                    if e.code not in _REFUSES_CODE:
+                        raise LoadError(f"the driver cannot load it: {e}") from e
+                    refused = f"driver {driver} refuses its {code.form} of sm_{code.sm}: {e}"
+                except DeviceFullError as e:
+                    raise LoadError(f"the driver cannot load it: {e}") from e
+        raise LoadError(f"{refused}. {compiled_here(name, template.kernel)}")
 
     def refuses_capture(self, template: LaunchTemplate) -> bool:
         """A replay would read uploaded bytes from where the host had them, and variables of the

@@ -47,6 +47,9 @@ class EmulatorLauncher:
     def device_refuses(self, device: str, driver: str, sm: str, index: int) -> str | None:
         return None
 
+    def describe(self, index: int) -> str:
+        return "the emulator"
+
     def prepare(self, template: LaunchTemplate, read: ReadCode, index: int) -> PreparedCall:
         require_separate_outputs(template)
         text = next((c for c in template.code if c.form == "ptx"), None)

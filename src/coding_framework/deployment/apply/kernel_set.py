@@ -114,6 +114,8 @@ class KernelSet:
     """Changes whenever another template may be chosen."""
     launched: set[str] = field(default_factory=set)
     """Kernels that ran since the device was last known to be well."""
+    told: set[int] = field(default_factory=set)
+    """Devices of which it was said that the kernels were judged elsewhere."""
 
     def take(self, offers: Iterable[Offer]) -> None:
         """Another snapshot."""
@@ -137,7 +139,10 @@ class KernelSet:
             else:
                 farthest = max(farthest, _LATER.index(reason))
         if not fits:
-            return _LATER[farthest] if farthest >= 0 else "no kernel"  # type: ignore[return-value]
+            reason = _LATER[farthest] if farthest >= 0 else "no kernel"
+            if reason in ("device", "driver"):
+                self._tell_where_judged(op, call.device)
+            return reason  # type: ignore[return-value]
         if not has_scalars and len({offer.template.init_args for offer in fits}) > 1:
             return "scalars"  # which of them the function has inside cannot be told
         return min(fits, key=lambda o: (o.status != "canary", o.kernel_ms, o.kernel))
@@ -153,6 +158,20 @@ class KernelSet:
         if wrong == "device" or (wrong == "driver" and not self.options.allow_stale):
             return wrong
         return _template_refuses(offer.template, call, has_scalars)
+
+    def _tell_where_judged(self, op: str, device: int) -> None:
+        """Once for each device: what was judged elsewhere has to be compiled and judged there."""
+        if device in self.told:
+            return
+        self.told.add(device)
+        devices = {f"{o.device} with driver {o.driver or 'none'}" for o in self.offers[op]}
+        warnings.warn(
+            f"the kernels of {op!r} were judged on {', '.join(sorted(devices))} and are not used "
+            f"on {self.launcher.describe(device)}: `cuda-rl kernel reverify` on this machine "
+            "compiles and judges them for it",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def prepare(self, offer: Offer, device: int) -> PreparedCall | None:
         """The template made ready; None where that is not possible, and the kernel is out."""

@@ -55,6 +55,10 @@ class Launcher(Protocol):
         are."""
         ...
 
+    def describe(self, index: int) -> str:
+        """A device and its driver, in words."""
+        ...
+
     def prepare(self, template: LaunchTemplate, read: ReadCode, index: int) -> PreparedCall:
         """Load the code. Raises LoadError."""
         ...
@@ -85,6 +89,12 @@ def chosen_code(template: LaunchTemplate, sm: int) -> tuple[DeviceCode, ...]:
 def _number(sm: str) -> int:
     digits = "".join(c for c in sm if c.isdigit())
     return int(digits) if digits else 0
+
+
+def compiled_here(device: str, kernel: str) -> str:
+    """What makes a kernel of another device one of this one."""
+    name = kernel.removeprefix("sha256:")[:12]
+    return f"`cuda-rl kernel reverify {name}` on this machine compiles and judges it for {device}"
 
 
 def checked_code(code: DeviceCode, read: ReadCode) -> bytes:

@@ -7,6 +7,7 @@ would; launches on a real GPU are in `tests/integration/test_apply_gpu.py`.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import struct
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 import torch
 
+from coding_framework.cuda.gpu.driver import DriverError
+from coding_framework.deployment.apply import cuda_launcher
 from coding_framework.deployment.apply.cuda_launcher import CudaLauncher, _Function, _Module
 from coding_framework.deployment.apply.kernel_set import CallShape, KernelSet, Options
 from coding_framework.deployment.apply.launching import LoadError, chosen_code
@@ -54,14 +57,19 @@ def choose(made: CudaLauncher, device: int, **options: Any) -> object:
 def test_a_receipt_holds_for_its_own_gpu_of_two_different_ones() -> None:
     made = launcher(H200, H100)
     assert not isinstance(choose(made, 0), str)
-    assert choose(made, 1) == "device"
+    with pytest.warns(
+        RuntimeWarning, match=r"not used on NVIDIA H100 .* `cuda-rl kernel reverify`"
+    ):
+        assert choose(made, 1) == "device"
 
 
 def test_another_driver_than_the_receipts_makes_it_stale() -> None:
     newer = launcher(("NVIDIA H200", "590.2", 90))
-    assert choose(newer, 0) == "driver"
+    with pytest.warns(RuntimeWarning, match=r"driver 580\.1 and are not used on .* driver 590\.2"):
+        assert choose(newer, 0) == "driver"
     assert not isinstance(choose(newer, 0, allow_stale=True), str)
-    assert choose(launcher(H100), 0, allow_stale=True) == "device"
+    with pytest.warns(RuntimeWarning, match="judged on NVIDIA H200"):
+        assert choose(launcher(H100), 0, allow_stale=True) == "device"
     emulated = launcher(H200).device_refuses("emulator of NVIDIA H200", "", "90", 0)
     assert emulated == "device"
 
@@ -152,5 +160,33 @@ def test_uploaded_bytes_have_the_addresses_of_their_call() -> None:
 def test_code_of_no_architecture_here_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device", nullcontext)
     newer = DeviceCode(sm="100", form="cubin", sha256=64 * "0")
-    with pytest.raises(LoadError, match="no code for this architecture"):
+    with pytest.raises(
+        LoadError, match=r"no code for sm_90\. `cuda-rl kernel reverify ca978112ca1b`"
+    ):
         launcher(H200).prepare(template(code=(newer,)), lambda code: b"", 0)
+
+
+def test_code_that_the_driver_refuses_is_followed_by_the_next_and_at_last_by_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cubin and PTX of a newer toolkit than the driver knows."""
+    refusals = {b"cubin": 209, b"ptx\0": 222}
+    tried: list[bytes] = []
+
+    def load(driver: object, made: LaunchTemplate, image: bytes, index: int) -> None:
+        tried.append(image)
+        raise DriverError(refusals[image], "CUDA_ERROR")
+
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    monkeypatch.setattr(cuda_launcher, "_enter_context", lambda index: None)
+    monkeypatch.setattr(cuda_launcher, "_Prepared", load)
+    codes = tuple(
+        DeviceCode(sm="90", form=form, sha256=hashlib.sha256(form.encode()).hexdigest())
+        for form in ("cubin", "ptx")
+    )
+    made = launcher(H200)
+    made._driver = ctypes.CDLL(None)
+    sentence = r"driver 580\.1 refuses its ptx of sm_90: .*222.* `cuda-rl kernel reverify"
+    with pytest.raises(LoadError, match=sentence):
+        made.prepare(template(code=codes), lambda code: code.form.encode(), 0)
+    assert tried == [b"cubin", b"ptx\0"]
