@@ -1,11 +1,12 @@
 """`cuda-rl serve` under load: requests a second, added latency, streams, growth.
 
     python benchmarks/serve_load.py                  # 2 minutes
-    python benchmarks/serve_load.py --soak-s 3600    # an hour at 50 requests/s
+    python benchmarks/serve_load.py --only-soak --soak-s 3600 --output FILE    # an hour at 50/s
 
 A fake model server answers after 20 ms. Every request is enrolled in a rollout, so that its
-exposure and its outcome are durable in the database before its answer ends; nothing is judged.
-The load, the fake model and the server share the machine.
+exposure and its outcome are durable in the database before its answer ends; nothing is judged. In
+the soak every second request is of a user who never came before, the others of any who did. The
+load, the fake model and the server share the machine.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +35,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coding_framework.deployment.ab_testing import Endpoint, Experiment, TrafficRouter, unit_of
 from coding_framework.deployment.deployment_manager import DeploymentManager
+from coding_framework.deployment.manager import ABTestManager
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.registry.receipts import new_key
@@ -37,7 +43,11 @@ from coding_framework.registry.receipts import new_key
 ASK = {"messages": [{"role": "user", "content": "hello"}]}
 RATE = 50
 USERS = 5000
-"""Who come again and again. A rollout remembers each user, so that endless new ones take memory."""
+"""Who come again and again, but for the soak."""
+WINDOW_S = 1200.0
+"""Of a user in the rollout: in the soak windows are open of more users than a rollout remembers."""
+WARM_S = 120.0
+"""At the soak's rate, before it begins."""
 
 
 def started(stack: ExitStack, command: list[str], log: Path) -> tuple[subprocess.Popen[str], str]:
@@ -64,6 +74,7 @@ def prepare(folder: Path, upstream: str) -> Path:
         "tokens": str(folder / "tokens"),
         "keys": str(folder / "keys"),
         "database": str(folder / "deployment.sqlite"),
+        "unit": "user",
     }
     new_key(folder / "keys", "judge")
     store = DeploymentStore(folder / "deployment.sqlite")
@@ -71,7 +82,8 @@ def prepare(folder: Path, upstream: str) -> Path:
     for name, temperature in (("old", None), ("new", 0.5)):
         manager.register_version(name, VersionSpec(model="fake", temperature=temperature))
     manager.deploy("kernels", "old")
-    rollout = manager.config("kernels", "new", {"shadow_units": 0, "steps": [{"share": 0.5}]})
+    settings = {"shadow_units": 0, "steps": [{"share": 0.5}], "unit": "user", "window_s": WINDOW_S}
+    rollout = manager.config("kernels", "new", settings)
     manager.start_rollout(rollout, "a benchmark", without_evaluation=True)
     store.close()
     path = folder / "serve.yaml"
@@ -79,10 +91,9 @@ def prepare(folder: Path, upstream: str) -> Path:
     return path
 
 
-async def ask(session: aiohttp.ClientSession, url: str, number: int, **more: Any) -> float:
+async def ask(session: aiohttp.ClientSession, url: str, user: int, **more: Any) -> float:
     """Seconds of one request."""
-    user = f"user-{number % USERS}"
-    body = {**ASK, "model": more.pop("model", "kernels"), "user": user, **more}
+    body = {**ASK, "model": more.pop("model", "kernels"), "user": f"user-{user}", **more}
     begin = time.perf_counter()
     async with session.post(f"{url}/v1/chat/completions", json=body) as response:
         text = await response.text()
@@ -92,23 +103,39 @@ async def ask(session: aiohttp.ClientSession, url: str, number: int, **more: Any
 
 
 async def closed_loop(
-    url: str, connections: int, seconds: float, at_most: float = float("inf")
+    url: str,
+    connections: int,
+    seconds: float,
+    users: Iterator[int],
+    at_most: float = float("inf"),
 ) -> float:
     """Requests a second. at_most: so many are asked for, where the machine has the time."""
     done, ends = 0, time.perf_counter() + seconds
     pause = connections / at_most
 
-    async def work(session: aiohttp.ClientSession, lane: int) -> None:
+    async def work(session: aiohttp.ClientSession) -> None:
         nonlocal done
         while time.perf_counter() < ends:
-            took = await ask(session, url, lane * 1_000_000 + done)
+            took = await ask(session, url, next(users))
             done += 1
             await asyncio.sleep(max(0.0, pause - took))
 
     begin = time.perf_counter()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        await asyncio.gather(*(work(session, lane) for lane in range(connections)))
+        await asyncio.gather(*(work(session) for _ in range(connections)))
     return done / (time.perf_counter() - begin)
+
+
+def same_users() -> Iterator[int]:
+    """The same ones again and again."""
+    return (number % USERS for number in count())
+
+
+def new_users(chance: random.Random) -> Iterator[int]:
+    """Every second one is new, the others came before."""
+    for number in count(USERS):
+        yield number
+        yield chance.randrange(number)
 
 
 async def open_loop(url: str, seconds: float, **more: Any) -> list[float]:
@@ -117,14 +144,14 @@ async def open_loop(url: str, seconds: float, **more: Any) -> list[float]:
         begin, tasks = time.perf_counter(), []
         for number in range(int(seconds * RATE)):
             await asyncio.sleep(max(0.0, begin + number / RATE - time.perf_counter()))
-            tasks.append(asyncio.create_task(ask(session, url, number, **more)))
+            tasks.append(asyncio.create_task(ask(session, url, number % USERS, **more)))
         return list(await asyncio.gather(*tasks))
 
 
-async def streams(url: str, count: int) -> int:
+async def streams(url: str, wanted: int) -> int:
     """How many of so many streams at once came to their end."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        work = (ask(session, url, n, stream=True) for n in range(count))
+        work = (ask(session, url, n, stream=True) for n in range(wanted))
         results = await asyncio.gather(*work, return_exceptions=True)
     return sum(isinstance(r, float) for r in results)
 
@@ -163,11 +190,19 @@ def bytes_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("deployment.sqlite*"))
 
 
+def log_bytes(folder: Path) -> int:
+    """Of the database's log alone."""
+    return (folder / "deployment.sqlite-wal").stat().st_size
+
+
 async def sample(server: subprocess.Popen[str], folder: Path, into: list[dict[str, float]]) -> None:
     """Memory, descriptors and database of the server, each minute."""
     while True:
         memory, files = memory_and_files(server)
-        now = {"resident_mb": memory / 1e6, "files": files, "database_mb": bytes_of(folder) / 1e6}
+        now = {
+            "resident_mb": memory / 1e6, "files": files, "database_mb": bytes_of(folder) / 1e6,
+            "log_mb": log_bytes(folder) / 1e6, "load": os.getloadavg()[0],
+        }  # fmt: skip
         into.append({name: round(value, 1) for name, value in now.items()})
         print(into[-1], flush=True)
         await asyncio.sleep(60.0)
@@ -188,31 +223,23 @@ def route_us() -> float:
         id="e", salt_enrol="a", salt_arm="b", enrolment=1.0, split=0.5, candidate="new"
     )
     endpoint = Endpoint(incumbent="old", generation=1, experiment=experiment)
-    router, count = TrafficRouter({"kernels": endpoint}), 100_000
-    units = [unit_of(b"s" * 32, f"user-{n}") for n in range(count)]
+    router, routed = TrafficRouter({"kernels": endpoint}), 100_000
+    units = [unit_of(b"s" * 32, f"user-{n}") for n in range(routed)]
     begin = time.process_time()
     for unit in units:
         router.route("kernels", unit)
-    return 1e6 * (time.process_time() - begin) / count
+    return 1e6 * (time.process_time() - begin) / routed
 
 
-async def measure(
-    url: str, upstream: str, server: subprocess.Popen[str], folder: Path, soak_s: float
-) -> Any:
+async def measure(url: str, upstream: str, server: subprocess.Popen[str]) -> dict[str, Any]:
+    """Requests a second, added latency, streams."""
     await wait_ready(url)
-    await closed_loop(url, 8, 3.0)  # warm
+    await closed_loop(url, 8, 3.0, same_users())  # warm
     cpu, begin = cpu_s(server), time.perf_counter()
-    rates = {n: await closed_loop(url, n, 10.0) for n in (8, 32)}
+    rates = {n: await closed_loop(url, n, 10.0, same_users()) for n in (8, 32)}
     cpu, took = cpu_s(server) - cpu, time.perf_counter() - begin
     direct = await open_loop(upstream, 10.0, model="fake")
     seen = await open_loop(url, 20.0)
-    ended = await streams(url, 64)
-    before, kept = memory_and_files(server), bytes_of(folder)
-    samples: list[dict[str, float]] = []
-    sampling = asyncio.create_task(sample(server, folder, samples))
-    soaked = await closed_loop(url, 16, soak_s, at_most=RATE)
-    sampling.cancel()
-    after, grown = memory_and_files(server), bytes_of(folder) - kept
     base = statistics.median(direct)
     cut = statistics.quantiles(seen, n=100)
     return {
@@ -221,23 +248,71 @@ async def measure(
         "upstream_p50_ms": 1000 * base,
         "added_p50_ms": 1000 * (cut[49] - base),
         "added_p99_ms": 1000 * (cut[98] - base),
-        "streams_of_64": ended,
-        "soak_s": soak_s,
-        "soak_requests_per_s": soaked,
+        "streams_of_64": await streams(url, 64),
+        "route_us": route_us(),
+    }
+
+
+async def soak(
+    url: str, server: subprocess.Popen[str], folder: Path, seconds: float, warm_s: float
+) -> dict[str, Any]:
+    """Memory, descriptors and files while endless new users come at RATE."""
+    await wait_ready(url)
+    users = new_users(random.Random(0))
+    await closed_loop(url, 16, warm_s, users, at_most=RATE)
+    before, kept = memory_and_files(server), bytes_of(folder)
+    samples: list[dict[str, float]] = []
+    sampling = asyncio.create_task(sample(server, folder, samples))
+    cpu = cpu_s(server)
+    rate = await closed_loop(url, 16, seconds, users, at_most=RATE)
+    cpu = cpu_s(server) - cpu
+    sampling.cancel()
+    after, grown = memory_and_files(server), bytes_of(folder) - kept
+    middle = samples[len(samples) // 2]["resident_mb"]
+    return {
+        "soak_s": seconds,
+        "soak_requests_per_s": rate,
+        "soak_cpu_ms_per_request": 1000 * cpu / (rate * seconds),
         "memory_growth": after[0] / before[0] - 1.0,
         "descriptor_growth": after[1] - before[1],
-        "resident_mb": after[0] / 1e6,
+        "resident_mb": {"start": before[0] / 1e6, "middle": middle, "end": after[0] / 1e6},
+        "log_mb": log_bytes(folder) / 1e6,
         "each_minute": samples,
-        "commits": await commits(url),
-        "route_us": route_us(),
-        "database_bytes_per_request": grown / (soaked * soak_s),
+        "database_bytes_per_request": grown / (rate * seconds),
         "database_mb": bytes_of(folder) / 1e6,
     }
+
+
+def bars_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of what was measured."""
+    bars = []
+    if "requests_per_s" in found:
+        most = max(found["requests_per_s"].values())
+        bars += [
+            bar("requests a second, at least", 150, most, most >= 150),
+            at_most("added latency at 50/s, p50, ms", 10, found["added_p50_ms"]),
+            at_most("added latency at 50/s, p99, ms", 60, found["added_p99_ms"]),
+            bar("streams at once that ended", 64, found["streams_of_64"],
+                found["streams_of_64"] == 64),
+            at_most("who answers, CPU us", 20, found["route_us"]),
+        ]  # fmt: skip
+    made = found["commits"]
+    return [
+        *bars,
+        at_most(f"growth of memory in {found['soak_s']:g} s", 0.05, found["memory_growth"]),
+        at_most("growth of descriptors", 5, found["descriptor_growth"]),
+        at_most("the database's log, MB", 64, found["log_mb"]),
+        bar("outcomes of exposures", found["exposures"], found["outcomes"],
+            found["exposures"] == found["outcomes"] > 0),
+        at_most("commits of events over 50 ms, a share", 0.01, 1 - made["0.05"] / made["+Inf"]),
+        at_most("commits of events over 2 s", 0, made["+Inf"] - made["2.0"]),
+    ]  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--soak-s", type=float, default=60.0)
+    parser.add_argument("--only-soak", action="store_true", help="and nothing else")
     parser.add_argument("--workers", type=int, default=1, help="processes of the server")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
@@ -251,34 +326,22 @@ def main() -> None:
         cuda_rl = str(Path(sys.executable).with_name("cuda-rl"))
         serve = [cuda_rl, "serve", "--config", str(config), "--workers", str(args.workers)]
         process, url = started(stack, serve, folder / "serve.log")
-        found = asyncio.run(measure(url, upstream, process, folder, args.soak_s))
+        found = {} if args.only_soak else asyncio.run(measure(url, upstream, process))
+        warm_s = WARM_S if args.only_soak else 0.0
+        found |= asyncio.run(soak(url, process, folder, args.soak_s, warm_s))
+        found["commits"] = asyncio.run(commits(url))
         store = DeploymentStore(folder / "deployment.sqlite")
         (row,) = store.experiments()
-        kinds = [e.kind for e in store.events(row.id)]
-        found["exposures"], found["outcomes"] = kinds.count("exposure"), kinds.count("outcome")
+        kinds = Counter(e.kind for e in store.events(row.id))
+        found["exposures"], found["outcomes"] = kinds["exposure"], kinds["outcome"]
+        numbers = ABTestManager(store).evaluate(row.id).numbers["counts"]
+        found["users"] = sum(numbers["enrolled"])
+        found["state"] = store.experiment(row.id).state
         store.close()
-    bars = [
-        bar("requests a second, at least", 150, max(found["requests_per_s"].values()),
-            max(found["requests_per_s"].values()) >= 150),
-        at_most("added latency at 50/s, p50, ms", 10, found["added_p50_ms"]),
-        at_most("added latency at 50/s, p99, ms", 60, found["added_p99_ms"]),
-        bar("streams at once that ended", 64, found["streams_of_64"],
-            found["streams_of_64"] == 64),
-        at_most(f"growth of memory in {args.soak_s:g} s", 0.05, found["memory_growth"]),
-        at_most("growth of descriptors", 5, found["descriptor_growth"]),
-        bar("outcomes of exposures", found["exposures"], found["outcomes"],
-            found["exposures"] == found["outcomes"] > 0),
-    ]  # fmt: skip
-    made = found["commits"]
-    bars += [
-        at_most("commits of events over 50 ms, a share", 0.01, 1 - made["0.05"] / made["+Inf"]),
-        at_most("commits of events over 2 s", 0, made["+Inf"] - made["2.0"]),
-        at_most("who answers, CPU us", 20, found["route_us"]),
-    ]
     load = {"after": round(os.getloadavg()[0], 1)}
     report = head("serve_load", packages=("aiohttp", "fastapi", "uvicorn"), machine=machine)
     holds = finish(
-        report | {"load": load, "workers": args.workers, "measured": found, "bars": bars},
+        report | {"load": load, "workers": args.workers, "measured": found, "bars": bars_of(found)},
         args.output,
     )
     sys.exit(0 if holds else 1)

@@ -36,7 +36,8 @@ from coding_framework.errors import UsageError
 from coding_framework.types import Record
 
 CONTROLLER = "controller"
-_CHECKPOINT_EVERY = 20_000
+_CHECKPOINT_EVERY = 2000
+"""Events that a process which takes over has to read."""
 _SPREAD = 0.5
 """Largest standard deviation of anything in [0, 1]: the plan where nothing is known."""
 _SLOWER = 1.25
@@ -251,19 +252,18 @@ class ABTestManager:
     # --- evaluation -----------------------------------------------------------------------------
 
     def observe(self, experiment: str) -> Evaluation:
-        """`evaluate`, of what this process has read already and what is new: for metrics, which
-        are asked for again and again."""
+        """`evaluate` as of the newest event, of what this process has read already and what is new:
+        for metrics, which are asked for again and again. It does not move the time on: an event
+        that another process is just writing may have an earlier one."""
         with self._lock:
             row = self.store.experiment(experiment)
-            rollout = self._caught_up(experiment)
-            rollout.advance(self.store.now_us())
-            return _evaluation(row, rollout)
+            return _evaluation(row, self._caught_up(experiment))
 
     def evaluate(self, experiment: str) -> Evaluation:
         """Where it stands by its log and the time; nothing is changed."""
         row = self.store.experiment(experiment)
-        rollout = Rollout(self.config(row))
-        for event in self.store.events(experiment):
+        rollout = taken_up(self.store, experiment, self.config(row))
+        for event in self.store.events(experiment, rollout.seq):
             rollout.read(event)
         rollout.advance(self.store.now_us())
         return _evaluation(row, rollout)
@@ -303,9 +303,7 @@ class ABTestManager:
         rollout = self._rollouts.get(experiment)
         if rollout is None:
             config = self.config(self.store.experiment(experiment))
-            kept = self.store.checkpoint(experiment)
-            rollout = Rollout.taken_up(config, kept) if kept else Rollout(config)
-            self._rollouts[experiment] = rollout
+            rollout = self._rollouts[experiment] = taken_up(self.store, experiment, config)
             self._kept_at[experiment] = rollout.seq
         for event in self.store.events(experiment, rollout.seq):
             rollout.read(event)
@@ -404,6 +402,12 @@ class ABTestManager:
         if len(seconds) < _ENOUGH_REQUESTS:
             return None
         return _SLOWER * float(np.quantile(np.array(seconds, float), 0.95))
+
+
+def taken_up(store: DeploymentStore, experiment: str, config: ABTestConfig) -> Rollout:
+    """A rollout as of its last checkpoint, or unread."""
+    log, kept = store.log(experiment), store.checkpoint(experiment)
+    return Rollout.taken_up(config, kept, log) if log and kept else Rollout(config, log)
 
 
 def _evaluation(row: ExperimentRow, rollout: Rollout) -> Evaluation:

@@ -48,5 +48,11 @@ KEPT_TRIGGER = """CREATE TRIGGER event_kept BEFORE DELETE ON event
   BEGIN SELECT RAISE(ABORT, 'events are append-only'); END"""
 """As in the first migration: compaction takes it away for its own transaction."""
 
-MIGRATIONS = (_FIRST, _SECOND, _THIRD)
+_FOURTH = """
+CREATE INDEX event_by_unit ON event(experiment, unit, seq) WHERE kind='exposure';
+DELETE FROM checkpoint;
+"""
+"""What a unit did is read again from its events; a checkpoint no longer holds every unit."""
+
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 """Number N brings a database from version N to N + 1. Never edit one that was released: add one."""

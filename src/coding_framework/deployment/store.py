@@ -421,6 +421,35 @@ class DeploymentStore:
                 return
             after = page[-1].seq
 
+    def log(self, experiment: str) -> ExperimentLog | None:
+        """Where its units can be read again; None: its events lie in an archive."""
+        return None if self.archive(experiment) is not None else ExperimentLog(self, experiment)
+
+    def events_of_unit(self, experiment: str, unit: bytes, before: int) -> list[Event]:
+        """See UnitLog.of_unit."""
+        columns = ", ".join(f"e.{name}" for name in _EVENT.split(", "))
+        rows = self._rows(
+            f"SELECT {columns} FROM event x INDEXED BY event_by_unit"
+            " JOIN event e ON e.id >= x.request || ':' AND e.id < x.request || ';'"
+            " WHERE x.experiment=? AND x.unit=? AND x.kind='exposure' AND x.seq<? AND e.seq<?"
+            " AND e.request=x.request AND e.kind IN ('exposure','outcome','feedback')"
+            " ORDER BY e.seq",
+            experiment, unit, before, before,
+        )  # fmt: skip
+        return [Event(*row) for row in rows]
+
+    def enrolments(
+        self, experiment: str, after: int, before: int, limit: int
+    ) -> list[tuple[int, bytes]]:
+        """See UnitLog.enrolled."""
+        return self._rows(
+            "SELECT seq, unit FROM event e INDEXED BY event_by_experiment"
+            " WHERE experiment=? AND seq>? AND seq<? AND kind='exposure' AND NOT EXISTS("
+            "SELECT 1 FROM event INDEXED BY event_by_unit WHERE experiment=e.experiment"
+            " AND unit=e.unit AND kind='exposure' AND seq<e.seq) ORDER BY seq LIMIT ?",
+            experiment, after, before, limit,
+        )  # fmt: skip
+
     def archive(self, experiment: str) -> tuple[Path, str] | None:
         """The file that holds its events, and its digest; None: they are here."""
         rows = self._rows("SELECT path, sha256 FROM archive WHERE experiment=?", experiment)
@@ -531,6 +560,22 @@ class DeploymentStore:
             known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
         shared = int(known[0])
         return lambda: _since_start_us() + shared
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentLog:
+    """The `rollout.UnitLog` of one experiment in the database."""
+
+    store: DeploymentStore
+    experiment: str
+
+    def of_unit(self, unit: bytes, before: int) -> list[Event]:
+        """See UnitLog."""
+        return self.store.events_of_unit(self.experiment, unit, before)
+
+    def enrolled(self, after: int, before: int, limit: int) -> list[tuple[int, bytes]]:
+        """See UnitLog."""
+        return self.store.enrolments(self.experiment, after, before, limit)
 
 
 _EVENT = "seq, id, ts_us, experiment, kind, unit, variant, request, body"

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from coding_framework.deployment.ab_testing import ABTestConfig
+from coding_framework.deployment.manager import taken_up
 from coding_framework.deployment.rollout import Rollout
 from coding_framework.deployment.statistics import log_odds_e
 from coding_framework.deployment.store import (
@@ -76,16 +77,18 @@ class Followers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, int, str], Followed] = {}
+        self._known: dict[tuple[str, int, str, bool], Followed] = {}
 
     @contextmanager
     def followed(
         self, store: DeploymentStore, row: ExperimentRow, config: ABTestConfig
     ) -> Iterator[Followed]:
         """The rollout as it stands now, held for the block."""
-        key = (str(store.path), store.path.stat().st_ino, row.id)
+        log = store.log(row.id)
+        key = (str(store.path), store.path.stat().st_ino, row.id, log is None)
         with self._lock:
             found = self._known.pop(key, None) or _begun(store, row, config)
+            found.rollout.log = log
             for event in store.events(row.id, found.rollout.seq):
                 found.read(event)
             found.rollout.advance(store.now_us())
@@ -96,10 +99,10 @@ class Followers:
 
 
 def _begun(store: DeploymentStore, row: ExperimentRow, config: ABTestConfig) -> Followed:
-    kept = store.checkpoint(row.id) if store.last_seq(row.id) > MOST_EVENTS else None
-    if kept is None:
-        return Followed(Rollout(config))
-    return Followed(Rollout.taken_up(config, kept), whole=False)
+    if store.last_seq(row.id) <= MOST_EVENTS:
+        return Followed(Rollout(config, store.log(row.id)))
+    rollout = taken_up(store, row.id, config)
+    return Followed(rollout, whole=rollout.seq == 0)
 
 
 _followers = Followers()

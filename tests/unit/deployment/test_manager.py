@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sqlite3
 from collections.abc import Callable
@@ -263,7 +264,9 @@ def test_a_new_process_goes_on_from_a_checkpoint_with_the_same_numbers(
     deployed.units(30)
     deployed.request(True, None)
     rollout = deployed.manager._caught_up(deployed.id)
-    again = Rollout.taken_up(deployed.config, rollout.kept())
+    log = deployed.store.log(deployed.id)
+    assert log is not None
+    again = Rollout.taken_up(deployed.config, rollout.kept(), log)
     assert again.kept() == rollout.kept()
     deployed.units(30)
     for event in deployed.store.events(deployed.id, again.seq):
@@ -478,3 +481,78 @@ def test_an_archive_that_cannot_be_written_loses_no_event(deployed: Deployment) 
         deployed.manager.compact(deployed.clock.now_us, Path("archive"))
     assert len(list(deployed.store.events(deployed.id))) == events
     verified(deployed)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_a_rollout_that_remembers_three_units_finds_what_one_that_remembers_all_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Units come again while their window is open and after it, in both orders, and late."""
+    metrics = (*config().metrics, ADOPTED, COMPLAINT)
+    deployed = Deployment(tmp_path / "d.sqlite", config(metrics=metrics, window_s=2.0))
+    chance, waiting = random.Random(0), []
+    monkeypatch.setattr("coding_framework.deployment.rollout.REMEMBERED", 3)
+    log = deployed.store.log(deployed.id)
+    few, all_units = Rollout(deployed.config, log), Rollout(deployed.config)
+    for n in range(250):
+        number = chance.randrange(1 + n // 2)
+        arm = bool(number % 2) if n < 200 else bool(chance.randrange(2))
+        waiting.append(deployed.request(arm, None, unit=f"u{number}"))
+        while waiting and (len(waiting) > 6 or chance.random() < 0.4):
+            request = waiting.pop(chance.randrange(len(waiting)))
+            outcome = chance.choice([GOOD, GOOD, ERROR, GOOD.model_copy(update={"cheated": True})])
+            deployed.manager.record_outcome(request, outcome)
+            if chance.random() < 0.3:
+                metric = chance.choice(["adopted", "complaint"])
+                deployed.manager.record_feedback(request, metric, float(chance.randrange(2)))
+        deployed.clock.pass_(chance.random() / 5)
+        if n % 7 == 0:
+            few = Rollout.taken_up(deployed.config, few.kept(), log) if log else few
+        if n % 5:
+            continue
+        for rollout in (few, all_units):
+            for event in deployed.store.events(deployed.id, rollout.seq):
+                rollout.read(event)
+        assert few.kept() == all_units.kept(), n
+    assert min(all_units.counts.closed) > 15
+    assert all_units.bad["error"][1] > 15
+    assert len(few._units) == 3
+    assert len(few._queue) <= 3
+    assert few.pause is not None
+    assert few.pause.reason == "assignment"
+
+
+def test_a_checkpoint_does_not_grow_with_the_units(deployed: Deployment) -> None:
+    deployed.units(100)
+    deployed.act()
+    sizes = []
+    for _ in range(2):
+        deployed.units(200)
+        deployed.act()
+        sizes.append(len(deployed.manager._caught_up(deployed.id).kept()))
+    assert sizes[1] <= sizes[0] + 20
+
+
+def test_an_observer_does_not_close_a_window_before_an_event_that_is_being_written(
+    deployed: Deployment,
+) -> None:
+    """Two processes: one takes the time for its event, the other looks before it is written."""
+    request = deployed.request(True, unit="u")
+    deployed.manager.observe(deployed.id)
+    ends = deployed.clock.now_us + round(deployed.config.window_s * 1e6)
+    deployed.clock.now_us = ends + 1_000
+    deployed.manager.observe(deployed.id)
+    deployed.clock.now_us = ends - 1_000
+    late = Outcome(status="verified", speedup=8.0, seconds=0.1)
+    second = deployed.request(True, late, unit="u")
+    assert second != request
+    deployed.clock.pass_(10)
+    deployed.act()
+    effect = deployed.manager._caught_up(deployed.id).effects["utility"]
+    fresh = Rollout(deployed.config)
+    for event in deployed.store.events(deployed.id):
+        fresh.read(event)
+    fresh.advance(deployed.clock.now_us)
+    assert effect == fresh.effects["utility"]
