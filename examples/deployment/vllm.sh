@@ -6,11 +6,16 @@
 #
 # MODEL, ADAPTER: folders. It needs vllm (uv sync --extra verl), openai, and nvcc for the judge.
 # JUDGE=emulator judges without the GPU; PYTHON names another program than python; VLLM_ARGS are
-# further flags of vLLM's, for example --enforce-eager, which starts sooner.
+# further flags of vLLM's, for example --enforce-eager, which starts sooner; USERS and AT_ONCE say how
+# many ask in the rollout, which needs 40. VLLM is another command than vLLM's, which takes --port.
 # What is started here ends here. vLLM's address must stay private: whoever reaches it loads folders.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 model=${1:?say which model: a folder} first=${2:?say which adapters: two folders} second=${3:?two}
+for given in "$model" "$first" "$second"; do
+    [ -d "$given" ] || { echo "$given is no folder" >&2; exit 2; }
+done
+first=$(cd "$first" && pwd) second=$(cd "$second" && pwd) # vLLM loads them by their whole path
 folder=${4:-$(mktemp -d)}
 python=${PYTHON:-python}
 port=${PORT:-8000}
@@ -21,7 +26,13 @@ fetch() {
 }
 run() { echo "\$ cuda-rl $*"; "$python" -m coding_framework.cli "$@"; }
 started=""
-end() { for pid in $started; do kill "$pid" 2>/dev/null || true; done; wait; }
+end() { # whoever has not ended after half a minute is killed
+    for pid in $started; do kill "$pid" 2>/dev/null || true; done
+    (sleep 30; for pid in $started; do kill -9 "$pid" 2>/dev/null || true; done) >/dev/null 2>&1 &
+    killer=$!
+    for pid in $started; do wait "$pid" 2>/dev/null || true; done
+    kill "$killer" 2>/dev/null || true
+}
 trap end EXIT
 trap 'exit 143' INT TERM
 await() { # SECONDS PID COMMAND...: until the command succeeds, as long as the process lives
@@ -29,7 +40,8 @@ await() { # SECONDS PID COMMAND...: until the command succeeds, as long as the p
     while ! "$@" >/dev/null 2>&1; do
         seconds=$((seconds - 1))
         if [ "$seconds" -lt 0 ] || ! kill -0 "$pid" 2>/dev/null; then
-            echo "$* did not come: see $folder" >&2; tail -n 30 "$folder"/*.log >&2; exit 1
+            echo "$* did not come within its time, or its process ended: see $folder" >&2
+            tail -n 30 "$folder"/*.log >&2; exit 1
         fi
         sleep 1
     done
@@ -63,12 +75,19 @@ END
 "$python" -m coding_framework.cli serve --config "$folder/serve.yaml" --allow-native-sandbox \
     >"$folder/serve.out" 2>"$folder/serve.log" &
 serve=$! started="$! $started"
-await 120 "$serve" grep -q "serving on" "$folder/serve.out"
+await 300 "$serve" grep -q "serving on" "$folder/serve.out"
 url=$(sed -n 's/^serving on //p' "$folder/serve.out")
 await 300 "$serve" fetch "$url/readyz"
+models() {
+    fetch "http://127.0.0.1:$port/v1/models" | "$python" -c '
+import json, sys
+names = sorted(m["id"] for m in json.load(sys.stdin)["data"])
+print(names)
+sys.exit(not {"first", "second"} <= set(names))'
+}
+await 120 "$serve" models
 echo "# both adapters are loaded:"
-fetch "http://127.0.0.1:$port/v1/models" | "$python" -c \
-    'import json, sys; print(sorted(m["id"] for m in json.load(sys.stdin)["data"]))'
+models
 
 echo "# a verified kernel, by OpenAI's client, and its receipt"
 ask() { "$python" "$here/ask.py" --url "$url" --endpoint cuda-kernels --task relu "$@"; }
@@ -86,9 +105,9 @@ steps: [{share: 0.5, min_dwell_s: 0, min_units: 0}]
 END
 run deploy start cuda-kernels candidate --reason "the second adapter" --without-evaluation \
     --config "$folder/rollout.yaml" --database "$db"
-ask --users 60 --at-once 8 --candidates 1 --turns 1 || true
+ask --users "${USERS:-60}" --at-once "${AT_ONCE:-16}" --candidates 1 --turns 1 || true
 over() { run deploy status cuda-kernels --database "$db" | grep -Eq 'PROMOTED|ROLLED_BACK|STOPPED'; }
-await 60 "$serve" over
+await 120 "$serve" over
 run deploy status cuda-kernels --database "$db"
 run deploy export --database "$db" | sed 1d | "$python" -c '
 import collections, json, sys

@@ -335,6 +335,20 @@ def test_adapters_are_asked_of_every_replica_and_again_after_it_lost_them(tmp_pa
         until(lambda: replicas[0].loaded == ["lora", "lora"])
 
 
+def test_an_adapter_may_take_longer_than_a_health_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coding_framework.deployment.backends.HEALTH_TIMEOUT_S", 0.3)
+    upstream = Upstream(lambda body: "x")
+    upstream.load_s = 0.6
+    config = {"versions": {"v1": {"model": "lora", "adapter": "/adapters/lora"}}}
+    with model_server(tmp_path, [upstream], adapters="dynamic", **config) as (url, server):
+        wait_ready(url)
+        assert upstream.loaded == ["lora"]
+        replica = server.backends.of(server.config.versions["v1"]).replicas[0]
+        assert (replica.up, replica.failed_checks) == (True, 0)
+
+
 def spent(server: ModelServer) -> int:
     assert server.gate.quota is not None
     return server.gate.quota.spent("local")

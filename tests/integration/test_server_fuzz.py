@@ -104,9 +104,9 @@ def send_bytes(url: str, data: bytes) -> None:
 heads = st.sampled_from(
     [
         b"",
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n",
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: ",
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: [::]\r\nContent-Length: 20\r\n\r\n",
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: [::]\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: [::]\r\nX: ",
         b"GET /%2e%2e/%00 HTTP/1.1\r\n\r\n",
     ]
 )

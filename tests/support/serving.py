@@ -81,6 +81,7 @@ class Upstream:
         self.well = True
         self.answers_as: str | None = None
         self.loaded: list[str] = []
+        self.load_s = 0.0
         self.breaks_off = False
         self.weights: dict[str, str] = {}
         self.usage: dict[str, int] | None = None
@@ -102,6 +103,7 @@ class Upstream:
 
     async def _load(self, request: web.Request) -> web.Response:
         name = (await request.json())["lora_name"]
+        await asyncio.sleep(self.load_s)
         self.loaded.append(name)
         self.models.append(name)
         return web.Response()
@@ -169,7 +171,7 @@ def upstream_running(upstream: Upstream) -> Iterator[str]:
 def config_of(urls: list[str], folder: Path, **settings: Any) -> ServeConfig:
     given: dict[str, Any] = {
         "listen": {"port": 0},
-        "backends": [{"name": "b", "urls": urls}],
+        "backends": [{"name": "b", "urls": urls, "adapters": settings.pop("adapters", "static")}],
         "versions": {"v1": {"model": "m"}},
         "endpoints": {"kernels": {"version": "v1", "candidates": 2, "turns": 1}},
         "limits": {"requests_per_s": 1e6, "candidates_per_min": 1e9, "concurrent": 1000},

@@ -143,6 +143,7 @@ def _server(config: Any, options: ServeOptions, stack: ExitStack, shared: Path |
     gate = Gate(
         TokenFile(config.tokens), config.limits,
         shared=shared and shared / "limits.sqlite", quota=Quota(config.limits, config.used),
+        hosts=config.listen.hosts,
     )  # fmt: skip
     return ModelServer(
         config, judge, judges_on, key, gate, traffic, versions,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -25,6 +25,8 @@ from coding_framework.monitoring.text import one_line
 
 PAGE = 1000
 """Events of one answer."""
+After = Annotated[int, Query(ge=0, lt=1 << 63)]
+"""The number of a row: what SQLite takes."""
 KEY_PREFIX = "CUDA_RL_KEY_"
 """Environment variables that a backend's key may be taken from where the backend comes by HTTP: it
 is sent to that backend, so that no other secret of the server's may be named."""
@@ -133,7 +135,7 @@ class Admin:
         self._gate.caller(request, "experiments:read")
         return as_json({"data": self._manager.store.looks(self._known(experiment).id)})
 
-    def _events(self, request: Request, experiment: str, after: int = 0) -> Response:
+    def _events(self, request: Request, experiment: str, after: After = 0) -> Response:
         """So many events after that one, and whether there may be more."""
         self._gate.caller(request, "experiments:read")
         row, found = self._known(experiment), []
@@ -164,7 +166,7 @@ class Admin:
 
         return as_json(_row(await asyncio.to_thread(work)))
 
-    def _audit(self, request: Request, after: int = 0) -> Response:
+    def _audit(self, request: Request, after: After = 0) -> Response:
         self._gate.caller(request, "experiments:read")
         rows = [row for row in self._manager.store.audit() if row.seq > after]
         page = [asdict(row) for row in rows[:PAGE]]

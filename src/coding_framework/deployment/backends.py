@@ -32,6 +32,8 @@ log = structlog.get_logger(__name__)
 
 PERIOD_S = 2.0
 HEALTH_TIMEOUT_S = 5.0
+LOAD_S = 120.0
+"""How long an adapter may take to be loaded."""
 SILENT_S = 60.0
 """A stream that says nothing for so long is dead."""
 ANSWER_S = 600.0
@@ -329,7 +331,9 @@ class Backend:
                 good = await self._is_well(replica)
                 if good:
                     replica.models = await self._models(replica)
-                    await self._load_missing(replica)
+            if good and await self._load_missing(replica):
+                async with asyncio.timeout(HEALTH_TIMEOUT_S):
+                    replica.models = await self._models(replica)
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
             good = False
         replica.checked(good)
@@ -358,22 +362,26 @@ class Backend:
                 log.warning("other_weights", url=replica.url, model=version.model, said=told)
                 yield version.model
 
-    async def _load_missing(self, replica: Replica) -> None:
-        """A replica that came back has no adapters: it is asked for each of them again."""
-        if self.config.adapters != "dynamic":
-            return
-        for version in self._adapters():
-            if version.adapter and version.model not in replica.models:
-                body = {"lora_name": version.model, "lora_path": version.adapter}
+    async def _load_missing(self, replica: Replica) -> bool:
+        """A replica that came back has no adapters: it is asked for each of them again. Whether
+        there was one."""
+        missing = [v for v in self._adapters() if v.adapter and v.model not in replica.models]
+        if self.config.adapters != "dynamic" or not missing:
+            return False
+        limit = aiohttp.ClientTimeout(total=LOAD_S)
+        for version in missing:
+            body = {"lora_name": version.model, "lora_path": version.adapter}
+            told = {"url": replica.url, "adapter": version.model}
+            try:
                 async with self._http().post(
-                    f"{replica.url}/v1/load_lora_adapter", json=body
+                    f"{replica.url}/v1/load_lora_adapter", json=body, timeout=limit
                 ) as response:
                     if response.status != 200:
-                        log.warning(
-                            "adapter_refused", url=replica.url, adapter=version.model,
-                            said=one_line(await response.text(), 200),
-                        )  # fmt: skip
-        replica.models = await self._models(replica)
+                        said = one_line(await response.text(), 200)
+                        log.warning("adapter_refused", **told, said=said)
+            except (aiohttp.ClientError, TimeoutError) as e:  # no word on the replica's health
+                log.warning("adapter_not_loaded", **told, error=repr(e)[:200])
+        return True
 
 
 class BackendPolicy:

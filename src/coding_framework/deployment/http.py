@@ -7,18 +7,21 @@
     run_app(app, listen, gate.tokens)           # until SIGTERM or Ctrl-C
 
 Guaranteed: an answer never holds a traceback; what fails by our fault is 503 with the request's
-number, under which the log has the traceback.
+number, under which the log has the traceback. Where no token is needed, and at the operators'
+routes, a page of another site gets nothing (`Gate.require_own_site`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import math
 import os
 import secrets
 import signal
+import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,7 @@ import structlog
 import uvicorn
 import uvloop
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from prometheus_client import (
     CollectorRegistry,
@@ -73,6 +77,9 @@ class Listen(Config):
     """Unix socket to listen on instead of a port."""
     forwarded_allow_ips: str = "127.0.0.1"
     """Proxies whose X-Forwarded-For is believed."""
+    hosts: tuple[str, ...] = ()
+    """Names that `Host` may have, besides addresses, localhost and this machine's name. Asked for
+    at the operators' routes, and at all where there is no token."""
 
 
 class ApiError(Exception):
@@ -128,9 +135,11 @@ class Gate:
         *,
         shared: Path | None = None,
         quota: Quota | None = None,
+        hosts: Iterable[str] = (),
     ) -> None:
         """shared: a file in which the processes of one server count together; None: it is the only
-        one. quota: counts the tokens of the models; None: nobody does."""
+        one. quota: counts the tokens of the models; None: nobody does. hosts: see Listen."""
+        self._hosts = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
         self.tokens = tokens
         self.limits = limits
         self.quota = quota
@@ -157,6 +166,31 @@ class Gate:
                 401, "wrong_token", "this token is unknown, expired or revoked: ask for a new one"
             )
         return Caller(token.id, token.scopes, token)
+
+    def require_own_site(self, scope: Scope) -> None:
+        """Raises ApiError where a browser may have been sent here by a page of another site: under
+        a name that is not ours (a name of that site's may point to this machine), or with another
+        origin. Other programs say neither."""
+        if not scope["path"].startswith("/admin") and self.tokens is not None and self.tokens.all():
+            return
+        said = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = said.get(b"host", "localhost")
+        if not self._is_own(host):
+            raise ApiError(
+                421, "unknown_host", f"{one_line(host, 100)!r} is no name of this server: ask for "
+                "its address, or put the name into `listen: {hosts: [...]}` of its file",
+            )  # fmt: skip
+        if said.get(b"origin", host).rpartition("/")[2] != host:
+            raise ApiError(403, "other_origin", "a page of another site may not ask here")
+
+    def _is_own(self, host: str) -> bool:
+        """An address is: nobody can make one point elsewhere."""
+        name = host if host.endswith("]") else host.rsplit(":", 1)[0]
+        try:
+            ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return name.lower() in self._hosts
+        return True
 
     @contextmanager
     def running(self, caller: Caller) -> Iterator[None]:
@@ -217,10 +251,14 @@ def parsed(kind: Any, body: dict[str, Any]) -> Any:
     try:
         return kind.model_validate(body)
     except ValidationError as e:
-        first = e.errors(include_url=False, include_input=False)[0]
-        where = one_line(".".join(str(part) for part in first["loc"]), 120)
-        said = one_line(str(first["msg"]), 200)
-        raise ApiError(400, "bad_request", f"{where}: {said}" if where else said) from e
+        raise _mistake(e.errors(include_url=False, include_input=False)[0], 400) from e
+
+
+def _mistake(first: Mapping[str, Any], status: int) -> ApiError:
+    """pydantic's first complaint, without what was given."""
+    where = one_line(".".join(str(part) for part in first["loc"]), 120)
+    said = one_line(str(first["msg"]), 200)
+    return ApiError(status, "bad_request", f"{where}: {said}" if where else said)
 
 
 def _deeper_than(value: Any, depth: int) -> bool:
@@ -327,9 +365,10 @@ def make_app(
     )  # fmt: skip
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(RequestValidationError, _on_wrong_query)
     app.add_exception_handler(UsageError, _on_usage_error)
     app.add_exception_handler(InfrastructureError, _on_infrastructure_error)
-    app.add_middleware(_Guard, limits=gate.limits, metrics=metrics)
+    app.add_middleware(_Guard, gate=gate, metrics=metrics)
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
@@ -354,6 +393,11 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     return ApiError(error.status_code, "http_error", sentence).response()
 
 
+async def _on_wrong_query(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return _mistake(error.errors()[0], 422).response()
+
+
 async def _on_usage_error(request: Request, error: Exception) -> Response:
     conflict = isinstance(error, ConflictError)
     status, kind = (409, "conflict") if conflict else (400, "wrong_use")
@@ -368,8 +412,8 @@ async def _on_infrastructure_error(request: Request, error: Exception) -> Respon
 class _Guard:
     """Outermost: limits the body, numbers the request, counts the answer, hides our faults."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: HttpMetrics) -> None:
-        self._app, self._limits, self._metrics = app, limits, metrics
+    def __init__(self, app: ASGIApp, gate: Gate, metrics: HttpMetrics) -> None:
+        self._app, self._gate, self._metrics = app, gate, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -386,7 +430,8 @@ class _Guard:
             await send(message)
 
         try:
-            await self._app(scope, _limited(scope, receive, self._limits), noted)
+            self._gate.require_own_site(scope)
+            await self._app(scope, _limited(scope, receive, self._gate.limits), noted)
         except (ClientGoneError, ClientDisconnect):
             statuses.append(499)
         except Exception as e:

@@ -47,7 +47,7 @@ def app_of(gate: Gate) -> FastAPI:
 
 def client_of(tokens: TokenFile | None = None, **limits: Any) -> TestClient:
     gate = Gate(tokens, Limits(**limits))
-    return TestClient(app_of(gate), raise_server_exceptions=False)
+    return TestClient(app_of(gate), base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 
 def test_without_tokens_a_local_caller_is_let_in() -> None:
@@ -65,6 +65,36 @@ def test_with_a_token_in_the_file_a_caller_needs_one(tmp_path: Path) -> None:
     right = client.post("/echo", json={}, headers={"Authorization": f"Bearer {secret}"})
     assert right.status_code == 200
     assert secret not in tokens.path.read_text()
+
+
+def sent(client: TestClient, path: str, **headers: str) -> tuple[int, str]:
+    answer = client.get(path, headers=headers)
+    return answer.status_code, "" if answer.is_success else answer.json()["error"]["type"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "10.0.0.7:80", "[::1]:9", "ours"])
+def test_a_server_is_asked_by_its_addresses_and_names(host: str) -> None:
+    client = TestClient(app_of(Gate(None, Limits(), hosts=("Ours",))))
+    assert sent(client, "/healthz", host=host) == (200, "")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/echo", "/admin/x", "/nothing"])
+def test_without_tokens_a_page_of_another_site_gets_nothing(path: str) -> None:
+    """Its name may point to this machine (DNS rebinding), or it may only send."""
+    client = client_of()
+    for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "[", "a\x00b"):
+        assert sent(client, path, host=host) == (421, "unknown_host")
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:81", "http://6.6.6.6"):
+        assert sent(client, path, origin=origin) == (403, "other_origin")
+    assert sent(client, path, origin="http://127.0.0.1")[0] != 403
+
+
+def test_with_tokens_only_operators_routes_ask_for_the_name(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens")
+    tokens.create(["admin"])
+    client = client_of(tokens)
+    assert sent(client, "/healthz", host="behind.a.proxy") == (200, "")
+    assert sent(client, "/admin/backends", host="behind.a.proxy") == (421, "unknown_host")
 
 
 def test_a_revoked_token_ends_without_a_restart(tmp_path: Path) -> None:

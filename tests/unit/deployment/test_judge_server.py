@@ -39,7 +39,7 @@ async def judge(task: Task, code: str) -> Verdict:
 
 def client(tokens: TokenFile | None = None, *, queue: int = 4, **limits: Any) -> TestClient:
     server = JudgeServer(judge, Gate(tokens, Limits(**limits)), queue=queue)
-    return TestClient(server.app, raise_server_exceptions=False)
+    return TestClient(server.app, base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 
 def ask(asked: TestClient, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
@@ -129,7 +129,7 @@ async def test_what_was_taken_is_judged_though_its_client_goes_and_a_full_queue_
     held = HeldJudge()
     server = JudgeServer(held, Gate(None, Limits()), queue=1)
     transport = httpx.ASGITransport(server.app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://judge") as asking:
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
 
         async def post(code: str) -> httpx.Response:
             return await asking.post("/v1/verdicts", json={"task": "relu", "code": code})

@@ -106,7 +106,7 @@ async def test_who_comes_to_a_full_queue_is_told_when_to_come_again() -> None:
 
     server = PolicyServer({"base": Slow("x")}, Gate(None, Limits()), queue=1)
     transport = httpx.ASGITransport(server.app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         first = asyncio.create_task(client.post("/v1/chat/completions", json=ASK))
         while server._taken == 0:
             await asyncio.sleep(0)
@@ -138,7 +138,7 @@ def test_a_token_is_needed_where_there_is_one(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens")
     _, secret = tokens.create(["complete"])
     server = PolicyServer({"base": Counted("x")}, Gate(tokens, Limits()), queue=2)
-    client = TestClient(server.app)
+    client = TestClient(server.app, base_url="http://127.0.0.1")
     assert client.post("/v1/chat/completions", json=ASK).status_code == 401
     headers = {"Authorization": f"Bearer {secret}"}
     assert client.post("/v1/chat/completions", json=ASK, headers=headers).status_code == 200
