@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,6 +20,7 @@ from coding_framework.deployment.limits import Limits
 from coding_framework.deployment.serve_config import MAX_BUDGET_S, MAX_CANDIDATES, MAX_TURNS
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
+from coding_framework.registry.wanted import MOST_SHAPES
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
 from coding_framework.types import CALLERS, Split, Task
 
@@ -65,6 +66,8 @@ class KernelOptions(BaseModel):
     min_speedup: float | None = Field(default=None, gt=0.0, le=1e6)
     require_verified: bool | None = None
     """None: true with a task."""
+    fresh: bool = False
+    """Ask the model also where the server's registry has a kernel."""
 
 
 class ChatRequest(_Asked):
@@ -91,6 +94,17 @@ class VerifyRequest(BaseModel):
 
     task: str | dict[str, Any]
     code: str = Field(max_length=1 << 20)
+
+
+class WantedRequest(BaseModel):
+    """Shapes at which programs want a function's kernel."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    op: str = Field(min_length=1, max_length=200)
+    shapes: tuple[Annotated[str, Field(max_length=1000)], ...] = Field(
+        min_length=1, max_length=MOST_SHAPES
+    )
 
 
 def chat_request(body: dict[str, Any], limits: Limits) -> ChatRequest:

@@ -15,7 +15,7 @@ import gc
 import hashlib
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,7 @@ from coding_framework.deployment.chat import (
     TaskOfRequest,
     TaskReader,
     VerifyRequest,
+    WantedRequest,
     chat_request,
     named_or_brought,
     task_of,
@@ -56,6 +57,7 @@ from coding_framework.deployment.http import (
     read_object,
     while_connected,
 )
+from coding_framework.deployment.kernel_routes import KernelRoutes
 from coding_framework.deployment.metrics import ServerMetrics
 from coding_framework.deployment.outcomes import Outcome, Status
 from coding_framework.deployment.serve_config import EndpointConfig, ModelVersion, ServeConfig
@@ -77,8 +79,10 @@ from coding_framework.errors import (
 )
 from coding_framework.monitoring.text import one_line
 from coding_framework.orchestration.turn import Agent
+from coding_framework.registry.digests import task_id
 from coding_framework.registry.keeping import KernelKeeper
-from coding_framework.registry.receipts import KernelReceipt, SigningKey, receipt_of
+from coding_framework.registry.receipts import KernelReceipt, SigningKey, judged_on, receipt_of
+from coding_framework.registry.view import KeptAnswer, RegistryView
 from coding_framework.types import (
     BackendName,
     ConversationTurn,
@@ -114,6 +118,8 @@ class Asked:
     search: Search | None = None
     """With a task: what is found, as it comes."""
     started: float = field(default_factory=time.monotonic)
+    kept: KeptAnswer | None = None
+    """The kernel of the registry that answers, instead of a search."""
     failed_over: bool = False
     """Whether the incumbent answers since the candidate failed."""
     used: Used = field(default_factory=Used)
@@ -183,6 +189,7 @@ class ModelServer:
         self._key = key
         self._keeper = keeper
         self._judge_ready: str | None = "the judge has not given its first verdict yet"
+        self._judged_first: Verdict | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._shadows = 0
         self._alone = tempfile.TemporaryDirectory(prefix="cuda-rl-serve-") if not shared else None
@@ -253,7 +260,7 @@ class ModelServer:
             try:
                 verdict = await self.judge(task, kernels_of("relu")[0].code)
                 self._judge_ready = None if verdict.correct else f"relu is {verdict.reason}"
-                self._protocol = verdict.receipt.protocol
+                self._protocol, self._judged_first = verdict.receipt.protocol, verdict
             except InfrastructureError as e:
                 self._judge_ready = str(e)
             if self._judge_ready is not None:
@@ -279,6 +286,9 @@ class ModelServer:
         app.get("/v1/jobs/{number}")(self._job)
         for path in ("/v1/completions", "/v1/embeddings"):
             app.post(path)(self._not_offered)
+        if self._keeper is not None:
+            KernelRoutes(self._keeper.view, self.gate).add_to(app)
+            app.post("/v1/kernels/wanted")(self._wanted)
         if self._manager is not None:
             Admin(self._manager, self.gate, self.backends).add_to(app)
         return app
@@ -340,6 +350,7 @@ class ModelServer:
         unit = self.traffic.unit(self._unit_value(request, caller, chat))
         assignment = self.traffic.assign(chat.model, unit)
         asked = Asked(caller, chat.model, chat, found, endpoint, number, unit, assignment)
+        asked.kept = await self._kept(asked)
         self._require_possible(asked)
         if found is not None:
             asked.search = new_search(found.task, asked.wanted)
@@ -370,8 +381,9 @@ class ModelServer:
                     "nothing can be verified without a task: name one in cuda_rl.task",
                 )  # fmt: skip
             return
-        judge = self._judge_of(asked.found)
-        self._require_judge(judge, asked.caller, asked.wanted.candidates * asked.wanted.turns)
+        if asked.kept is None:
+            judge = self._judge_of(asked.found)
+            self._require_judge(judge, asked.caller, asked.wanted.candidates * asked.wanted.turns)
         if said.target not in (None, self._judges_on):
             raise ApiError(
                 400, "wrong_target", f"this server judges on {self._judges_on}: leave target out"
@@ -388,6 +400,28 @@ class ModelServer:
                 retry_after_s=max(1.0, judge.wait_s),
             )  # fmt: skip
         self.gate.charge(caller, verdicts)
+
+    async def _kept(self, asked: Asked) -> KeptAnswer | None:
+        """The registry's kernel for the request; None where the model is asked: there is none, it
+        is slower than wanted, or the request takes part in a rollout, which compares models."""
+        first, found = self._judged_first, asked.found
+        if self._keeper is None or first is None or found is None or found.from_caller:
+            return None
+        if asked.enrolled or asked.chat.cuda_rl.fresh:
+            return None
+        here = first.receipt
+        try:
+            kept = await asyncio.to_thread(
+                self._keeper.view.answer,
+                task_id(found.task), here.protocol, judged_on(first), here.driver,
+            )  # fmt: skip
+        except (CodingFrameworkError, OSError) as e:
+            log.warning("registry_unread", why=str(e)[:300])
+            return None
+        least = asked.wanted.min_speedup
+        if kept is None or (least is not None and (kept.speedup or 0.0) < least):
+            return None
+        return kept
 
     # --- the answer -------------------------------------------------------------------------------
 
@@ -429,10 +463,13 @@ class ModelServer:
             raise
         outcome = _outcome(asked)
         await self._finish(asked, outcome)
-        self._shadow(asked, outcome)
+        if asked.kept is None:
+            self._shadow(asked, outcome)
         return answer
 
     async def _ended(self, asked: Asked) -> dict[str, Any]:
+        if asked.kept is not None and self._keeper is not None:
+            return await asyncio.to_thread(_from_registry, asked, asked.kept, self._keeper.view)
         version = self.versions.get(asked.assignment.version)
         if asked.search is None or asked.found is None:
             try:
@@ -584,6 +621,28 @@ class ModelServer:
         receipt = self._receipt(found, verdict).model_dump(mode="json") if verdict.correct else None
         return {"verdict": orjson.loads(verdict.model_dump_json()), "receipt": receipt}
 
+    async def _wanted(self, request: Request) -> Response:
+        """Judge the kernel that programs use for a function at shapes that they miss."""
+        caller = self.gate.caller(request, "verify")
+        with self.gate.running(caller):
+            body = await read_object(request, self.gate.limits)
+            asked = parsed(WantedRequest, body)
+            self._require_judge(self.judge, caller, 1)
+            return await self._jobs.answer(caller.id, self._widened(asked.op, asked.shapes))
+
+    async def _widened(self, op: str, shapes: Sequence[str]) -> dict[str, Any]:
+        first, keeper = self._judged_first, self._keeper
+        assert first is not None
+        assert keeper is not None
+        here = (first.receipt.protocol, judged_on(first), first.receipt.driver)
+        kept = await asyncio.to_thread(keeper.view.in_use, op, *here)
+        if kept is None:
+            why = f"no kernel for {one_line(op, 60)!r} is in use that was judged on {here[1]}"
+            return {"op": op, "refused": dict.fromkeys(shapes, why)}
+        on_gpu = self._judges_on == "cuda"
+        refused = await keeper.widen(kept, shapes, self.judge, on_gpu=on_gpu)
+        return {"op": op, "kernel": kept.kernel.kernel, "refused": refused}
+
     async def _job(self, request: Request, number: str) -> Response:
         return self._jobs.told(self.gate.caller(request, "verify").id, number)
 
@@ -698,14 +757,21 @@ def _content(turn: ConversationTurn | None, extra: Mapping[str, Any]) -> str:
     """The kernel in one fenced block, and one sentence."""
     if turn is None or turn.code is None or turn.verdict is None:
         return "There is no kernel: no answer of the model held one."
-    tag = "python" if "class ModelNew" in turn.code else "cuda"
-    block = f"```{tag}\n{turn.code.rstrip()}\n```\n\n"
     if extra["status"] != "verified":
-        return f"{block}This kernel is not verified: {one_line(turn.verdict.reason)}."
+        return f"{_block(turn.code)}This kernel is not verified: {one_line(turn.verdict.reason)}."
+    return _verified(turn.code, extra, turn.verdict.backend)
+
+
+def _verified(code: str, extra: Mapping[str, Any], where: str) -> str:
     speedup, basis = extra["speedup"], extra["basis"]
     fast = "" if speedup is None else f"; its speedup is {speedup:.2f}, {basis}"
     order = ", of which only the order is to be trusted" if basis == "modelled" else ""
-    return f"{block}This kernel is verified on {turn.verdict.backend}{fast}{order}."
+    return f"{_block(code)}This kernel is verified on {where}{fast}{order}."
+
+
+def _block(code: str) -> str:
+    tag = "python" if "class ModelNew" in code else "cuda"
+    return f"```{tag}\n{code.rstrip()}\n```\n\n"
 
 
 def _plain(chat: ChatRequest, version: ModelVersion) -> dict[str, Any]:
@@ -727,6 +793,26 @@ def _plain(chat: ChatRequest, version: ModelVersion) -> dict[str, Any]:
 
 def _first(*values: float | None) -> float | None:
     return next((v for v in values if v is not None), None)
+
+
+def _from_registry(asked: Asked, kept: KeptAnswer, view: RegistryView) -> dict[str, Any]:
+    """The answer with a kernel of the registry, by the receipt as it was signed."""
+    with view.open() as registry:
+        code = registry.source(kept.kernel)
+        at = kept.kernel.receipts.index(kept.receipt)
+        receipt = registry.signed(kept.kernel)[at]
+    modelled = kept.time is not None and kept.time.modelled
+    extra: dict[str, Any] = {
+        "candidates": [],
+        "turns": 0,
+        "status": "verified",
+        "from": "registry",
+        "receipt": receipt,
+        "kernel_id": kept.kernel.kernel,
+        "speedup": kept.speedup,
+        "basis": None if kept.speedup is None else "modelled" if modelled else "measured",
+    }
+    return _completion(asked, _verified(code, extra, kept.receipt.device), extra)
 
 
 def _said_as(asked: Asked, answer: dict[str, Any]) -> dict[str, Any]:
@@ -753,6 +839,9 @@ def _ended_as(status: Status, asked: Asked) -> Outcome:
 
 def _outcome(asked: Asked) -> Outcome:
     """What came of a request that was answered, with 422 too."""
+    if asked.kept is not None:
+        seconds = time.monotonic() - asked.started
+        return Outcome(status="verified", speedup=asked.kept.speedup, seconds=seconds)
     if asked.search is None:
         return _ended_as("not_judged", asked)
     return _outcome_of(asked.search, time.monotonic() - asked.started)

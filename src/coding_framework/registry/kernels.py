@@ -125,17 +125,21 @@ class KernelRegistry:
         return next((k for k in self._kernels(kernel) if k.task == task), None)
 
     def find(self, name: str) -> RegisteredKernel:
-        """The kernel of an id, of the beginning of one, or of an op's name that has only one.
-        Raises UsageError with what there is."""
+        """The kernel of an id, of the beginning of one, or of an op's name that has only one. Of a
+        kernel that is there for several tasks, KERNEL/TASK. Raises UsageError with what there
+        is."""
         kernels = self.snapshot()
-        plain = name.removeprefix("sha256:")
+        plain, _, of_task = name.replace("sha256:", "").partition("/")
         found = [k for k in kernels if k.op == name]
         if not found and len(plain) >= _SHORTEST_ID:
             found = [k for k in kernels if k.kernel.removeprefix("sha256:").startswith(plain)]
+            found = [k for k in found if k.task.removeprefix("sha256:").startswith(of_task)]
         if len(found) == 1:
             return found[0]
         if found:
-            ids = ", ".join(f"{short(k.kernel)} ({k.op}, {k.status})" for k in found[:8])
+            ids = ", ".join(
+                f"{short(k.kernel)}/{short(k.task)} ({k.op}, {k.status})" for k in found[:8]
+            )
             raise UsageError(f"{name!r} names {len(found)} kernels: give the id of one: {ids}")
         some = ", ".join(f"{short(k.kernel)} ({k.op})" for k in kernels[:8]) or "none"
         raise UsageError(

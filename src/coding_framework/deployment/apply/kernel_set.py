@@ -17,13 +17,14 @@ import psutil
 import torch
 
 from coding_framework.cuda.expected.inputs import DTYPE_NAMES
+from coding_framework.deployment.apply.asking import KernelAsker
 from coding_framework.deployment.apply.launching import (
     Launcher,
     LoadError,
     PreparedCall,
     ReadCode,
 )
-from coding_framework.deployment.apply.quarantine import add_to_quarantine, quarantined
+from coding_framework.registry.quarantine import add_to_quarantine, quarantined
 from coding_framework.registry.templates import LaunchTemplate
 
 Reason = Literal[
@@ -94,6 +95,8 @@ class Options:
     check_rate: float | None = None
     """Of the calls: the function runs too and results are compared. None: 1/1,000 for canaries,
     1/100,000 for active kernels. The first call of each template is always checked."""
+    asker: KernelAsker | None = None
+    """Asks a server to verify kernels at the shapes of misses; None: nobody is asked."""
 
 
 @dataclass
