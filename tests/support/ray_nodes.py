@@ -1,4 +1,7 @@
-"""A Ray cluster of one node for tests of judges, and what is seen of its judges from outside."""
+"""A Ray cluster of one node for tests of judges, and what is seen of its judges from outside.
+
+The fixture `ray_cluster` is one that all tests of a worker share: Ray needs seconds to start.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,18 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import psutil
 import ray
 from ray.cluster_utils import Cluster
 
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, until
 
+Started = TypeVar("Started")
 SLOW = "support.ray_judges:make_slow_judge"
 NODE = {
     "num_cpus": 2,
@@ -25,11 +30,11 @@ NODE = {
 }
 
 
-def start_cluster(tries: int = 3) -> Cluster:
+def patiently(start: Callable[[], Started], tries: int = 3) -> Started:
     """On a loaded machine Ray's own processes miss the 30 s that it gives them."""
     for left in reversed(range(tries)):
         try:
-            return Cluster(initialize_head=True, head_node_args=NODE)
+            return start()
         except Exception:  # Ray raises no narrower one
             if not left:
                 raise
@@ -38,7 +43,7 @@ def start_cluster(tries: int = 3) -> Cluster:
 
 @contextmanager
 def joined(cluster: Cluster) -> Iterator[None]:
-    """This process in the cluster, whose workers import what it does; then the end of both."""
+    """This process in the cluster, whose workers import what it does. Actors end with the block."""
     ray.init(
         address=cluster.address,
         log_to_driver=False,
@@ -46,7 +51,14 @@ def joined(cluster: Cluster) -> Iterator[None]:
     )
     yield
     ray.shutdown()
-    cluster.shutdown()
+
+
+def gone(node: Any) -> None:
+    """Wait until Ray does not count a removed node any more, as the next pool would."""
+    until(
+        lambda: not any(n["Alive"] for n in ray.nodes() if n["NodeID"] == node.node_id),
+        "Ray counts a node that was removed",
+    )
 
 
 def told(folder: Path, name: str) -> list[list[int]]:

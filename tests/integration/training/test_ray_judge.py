@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import ray
 from ray.cluster_utils import Cluster
 
 from coding_framework.cuda.judge import Judge, JudgeConfig
@@ -21,18 +20,17 @@ from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.training.verl.ray_judge import RayJudgePool
 from coding_framework.types import Candidate
 from support.judge_tasks import DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
-from support.ray_nodes import NODE, SLOW, began, joined, judges, start_cluster, told
+from support.ray_nodes import NODE, SLOW, began, gone, joined, judges, told
 from support.waiting import left_of
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[Cluster]:
+def cluster(ray_cluster: Cluster) -> Iterator[Cluster]:
     """A cluster of one node with two processors, joined."""
-    cluster = start_cluster()
-    with joined(cluster):
-        yield cluster
+    with joined(ray_cluster):
+        yield ray_cluster
 
 
 def test_the_command_gives_the_verdicts_of_this_machine_and_leaves_no_process(
@@ -101,9 +99,7 @@ async def test_jobs_lost_with_their_node_are_judged_once_more_on_another(
         assert {name for name in names if len(told(tmp_path, name)) == 2} == lost
         assert sum(len(told(tmp_path, name)) for name in names) == 6
         assert (await pool.judge(DOUBLE_TASK, "next 0")).task == DOUBLE_TASK.name
-    async with asyncio.timeout(60):  # until then Ray counts it, and so would the next pool
-        while any(n["Alive"] for n in ray.nodes() if n["NodeID"] == node.node_id):
-            await asyncio.sleep(0.1)
+    await asyncio.to_thread(gone, node)
 
 
 async def test_a_job_over_the_wall_limit_is_our_fault_and_frees_its_slot(tmp_path: Path) -> None:

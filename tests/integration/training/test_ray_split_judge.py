@@ -25,7 +25,7 @@ from coding_framework.training.verl.ray_cluster import bench_layout, compiling_l
 from coding_framework.training.verl.ray_judge import Part, SplitRayJudgePool
 from coding_framework.types import Candidate, Status
 from support.judge_tasks import DOUBLE, DOUBLE_TASK, make_task
-from support.ray_nodes import NODE, joined, judges, start_cluster
+from support.ray_nodes import NODE, gone, joined, judges, patiently
 from support.split_cases import BUILDS, CASES, essence, other_cache
 from support.split_judges import node_id
 from support.waiting import PATIENCE_S, left_of
@@ -61,12 +61,14 @@ class Watched:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[Cluster]:
+def cluster(ray_cluster: Cluster) -> Iterator[Cluster]:
     """A node that compiles, and one with a GPU, as far as Ray knows."""
-    cluster = start_cluster()
-    cluster.add_node(**BENCH_NODE)
-    with joined(cluster):
-        yield cluster
+    patiently(lambda: ray_cluster.add_node(**BENCH_NODE))
+    with joined(ray_cluster):
+        yield ray_cluster
+        for node in list(ray_cluster.worker_nodes):
+            ray_cluster.remove_node(node)
+            gone(node)
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +222,6 @@ async def test_a_build_that_arrives_damaged_is_compiled_again_once(watched: Watc
     assert (await watched.pool.judge(TASK, candidate("after"))).status is Status.CORRECT
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 async def test_a_bench_that_is_lost_with_its_node_comes_back_on_another(
     cluster: Cluster, watched: Watched
