@@ -167,7 +167,8 @@ class Experiment:
             self.cuda_rl(
                 "eval", model, "--suite", f"{suite}:{tasks}", "--prompts", self.plan.prompts,
                 "--samples", str(samples), "--temperature", str(heat), "--seed", str(self.seed),
-                "--output-dir", folder, "--no-wandb", "--k", "1" if samples == 1 else f"1,{samples}",
+                "--output-dir", folder, "--no-wandb",
+                "--k", "1" if samples == 1 else f"1,{samples}",
                 *server, *(["--tokenizer", str(model)] if server else []),
                 *flags({**self.plan.sampling, **self.plan.judge}),
             )  # fmt: skip
