@@ -1,18 +1,26 @@
 """The same answers judged by us and by KernelBench's own evaluator, and why the two disagree.
 
-    python benchmarks/against_kernelbench.py --kernelbench DIR [--part PART] [--output FILE]
+    python benchmarks/against_kernelbench.py --kernelbench DIR [--modules N] [--minutes M]
 
 DIR is a checkout of KernelBench, which the user brings; its evaluator runs as it is, outside any
-sandbox, on answers of ours alone. It needs one GPU, PyTorch, nvcc and ninja. build: compiles the
-answers with PyTorch's `load_inline`, as KernelBench does, without a GPU. theirs, ours: the two
-judgements. report: the table. Without --part all of them, one after the other. Each goes on where
-it was stopped (--minutes); rows are kept in runs/against_kernelbench.
+sandbox, on answers of ours alone. It needs one GPU, PyTorch, nvcc and ninja.
+
+What takes time is PyTorch's `load_inline`, a minute of one core for each extension. All cores build
+extensions (a build of KernelBench's own kind: the answer is executed, `load_inline` leaves its
+library in TORCH_EXTENSIONS_DIR); each answer goes to their evaluator when its extension is there,
+while others are still built, and our judge works beside them. Both compilers are handed PyTorch's
+headers without those that no kernel of ours needs (`light`): the same declarations, with PyTorch's
+own header for each operator; what does not compile with them is compiled with all.
+
+At --minutes it ends with what it has; the same command goes on, also on another machine that has
+--work (rows) but not --extensions. --part does one part alone.
 
 The answers are made of our kernels for tasks of training, as classes `ModelNew`: *honest* ones;
 *broken* ones; *torch*, in which PyTorch computes; *special*, right for the published size alone;
-*stale*, which compute only the first calls and then give an old result again. Each disagreement is
-put into one of KernelBench's and our differences by what the verdict says; what is left is
-`unexplained`, of which the bar allows none.
+*stale*, which compute only the first calls and then give an old result again. *module*: the fastest
+kernel of each of N module tasks, as `cuda-rl export-modelnew` writes it, at real sizes. Each
+disagreement is put into one of KernelBench's and our differences by what the verdict says; what is
+left is `unexplained`, of which the bar allows none.
 """
 
 from __future__ import annotations
@@ -22,24 +30,33 @@ import asyncio
 import hashlib
 import json
 import os
+import queue
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from bench_io import ROOT, bar, finish, head
+from module_judging import drafts
 
 from coding_framework.data.examples import training_tasks
+from coding_framework.data.modelnew import export_modelnew
+from coding_framework.data.modules.examples import module_kernels
+from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis import catalog
 from coding_framework.data.synthesis.faults import break_in_many_ways
-from coding_framework.errors import InfrastructureError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.progress import Progress
 from coding_framework.store.lines import JsonlSink, parsed_lines
 from coding_framework.types import Task, Verdict
@@ -48,6 +65,10 @@ from coding_framework.wiring import make_judge
 PARTS = ("build", "theirs", "ours", "report")
 ANSWERS, TASKS, TRIALS = 200, 34, 5
 """At least so many answers are compared; theirs tries so many inputs."""
+MODULES, AGREED = 100, 0.98
+"""So many correct kernels of module tasks, on this share of which the two must agree."""
+BUILD_S, ANSWER_S = 900, 240
+"""A process that takes longer is ended."""
 FAULTS_OF_A_TASK = 3
 FP32_TOLERANCE = 1e-4
 """KernelBench's, absolute and relative."""
@@ -66,31 +87,80 @@ for name in ("dotenv", "openai", "litellm", "requests", "datasets", "tqdm", "pyd
         stub = sys.modules[name] = types.ModuleType(name)
         stub.__getattr__ = attribute
 """
-BUILD = STUBS + "exec(compile(sys.stdin.read(), 'answer', 'exec'), {'__name__': 'answer'})\n"
-THEIRS = (
+ASKED = (
     STUBS
     + """
 import json, os, time
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
+def serve(work):
+    print("ready", file=answers, flush=True)
+    for line in sys.stdin:
+        begun = time.monotonic()
+        said = work(json.loads(line))
+        print(json.dumps({**said, "s": time.monotonic() - begun}), file=answers, flush=True)
+"""
+)
+BUILD = (
+    ASKED
+    + """
+import torch.utils.cpp_extension
+os.nice(10)
+def build(asked):
+    try:
+        exec(compile(asked["answer"], "answer", "exec"), {"__name__": "answer"})
+    except Exception as e:
+        return {"built": False, "why": str(e)[-600:]}
+    return {"built": True}
+serve(build)
+"""
+)
+THEIRS = (
+    ASKED
+    + """
 sys.path.insert(0, sys.argv[1] + "/src")
 import torch
 from kernelbench.eval import eval_kernel_against_ref
-print("ready", file=answers, flush=True)
-for line in sys.stdin:
-    asked = json.loads(line)
-    begun = time.monotonic()
+def judge(asked):
     found = eval_kernel_against_ref(
         asked["problem"], asked["answer"], num_correct_trials=asked["trials"],
         measure_performance=False, device=torch.device("cuda:0"),
     )
-    said = {"compiled": False, "correctness": False, "why": "no result"}
-    if found is not None:
-        said = {"compiled": found.compiled, "correctness": found.correctness,
-                "why": str({k: str(v)[:300] for k, v in found.metadata.items()})}
-    print(json.dumps({**said, "s": time.monotonic() - begun}), file=answers, flush=True)
+    if found is None:
+        return {"compiled": False, "correctness": False, "why": "no result"}
+    return {"compiled": found.compiled, "correctness": found.correctness,
+            "why": str({k: str(v)[:300] for k, v in found.metadata.items()})}
+serve(judge)
 """
 )
+LIGHT = {
+    "torch/types.h": """
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/generated/variable_factories.h>
+namespace torch {
+using namespace at;
+constexpr auto kInt32 = at::kInt;
+constexpr auto kInt64 = at::kLong;
+constexpr auto kFloat16 = at::kHalf;
+constexpr auto kFloat32 = at::kFloat;
+constexpr auto kFloat64 = at::kDouble;
+}
+""",
+    "torch/extension.h": """
+#include <torch/types.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+""",
+}
+"""PyTorch's headers without what our kernels do not use, by name."""
+LIGHT_FIRST = """#!/bin/sh
+case " $* " in
+*" -c "*) {compiler} -DAT_PER_OPERATOR_HEADERS -I{light} "$@" 2>/dev/null && exit 0 ;;
+esac
+exec {compiler} "$@"
+"""
 
 
 @dataclass(frozen=True)
@@ -101,6 +171,15 @@ class Answer:
     kind: str
     task: Task
     code: str
+    stated: str = ""
+    """The problem as KernelBench states it, where the task came from one."""
+
+    @property
+    def extension(self) -> str:
+        """The name of what `load_inline` builds for it."""
+        found = re.search(r'load_inline\(\s*name="(\w+)"', self.code)
+        assert found is not None, "each answer has an extension"
+        return found[1]
 
 
 # --- the answers ----------------------------------------------------------------------------------
@@ -120,6 +199,35 @@ def made_answers(count: int = TASKS) -> Iterator[Answer]:
         for kind in ("special", "stale"):
             yield Answer(f"{task.name}/{kind}", kind, task, model_new(first, _TURNS[kind](task)))
         yield Answer(f"{task.name}/torch", "torch", task, _in_torch(task, first))
+
+
+def module_answers(count: int) -> Iterator[Answer]:
+    """The fastest kernel of each of so many module tasks, the families in turn."""
+
+    def exported() -> Iterator[Answer]:
+        for draft in drafts(None) if count else ():
+            task, kernels = module_kernels(draft)
+            try:
+                code = export_modelnew(kernels[-1].code, task)
+            except UsageError:
+                continue
+            name = f"{task.name}/{kernels[-1].level}"
+            yield Answer(name, "module", task, code, write_module(draft).source)
+
+    return islice(exported(), count)
+
+
+def by_extension(answers: Iterable[Answer]) -> list[list[Answer]]:
+    """Answers of one extension together: those of functions and of modules in turn, first the
+    extensions of which most answers are made."""
+    groups: dict[str, list[Answer]] = defaultdict(list)
+    for answer in answers:
+        groups[answer.extension].append(answer)
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    modules = [group for group in ordered if group[0].kind == "module"]
+    functions = [group for group in ordered if group[0].kind != "module"]
+    both = zip_longest(functions, modules, fillvalue=())
+    return [list(group) for pair in both for group in pair if group]
 
 
 def model_new(code: str, body: str = "return extension.forward(*tensors)") -> str:
@@ -181,9 +289,11 @@ def _in_torch(task: Task, code: str) -> str:
     return made[: made.index("class ModelNew")] + own
 
 
-def problem(task: Task) -> str:
-    """The task as KernelBench states one."""
-    inputs = []
+def problem(answer: Answer) -> str:
+    """The answer's task as KernelBench states one."""
+    if answer.stated:
+        return answer.stated
+    task, inputs = answer.task, []
     for spec in task.gpu_cases[0].inputs:
         low, high = spec.low, spec.high
         drawn = f"torch.randn({list(spec.shape)})"
@@ -199,55 +309,175 @@ def problem(task: Task) -> str:
 # --- the two judgements ---------------------------------------------------------------------------
 
 
-def build(answer: Answer, environment: Mapping[str, str]) -> dict[str, Any]:
-    begun = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD], input=answer.code, text=True, capture_output=True,
-        env=dict(environment), timeout=600, check=False,
-    )  # fmt: skip
-    said = done.stderr.strip().splitlines()[-1:] if done.returncode else []
-    return {"built": done.returncode == 0, "why": said, "s": time.monotonic() - begun}
+class Asked:
+    """A program in a process that answers line by line. It is begun anew after it has ended, or was
+    ended because it took too long. Raises InfrastructureError where it cannot begin."""
 
-
-class Theirs:
-    """Their evaluator in a process, begun anew after an answer that may have broken its context."""
-
-    def __init__(self, checkout: Path, environment: Mapping[str, str]) -> None:
-        self._command = [sys.executable, "-c", THEIRS, str(checkout)]
+    def __init__(self, program: str, argument: str, environment: Mapping[str, str]) -> None:
+        self._command = [sys.executable, "-c", program, argument]
         self._environment = dict(environment)
         self._process: subprocess.Popen[str] | None = None
 
-    def judge(self, answer: Answer) -> dict[str, Any]:
-        process = self._started()
-        asked = {"problem": problem(answer.task), "answer": answer.code, "trials": TRIALS}
+    def __call__(self, limit_s: float, **asked: Any) -> dict[str, Any] | None:
+        """What it said; None where it ended instead."""
+        fresh = self._process is None
+        process = self._process = self._process or self._begun()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(asked) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
+        ends = time.monotonic() + limit_s
+        late = threading.Timer(limit_s, self._kill, [process])
+        late.start()
+        try:
+            if fresh and process.stdout.readline() != "ready\n" and time.monotonic() < ends:
+                raise InfrastructureError("a process of builds or of their evaluator did not begin")
+            process.stdin.write(json.dumps(asked) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            late.cancel()
         if not line:
             self.close()
-            return {"compiled": False, "correctness": False, "why": "their process ended", "s": 0.0}
+            return None
         found: dict[str, Any] = json.loads(line)
-        if not found["correctness"]:
-            self.close()
         return found
 
-    def _started(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                self._command, env=self._environment, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-            assert self._process.stdout is not None
-            assert self._process.stdout.readline() == "ready\n", "their evaluator did not begin"
-        return self._process
+    def _begun(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self._command, env=self._environment, text=True, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    @staticmethod
+    def _kill(process: subprocess.Popen[str]) -> None:
+        """With the compilers that it has started."""
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         if self._process is not None:
-            self._process.kill()
+            self._kill(self._process)
             self._process.communicate()
         self._process = None
+
+
+def compilers(folder: Path) -> dict[str, str]:
+    """The environment in which PyTorch finds compilers that are handed the light headers first."""
+    from torch.utils.cpp_extension import CUDA_HOME, get_cxx_compiler
+
+    if CUDA_HOME is None:
+        raise UsageError("PyTorch finds no CUDA toolkit: set CUDA_HOME to its folder")
+    for name, text in LIGHT.items():
+        path = folder / "light" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#pragma once\n{text}")
+    wrapped = {"nvcc": str(Path(CUDA_HOME) / "bin" / "nvcc"), "c++": get_cxx_compiler()}
+    light = shlex.quote(str(folder / "light"))
+    for name, compiler in wrapped.items():
+        script = folder / name
+        script.write_text(LIGHT_FIRST.format(compiler=shlex.quote(compiler), light=light))
+        script.chmod(0o755)
+    return {"PYTORCH_NVCC": str(folder / "nvcc"), "CXX": str(folder / "c++")}
+
+
+class Comparison:
+    """Builds and their judgement, side by side: an answer is judged when its extension is there.
+
+    Guaranteed: it ends at its deadline, with the processes that it started; a row is of a judgement
+    that ended by itself or took longer than its limit, never of one that the deadline cut.
+    """
+
+    def __init__(self, args: argparse.Namespace, answers: Sequence[Answer]) -> None:
+        args.extensions.mkdir(parents=True, exist_ok=True)
+        for lock in args.extensions.glob("*/lock"):
+            lock.unlink()  # of a build that was ended: `load_inline` would wait for it
+        self._args, self._deadline = args, time.monotonic() + 60 * args.minutes
+        self._environment = {
+            **os.environ, **compilers(args.extensions.absolute()), "MAX_JOBS": "1",
+            "TORCH_EXTENSIONS_DIR": str(args.extensions.absolute()),
+        }  # fmt: skip
+        self._rows = JsonlSink(args.work / "theirs.jsonl")
+        self._builds = JsonlSink(args.work / "build.jsonl")
+        left = [a for a in answers if a.name not in rows_of(args.work / "theirs.jsonl")]
+        self._fault: Exception | None = None
+        self._to_build: queue.SimpleQueue[list[Answer] | None] = queue.SimpleQueue()
+        self._to_judge: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        groups = by_extension(left)
+        for group in groups:
+            self._to_build.put(group)
+        self._built = Progress("built", len(groups), "extensions")
+        self._judged = Progress("theirs", len(left), "answers")
+
+    def run(self, *, judge: bool) -> None:
+        """judge: else it only builds."""
+        builders = [self._thread(self._build) for _ in range(builders_at_once())]
+        judges = [self._thread(self._judge) for _ in range(self._args.theirs * judge)]
+        with self._built, self._judged:
+            for thread in (*builders, *judges):
+                thread.start()
+            for _ in builders:
+                self._to_build.put(None)
+            for thread in builders:
+                thread.join()
+            for _ in judges:
+                self._to_judge.put(None)
+            for thread in judges:
+                thread.join()
+        self._rows.close()
+        self._builds.close()
+        if self._fault is not None:
+            raise self._fault
+
+    def _thread(self, work: Callable[[], None]) -> threading.Thread:
+        """Its fault ends the others too."""
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as e:
+                self._fault, self._deadline = e, 0.0
+
+        return threading.Thread(target=guarded)
+
+    def _left_s(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def _build(self) -> None:
+        builder = Asked(BUILD, "", self._environment)
+        while (group := self._to_build.get()) is not None and self._left_s() > 0:
+            first = group[0]
+            if not (self._args.extensions / first.extension / f"{first.extension}.so").exists():
+                found = builder(min(BUILD_S, self._left_s()), answer=first.code)
+                if self._left_s() <= 0:
+                    break
+                row = found or {"built": False, "why": "its process ended", "s": None}
+                self._builds.write({"name": first.extension, **row})
+            self._built.advance()
+            for answer in group:
+                self._to_judge.put(answer)
+        builder.close()
+
+    def _judge(self) -> None:
+        theirs = Asked(THEIRS, str(self._args.kernelbench.absolute()), self._environment)
+        while (answer := self._to_judge.get()) is not None and self._left_s() > 0:
+            limit = min(ANSWER_S, self._left_s())
+            found = theirs(limit, problem=problem(answer), answer=answer.code, trials=TRIALS)
+            if self._left_s() <= 0:
+                break
+            row = found or {"compiled": False, "correctness": False, "s": limit,
+                            "why": "their process ended"}  # fmt: skip
+            self._rows.write({"name": answer.name, **row})
+            self._judged.advance()
+            if not row["correctness"]:
+                theirs.close()  # the answer may have broken its context
+        theirs.close()
+
+
+def builders_at_once() -> int:
+    """A build takes a core and at most 3 GB."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (4 << 30)
+    return int(max(1, min(len(os.sched_getaffinity(0)), memory)))
 
 
 async def judge_ours(answers: Sequence[Answer], sink: JsonlSink, args: argparse.Namespace) -> None:
@@ -293,7 +523,8 @@ def explanation(answer: Answer, theirs: Mapping[str, Any], ours: Mapping[str, An
         return status
     if not accepted:
         near = "Output mismatch" in str(theirs["why"])
-        return "tolerance: ours is wider" if near and answer.kind == "honest" else "unexplained"
+        honest = answer.kind in ("honest", "module")
+        return "tolerance: ours is wider" if near and honest else "unexplained"
     if status == "rejected":
         return "torch computes a part" if answer.kind == "torch" else "unexplained"
     if status == "cheating" or answer.kind == "stale":
@@ -302,7 +533,7 @@ def explanation(answer: Answer, theirs: Mapping[str, Any], ours: Mapping[str, An
     if status == "runtime_error" and any(word in reason for word in MEMORY_FAULTS):
         return "memory: an access outside an array, for which theirs does not look"
     shapes = [tuple(shape) for shape in ours.get("failed_shapes") or ()]
-    if shapes and shapes != list(published(answer.task)):
+    if answer.kind != "module" and shapes and shapes != list(published(answer.task)):
         return "shape-special: right for the published size alone"
     if "got nan" in reason:
         return "memory: an element that is never written, where theirs finds an earlier result"
@@ -317,23 +548,6 @@ def explanation(answer: Answer, theirs: Mapping[str, Any], ours: Mapping[str, An
 
 def rows_of(path: Path) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in parsed_lines(path, json.loads)}
-
-
-def in_threads(label: str, answers: Sequence[Answer], path: Path, args: Any, work: Any) -> None:
-    """`work(answer)` for each, so many at once, as far as the minutes go."""
-    deadline = time.monotonic() + 60 * args.minutes
-    with (
-        JsonlSink(path) as sink,
-        Progress(label, len(answers), "answers") as progress,
-        ThreadPoolExecutor(args.workers) as threads,
-    ):
-
-        def one(answer: Answer) -> None:
-            if time.monotonic() < deadline:
-                sink.write({"name": answer.name, **work(answer)})
-                progress.advance()
-
-        list(threads.map(one, answers))
 
 
 def report(args: argparse.Namespace, answers: Sequence[Answer]) -> bool:
@@ -357,6 +571,14 @@ def report(args: argparse.Namespace, answers: Sequence[Answer]) -> bool:
         bar("answers judged by both, at least", ANSWERS, len(rows), len(rows) >= ANSWERS),
         bar("disagreements without an explanation", 0, len(left), not left),
     ]
+    modules = [r for r in rows if r["kind"] == "module" and r["ours"] == "correct"]
+    if args.modules:
+        agreed = sum(bool(r["theirs"]) for r in modules) / max(1, len(modules))
+        bars += [
+            bar("exported module kernels that we call correct, at least", MODULES, len(modules),
+                len(modules) >= MODULES),
+            bar("of these, theirs accepts", AGREED, agreed, agreed >= AGREED),
+        ]  # fmt: skip
     seconds = {
         name: round(sum(found[a.name]["s"] for a in both), 1)
         for name, found in (("theirs", theirs), ("ours", ours))
@@ -371,59 +593,37 @@ def main() -> int:
     cli.add_argument("--kernelbench", type=Path, required=True, help="a checkout of KernelBench")
     cli.add_argument("--part", choices=list(PARTS), help="one part (default: all)")
     cli.add_argument("--tasks", type=int, default=TASKS)
-    cli.add_argument("--workers", type=int, help="at once in each part (default: by the machine)")
+    cli.add_argument("--modules", type=int, default=0, help="so many exported module kernels")
+    cli.add_argument("--theirs", type=int, default=4, help="processes of their evaluator (4)")
+    cli.add_argument("--workers", type=int, default=6, help="of our judge (6)")
     cli.add_argument("--backend", choices=["cuda", "emulator"], default="cuda")
     cli.add_argument("--minutes", type=float, default=9.0)
     cli.add_argument("--work", type=Path, default=ROOT / "runs" / "against_kernelbench")
+    cli.add_argument(
+        "--extensions", type=Path, default=Path(tempfile.gettempdir()) / "against_kernelbench",
+        help="what load_inline builds, kept for the next run on this machine",
+    )  # fmt: skip
     cli.add_argument("--output", type=Path)
     args = cli.parse_args()
-    if args.part in (None, "build") and shutil.which("ninja") is None:
+    if args.part in (None, "build", "theirs") and shutil.which("ninja") is None:
         cli.error("load_inline needs ninja, which is not on PATH: pip install ninja")
     args.work.mkdir(parents=True, exist_ok=True)
-    answers = list(made_answers(args.tasks))
-    for part in [args.part] if args.part else PARTS:
-        if part == "report":
-            return 0 if report(args, answers) else 1
-        work(part, answers, argparse.Namespace(**{**vars(args), "workers": workers(part, args)}))
-    return 0
-
-
-def workers(part: str, args: argparse.Namespace) -> int:
-    """As many as the user says; else: a build takes a core and 3 GB, two judges share a GPU."""
-    cores = len(os.sched_getaffinity(0))
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (4 << 30)
-    return int(args.workers or max(1, {"build": min(cores, memory), "theirs": 3}.get(part, 6)))
-
-
-def work(part: str, answers: Sequence[Answer], args: argparse.Namespace) -> None:
-    """What is left of a part, as far as its minutes go."""
-    path = args.work / f"{part}.jsonl"
-    left = [answer for answer in answers if answer.name not in rows_of(path)]
-    extensions = (args.work / "extensions").absolute()
-    environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(extensions), "MAX_JOBS": "1"}
-    if part == "build":
-        # equal sources are one extension: the first answer of each builds it
-        first = {answer.code.split("class ModelNew")[0]: answer for answer in reversed(left)}
-        in_threads(part, list(first.values()), path, args, lambda a: build(a, environment))
-    elif part == "theirs":
-        shares = [left[i :: args.workers] for i in range(args.workers)]
-        with ThreadPoolExecutor(args.workers) as threads:
-            list(threads.map(lambda share: _theirs(share, path, args, environment), shares))
-    else:
-        with JsonlSink(path) as sink:
+    answers = [*made_answers(args.tasks), *module_answers(args.modules)]
+    if args.part == "ours":
+        left = [a for group in by_extension(answers) for a in group
+                if a.name not in rows_of(args.work / "ours.jsonl")]  # fmt: skip
+        with JsonlSink(args.work / "ours.jsonl") as sink:
             asyncio.run(judge_ours(left, sink, args))
-
-
-def _theirs(
-    answers: Sequence[Answer], path: Path, args: argparse.Namespace, environment: Mapping[str, str]
-) -> None:
-    """One process of theirs for a part of the answers."""
-    one_at_a_time = argparse.Namespace(workers=1, minutes=args.minutes)
-    theirs = Theirs(args.kernelbench.absolute(), environment)
-    try:
-        in_threads("theirs", answers, path, one_at_a_time, theirs.judge)
-    finally:
-        theirs.close()
+    elif args.part in ("build", "theirs"):
+        Comparison(args, answers).run(judge=args.part == "theirs")
+    elif args.part is None:
+        ours = subprocess.Popen([sys.executable, *sys.argv, "--part", "ours"])
+        try:
+            Comparison(args, answers).run(judge=True)
+            ours.wait()
+        finally:
+            ours.terminate()
+    return 0 if args.part not in (None, "report") or report(args, answers) else 1
 
 
 if __name__ == "__main__":

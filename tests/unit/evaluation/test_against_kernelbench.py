@@ -28,7 +28,7 @@ def test_answers_and_problems_are_python_of_all_kinds(against: ModuleType) -> No
     assert {answer.kind for answer in made} == {"honest", "broken", "special", "stale", "torch"}
     assert len({answer.name for answer in made}) == len(made)
     for answer in made:
-        ast.parse(against.problem(answer.task))
+        ast.parse(against.problem(answer))
         names = [n.name for n in ast.parse(answer.code).body if isinstance(n, ast.ClassDef)]
         assert names == ["ModelNew"]
         assert "PYBIND11_MODULE" not in answer.code
