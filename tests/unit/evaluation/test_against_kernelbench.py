@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,52 @@ def test_their_package_is_imported_without_what_it_would_load(against: ModuleTyp
     """torch asks every module for its file while it is imported: a stand-in has none."""
     code = against.STUBS + "import inspect; inspect.getmodule(inspect.currentframe()); import torch"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_exported_kernels_come_in_turn_with_the_others_most_answers_first(
+    against: ModuleType,
+) -> None:
+    modules = list(against.module_answers(2))
+    assert [a.kind for a in modules] == ["module"] * 2
+    assert all(against.problem(a).startswith("import torch") for a in modules)
+    groups = against.by_extension([*modules, *against.made_answers(2)])
+    assert [groups[k][0].kind == "module" for k in range(4)] == [False, True, False, True]
+    assert {a.kind for a in groups[0]} == {"honest", "special", "stale", "torch"}
+    assert sum(map(len, groups)) == len(list(against.made_answers(2))) + 2
+
+
+def test_what_does_not_compile_with_light_headers_is_compiled_with_all(
+    against: ModuleType, tmp_path: Path
+) -> None:
+    for name in ("light", "other"):
+        text = against.LIGHT_FIRST.format(compiler="cc", light=tmp_path / name)
+        (tmp_path / f"{name}.sh").write_text(text)
+        (tmp_path / name).mkdir()
+    (tmp_path / "light" / "stdio.h").write_text("int puts(const char*);\n")
+    for source in ("puts", "printf"):  # printf is in the whole header alone
+        text = f"#include <stdio.h>\nint main(void) {{ void *f = (void *){source}; return !f; }}"
+        (tmp_path / "a.c").write_text(text)
+        done = subprocess.run(
+            ["sh", "light.sh", "-MD", "-c", "a.c", "-o", "a.o"], cwd=tmp_path, check=False
+        )
+        assert done.returncode == 0
+        assert ("light/stdio.h" in (tmp_path / "a.d").read_text()) is (source == "puts")
+
+
+def test_a_process_that_ends_or_takes_too_long_is_told_and_begun_anew(against: ModuleType) -> None:
+    program = against.ASKED + (
+        "def work(asked):\n"
+        "    if asked['do'] == 'end': os._exit(1)\n"
+        "    if asked['do'] == 'wait': time.sleep(600)\n"
+        "    return {'pid': os.getpid()}\n"
+        "serve(work)\n"
+    )
+    asked = against.Asked(program, "", dict(os.environ))
+    first = asked(60, do="answer")
+    assert asked(60, do="answer")["pid"] == first["pid"]
+    assert asked(60, do="end") is None
+    assert asked(60, do="answer")["pid"] != first["pid"]
+    assert asked(0.05, do="wait") is None
+    asked.close()
+    with pytest.raises(against.InfrastructureError, match="did not begin"):
+        against.Asked("raise SystemExit(1)", "", dict(os.environ))(60, do="answer")
