@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import torch
 
-from coding_framework.cuda.expected.inputs import TORCH_DTYPES, derive_seed, draw_inputs
+from coding_framework.cuda.expected.inputs import TORCH_DTYPES, derive_seed, draw_input
 from coding_framework.types import TensorSpec, TestCase
 
 if TYPE_CHECKING:
@@ -95,29 +95,30 @@ def draw_edges(
     case: TestCase, kind: EdgeKind, secret: bytes, task_digest: str
 ) -> tuple[torch.Tensor, ...]:
     """The inputs of one edge draw, as `draw_inputs` gives them."""
-    usual = draw_inputs(case, secret, task_digest, edge_seed(kind))
-    return tuple(
-        _drawn(case, j, kind, secret, task_digest, usual[j]) for j in range(len(case.inputs))
-    )
+    return tuple(_drawn(case, j, kind, secret, task_digest) for j in range(len(case.inputs)))
 
 
 def _drawn(
-    case: TestCase, j: int, kind: EdgeKind, secret: bytes, task_digest: str, usual: torch.Tensor
+    case: TestCase, j: int, kind: EdgeKind, secret: bytes, task_digest: str
 ) -> torch.Tensor:
     spec, dtype = case.inputs[j], TORCH_DTYPES[case.inputs[j].dtype]
+
+    def usual() -> torch.Tensor:
+        return draw_input(case, j, secret, task_digest, edge_seed(kind))
+
     generator = np.random.Generator(
         np.random.Philox(key=derive_seed(secret, "edge", task_digest, case.name, kind, j))
     )
     if not dtype.is_floating_point:
-        return _whole_numbers(spec, kind, generator, usual)
+        return _whole_numbers(spec, kind, generator, usual())
     if kind == "large" and spec.low is not None and spec.high is not None:
-        return usual
+        return usual()
     if kind == "negative" and spec.low is not None and spec.low >= 0:
-        return usual
+        return usual()
     if kind == "plain":
-        return _with_extreme_ends(usual)
+        return _with_extreme_ends(usual())
     if kind == "positive" and not _has_room_above(spec):
-        return usual
+        return usual()
     values = _KINDS[kind](spec, case.reduction_length > 1, generator)
     low, high = spec.low, spec.high
     if low is not None or high is not None:

@@ -67,13 +67,17 @@ def draw_inputs(
     Input j of draw `seed` takes family (seed + j): inputs of one draw differ in kind, and five
     consecutive seeds visit every family for every input.
     """
-    tensors = []
-    for j, spec in enumerate(case.inputs):
-        generator = np.random.Generator(
-            np.random.Philox(key=derive_seed(secret, "input", task_digest, case.name, seed, j))
-        )
-        tensors.append(_draw(spec, (seed + j) % len(_UNBOUNDED), generator))
-    return tuple(tensors)
+    count = len(case.inputs)
+    return tuple(draw_input(case, j, secret, task_digest, seed) for j in range(count))
+
+
+def draw_input(
+    case: TestCase, j: int, secret: bytes, task_digest: str, seed: int
+) -> torch.Tensor:
+    """Input j of `draw_inputs`."""
+    key = derive_seed(secret, "input", task_digest, case.name, seed, j)
+    generator = np.random.Generator(np.random.Philox(key=key))
+    return _draw(case.inputs[j], (seed + j) % len(_UNBOUNDED), generator)
 
 
 def draw_large_inputs(

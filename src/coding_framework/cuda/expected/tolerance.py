@@ -43,6 +43,8 @@ import torch
 TORCH_ERROR_FACTOR = 8.0
 _EPS_FACTOR = 4.0
 _SUM_FACTOR = 8.0
+_BUCKETS = 1 << 10
+"""Of two octaves each, of all positive finite float64 numbers."""
 _LITTLE = sys.byteorder == "little"
 SMALLEST = 1e-300
 _AT_ONCE = 1 << 26
@@ -171,10 +173,9 @@ def element_tolerance(
     # without the root mean square: what is no normal number may be flushed to zero
     least = max(tiny, norm / math.sqrt(len(values))) if coarse else tiny / factor
     bound = torch.maximum(scale, changes, out=scale).clamp_min_(least)
-    lowest, table = _largest_of_like_scale(errors, bound)
-    table.mul_(TORCH_ERROR_FACTOR)
+    table = _largest_of_like_scale(errors, bound).mul_(TORCH_ERROR_FACTOR)
     for part in parts(bound.numel()):
-        near = table.index_select(0, _bucket(bound[part]).sub_(lowest))
+        near = table.index_select(0, _bucket(bound[part]))
         bound[part].mul_(factor).add_(near)
     return bound.reshape(reference.shape)
 
@@ -190,27 +191,14 @@ def _bucket(scale: torch.Tensor) -> torch.Tensor:
     return torch.add(high, 1 << 20).bitwise_right_shift_(21)
 
 
-def _largest_of_like_scale(error: torch.Tensor, scale: torch.Tensor) -> tuple[int, torch.Tensor]:
-    """The largest error among the elements whose scale is within about a factor of 16: the lowest
-    bucket that there is, and a number for it and each one above it."""
-    worst: dict[int, float] = {}
+def _largest_of_like_scale(error: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """For each bucket, the largest error (0 or more) among elements of its scale within about a
+    factor of 16: of the bucket itself and the two beside it."""
+    worst = error.new_zeros(_BUCKETS + 2)
     for part in parts(error.numel()):
-        for bucket, value in _largest_of_each(error[part], _bucket(scale[part])):
-            worst[bucket] = max(value, worst.get(bucket, 0.0))
-    lowest, highest = min(worst, default=0), max(worst, default=0)
-    near = [
-        max(worst.get(bucket + step, 0.0) for step in (-1, 0, 1))
-        for bucket in range(lowest, highest + 1)
-    ]
-    return lowest, torch.tensor(near, dtype=torch.float64, device=error.device)
-
-
-def _largest_of_each(values: torch.Tensor, bucket: torch.Tensor) -> list[tuple[int, float]]:
-    """The largest of the values, which are 0 or more, in each bucket that has any."""
-    found = torch.unique(bucket)
-    worst = values.new_zeros(len(found))
-    worst.scatter_reduce_(0, torch.searchsorted(found, bucket), values, "amax")
-    return list(zip(found.tolist(), worst.tolist(), strict=True))
+        bucket = _bucket(scale[part]).to(torch.int64).add_(1)
+        worst.scatter_reduce_(0, bucket, error[part], "amax")
+    return torch.maximum(torch.maximum(worst[:-2], worst[1:-1]), worst[2:])
 
 
 def compare(
