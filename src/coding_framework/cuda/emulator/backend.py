@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
 
 from coding_framework.cuda.emulator.device import EmulatorDevice
 from coding_framework.cuda.emulator.modelled_time import modelled_result, modelled_time_ms
@@ -62,10 +63,11 @@ class EmulatorBackend:
             instruction_budget=limits.instructions,
             memory_limit_bytes=2 * limits.memory_bytes,
             address_seed=_seed_of(expectation),
+            count=timed,
         )
 
         def open_other_schedule() -> EmulatorDevice:
-            return EmulatorDevice(settings, block_order="interleaved")
+            return EmulatorDevice(replace(settings, block_order="interleaved", count=False))
 
         with closing(EmulatorDevice(settings)) as device:
             yield Equipment(device, limits, self._properties, open_other_schedule)

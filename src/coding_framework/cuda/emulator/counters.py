@@ -12,6 +12,7 @@ take as long.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from coding_framework.cuda.emulator.assembler import Kernel
@@ -101,6 +102,14 @@ def _flop_kind(opcode: str) -> str:
     )
 
 
+EXECUTED = "smsp__inst_executed.sum"
+
+
+def executed(kernel: Kernel, warps: Sequence[int]) -> int:
+    """Instructions of all warps; warps: how many entered each basic block."""
+    return sum(w * len(b.instructions) for b, w in zip(kernel.blocks, warps, strict=True) if w)
+
+
 def counters(
     kernel: Kernel, record: LaunchRecord, warps: list[int], lanes: list[int], mem: list[MemCount]
 ) -> dict[str, float]:
@@ -127,7 +136,7 @@ def counters(
             flop = _flop_kind(opcode)
             if flop:
                 by_flop[flop] = by_flop.get(flop, 0) + n
-    out["smsp__inst_executed.sum"] = issued
+    out[EXECUTED] = issued
     out["smsp__thread_inst_executed.sum"] = threads
     out["smsp__thread_inst_executed_per_inst_executed.ratio"] = threads / issued if issued else 0.0
     for name, count in by_class.items():
@@ -141,9 +150,9 @@ def counters(
     out["smsp__sass_branch_targets_threads_divergent.sum"] = record.divergent
     out["smsp__inst_executed_op_barrier.sum"] = record.barriers
     _memory(out, kernel, mem)
-    executed = max(record.executed, 1)
-    out["emulator__longest_warp.ratio"] = record.longest_warp / executed
-    out["emulator__longest_block.ratio"] = record.longest_block / executed
+    ran = max(record.executed, 1)
+    out["emulator__longest_warp.ratio"] = record.longest_warp / ran
+    out["emulator__longest_block.ratio"] = record.longest_block / ran
     reads = max(out["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"], 1)
     out["emulator__most_loads_warp.ratio"] = record.most_loads_warp / reads
     out["emulator__most_loads_block.ratio"] = record.most_loads_block / reads

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import select
@@ -45,6 +46,8 @@ def _serve(control: socket.socket, parent: int, children: dict[int, int | None])
     try:
         load()
         timing_model.gpus()
+        gc.collect()
+        gc.freeze()  # a collection in a device would copy every page that it shares with us
     except Exception as e:  # told to the process that started us
         control.send(json.dumps({"error": str(e)}).encode())
         return

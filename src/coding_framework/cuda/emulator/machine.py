@@ -22,7 +22,7 @@ from coding_framework.cuda.emulator.assembler import (
     Kernel,
     parameter_layout,
 )
-from coding_framework.cuda.emulator.counters import counters
+from coding_framework.cuda.emulator.counters import EXECUTED, counters, executed
 from coding_framework.cuda.emulator.faults import CHECK_KINDS, noted, raise_for
 from coding_framework.cuda.emulator.library import Alloc, Check, Func, LaunchRecord, MemCount, load
 from coding_framework.cuda.emulator.lowering import lower
@@ -285,12 +285,11 @@ class Machine:
 
     def _report(self, call: _Call) -> LaunchReport:
         launch, record = call.launch, call.record
-        found: dict[str, float] = {}
+        warps = list(call.block_warps)
+        found: dict[str, float] = {EXECUTED: executed(call.kernel, warps)}
         time_ms = None
         if self.settings.count:
-            found = counters(
-                call.kernel, record, list(call.block_warps), list(call.block_lanes), list(call.mem)
-            )
+            found = counters(call.kernel, record, warps, list(call.block_lanes), list(call.mem))
             threads = launch.block[0] * launch.block[1] * launch.block[2]
             registers = self.registers.get(launch.kernel) or ASSUMED_REGISTERS
             held = self.occupancy(launch, int(record.shared_bytes))
@@ -434,8 +433,10 @@ class _Call:
 
     def noted_checks(self) -> list[tuple[int, int, Check]]:
         kinds = len(CHECK_KINDS)
+        words = memoryview(self.check_buffer).cast("B").cast("Q")
+        counts = words[:: ctypes.sizeof(Check) // 8].tolist()  # Check.count comes first
         return [
-            (position // kinds, position % kinds, check)
-            for position, check in enumerate(self.check_buffer)
-            if check.count
+            (position // kinds, position % kinds, self.check_buffer[position])
+            for position, count in enumerate(counts)
+            if count
         ]
