@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 
-from coding_framework.cuda.emulator.device import EmulatorDevice
+from coding_framework.cuda.emulator.device import EmulatorDevice, current_fork_server
 from coding_framework.cuda.emulator.modelled_time import modelled_result, modelled_time_ms
 from coding_framework.cuda.emulator.settings import DEFAULT_GPU, EmulatorSettings
 from coding_framework.cuda.expected.inputs import tensor_bytes
@@ -42,7 +42,7 @@ class EmulatorBackend:
         return EmulatorBackend(self._properties, first_budget)
 
     def warm_up(self) -> None:
-        EmulatorDevice().close()
+        current_fork_server()
 
     def prepared(self, task: Task) -> Task:
         return task

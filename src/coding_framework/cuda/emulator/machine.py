@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from coding_framework.cuda.build.kernel_names import readable
@@ -54,6 +55,40 @@ _WARP_BYTES = 12 << 10
 """A warp's stacks in the interpreter (rt.h: Warp)."""
 
 
+def prepare(build: Path) -> None:
+    """Read the device code of a build, so that machines of processes forked from here need not.
+    Raises as `Machine.load` and `Machine.kernel`."""
+    text = _text_of(build)
+    module = _parsed(text)
+    if not any(_is_placed(variable) for variable in module.variables.values()):
+        for function in module.functions.values():
+            if function.is_entry:
+                _assembled(text, function.name)
+
+
+def _text_of(build: Path) -> str:
+    try:
+        return (build / "device.ptx").read_text(encoding="utf-8", errors="replace")
+    except OSError as e:
+        raise DeviceError(f"{build / 'device.ptx'} cannot be read: {e.strerror}") from e
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: str) -> Module:
+    return parse(text)
+
+
+@lru_cache(maxsize=16)
+def _assembled(text: str, name: str) -> Kernel:
+    """A kernel of a module that has no variables, whose addresses would be in its code."""
+    return Assembler(_parsed(text), {}, lower).assemble(name)
+
+
+def _is_placed(variable: Variable) -> bool:
+    """Whether it has an address of its own in global memory."""
+    return variable.space in ("global", "const") and not variable.external
+
+
 class Machine:
     """One emulated GPU with at most one loaded module."""
 
@@ -63,6 +98,7 @@ class Machine:
         self.library = load()
         self.memory = DeviceMemory(self.settings.memory_limit_bytes, self.settings.address_seed)
         self.module: Module | None = None
+        self._text = ""
         self.addresses: dict[str, int] = {}
         self.kernels: dict[str, Kernel] = {}
         self.registers: dict[str, int] = {}
@@ -77,19 +113,15 @@ class Machine:
     def load(self, build: Path) -> ModuleInfo:
         """Load `device.ptx` of a build folder; registers come from its `result.json`, if any."""
         self.registers = _registers(build / "result.json")
-        try:
-            text = (build / "device.ptx").read_text(encoding="utf-8", errors="replace")
-        except OSError as e:
-            raise DeviceError(f"{build / 'device.ptx'} cannot be read: {e.strerror}") from e
-        return self.load_text(text)
+        return self.load_text(_text_of(build))
 
     def load_text(self, text: str) -> ModuleInfo:
         """Load PTX. Raises CandidateFault(unsupported | memory_limit | load_error)."""
-        module = parse(text)
-        self.module, self.kernels, self.addresses = module, {}, {}
+        module = _parsed(text)
+        self._text, self.module, self.kernels, self.addresses = text, module, {}, {}
         symbols: dict[str, SymbolInfo] = {}
         for variable in module.variables.values():
-            if variable.space not in ("global", "const") or variable.external:
+            if not _is_placed(variable):
                 continue
             constant = variable.space == "const"
             address = self.memory.alloc(variable.nbytes, read_only=constant, zeroed=True)
@@ -150,7 +182,11 @@ class Machine:
                 raise CandidateFault(
                     Status.LOAD_ERROR, f"the module has no kernel {readable(name)!r}"
                 )
-            made = self.kernels[name] = self._assembler(self.module).assemble(name)
+            if self.addresses:
+                made = self._assembler(self.module).assemble(name)
+            else:
+                made = _assembled(self._text, name)
+            self.kernels[name] = made
         return made
 
     # --- launching ------------------------------------------------------------------------------

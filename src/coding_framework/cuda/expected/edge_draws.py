@@ -98,9 +98,7 @@ def draw_edges(
     return tuple(_drawn(case, j, kind, secret, task_digest) for j in range(len(case.inputs)))
 
 
-def _drawn(
-    case: TestCase, j: int, kind: EdgeKind, secret: bytes, task_digest: str
-) -> torch.Tensor:
+def _drawn(case: TestCase, j: int, kind: EdgeKind, secret: bytes, task_digest: str) -> torch.Tensor:
     spec, dtype = case.inputs[j], TORCH_DTYPES[case.inputs[j].dtype]
 
     def usual() -> torch.Tensor:

@@ -71,9 +71,7 @@ def draw_inputs(
     return tuple(draw_input(case, j, secret, task_digest, seed) for j in range(count))
 
 
-def draw_input(
-    case: TestCase, j: int, secret: bytes, task_digest: str, seed: int
-) -> torch.Tensor:
+def draw_input(case: TestCase, j: int, secret: bytes, task_digest: str, seed: int) -> torch.Tensor:
     """Input j of `draw_inputs`."""
     key = derive_seed(secret, "input", task_digest, case.name, seed, j)
     generator = np.random.Generator(np.random.Philox(key=key))

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 
-
 _COPIED_BY = ("__deepcopy__", "__reduce_ex__", "__getstate__", "__setstate__")
 
 
