@@ -18,6 +18,8 @@ from typing import Literal
 
 from coding_framework.data.modules.kernels.lowering import (
     BLOCK,
+    JOINS,
+    Join,
     Lines,
     Lowering,
     Tensor,
@@ -28,7 +30,6 @@ from coding_framework.data.modules.kernels.lowering import (
 )
 from coding_framework.data.modules.records import extent
 
-Join = Literal["sum", "max", "min", "product"]
 Worker = Literal["thread", "warp", "block", "blocks"]
 
 _STARTS: dict[Join, str] = {
@@ -36,12 +37,6 @@ _STARTS: dict[Join, str] = {
     "max": "-INFINITY",
     "min": "INFINITY",
     "product": "1.0f",
-}
-_JOINS: dict[Join, str] = {
-    "sum": "{a} += {e};",
-    "max": "{a} = fmaxf({a}, {e});",
-    "min": "{a} = fminf({a}, {e});",
-    "product": "{a} *= {e};",
 }
 _MANY_THREADS = 65536
 """Groups that keep a GPU busy with one thread each."""
@@ -82,6 +77,11 @@ class Groups:
         return [a for a in range(len(self.dims)) if a not in self.axes]
 
     @property
+    def names(self) -> dict[int, str]:
+        """The C name of a group's coordinate along each axis that is kept."""
+        return {a: f"g{a}" if len(self.kept) > 1 else "g" for a in self.kept}
+
+    @property
     def number(self) -> str:
         return product_of([self.dims[a] for a in self.kept])
 
@@ -116,10 +116,11 @@ def whole_groups(
     result: str,
     *reads: Tensor,
     out_dims: Sequence[str] | None = None,
+    worker: Worker | None = None,
 ) -> None:
     """All passes and the result in one kernel. result: of each element, or with `out_dims` of each
-    group; these are the extents of the output."""
-    worker = groups.worker(w)
+    group; these are the extents of the output. worker: by default by `groups`."""
+    worker = worker or groups.worker(w)
     if worker == "blocks" or (worker == "thread" and len(passes) == 1 and out_dims is not None):
         raise NotFasterError
     size = w.new_size("elements", groups.size)
@@ -187,7 +188,7 @@ def split_moments(
     loop, place = _walk(groups, size, "blocks")
     head, *steps = loop
     first = _first(groups, size)
-    _helper(w, "sum")
+    w.block_function("sum")
     index = _group_index(groups, "blocks")
     lines = [
         *index,
@@ -297,13 +298,10 @@ def _walk(groups: Groups, size: str, worker: Worker) -> tuple[Lines, str]:
     }[worker]
     if groups.trailing:
         return [head], f"g * {size} + t" if groups.kept else "t"
-    names = [f"r{a}" for a in groups.axes]
-    if len(names) == 1:
-        names, steps = ["t"], []
-    else:
-        steps = decomposed("t", names, [groups.dims[a] for a in groups.axes])
-    by_axis = dict(zip(groups.axes, names, strict=True))
-    places = [by_axis.get(a, f"g{a}") for a in range(len(groups.dims))]
+    names = [f"r{a}" for a in groups.axes] if len(groups.axes) > 1 else ["t"]
+    steps = decomposed("t", names, [groups.dims[a] for a in groups.axes])
+    by_axis = dict(zip(groups.axes, names, strict=True)) | groups.names
+    places = [by_axis[a] for a in range(len(groups.dims))]
     return [head, *steps], linear(places, groups.dims)
 
 
@@ -311,7 +309,7 @@ def _first(groups: Groups, size: str) -> str:
     """The place of a group's first element."""
     if groups.trailing:
         return f"g * {size}"
-    places = [f"g{a}" if a in groups.kept else "0" for a in range(len(groups.dims))]
+    places = [groups.names.get(a, "0") for a in range(len(groups.dims))]
     return linear(places, groups.dims)
 
 
@@ -328,7 +326,7 @@ def _group_index(groups: Groups, worker: Worker) -> Lines:
         return lines
     return [
         *lines,
-        *decomposed("g", [f"g{a}" for a in groups.kept], [groups.dims[a] for a in groups.kept]),
+        *decomposed("g", list(groups.names.values()), [groups.dims[a] for a in groups.kept]),
     ]
 
 
@@ -347,7 +345,7 @@ def _pass(
     w: Lowering, one: Pass, loop: Lines, place: str, worker: Worker, *, finish: bool = True
 ) -> Lines:
     head, *steps = loop
-    join = _JOINS[one.join]
+    join = JOINS[one.join]
     element = f"x[{place}]" if one.element == "e" else one.element
     inner = [*steps]
     if one.element != "e":
@@ -357,7 +355,7 @@ def _pass(
     lines = [f"float {one.name} = {_STARTS[one.join]};", head]
     lines += [*(f"  {line}" for line in inner if line), "}"]
     if worker in ("block", "blocks"):
-        _helper(w, one.join)
+        w.block_function(one.join)
         lines.append(f"{one.name} = block_{one.join}({one.name});")
     elif worker == "warp":
         shuffled = f"__shfl_xor_sync(~0u, {one.name}, d)"
@@ -366,24 +364,3 @@ def _pass(
     if finish and one.finish != "{a}":
         lines.append(f"{one.name} = {one.finish.format(a=one.name)};")
     return lines
-
-
-def _helper(w: Lowering, join: Join) -> None:
-    """The function that joins the values of a block's threads, once in a file."""
-    text = _JOINS[join].format(a="v", e="__shfl_xor_sync(~0u, v, d)")
-    lines = [
-        f"// the {join} over the 256 threads of a block, for all of them",
-        f"__device__ float block_{join}(float v) {{",
-        "  __shared__ float s[8];",
-        f"  for (int d = 16; d > 0; d /= 2) {text}",
-        "  if (threadIdx.x % 32 == 0) s[threadIdx.x / 32] = v;",
-        "  __syncthreads();",
-        "  v = s[threadIdx.x % 8];",
-        f"  for (int d = 4; d > 0; d /= 2) {text}",
-        "  __syncthreads();",
-        "  return v;",
-        "}",
-        "",
-    ]
-    if lines[0] not in w.device:
-        w.device[:0] = lines

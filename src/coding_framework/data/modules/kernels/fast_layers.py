@@ -6,6 +6,7 @@ As the naive lowering; an operation of which nothing faster is known keeps its n
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from coding_framework.data.modules.kernels.fast_groups import (
     Groups,
@@ -23,16 +24,23 @@ from coding_framework.data.modules.kernels.lowering import (
     coordinates,
     decomposed,
     factor,
-    linear,
     product_of,
 )
 from coding_framework.data.modules.kernels.naive_layers import (
     LAYER_KERNELS,
+    NORMS,
     Lower,
     Parameters,
+    along,
+    norm_groups,
+    norm_passes,
+    norm_tail,
+    normalize,
+    of_total,
     pool_body,
     powers,
-    reads,
+    rms_norm,
+    softmax_passes,
 )
 from coding_framework.data.modules.kernels.naive_tensors import (
     SCANS,
@@ -49,88 +57,17 @@ Fast = Callable[[Lowering, Operation, Parameters], None]
 # --- normalisation and softmax -------------------------------------------------------------------
 
 
-def _norm(
-    w: Lowering, o: Operation, parameters: Parameters, groups: Groups, group: str, affine_at: str
-) -> None:
-    """group: the place of an element's mean. affine_at: that of its weight and bias."""
-    affine = parameters[:2] if o.flag("affine") else ()
-    tail = scaled = ""
-    if affine:
-        weight, bias = (f"{p.c_name}[{affine_at}]" for p in affine)
-        tail, scaled = f"v = v * {weight} + {bias};", f" * {weight} + {bias}"
-    eps, given = c_literal(o["eps"]), reads(affine)
-    if groups.worker(w) == "blocks":
-        split_moments(w, groups, eps, group, tail, *given)
+def _norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    groups, group, affine_at = norm_groups(w, o)
+    tail, given = norm_tail(o, parameters, affine_at)
+    if groups.worker(w) != "blocks":
+        whole_groups(w, groups, norm_passes(w, o, groups), f"(e - mean) * scale{tail}", *given)
         return
-    size = w.new_size("elements", groups.size)
-    passes = [
-        Pass("mean", "sum", "e", f"{{a}} / {size}"),
-        Pass("scale", "sum", "(e - mean) * (e - mean)", f"rsqrtf({{a}} / {size} + {eps})"),
-    ]
-    whole_groups(w, groups, passes, f"(e - mean) * scale{scaled}", *given)
-
-
-def _batch_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    groups = Groups(tuple(w.dims), (0, *range(2, len(w.dims))))
-    _norm(w, o, parameters, groups, "i1", "i1")
-
-
-def _instance_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    groups = Groups(tuple(w.dims), tuple(range(2, len(w.dims))))
-    _norm(w, o, parameters, groups, f"i0 * {w.dims[1]} + i1", "i1")
-
-
-def _group_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    number, (n, c, *rest) = o.number("num_groups"), w.dims
-    each = w.new_size("each", f"{c} / {number}") if number > 1 else c
-    groups = Groups((n, str(number), each, *rest), tuple(range(2, 3 + len(rest))))
-    group = f"i0 * {number} + i1 / {each}" if number > 1 else "i0"
-    _norm(w, o, parameters, groups, group, "i1")
-
-
-def _layer_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    outer = len(w.dims) - o.number("axes")
-    axes = tuple(range(outer, len(w.dims)))
-    group = linear([f"i{a}" for a in range(outer)], w.dims[:outer])
-    inner = linear([f"i{a}" for a in axes], [w.dims[a] for a in axes])
-    _norm(w, o, parameters, Groups(tuple(w.dims), axes), group, inner)
-
-
-def _rms_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    axis = o.number("axis")
-    finish = f"rsqrtf({{a}} / {w.dims[axis]} + {c_literal(o['eps'])})"
-    weight = f" * {parameters[0].c_name}[i{axis}]" if parameters else ""
-    one = Pass("scale", "sum", "e * e", finish)
-    whole_groups(w, _along(w, axis), [one], f"e * scale{weight}", *reads(parameters))
-
-
-def _normalize(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    power, root = powers(o.real("p"))
-    finish = f"fmaxf({_of(root)}, 1e-12f)"
-    one = Pass("size", "sum", power.format(e="e"), finish)
-    whole_groups(w, _along(w, o.number("axis")), [one], "e / size")
+    split_moments(w, groups, c_literal(o["eps"]), group, f"v = v{tail};" if tail else "", *given)
 
 
 def _softmax(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    sign = "-" if o.name == "softmin" else ""
-    passes = [
-        Pass("most", "max", f"{sign}e"),
-        Pass("total", "sum", f"expf({sign}e - most)"),
-    ]
-    result = f"expf({sign}e - most) / total"
-    if o.name == "log_softmax":
-        passes[1] = Pass("total", "sum", "expf(e - most)", "most + logf({a})")
-        result = "e - total"
-    whole_groups(w, _along(w, o.number("axis")), passes, result)
-
-
-def _along(w: Lowering, axis: int) -> Groups:
-    return Groups(tuple(w.dims), (axis,))
-
-
-def _of(root: str) -> str:
-    """A root of `powers`, of an accumulator to be filled in: "sqrtf(a)" -> "sqrtf({a})"."""
-    return "{a}" if root == "a" else root.replace("(a", "({a}")
+    whole_groups(w, along(w, o.number("axis")), *softmax_passes(o.name))
 
 
 # --- reductions ----------------------------------------------------------------------------------
@@ -164,7 +101,7 @@ def _passes(w: Lowering, o: Operation, groups: Groups) -> list[Pass]:
             return [Pass("most", "max", "fabsf(e)")]
         case "vector_norm":
             power, root = powers(o.real("p"))
-            return [Pass("total", "sum", power.format(e="e"), _of(root))]
+            return [Pass("total", "sum", power.format(e="e"), of_total(root))]
         case "logsumexp":
             last = Pass("total", "sum", "expf(e - most)", "most + logf({a})")
             return [Pass("most", "max", "e"), last]
@@ -253,12 +190,9 @@ _REDUCTIONS = (
 )  # fmt: skip
 
 _FAST: dict[str, Fast] = {
-    "batch_norm": _batch_norm,
-    "instance_norm": _instance_norm,
-    "group_norm": _group_norm,
-    "layer_norm": _layer_norm,
-    "rms_norm": _rms_norm,
-    "normalize": _normalize,
+    **dict.fromkeys(NORMS, _norm),
+    "rms_norm": partial(rms_norm, write=whole_groups),
+    "normalize": partial(normalize, write=whole_groups),
     **dict.fromkeys(("softmax", "log_softmax", "softmin"), _softmax),
     **dict.fromkeys(_REDUCTIONS, _reduction),
     "global_pool": _global_pool,

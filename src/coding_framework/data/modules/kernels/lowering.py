@@ -11,13 +11,15 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Literal
 
 from coding_framework.data.modules.pointwise import POINTWISE, c_statements
 from coding_framework.data.modules.records import ModuleTask, Operation, Parameter, extent
 
 Lines = list[str]
 BLOCK = 256
-_MANY_GROUPS = 8192
+MANY_GROUPS = 8192
 """So many results at a GPU's main sizes keep it busy with one thread each."""
 
 _ALIASES = {
@@ -37,7 +39,19 @@ _ALIASES = {
     "num_embeddings": "rows",
     "embedding_dim": "e",
 }
-_SHARED = {"a": "s[threadIdx.x]", "e": "s[threadIdx.x + half]"}
+Join = Literal["sum", "max", "min", "product"]
+BLOCK_JOINS: dict[str, Join] = {
+    "{a} + {e}": "sum",
+    "fmaxf({a}, {e})": "max",
+    "fminf({a}, {e})": "min",
+    "{a} * {e}": "product",
+}
+JOINS: dict[Join, str] = {
+    "sum": "{a} += {e};",
+    "max": "{a} = fmaxf({a}, {e});",
+    "min": "{a} = fminf({a}, {e});",
+    "product": "{a} *= {e};",
+}
 C_TYPES = {"float32": "float", "int64": "int64_t"}
 
 
@@ -169,11 +183,14 @@ class Lowering:
         groups = [dims[a] for a in kept] or ["1"]
         count = self.new_size("terms", product_of([dims[a] for a in axes]))
         self.terms.append(count)
-        place = linear([f"r{a}" if a in axes else f"g{a}" for a in range(len(dims))], dims)
+        inner_names = [f"r{a}" for a in axes] if len(axes) > 1 else ["t"]
+        outer_names = [f"g{a}" for a in kept] if len(kept) > 1 else ["i"]
+        names = dict(zip((*axes, *kept), (*inner_names, *outer_names), strict=False))
+        place = linear([names[a] for a in range(len(dims))], dims)
         values = self.main_values
-        many = extent(product_of(groups), values) >= _MANY_GROUPS or extent(count, values) < BLOCK
-        inner = decomposed("i", [f"g{a}" for a in kept], groups if kept else [])
-        step = [*decomposed("t", [f"r{a}" for a in axes], [dims[a] for a in axes]),
+        many = extent(product_of(groups), values) >= MANY_GROUPS or extent(count, values) < BLOCK
+        inner = decomposed("i", outer_names, groups)
+        step = [*decomposed("t", inner_names, [dims[a] for a in axes]),
                 f"a = {join.format(a='a', e=element.replace('{e}', f'x[{place}]'))};"]  # fmt: skip
         out_dims = (
             [("1" if a in axes else dims[a]) for a in range(len(dims))]
@@ -195,22 +212,17 @@ class Lowering:
             ]
             grid = f"({product_of(groups)} + {BLOCK - 1}) / {BLOCK}, {BLOCK}"
         else:
+            joined = BLOCK_JOINS[join]
+            self.block_function(joined)
             body = [
-                "__shared__ float s[256];",
                 "int i = blockIdx.x;",
                 *inner,
                 f"float a = {start};",
                 f"for (int t = threadIdx.x; t < {count}; t += 256) {{",
                 *(f"  {line}" for line in step),
                 "}",
-                "s[threadIdx.x] = a;",
-                "__syncthreads();",
-                "for (int half = 128; half > 0; half /= 2) {",
-                f"  if (threadIdx.x < half) s[threadIdx.x] = {join.format(**_SHARED)};",
-                "  __syncthreads();",
-                "}",
+                f"a = block_{joined}(a);",
                 "if (threadIdx.x > 0) return;",
-                "a = s[0];",
                 *write,
             ]
             grid = f"{product_of(groups)}, 256"
@@ -225,32 +237,79 @@ class Lowering:
         """One thread for each line along an axis; the body writes `o` itself at `{p}`."""
         kept = [a for a in range(len(self.dims)) if a != axis]
         groups = [self.dims[a] for a in kept]
-        place = linear([f"g{a}" if a != axis else "t" for a in range(len(self.dims))], self.dims)
+        group_names = [f"g{a}" for a in kept] if len(kept) > 1 else ["i"]
+        names = {axis: "t", **dict(zip(kept, group_names, strict=False))}
+        place = linear([names[a] for a in range(len(self.dims))], self.dims)
         name, out = self.next_kernel()
         inner = [
             "int i = blockIdx.x * blockDim.x + threadIdx.x;",
             f"if (i >= {product_of(groups)}) return;",
-            *decomposed("i", [f"g{a}" for a in kept], groups),
+            *decomposed("i", group_names, groups),
             *(line.replace("{p}", place) for line in body),
         ]
         grid = f"({product_of(groups)} + {BLOCK - 1}) / {BLOCK}, {BLOCK}"
         self.kernel(name, inner, reads, out, list(self.dims), grid, "float", True)
+
+    def block_function(self, join: Join) -> None:
+        """The function that joins the values of a block's threads, once in a file."""
+        text = JOINS[join].format(a="v", e="__shfl_xor_sync(~0u, v, d)")
+        lines = [
+            f"// the {join} over the 256 threads of a block, for all of them",
+            f"__device__ float block_{join}(float v) {{",
+            "  __shared__ float s[8];",
+            f"  for (int d = 16; d > 0; d /= 2) {text}",
+            "  if (threadIdx.x % 32 == 0) s[threadIdx.x / 32] = v;",
+            "  __syncthreads();",
+            "  v = s[threadIdx.x % 8];",
+            f"  for (int d = 4; d > 0; d /= 2) {text}",
+            "  __syncthreads();",
+            "  return v;",
+            "}",
+            "",
+        ]
+        if lines[0] not in self.device:
+            self.device[:0] = lines
 
     def next_kernel(self) -> tuple[str, str]:
         self.kernels += 1
         return f"kernel{self.kernels}", f"t{self.kernels}"
 
     def post_lines(self, dims: Sequence[str]) -> Lines:
-        """The elementwise operations at the end of a kernel, and what they read."""
+        """The elementwise operations at the end of a kernel, on `v` at `i`. Of a task of level 2
+        they are a function of their own: all kernels of the task apply it in the same way."""
+        if not self.post:
+            return []
+        last_axis = self.task.draft.layout == "features_last" or len(dims) < 3
+        channel = f"i{len(dims) - 1 if last_axis else 1}"
+        if self.task.draft.level == 1:
+            return self._post_statements(channel, f"{self.task.inputs[-1].name}[i]")
+        lines = self._post_statements("channel", "other")
+        number = sum("float epilogue" in line for line in self.device) + 1
+        name = f"epilogue{number if number > 1 else ''}"
+        declared, given = ["float v"], ["v"]
+        if re.search(r"\bchannel\b", "\n".join(lines)):
+            declared, given = [*declared, "int channel"], [*given, channel]
+        for read in dict.fromkeys(t.name for t in self._post_reads()):
+            other = read == self.task.inputs[-1].name
+            declared.append("float other" if other else f"const float* {read}")
+            given.append(f"{read}[i]" if other else read)
+        self.device += [
+            f"__device__ float {name}({', '.join(declared)}) {{",
+            *(f"  {line}" for line in (*lines, "return v;")),
+            "}",
+            "",
+        ]
+        return [f"v = {name}({', '.join(given)});"]
+
+    def _post_statements(self, channel: str, other: str) -> Lines:
+        """channel: the index of parameters. other: the value of the second input."""
         lines: Lines = []
         if any(POINTWISE[o.name].reads == "head" for o, _ in self.post):
             lines.append("float head = v;")
-        last_axis = self.task.draft.layout == "features_last" or len(dims) < 3
-        channel = f"i{len(dims) - 1 if last_axis else 1}"
         for operation, parameters in self.post:
             read = {
                 "parameter": f"{parameters[0].c_name}[{channel}]" if parameters else "",
-                "input": f"{self.task.inputs[-1].name}[i]",
+                "input": other,
                 "head": "head",
                 "": "",
             }[POINTWISE[operation.name].reads]
@@ -333,7 +392,7 @@ class Lowering:
         given = [g.name for g in self.task.inputs] + [p.c_name for p in self.task.parameters]
         declared = ", ".join(f"torch::Tensor {name}" for name in given)
         used = " ".join((*self.device, *self.host, *self.sizes.values()))
-        sizes = [f"int {n} = {e};" for n, e in self.sizes.items() if re.search(rf"\b{n}\b", used)]
+        sizes = declarations({n: e for n, e in self.sizes.items() if re.search(rf"\b{n}\b", used)})
         forward = [
             f"torch::Tensor forward({declared}) {{",
             *(f"  {line}" for line in (*sizes, *self.host, f"return {self.last};")),
@@ -343,6 +402,12 @@ class Lowering:
         return "\n".join(
             ["#include <torch/extension.h>", "", *self.device, *forward, "", module, ""]
         )
+
+
+def declarations(sizes: Mapping[str, str]) -> Lines:
+    """The statements that name sizes; those that one tensor gives are one statement."""
+    together = groupby(sizes.items(), lambda s: s[1].split(".")[0] if ".size(" in s[1] else s[0])
+    return [f"int {', '.join(f'{n} = {text}' for n, text in found)};" for _, found in together]
 
 
 def product_of(dims: Sequence[str]) -> str:
@@ -363,15 +428,16 @@ def strip(text: str) -> str:
 
 def linear(places: Sequence[str], dims: Sequence[str]) -> str:
     """The place in memory of an element by its coordinates."""
-    text = places[0] if places else "0"
-    for place, dim in zip(places[1:], dims[1:], strict=True):
-        text = (
-            place
-            if text == "0"
-            else f"({text}) * {dim} + {place}"
-            if " " in text
-            else f"{text} * {dim} + {place}"
-        )
+    text = "0"
+    for place, dim in zip(places, dims, strict=True):
+        if dim == "1":
+            continue
+        if text == "0":
+            text = place
+            continue
+        text = f"{factor(text)} * {dim}"
+        if place != "0":
+            text = f"{text} + {place}"
     return text
 
 
@@ -390,17 +456,17 @@ def coordinates(body: Lines, dims: Sequence[str]) -> Lines:
                 else f" / ({' * '.join(inner)})"
             )
             turn = f" % {dim}" if axis else ""
-            lines.append(f"int i{axis} = i{by}{turn};")
+            lines.append(f"int i{axis} = i{by}{turn};" if dim != "1" else f"int i{axis} = 0;")
     return lines
 
 
 def decomposed(index: str, names: Sequence[str], dims: Sequence[str]) -> Lines:
-    """The coordinates of a flat index."""
-    if len(dims) == 1:
-        return [f"int {names[0]} = {index};"]
+    """The coordinates of a flat index; none of an axis of one place, or of the index itself."""
     lines = []
-    for axis, name in enumerate(names[: len(dims)]):
-        inner = dims[axis + 1 :]
+    for axis, name in enumerate(names):
+        inner = [d for d in dims[axis + 1 :] if d != "1"]
+        if dims[axis] == "1" or name == index:
+            continue
         by = (
             "" if not inner else f" / ({' * '.join(inner)})" if len(inner) > 1 else f" / {inner[0]}"
         )

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from coding_framework.data.modules.kernels.fast_groups import Groups, Pass, whole_groups
 from coding_framework.data.modules.kernels.lowering import (
+    BLOCK,
+    MANY_GROUPS,
     Lines,
     Lowering,
     Tensor,
+    factor,
     linear,
     product_of,
 )
 from coding_framework.data.modules.pointwise import c_literal
-from coding_framework.data.modules.records import Operation, Parameter
+from coding_framework.data.modules.records import Operation, Parameter, extent
 
 Parameters = tuple[Parameter, ...]
 Lower = Callable[[Lowering, Operation, Parameters], None]
+GroupsWriter = Callable[..., None]
+"""`whole_groups`, `naive_groups`."""
 
 
 def reads(parameters: Parameters) -> list[Tensor]:
@@ -36,7 +42,7 @@ def lower_linear(w: Lowering, o: Operation, parameters: Parameters) -> None:
     body = [
         f"float v = {f'{bias[0].c_name}[i{last}]' if bias else '0.0f'};",
         f"for (int j = 0; j < {k}; j++)",
-        f"  v += x[({row}) * {k} + j] * {weight.c_name}[i{last} * {k} + j];",
+        f"  v += x[{factor(row)} * {k} + j] * {weight.c_name}[i{last} * {k} + j];",
     ]
     w.map(body, [*outer, out], *reads(parameters))
 
@@ -92,7 +98,7 @@ def lower_attention(w: Lowering, o: Operation, parameters: Parameters) -> None:
     post, w.post = w.post, []
     dims = list(w.dims)
     w.map(body, [*outer, length, length], Tensor(k, k))
-    softmax(w, r + 1, "expf(x[i] - most[{g}]) / total[{g}]")
+    softmax(w, r + 1)
     w.post = post
     w.terms.append(length)
     score = linear([*places, f"i{r}", "j"], [*outer, length, length])
@@ -101,15 +107,35 @@ def lower_attention(w: Lowering, o: Operation, parameters: Parameters) -> None:
     w.map(["float v = 0.0f;", total], dims, Tensor("values", v))
 
 
-def softmax(w: Lowering, axis: int, result: str, sign: str = "") -> None:
-    """Largest and sum of exponentials along an axis, then the result."""
-    w.reduce([axis], f"{sign}{{e}}", start="-INFINITY", join="fmaxf({a}, {e})", final=False)
-    most = w.stat("most")
-    w.reduce([axis], f"expf({sign}{{e}} - most[i])", most, final=False)
-    total = w.stat("total")
-    kept = [a for a in range(len(w.dims)) if a != axis]
-    group = linear([f"i{a}" for a in kept], [w.dims[a] for a in kept]) if kept else "0"
-    w.map([f"float v = {result.replace('{g}', group)};"], w.dims, most, total)
+def softmax_passes(name: str) -> tuple[list[Pass], str]:
+    """The passes over a group, and each element's result."""
+    sign = "-" if name == "softmin" else ""
+    most = Pass("most", "max", f"{sign}e")
+    if name == "log_softmax":
+        return [most, Pass("total", "sum", "expf(e - most)", "most + logf({a})")], "e - total"
+    total = Pass("total", "sum", f"expf({sign}e - most)")
+    return [most, total], f"expf({sign}e - most) / total"
+
+
+def softmax(w: Lowering, axis: int, name: str = "softmax") -> None:
+    """Its kernel along an axis."""
+    naive_groups(w, along(w, axis), *softmax_passes(name))
+
+
+def along(w: Lowering, axis: int) -> Groups:
+    """The lines along an axis of the tensor in hand."""
+    return Groups(tuple(w.dims), (axis,))
+
+
+def naive_groups(
+    w: Lowering, groups: Groups, passes: list[Pass], result: str, *given: Tensor
+) -> None:
+    """`whole_groups` by a thread or a block for each group."""
+    values = w.main_values
+    w.terms.append(w.new_size("elements", groups.size))
+    many = extent(groups.number, values) >= MANY_GROUPS or extent(groups.size, values) < BLOCK
+    by_thread = many and len(groups.dims) - 1 not in groups.axes
+    whole_groups(w, groups, passes, result, *given, worker="thread" if by_thread else "block")
 
 
 # --- convolutions --------------------------------------------------------------------------------
@@ -132,7 +158,7 @@ def lower_conv(w: Lowering, o: Operation, parameters: Parameters) -> None:
     taps = linear([f"r{a}" for a in range(n)], [str(k) for k in kernel])
     if transposed:
         to = "i1" if groups == 1 else f"i1 % {each_out}"
-        first = f"({channel}) * {each_out} + {to}"
+        first = f"{factor(channel)} * {each_out} + {to}"
     else:
         first = "i1" if depthwise else f"i1 * {each_in} + e"
     inside: Lines = []
@@ -170,20 +196,19 @@ def _conv_extent(w: Lowering, o: Operation, axis: int, dim: str, transposed: boo
         more = d * (k - 1) + 1 + o.integers("output_padding")[axis] - 2 * p
         return w.new_size(
             f"o{dim}",
-            f"({dim} - 1) * {s} + {more}" if more >= 0 else f"({dim} - 1) * {s} - {-more}",
+            f"{dim} * {s}{_signed(more - s)}" if s > 1 else f"{dim}{_signed(more - 1)}",
         )
     return _window_extent(w, dim, 2 * p - d * (k - 1) - 1, s)
 
 
+def _signed(number: int) -> str:
+    return "" if number == 0 else f" + {number}" if number > 0 else f" - {-number}"
+
+
 def _window_extent(w: Lowering, dim: str, less: int, stride: int) -> str:
-    moved = f"{dim} + {less}" if less > 0 else f"{dim} - {-less}"
     if stride == 1:
-        total = less + 1
-        return w.new_size(
-            f"o{dim}",
-            dim if total == 0 else f"{dim} + {total}" if total > 0 else f"{dim} - {-total}",
-        )
-    return w.new_size(f"o{dim}", f"({moved}) / {stride} + 1")
+        return w.new_size(f"o{dim}", f"{dim}{_signed(less + 1)}")
+    return w.new_size(f"o{dim}", f"({dim}{_signed(less)}) / {stride} + 1")
 
 
 def _tap_loop(o: Operation, axis: int, dim: str, inside: Lines, transposed: bool) -> Lines:
@@ -191,7 +216,7 @@ def _tap_loop(o: Operation, axis: int, dim: str, inside: Lines, transposed: bool
     p, d = o.integers("padding")[axis], o.integers("dilation")[axis]
     tap = f"r{axis}" if d == 1 else f"r{axis} * {d}"
     if transposed:
-        lines = [f"int p{axis} = i{axis + 2} + {p} - {tap};"]
+        lines = [f"int p{axis} = i{axis + 2}{_signed(p)} - {tap};"]
         if s > 1:
             lines += [
                 f"if (p{axis} < 0 || p{axis} % {s} != 0) continue;",
@@ -315,71 +340,74 @@ def lower_global_pool(w: Lowering, o: Operation, parameters: Parameters) -> None
 # --- normalisation -------------------------------------------------------------------------------
 
 
-def _normalised(
-    w: Lowering, o: Operation, parameters: Parameters, axes: list[int], group: str, affine_at: str,
-    dims: list[str] | None = None,
-) -> None:  # fmt: skip
-    """Mean and variance over axes of x (seen with `dims`), then the elements. group: the place of
-    an element's mean. affine_at: that of its weight and bias."""
-    seen = w.dims if dims is None else dims
-    count = product_of([seen[a] for a in axes])
-    w.reduce(axes, "{e}", finish=f"a / ({count})", final=False, dims=dims)
-    mean = w.stat("mean")
-    finish = f"rsqrtf(a / ({count}) + {c_literal(o['eps'])})"
-    w.reduce(axes, "({e} - mean[i]) * ({e} - mean[i])", mean, finish=finish, final=False, dims=dims)
-    scale = w.stat("scale")
-    body = [f"float v = (x[i] - mean[{group}]) * scale[{group}];"]
+def norm_groups(w: Lowering, o: Operation) -> tuple[Groups, str, str]:
+    """(what one mean is about, the place of an element's mean, that of its weight and bias)."""
+    dims = tuple(w.dims)
+    inner = tuple(range(2, len(dims)))
+    if o.name == "batch_norm":
+        return Groups(dims, (0, *inner)), "i1", "i1"
+    if o.name == "instance_norm":
+        return Groups(dims, inner), f"i0 * {dims[1]} + i1", "i1"
+    if o.name == "layer_norm":
+        outer = len(dims) - o.number("axes")
+        axes = tuple(range(outer, len(dims)))
+        return (
+            Groups(dims, axes),
+            linear([f"i{a}" for a in range(outer)], dims[:outer]),
+            linear([f"i{a}" for a in axes], dims[outer:]),
+        )
+    number, (n, c, *rest) = o.number("num_groups"), dims
+    each = w.new_size("each", f"{c} / {number}") if number > 1 else c
+    groups = Groups((n, str(number), each, *rest), tuple(range(2, 3 + len(rest))))
+    return groups, f"i0 * {number} + i1 / {each}" if number > 1 else "i0", "i1"
+
+
+def norm_tail(o: Operation, parameters: Parameters, affine_at: str) -> tuple[str, list[Tensor]]:
+    """What follows the normalised value, and what it reads."""
     affine = parameters[:2] if o.flag("affine") else ()
-    if affine:
-        body.append(f"v = v * {affine[0].c_name}[{affine_at}] + {affine[1].c_name}[{affine_at}];")
-    w.map(body, w.dims, mean, scale, *reads(affine))
+    tail = (
+        " * {}[{at}] + {}[{at}]".format(*(p.c_name for p in affine), at=affine_at) if affine else ""
+    )
+    return tail, reads(affine)
 
 
-def lower_batch_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    axes = [0, *range(2, len(w.dims))]
-    _normalised(w, o, parameters, axes, "i1", "i1")
+def norm_passes(w: Lowering, o: Operation, groups: Groups) -> list[Pass]:
+    """Mean and scale of a group."""
+    size = w.new_size("elements", groups.size)
+    finish = f"rsqrtf({{a}} / {size} + {c_literal(o['eps'])})"
+    return [
+        Pass("mean", "sum", "e", f"{{a}} / {size}"),
+        Pass("scale", "sum", "(e - mean) * (e - mean)", finish),
+    ]
 
 
-def lower_instance_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    axes = list(range(2, len(w.dims)))
-    _normalised(w, o, parameters, axes, f"i0 * {w.dims[1]} + i1", "i1")
+def lower_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    groups, _, affine_at = norm_groups(w, o)
+    tail, given = norm_tail(o, parameters, affine_at)
+    naive_groups(w, groups, norm_passes(w, o, groups), f"(e - mean) * scale{tail}", *given)
 
 
-def lower_group_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    groups, (n, c, *rest) = o.number("num_groups"), w.dims
-    each = w.new_size("each", f"{c} / {groups}") if groups > 1 else c
-    dims = [n, str(groups), each, *rest]
-    group = f"i0 * {groups} + i1 / {each}" if groups > 1 else "i0"
-    _normalised(w, o, parameters, list(range(2, len(dims))), group, "i1", dims)
-
-
-def lower_layer_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    count = o.number("axes")
-    outer = len(w.dims) - count
-    axes = list(range(outer, len(w.dims)))
-    group = linear([f"i{a}" for a in range(outer)], w.dims[:outer])
-    inner = linear([f"i{a}" for a in axes], [w.dims[a] for a in axes])
-    _normalised(w, o, parameters, axes, group, inner)
-
-
-def lower_rms_norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
+def rms_norm(
+    w: Lowering, o: Operation, parameters: Parameters, write: GroupsWriter = naive_groups
+) -> None:
     axis = o.number("axis")
-    kept = [a for a in range(len(w.dims)) if a != axis]
-    group = linear([f"i{a}" for a in kept], [w.dims[a] for a in kept])
-    finish = f"rsqrtf(a / {w.dims[axis]} + {c_literal(o['eps'])})"
-    w.reduce([axis], "{e} * {e}", finish=finish, final=False)
-    scale = w.stat("scale")
+    finish = f"rsqrtf({{a}} / {w.dims[axis]} + {c_literal(o['eps'])})"
     weight = f" * {parameters[0].c_name}[i{axis}]" if parameters else ""
-    w.map([f"float v = x[i] * scale[{group}]{weight};"], w.dims, scale, *reads(parameters))
+    one = Pass("scale", "sum", "e * e", finish)
+    write(w, along(w, axis), [one], f"e * scale{weight}", *reads(parameters))
 
 
-def lower_normalize(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    axis, p = o.number("axis"), o.real("p")
-    kept = [a for a in range(len(w.dims)) if a != axis]
-    group = linear([f"i{a}" for a in kept], [w.dims[a] for a in kept])
-    power, root = powers(p)
-    w.reduce([axis], power, finish=f"fmaxf({root}, 1e-12f)", final=False)
-    w.map([f"float v = x[i] / size[{group}];"], w.dims, w.stat("size"))
+def normalize(
+    w: Lowering, o: Operation, parameters: Parameters, write: GroupsWriter = naive_groups
+) -> None:
+    power, root = powers(o.real("p"))
+    one = Pass("size", "sum", power.format(e="e"), f"fmaxf({of_total(root)}, 1e-12f)")
+    write(w, along(w, o.number("axis")), [one], "e / size")
+
+
+def of_total(root: str) -> str:
+    """A root of `powers`, of an accumulator to be filled in: "sqrtf(a)" -> "sqrtf({a})"."""
+    return "{a}" if root == "a" else root.replace("(a", "({a}")
 
 
 def powers(p: float) -> tuple[str, str]:
@@ -393,6 +421,8 @@ def powers(p: float) -> tuple[str, str]:
     return f"powf(fabsf({{e}}), {c_literal(p)})", f"powf(a, 1.0f / {c_literal(p)})"
 
 
+NORMS = ("batch_norm", "instance_norm", "group_norm", "layer_norm")
+
 LAYER_KERNELS: dict[str, Lower] = {
     "linear": lower_linear,
     **dict.fromkeys(("bmm", "matmul", "matmul_last"), lower_product),
@@ -402,11 +432,8 @@ LAYER_KERNELS: dict[str, Lower] = {
     **{f"{kind}_pool{n}d": lower_pool for kind in ("max", "avg", "lp") for n in (1, 2, 3)},
     **{f"adaptive_{k}_pool{n}d": lower_adaptive_pool for k in ("avg", "max") for n in (1, 2, 3)},
     "global_pool": lower_global_pool,
-    "batch_norm": lower_batch_norm,
-    "instance_norm": lower_instance_norm,
-    "group_norm": lower_group_norm,
-    "layer_norm": lower_layer_norm,
-    "rms_norm": lower_rms_norm,
-    "normalize": lower_normalize,
+    **dict.fromkeys(NORMS, lower_norm),
+    "rms_norm": rms_norm,
+    "normalize": normalize,
 }
 """Operation -> what writes its kernels."""

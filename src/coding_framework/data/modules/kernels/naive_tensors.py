@@ -83,13 +83,7 @@ def _arg_reduction(w: Lowering, axis: int, keepdim: bool, better: str) -> None:
 
 
 def lower_softmax(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    axis = o.number("axis")
-    if o.name == "softmax":
-        softmax(w, axis, "expf(x[i] - most[{g}]) / total[{g}]")
-    elif o.name == "softmin":
-        softmax(w, axis, "expf(-x[i] - most[{g}]) / total[{g}]", sign="-")
-    else:
-        softmax(w, axis, "x[i] - most[{g}] - logf(total[{g}])")
+    softmax(w, o.number("axis"), o.name)
 
 
 # --- scans ---------------------------------------------------------------------------------------

@@ -48,17 +48,18 @@ __device__ void split(F& high, F& low, const float* s, int pitch) {
 
 _KERNEL = """
 __global__ void $name($parameters) {
-  __shared__ float s[$shared];
-  int t = threadIdx.x, r0 = blockIdx.y * $rows, q0 = blockIdx.x * 64;
-  int wr = t / 64 * $half, wq = t / 32 % 2 * 32;
+  const int ROWS = $rows, LEFT = $left, STAGE = LEFT + $right;
+  __shared__ float s[3 * STAGE];
+  int t = threadIdx.x, r0 = blockIdx.y * ROWS, q0 = blockIdx.x * 64;
+  int wr = t / 64 * ROWS / 2, wq = t / 32 % 2 * 32;
   $before
   auto load = [&](int i) {
-    float *a = s + i % 3 * $stage, *b = a + $left;
+    float *a = s + i % 3 * STAGE, *b = a + LEFT;
     $load_left
     $load_right
     __pipeline_commit();
   };
-  fragment<accumulator, 16, 16, 8, float> acc[$parts], sum[$parts];
+  fragment<accumulator, 16, 16, 8, float> acc[ROWS / 16], sum[ROWS / 16];
   for (auto& f : acc) fill_fragment(f, 0.0f);
   load(0);
   load(1);
@@ -66,13 +67,13 @@ __global__ void $name($parameters) {
     __pipeline_wait_prior(1);
     __syncthreads();
     load(i + 2);
-    float *a = s + i % 3 * $stage, *b = a + $left;
+    float *a = s + i % 3 * STAGE, *b = a + LEFT;
     for (auto& f : sum) fill_fragment(f, 0.0f);
     for (int d = 0; d < 16; d += 8) {
       fragment<matrix_a, 16, 16, 8, precision::tf32, $left_layout> ah, al;
       fragment<matrix_b, 16, 16, 8, precision::tf32, $right_layout> bh[2], bl[2];
       for (int q = 0; q < 2; q++) split(bh[q], bl[q], $right_at, $right_pitch);
-      for (int r = 0; r < $row_parts; r++) {
+      for (int r = 0; r < ROWS / 32; r++) {
         split(ah, al, $left_at, $left_pitch);
         for (int e = 0; e < 6; e++) {
           auto& f = sum[r * 2 + e % 2];
@@ -80,13 +81,13 @@ __global__ void $name($parameters) {
         }
       }
     }
-    for (int e = 0; e < $outputs; e++) acc[e / 8].x[e % 8] += sum[e / 8].x[e % 8];
+    for (int e = 0; e < ROWS / 2; e++) acc[e / 8].x[e % 8] += sum[e / 8].x[e % 8];
   }
   __syncthreads();
-  for (int e = 0; e < $parts; e++)
+  for (int e = 0; e < ROWS / 16; e++)
     store_matrix_sync(s + (wr + e / 2 * 16) * 68 + wq + e % 2 * 16, acc[e], 68, mem_row_major);
   __syncthreads();
-  for (int e = t; e < $tile; e += 128) {
+  for (int e = t; e < ROWS * 64; e += 128) {
     int r = r0 + e / 64, q = q0 + e % 64;
     if (r >= $row_count || q >= $column_count) continue;
     int i = $place;
@@ -125,30 +126,19 @@ class Kernel:
     before: Lines
     """What the copies need once."""
 
-    @property
-    def _shared(self) -> int:
-        """Floats of all stages, or of the outputs."""
-        stages = 3 * (_floats(self.left, self.rows) + _floats(self.right, _COLUMNS))
-        return max(stages, self.rows * 68)
-
     def source(self, name: str, parameters: str) -> Lines:
         """The kernel's text."""
-        left_floats = _floats(self.left, self.rows)
-        half = self.rows // 2
         return fill(
             _KERNEL,
-            name=name, parameters=parameters, rows=self.rows, half=half,
-            shared=self._shared, before=self.before,
-            stage=left_floats + _floats(self.right, _COLUMNS), left=left_floats,
+            name=name, parameters=parameters, rows=self.rows, before=self.before,
+            left=_floats(self.left, "ROWS"), right=_floats(self.right, str(_COLUMNS)),
             load_left=self.left.load, load_right=self.right.load,
-            parts=self.rows // 16, row_parts=half // 16, outputs=self.rows // 2,
-            tile=self.rows * _COLUMNS,
             left_layout="row_major" if self.left.inner_first else "col_major",
             right_layout="col_major" if self.right.inner_first else "row_major",
-            left_at=_fragment("a", "wr + r * 16", self.left, self.rows),
-            right_at=_fragment("b", "wq + q * 16", self.right, _COLUMNS),
-            left_pitch=_pitch(self.left, self.rows),
-            right_pitch=_pitch(self.right, _COLUMNS),
+            left_at=_fragment("a", "wr + r * 16", self.left, "ROWS"),
+            right_at=_fragment("b", "wq + q * 16", self.right, str(_COLUMNS)),
+            left_pitch=_pitch(self.left, "ROWS"),
+            right_pitch=_pitch(self.right, str(_COLUMNS)),
             row_count=self.extent[0], column_count=self.extent[1], place=self.place,
             post=self.post,
         )  # fmt: skip
@@ -162,16 +152,19 @@ class Kernel:
         return [f"{name}<<<dim3({grid}), 128>>>({arguments});"]
 
 
-def _pitch(factor: Factor, outer: int) -> int:
-    return INNER + 4 if factor.inner_first else outer + 8
+def _pitch(factor: Factor, outer: str) -> str:
+    """Floats of a row of a stage. outer: C name of the factor's outer indices in it."""
+    if factor.inner_first:
+        return str(INNER + 4)
+    return str(int(outer) + 8) if outer.isdecimal() else f"({outer} + 8)"
 
 
-def _floats(factor: Factor, outer: int) -> int:
+def _floats(factor: Factor, outer: str) -> str:
     """Of a factor in one stage."""
-    return _pitch(factor, outer) * (outer if factor.inner_first else INNER)
+    return f"{outer if factor.inner_first else INNER} * {_pitch(factor, outer)}"
 
 
-def _fragment(base: str, outer: str, factor: Factor, width: int) -> str:
+def _fragment(base: str, outer: str, factor: Factor, width: str) -> str:
     pitch = _pitch(factor, width)
     return (
         f"{base} + ({outer}) * {pitch} + d"
@@ -187,10 +180,12 @@ def matrix(
     target: str, source: str, first: str, extent: str, outer: int, *, inner_first: bool
 ) -> Factor:
     """A stage of a matrix that lies [outer][inner], or [inner][outer]. first, extent: C names of
-    the tile's first outer index and of the number of them."""
+    the tile's first outer index and of the number of them. outer: how many the tile has; `a` has
+    ROWS of them."""
+    many = "ROWS" if target == "a" else str(outer)
     if inner_first:
         load = [
-            f"for (int e = t / 16; e < {outer}; e += 8) {{",
+            f"for (int e = t / 16; e < {many}; e += 8) {{",
             f"  int d = i * 16 + t % 16, p = {first} + e;",
             f"  __pipeline_memcpy_async({target} + e * 20 + t % 16, {source} + p * k + d, 4, "
             f"p < {extent} && d < k ? 0 : 4);",
@@ -198,11 +193,12 @@ def matrix(
         ]
     else:
         down = 128 // outer
+        row = f"({many} + 8)" if target == "a" else str(outer + 8)
         lane, start = ("t", "0") if down == 1 else (f"t % {outer}", f"t / {outer}")
         load = [
             f"for (int e = {start}; e < 16; e += {down}) {{",
             f"  int d = i * 16 + e, p = {first} + {lane};",
-            f"  __pipeline_memcpy_async({target} + e * {outer + 8} + {lane}, "
+            f"  __pipeline_memcpy_async({target} + e * {row} + {lane}, "
             f"{source} + d * {extent} + p, 4, p < {extent} && d < k ? 0 : 4);",
             "}",
         ]
@@ -245,7 +241,7 @@ def weights(windows: Windows, rows: int) -> Factor:
     if taps == 1:
         at = "f * m + p"
     load = [
-        f"for (int e = t / 16; e < {rows}; e += 8) {{",
+        "for (int e = t / 16; e < ROWS; e += 8) {",
         f"  int f = {f}, p = r0 + e;",
         f"  __pipeline_memcpy_async(a + e * 20 + t % 16, u + {at}, 4, p < m && f < k ? 0 : 4);",
         "}",
@@ -323,7 +319,7 @@ def output_place(windows: Windows) -> str:
     channels = "m"
     if windows.groups > 1:
         row, channels = "(blockIdx.z * m + r)", f"(m * {windows.groups})"
-    return f"q / {places} * {channels} * {places} + {row} * {places} + q % {places}"
+    return f"(q / {places} * {channels} + {row}) * {places} + q % {places}"
 
 
 def _tap(kernel: Sequence[int], axis: int) -> str:
