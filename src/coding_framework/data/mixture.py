@@ -33,6 +33,7 @@ from coding_framework.data.examples import (
 from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.faults import break_module
+from coding_framework.data.modules.kernels import MOST_CHARACTERS
 from coding_framework.data.modules.pool import shown_drafts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.synthesis.faults import BrokenKernel
@@ -63,10 +64,6 @@ ARCHIVE_SHARE = 0.3
 
 Speeds = Mapping[tuple[str, str], float]
 """(family, level) -> median speed over eager of its kernels."""
-
-MOST_CHARACTERS = 4_900
-"""Of a kernel that an answer of 2,048 tokens can hold, where no tokenizer counts them: by the
-vocabulary of Qwen2.5-Coder a token of these kernels has 2.4 characters."""
 
 
 class PartStatistics(Record):

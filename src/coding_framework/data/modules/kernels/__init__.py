@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from coding_framework.data.modules.kernels.naive import naive_kernel
-from coding_framework.data.modules.kernels.short_variants import short_variants
+from coding_framework.data.modules.kernels.short_variants import MOST_CHARACTERS, short_variants
 from coding_framework.data.modules.kernels.tensor_core_variants import tensor_core_variants
 from coding_framework.data.modules.records import KernelVariant, ModuleTask
+
+__all__ = ["MOST_CHARACTERS", "kernels_of"]
 
 Writer = Callable[[ModuleTask], Sequence[KernelVariant]]
 

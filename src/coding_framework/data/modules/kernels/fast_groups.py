@@ -26,6 +26,7 @@ from coding_framework.data.modules.kernels.lowering import (
     coordinates,
     decomposed,
     linear,
+    merged,
     product_of,
 )
 from coding_framework.data.modules.records import extent
@@ -94,6 +95,11 @@ class Groups:
         """Whether a group lies together."""
         return self.axes == tuple(range(len(self.dims) - len(self.axes), len(self.dims)))
 
+    def merged(self) -> Groups:
+        """The same groups, where neighbouring axes are one."""
+        dims, axes = merged(self.dims, self.axes)
+        return Groups(tuple(dims), tuple(axes))
+
     def worker(self, w: Lowering) -> Worker:
         """Who works on a group."""
         values = w.main_values
@@ -120,6 +126,7 @@ def whole_groups(
 ) -> None:
     """All passes and the result in one kernel. result: of each element, or with `out_dims` of each
     group; these are the extents of the output. worker: by default by `groups`."""
+    groups = groups.merged()
     worker = worker or groups.worker(w)
     if worker == "blocks" or (worker == "thread" and len(passes) == 1 and out_dims is not None):
         raise NotFasterError
@@ -147,6 +154,7 @@ def split_groups(
 ) -> None:
     """One pass over few large groups: a block joins a part of a group, a second kernel the parts.
     The second kernel ends with the operations that follow."""
+    groups = groups.merged()
     if groups.worker(w) != "blocks":
         raise NotFasterError
     size, parts = _parts(w, groups)
@@ -181,6 +189,7 @@ def split_moments(
     """Mean and variance of few large groups, then the elements: partial sums of x - first and of
     its square, where `first` is the group's first element; mean and scale; all elements. group:
     the place of an element's mean. tail: what follows the normalised `v`."""
+    groups = groups.merged()
     if groups.worker(w) != "blocks":
         raise NotFasterError
     size, parts = _parts(w, groups)

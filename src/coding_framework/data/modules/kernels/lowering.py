@@ -179,6 +179,8 @@ class Lowering:
         seen with other extents. host: the tensor that is reduced, where it is not the one in hand.
         """
         dims = list(self.dims if dims is None else dims)
+        out_dims = ["1" if a in axes else d for a, d in enumerate(dims) if keepdim or a not in axes]
+        dims, axes = merged(dims, axes)
         kept = [a for a in range(len(dims)) if a not in axes]
         groups = [dims[a] for a in kept] or ["1"]
         count = self.new_size("terms", product_of([dims[a] for a in axes]))
@@ -192,11 +194,6 @@ class Lowering:
         inner = decomposed("i", outer_names, groups)
         step = [*decomposed("t", inner_names, [dims[a] for a in axes]),
                 f"a = {join.format(a='a', e=element.replace('{e}', f'x[{place}]'))};"]  # fmt: skip
-        out_dims = (
-            [("1" if a in axes else dims[a]) for a in range(len(dims))]
-            if keepdim
-            else [dims[a] for a in kept]
-        )
         write = self._result(finish, out_dims, final)
         name, out = self.next_kernel()
         if many:
@@ -275,13 +272,13 @@ class Lowering:
         return f"kernel{self.kernels}", f"t{self.kernels}"
 
     def post_lines(self, dims: Sequence[str]) -> Lines:
-        """The elementwise operations at the end of a kernel, on `v` at `i`. Of a task of level 2
-        they are a function of their own: all kernels of the task apply it in the same way."""
+        """The elementwise operations at the end of a kernel, on `v` at `i`. Several of them, in a
+        task of level 2, are a function of their own: every level of its kernels calls it alike."""
         if not self.post:
             return []
         last_axis = self.task.draft.layout == "features_last" or len(dims) < 3
         channel = f"i{len(dims) - 1 if last_axis else 1}"
-        if self.task.draft.level == 1:
+        if self.task.draft.level == 1 or len(self.post) == 1:
             return self._post_statements(channel, f"{self.task.inputs[-1].name}[i]")
         lines = self._post_statements("channel", "other")
         number = sum("float epilogue" in line for line in self.device) + 1
@@ -410,6 +407,14 @@ def declarations(sizes: Mapping[str, str]) -> Lines:
     return [f"int {', '.join(f'{n} = {text}' for n, text in found)};" for _, found in together]
 
 
+def merged(dims: Sequence[str], axes: Sequence[int]) -> tuple[list[str], list[int]]:
+    """Dims and axes where neighbouring axes are one, if all are among `axes` or none is."""
+    runs = [(inside, [dims[a] for a in run])
+            for inside, run in groupby(range(len(dims)), lambda a: a in axes)]  # fmt: skip
+    found = [product_of(run) for _, run in runs]
+    return found, [number for number, (inside, _) in enumerate(runs) if inside]
+
+
 def product_of(dims: Sequence[str]) -> str:
     """The number of elements, in C."""
     real = [d for d in dims if d != "1"]
@@ -464,13 +469,12 @@ def decomposed(index: str, names: Sequence[str], dims: Sequence[str]) -> Lines:
     """The coordinates of a flat index; none of an axis of one place, or of the index itself."""
     lines = []
     for axis, name in enumerate(names):
-        inner = [d for d in dims[axis + 1 :] if d != "1"]
+        inner = product_of(dims[axis + 1 :])
         if dims[axis] == "1" or name == index:
             continue
-        by = (
-            "" if not inner else f" / ({' * '.join(inner)})" if len(inner) > 1 else f" / {inner[0]}"
-        )
-        lines.append(f"int {name} = {index}{by}{f' % {dims[axis]}' if axis else ''};")
+        by = f" / {factor(inner)}" if inner != "1" else ""
+        turn = f" % {factor(dims[axis])}" if axis else ""
+        lines.append(f"int {name} = {index}{by}{turn};")
     return lines
 
 

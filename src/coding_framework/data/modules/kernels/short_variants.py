@@ -173,6 +173,9 @@ SHORT: dict[str, Lower] = {
 """Operation -> what writes its kernel, instead of the naive ones."""
 
 
+MOST_CHARACTERS = 4_900
+"""Of a kernel that an answer of 2,048 tokens can hold: by the vocabulary of Qwen2.5-Coder a token
+of these kernels has 2.4 characters."""
 _PRODUCT_REASON = (
     "products run on tensor cores: each factor is split in two TF32 parts, copies of the next "
     "stages run meanwhile, and the operations after them need no memory"
@@ -180,13 +183,17 @@ _PRODUCT_REASON = (
 
 
 def short_variants(task: ModuleTask) -> Sequence[KernelVariant]:
-    """Groups in one kernel (level 2), products on tensor cores as well (level 3)."""
+    """Groups in one kernel (level 2), products on tensor cores as well (level 3). Where few large
+    groups that are shared out to many blocks make level 3 too long, its groups are the naive ones.
+    """
     if any(given.dtype != "float32" for given in task.inputs[:1]):
         return ()
     found, before = [], lower(task).source()
     for level, why, heads in ((2, reason(task), FAST), (3, _PRODUCT_REASON, FAST | SHORT)):
         try:
             source = lower(task, heads).source()
+            if level == 3 and len(source) > MOST_CHARACTERS:
+                source = min(source, lower(task, SHORT).source(), key=len)
         except NotHereError:
             continue
         if source != before:
