@@ -21,7 +21,9 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from coding_framework.deployment.ab_testing import RampStep
 from coding_framework.store.conversations import append_rollout
+from coding_framework.store.records import StepRecord
 from coding_framework.store.run_status import SystemSample, append_system
+from coding_framework.store.training_log import write_steps
 from coding_framework.types import Finding, Status
 from support.made_conversations import make_state, make_turn, make_verdict
 from support.registered import add_kernel, registry_in
@@ -185,6 +187,64 @@ def test_ten_tabs_of_one_browser_follow_a_run(server: Start, page: Page, tmp_pat
     append_rollout(rollouts, rollout(repaired("later", task="a_later_task"), step=2))
     for tab in tabs[1:]:
         expect(tab.locator("#newest")).to_contain_text("a_later_task")
+
+
+def test_a_burst_of_lines_is_shown_in_few_renders(
+    server: Start, page: Page, tmp_path: Path
+) -> None:
+    loaded(page, server())
+    page.locator("td.grow a").first.click()
+    expect(page.locator("#live")).to_have_text("live")
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url) if r.url.endswith("/newest") else None)
+    page.evaluate("""() => {
+        window.renders = 0;
+        new MutationObserver((seen) => {
+            if (seen.some((m) => [...m.addedNodes].some((n) => n.id === "newest"))) window.renders += 1;
+        }).observe(document.querySelector("main"), { childList: true, subtree: true });
+    }""")
+    began = time.monotonic()
+    rollouts = tmp_path / "runs/rl/attempts/000/rollouts"
+    for number in range(12):
+        append_rollout(rollouts, rollout(repaired(f"b{number}", task=f"burst_{number}"), step=2))
+        page.wait_for_timeout(150)
+    expect(page.locator("#newest")).to_contain_text("burst_11")
+    took = time.monotonic() - began
+    assert 1 <= len(asked) <= took / 0.8 + 2
+    assert page.evaluate("window.renders") <= len(asked)
+
+
+def test_the_cut_of_a_chart_is_in_the_address_and_a_tick_compares_runs(
+    server: Start, page: Page, tmp_path: Path
+) -> None:
+    for name in ("rl", "other", "third"):
+        folder = make_rl_run(tmp_path / "runs" / name, [repaired(f"of {name}")])
+        steps = [StepRecord(step=s, solved_rate=s / 50, reward_mean=0.1) for s in range(1, 41)]
+        write_steps(folder / "steps.jsonl", steps)
+    loaded(page, server())
+    page.locator("td.grow a").first.click()
+    over = page.locator("#chart-rl-reward .u-over")
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60, steps=4)
+    page.mouse.up()
+    page.wait_for_url("**from=*to=*axis=step*")
+    low = float(page.input_value("[name=from]"))
+    assert 8 < low < 13
+    page.reload()
+    expect(page.locator("#charts canvas").first).to_be_visible()
+    assert float(page.input_value("[name=from]")) == low
+    page.click("[data-do=whole]")
+    page.wait_for_url(lambda url: "from=" not in url)
+    page.goto(page.url.split("/run/")[0])
+    for box_ in page.locator("input[name=runs]").all():
+        box_.check()
+    page.click("text=Compare the ticked runs")
+    expect(page.locator("#charts canvas").first).to_be_visible()
+    expect(page.locator("#charts .u-legend").first).to_contain_text("C ")
 
 
 @pytest.fixture

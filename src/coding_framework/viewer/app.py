@@ -29,8 +29,9 @@ from fastapi.responses import (
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.viewer import charts, deployments, kernels, pages
+from coding_framework.viewer.compare import compare_charts, compare_page
 from coding_framework.viewer.conversation import conversation_page
-from coding_framework.viewer.evaluations import compare_page, evaluation_page
+from coding_framework.viewer.evaluations import evaluation_page
 from coding_framework.viewer.library import Library, NotThereError
 from coding_framework.viewer.rendering import STATIC_TYPES, render, static_path
 from coding_framework.viewer.runs import PLACES
@@ -189,6 +190,12 @@ def _add_pages(app: FastAPI, library: Library) -> None:
     def rollout(experiment: str, request: Request) -> Response:
         options = charts.options_from(request.query_params)
         found = deployments.experiment_charts(library, experiment, options)
+        return Response(orjson.dumps(found), media_type="application/json")
+
+    @app.get("/api/compare/charts")
+    def compared(request: Request) -> Response:
+        options = charts.options_from(request.query_params)
+        found = compare_charts(library, query_in(request), options)
         return Response(orjson.dumps(found), media_type="application/json")
 
     @app.get("/run/{run_id}/conversations/{key}/code")

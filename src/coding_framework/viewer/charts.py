@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coding_framework.store.folder import SFTFolder
@@ -27,6 +28,7 @@ from coding_framework.viewer.runs import FoundRun, rl_folders, sft_folder
 
 MAX_POINTS = 5_000
 """More are cut to the least and the largest of each stretch."""
+X_LABELS = {"step": "step", "time": "seconds of training", "conversations": "conversations"}
 Column = list[float | None]
 
 
@@ -39,17 +41,45 @@ class Options:
     smooth: float = 0.0
     """Weight of what came before, from 0 to 0.99; the raw line stays visible."""
     log: bool = False
+    low: float | None = None
+    high: float | None = None
+    """What is shown of the x axis; None: to its end."""
+    axis: str = ""
+    """Which axis that is, by its label; "": of `x`."""
+
+    def cut_of(self, x_label: str) -> tuple[float | None, float | None]:
+        """(low, high) that a chart over this axis shows."""
+        of = self.axis or X_LABELS[self.x]
+        return (self.low, self.high) if of == x_label else (None, None)
+
+
+OPTIONS = ("x", "smooth", "log", "from", "to", "axis")
+"""Their names in an address."""
+
+
+def options_in(query: Mapping[str, str]) -> dict[str, str]:
+    """What an address says of the charts, for the page's form."""
+    return {name: query.get(name, "") for name in OPTIONS}
 
 
 def options_from(given: Mapping[str, str]) -> Options:
     """Of a query; what cannot be is left out."""
+    smooth = _number(given.get("smooth", "")) or 0.0
+    x, low, high = given.get("x", ""), _number(given.get("from", "")), _number(given.get("to", ""))
+    if low is not None and high is not None and low >= high:
+        low = high = None
+    return Options(
+        x if x in X_LABELS else "step", min(0.99, max(0.0, smooth)), given.get("log") == "1",
+        low, high, given.get("axis", "")[:40],
+    )  # fmt: skip
+
+
+def _number(text: str) -> float | None:
     try:
-        smooth = min(0.99, max(0.0, float(given.get("smooth", "0") or 0)))
+        found = float(text)
     except ValueError:
-        smooth = 0.0
-    x = given.get("x", "step")
-    known = x if x in ("step", "time", "conversations") else "step"
-    return Options(known, 0.0 if math.isnan(smooth) else smooth, given.get("log") == "1")
+        return None
+    return found if math.isfinite(found) else None
 
 
 def charts_of(
@@ -117,8 +147,8 @@ def _rl_charts(records: Sequence[StepRecord], options: Options) -> list[dict[str
         "− s.e.": [_sum(a, b, -1) for a, b in zip(solved, error, strict=True)],
         "+ s.e.": [_sum(a, b, 1) for a, b in zip(solved, error, strict=True)],
     }
-    charts = [
-        ("solved", "Solved conversations", "share", band, {"band": True}),
+    charts: list[tuple[str, str, str, dict[str, Column], dict[str, Any]]] = [
+        ("solved", "Solved conversations", "share", band, {"bands": [(1, 2)]}),
         ("reward", "Reward", "mean of a turn", {
             "all turns": column(lambda r: r.reward_mean),
             "best turn": column(lambda r: r.reward_best_mean),
@@ -190,7 +220,7 @@ def _sft_charts(folder: SFTFolder, options: Options) -> list[dict[str, Any]]:
                         _finite(e.score.pass_rate) if e.score else None for e in epochs
                     ],
                 },
-                {}, [e.epoch for e in epochs], "epoch", Options(),
+                {}, [e.epoch for e in epochs], "epoch", replace(options, smooth=0.0, log=False),
             )
         )  # fmt: skip
     return [made for made in charts if made is not None]
@@ -265,7 +295,7 @@ def _system_charts(told: _Told, options: Options) -> list[dict[str, Any] | None]
             for name, times in _JUDGE_TIMES.items() for q in ("p50", "p95")
         }),
     ]  # fmt: skip
-    flags, start = Options(log=options.log), told.start
+    flags, start = replace(options, smooth=0.0), told.start
     made = [chart(*c, {}, [s.t - start for s in samples], "seconds", flags) for c in system]
     return made + [chart(*c, {}, [s.t - start for s in judged], "seconds", flags) for c in judge]
 
@@ -299,11 +329,15 @@ def chart(
     told = {name: column for name, column in series.items() if any(v is not None for v in column)}
     if not told:
         return None
+    bands = more.get("bands", ()) if len(told) == len(series) else ()
     if any(later < earlier for earlier, later in itertools.pairwise(x)):  # a clock was set back
         order = sorted(range(len(x)), key=x.__getitem__)
         x = [x[i] for i in order]
         told = {name: [column[i] for i in order] for name, column in told.items()}
-    keep = decimated(list(told.values()), len(x))
+    low, high = options.cut_of(x_label)
+    first, last = _cut(x, low, high)
+    within = [column[first:last] for column in told.values()]
+    keep = [first + i for i in decimated(within, last - first)]
     drawn = [
         {
             "name": name,
@@ -313,7 +347,7 @@ def chart(
         }
         for name, column in told.items()
     ]
-    if options.smooth > 0 and not more.get("stack") and not more.get("band"):
+    if options.smooth > 0 and not more.get("stack") and not bands:
         smooth = [(name, smoothed(column, options.smooth)) for name, column in told.items()]
         drawn = [{**line, "raw": True} for line in drawn] + [
             {"name": name, "values": [column[i] for i in keep], "raw": False, "level": False}
@@ -322,9 +356,16 @@ def chart(
     flags = {"log": options.log or bool(more.get("log")), "stack": bool(more.get("stack"))}
     return {
         "id": identity, "title": title, "unit": unit, "x_label": x_label,
-        "x": [x[i] for i in keep], "series": drawn, "band": bool(more.get("band")),
-        "marks": [], **flags,
+        "x": [x[i] for i in keep], "series": drawn, "bands": bands,
+        "marks": [], "cut": [low, high], **flags,
     }  # fmt: skip
+
+
+def _cut(x: Sequence[float], low: float | None, high: float | None) -> tuple[int, int]:
+    """Which of ordered points are shown: those within, and one on each side for the lines there."""
+    first = 0 if low is None else max(0, bisect_left(x, low) - 1)
+    last = len(x) if high is None else min(len(x), bisect_right(x, high) + 1)
+    return first, last
 
 
 def smoothed(column: Column, weight: float) -> Column:
@@ -356,11 +397,12 @@ def decimated(columns: Sequence[Column], length: int, most: int = MAX_POINTS) ->
 
 
 def _x_of(records: Sequence[StepRecord], kind: str) -> tuple[list[float], str]:
+    label = X_LABELS[kind]
     if kind == "conversations":
-        return _running(record.conversations for record in records), "conversations"
+        return _running(record.conversations for record in records), label
     if kind == "time":
-        return _running(r.times.get("step_s", 0.0) for r in records), "seconds of training"
-    return [float(record.step) for record in records], "step"
+        return _running(r.times.get("step_s", 0.0) for r in records), label
+    return [float(record.step) for record in records], label
 
 
 def _running(values: Any) -> list[float]:

@@ -11,7 +11,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from coding_framework.deployment.store import (
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.store.databases import StorageError
-from coding_framework.viewer.charts import Column, Options, chart
+from coding_framework.viewer.charts import Column, Options, chart, options_in
 from coding_framework.viewer.figures import Stair, stairs
 from coding_framework.viewer.library import Library, NotThereError, stamp
 from coding_framework.viewer.runs import FoundRun
@@ -153,7 +153,7 @@ def experiment_page(library: Library, query: Query, experiment: str) -> dict[str
             f"cuda-rl deploy {action} {row.alias} --database {found.root} --reason TEXT"
             for action in COMMANDS.get(row.state, ())
         ],
-        "listens": f"/deploy/experiments/{row.id}/events", "options": {},
+        "listens": f"/deploy/experiments/{row.id}/events", "options": options_in(query),
     }  # fmt: skip
 
 
@@ -181,9 +181,9 @@ def experiment_charts(library: Library, experiment: str, options: Options) -> li
             made.append(chart(
                 f"metric-{metric.name}", f"{metric.name} ({metric.kind})",
                 f"better upwards, with the {share:.0%} confidence sequence", columns,
-                {"band": True, "levels": ("no difference", "harm that is tolerated")},
+                {"bands": [(1, 2)], "levels": ("no difference", "harm that is tolerated")},
                 [look["n_a"] + look["n_b"] for look in mine], "closed units",
-                Options(),
+                replace(options, smooth=0.0, log=False),
             ))  # fmt: skip
     made += [_e_chart(config, name, told, options) for name, told in bad.items()]
     return [c for c in made if c is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -63,14 +63,22 @@ def _conversation(library: Library, run: FoundRun, key: str) -> str:
 
 
 def _chart(chart: Mapping[str, Any]) -> Any:
+    x, columns = chart["x"], [line["values"] for line in chart["series"]]
+    bands = {low - 1: _points(x, columns[low], columns[high]) for low, high in chart["bands"]}
+    edges = {i for pair in chart["bands"] for i in pair}
     lines = [
         Series(
             name=line["name"],
-            points=tuple(
-                (x, y) for x, y in zip(chart["x"], line["values"], strict=True) if y is not None
-            ),
+            points=_points(x, columns[i]),
             colour=i % 5 + 2,
+            band=bands.get(i, ()),
         )
         for i, line in enumerate(chart["series"])
+        if i not in edges
     ]
     return line_chart(lines, x_label=chart["x_label"], y_label=chart["unit"] or chart["title"])
+
+
+def _points(*columns: Sequence[float | None]) -> tuple[Any, ...]:
+    """The rows that have a value in every column."""
+    return tuple(row for row in zip(*columns, strict=True) if None not in row)

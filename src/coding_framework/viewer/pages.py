@@ -23,6 +23,7 @@ from coding_framework.store.run_status import (
 )
 from coding_framework.store.training_log import read_steps
 from coding_framework.viewer import search
+from coding_framework.viewer.charts import options_in
 from coding_framework.viewer.figures import share_bar
 from coding_framework.viewer.index import state_in
 from coding_framework.viewer.library import Library, NotThereError
@@ -120,7 +121,7 @@ def run_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
         "alerts": _alerts(run),
         "beat": read_heartbeat(run.root) if head["state"] == "alive" else None,
         "steps": _last_steps(run),
-        "options": {name: query.get(name, "") for name in ("x", "smooth", "log")},
+        "options": options_in(query),
         "has_charts": head["has_steps"] or _has_sft(run) or read_heartbeat(run.root) is not None,
     }
 
@@ -194,7 +195,7 @@ def system_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
     run = head["run"]
     return {
         **head, "identity": read_identity(run.root), "last": latest_system(run.root),
-        "alerts": _alerts(run), "options": {}, "has_charts": True,
+        "alerts": _alerts(run), "options": options_in(query), "has_charts": True,
     }  # fmt: skip
 
 

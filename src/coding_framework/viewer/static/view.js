@@ -1,5 +1,5 @@
 // Keys, theme, copying, and what a page does while its run goes on. Charts are in charts.js.
-import { drawCharts, refreshCharts } from "./charts.js";
+import { drawCharts, refreshCharts, wholeCharts } from "./charts.js";
 
 const $ = (selector) => document.querySelector(selector);
 
@@ -48,6 +48,7 @@ const actions = {
     applyWrap();
   },
   copy: () => copy(codeText(), "code"),
+  whole: wholeCharts,
 };
 
 function applyWrap() {
@@ -134,9 +135,12 @@ let lastId = "";
 let state = "";
 let leads = false;
 let missed = false;
-// What costs much to show follows some seconds after a change, once for all that came meanwhile.
+// What is cheap to show follows a change at once, and all that comes within the next moment together;
+// what costs much follows some seconds after a change, once for all that came meanwhile.
 // (A throttle of htmx's ends with the element: one that replaces itself has none.)
-const seldom = {};
+const SOON_MS = 800;
+const SELDOM_MS = 5000;
+const due = {};
 let stop = () => {};
 
 function show(now) {
@@ -147,18 +151,35 @@ function show(now) {
   live.classList.toggle("away", now === "away");
 }
 
+function render(event) {
+  if (document.hidden) missed = true;
+  else htmx.trigger(document.body, event);
+}
+
+// One render for all changes of a while. again: whether there was one that is not shown yet.
+function hold(event, ms, again) {
+  due[event] = again;
+  setTimeout(() => {
+    const waits = due[event];
+    delete due[event];
+    if (!waits) return;
+    render(event);
+    if (ms === SOON_MS) hold(event, ms, false);
+  }, ms);
+}
+
 function changed(names) {
   if (document.hidden) {
     missed = true;
     return;
   }
   for (const name of names) {
-    htmx.trigger(document.body, `changed-${name}`);
-    seldom[name] ??= setTimeout(() => {
-      delete seldom[name];
-      if (document.hidden) missed = true;
-      else htmx.trigger(document.body, `seldom-${name}`);
-    }, 5000);
+    if (`changed-${name}` in due) due[`changed-${name}`] = true;
+    else {
+      render(`changed-${name}`);
+      hold(`changed-${name}`, SOON_MS, false);
+    }
+    if (!(`seldom-${name}` in due)) hold(`seldom-${name}`, SELDOM_MS, true);
   }
   if (["steps", "system", "deploy"].some((name) => names.includes(name))) refreshCharts();
 }
