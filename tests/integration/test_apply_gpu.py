@@ -176,6 +176,17 @@ def test_compiled_code_runs_kernels_without_a_graph_break(ops: ModuleType) -> No
     torch.library.opcheck(torch.ops.cuda_rl.bias_gelu.default, tensors())
 
 
+def test_a_call_of_a_rollout_is_timed_by_the_gpu() -> None:
+    from coding_framework.deployment.apply.cuda_launcher import CudaLauncher
+
+    x, b = torch.randn(4, 32, device="cuda"), torch.randn(32, device="cuda")
+    made, launcher = offer(template()), CudaLauncher()
+    call = launcher.prepare(made.template, lambda code: ptx(), 0)
+    (got,), milliseconds = launcher.timed(call, (x, b))
+    assert torch.allclose(got, torch.nn.functional.gelu(x + b), atol=1e-5)
+    assert 0 < milliseconds() < 1000
+
+
 def test_a_tensor_of_another_gpu_is_launched_there(ops: ModuleType) -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")

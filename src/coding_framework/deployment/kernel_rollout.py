@@ -7,7 +7,8 @@
 The unit is a process, a shape key and a minute: for a minute that process runs one arm's kernel at
 that shape, in turn with the incumbent, and both are timed. The goal is the logarithm of the
 incumbent's time over that of the arm's kernel. In the incumbent's arm the incumbent runs in turn
-with itself, so that the noise of timing is the same in both arms. Everything here is pure.
+with itself, so that the noise of timing is the same in both arms. Programs take part by
+`apply/trials.py`; everything here is pure.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Sequence
 from coding_framework.deployment.ab_testing import ABTestConfig, Metric, RampStep, TestVariant
 from coding_framework.deployment.outcomes import Outcome
 
+DATABASE = "rollouts.sqlite"
+"""Of the rollouts of a registry's kernels, in its folder."""
 GOAL = "log_time_ratio"
 LONGEST = math.log(4.0)
 """Ratios are clipped to a quarter and four: one odd timing moves nothing."""

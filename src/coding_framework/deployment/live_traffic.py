@@ -189,6 +189,10 @@ class LiveTraffic:
         """`finish` for a thread."""
         return self._outcome(request, outcome).result()
 
+    def finish_soon(self, request: str, outcome: Outcome) -> None:
+        """`finish` for who does not wait."""
+        self._outcome(request, outcome)
+
     async def pair(
         self, shadow: Shadow, unit: bytes, request: str, incumbent: Outcome, candidate: Outcome
     ) -> bool:

@@ -30,6 +30,7 @@ from coding_framework.deployment.apply.launching import (
 from coding_framework.deployment.apply.modules import replace_module, restore_modules
 from coding_framework.deployment.apply.offers import offers_of
 from coding_framework.deployment.apply.operation import KernelOp, switched_off
+from coding_framework.deployment.apply.trials import open_rollouts
 from coding_framework.errors import CodingFrameworkError, UsageError
 
 __all__ = [
@@ -59,6 +60,7 @@ def enable(
     check_rate: float | None = None,
     ask: str | None = None,
     ask_token: str | None = None,
+    rollouts: bool = False,
 ) -> None:
     """Use the kernels of a registry folder as they are now, in every operation.
 
@@ -69,12 +71,13 @@ def enable(
     share of the calls in which the function runs too and results are compared (None: 1/1,000 for
     canaries, 1/100,000 for active kernels). ask: address of a `cuda-rl serve` with this registry,
     which is asked once to verify the kernels of an operation at each shape for which there is none;
-    they count after `reload`. ask_token: of the scope `verify`. Raises UsageError where the folder
-    is no registry.
+    they count after `reload`. ask_token: of the scope `verify`. rollouts: take part in the rollouts
+    of `cuda-rl kernel rollout`, which then decide between canaries and active kernels. Raises
+    UsageError where the folder is no registry.
     """
     global _enabled
     asker = KernelAsker(ask, ask_token) if ask is not None else None
-    options = Options(allow_stale, strict, canary_share, canary_salt, check_rate, asker)
+    options = Options(allow_stale, strict, canary_share, canary_salt, check_rate, asker, rollouts)
     _enabled = _open(Path(registry), device, options, keys)
     for made in _ops.values():
         if "__of_" not in made.name:
@@ -89,7 +92,7 @@ def disable() -> None:
     for made in _ops.values():
         made.forget()
     for kernels in _sets.values():
-        kernels.launcher.close()
+        kernels.close()
     _sets.clear()
 
 
@@ -97,6 +100,8 @@ def reload() -> None:
     """Take the open registries as they are now: promoted, retired and new kernels count."""
     for folder, kernels in _sets.items():
         kernels.take(offers_of(folder, kernels.keys))
+        if kernels.rollouts is None and kernels.options.rollouts:
+            kernels.rollouts = open_rollouts(folder)
 
 
 @contextmanager
@@ -216,13 +221,14 @@ def _open(folder: Path, device: Device, options: Options, keys: str | Path | Non
     before = _sets.get(folder)
     kernels = KernelSet(folder, _launcher(device), options, keys=known)
     kernels.take(offers)
+    kernels.rollouts = open_rollouts(folder) if options.rollouts else None
     _sets[folder] = kernels
     if before is not None:
         for made in _ops.values():
             if made.kernels is before:
                 made.kernels = kernels
                 made.forget_routes()
-        before.launcher.close()
+        before.close()
     return kernels
 
 
@@ -257,7 +263,11 @@ def _in_child() -> None:
 
 def _at_exit() -> None:
     """A fault that shows when the program ends is noted for the next one."""
+    for made in _ops.values():
+        made.end_trials()
     for kernels in _sets.values():
+        if kernels.rollouts is not None:
+            kernels.rollouts.close()
         if not kernels.launched:
             continue
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import tempfile
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,6 +63,14 @@ class EmulatorLauncher:
         made = _OnEmulator(template, checked_code(text, read), self._settings)
         self._loaded.append(made)
         return made
+
+    def timed(
+        self, call: PreparedCall, tensors: Sequence[torch.Tensor]
+    ) -> tuple[tuple[torch.Tensor, ...], Callable[[], float]]:
+        started = time.perf_counter()
+        outputs = call(tensors)
+        ms = 1e3 * (time.perf_counter() - started)
+        return outputs, lambda: ms
 
     def refuses_capture(self, template: LaunchTemplate) -> bool:
         return False

@@ -24,6 +24,7 @@ from coding_framework.deployment.apply.launching import (
     PreparedCall,
     ReadCode,
 )
+from coding_framework.deployment.apply.trials import KernelRollouts
 from coding_framework.registry.quarantine import add_to_quarantine, quarantined
 from coding_framework.registry.templates import LaunchTemplate
 
@@ -97,6 +98,8 @@ class Options:
     1/100,000 for active kernels. The first call of each template is always checked."""
     asker: KernelAsker | None = None
     """Asks a server to verify kernels at the shapes of misses; None: nobody is asked."""
+    rollouts: bool = False
+    """Take part in the rollouts of the registry's kernels."""
 
 
 @dataclass
@@ -117,6 +120,8 @@ class KernelSet:
     """Changes whenever another template may be chosen."""
     launched: set[str] = field(default_factory=set)
     """Kernels that ran since the device was last known to be well."""
+    rollouts: KernelRollouts | None = None
+    """Of this registry's kernels; None: statuses alone decide."""
     told: set[int] = field(default_factory=set)
     """Devices of which it was said that the kernels were judged elsewhere."""
 
@@ -150,10 +155,22 @@ class KernelSet:
             return "scalars"  # which of them the function has inside cannot be told
         return min(fits, key=lambda o: (o.status != "canary", o.kernel_ms, o.kernel))
 
-    def _refuses(self, offer: Offer, call: CallShape, has_scalars: bool) -> str | None:
+    def choose_kernel(
+        self, op: str, call: CallShape, has_scalars: bool, kernel: str
+    ) -> Offer | None:
+        """That kernel where it holds for the call and is in use, as a canary in every process."""
+        of_kernel = [offer for offer in self.offers.get(op, ()) if offer.kernel == kernel]
+        fits = (o for o in of_kernel if self._refuses(o, call, has_scalars, canary=True) is None)
+        return next(fits, None)
+
+    def _refuses(
+        self, offer: Offer, call: CallShape, has_scalars: bool, *, canary: bool = False
+    ) -> str | None:
+        """canary: whether canaries are used here."""
+        canary = canary or self.in_canary
         if offer.kernel in self.out:
             return "quarantined"
-        if offer.status != "active" and not (offer.status == "canary" and self.in_canary):
+        if offer.status != "active" and not (offer.status == "canary" and canary):
             return "status"
         if offer.stale and not self.options.allow_stale:
             return "stale"
@@ -208,6 +225,13 @@ class KernelSet:
         for kernel in kernels:
             self.leave_out(kernel, reason)
         return paths
+
+    def close(self) -> None:
+        """End what belongs to it; rollouts write what is waiting."""
+        if self.rollouts is not None:
+            self.rollouts.close()
+            self.rollouts = None
+        self.launcher.close()
 
     def calls_to_next_check(self, offer: Offer) -> int:
         """Drawn, so that no pattern of calls escapes: their mean is 1 / rate."""

@@ -8,6 +8,7 @@ Where PyTorch has to see it (torch.compile, export, modes) it is one opaque oper
 from __future__ import annotations
 
 import functools
+import operator
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -39,6 +40,7 @@ from coding_framework.deployment.apply.parameters import (
     schema_of,
     typed_signature,
 )
+from coding_framework.deployment.apply.trials import KernelRollouts, Milliseconds, Trial
 
 Function = Callable[..., Any]
 NAMESPACE = "cuda_rl"
@@ -72,6 +74,8 @@ class _Route:
     """Dispatch keys that the tensors of a hit may have."""
     autocast: dict[torch.dtype, bool] = field(default_factory=dict)
     """Whether the function's outputs keep their dtypes under autocast to a dtype."""
+    trial: Trial[_Route] | None = None
+    """Says which kernel's turn it is, where kernels are rolled out."""
 
 
 class KernelOp:
@@ -108,6 +112,7 @@ class KernelOp:
         )
         self._addresses = over_tensors(names, self.tensor_names, "{}.data_ptr()", ", ", "")
         self._routes: dict[Any, _Route] = {}
+        self._trials: dict[Any, Trial[_Route]] = {}
         self._generation = -1
         self._define()
         self.torch_op = getattr(getattr(torch.ops, NAMESPACE), name).default
@@ -191,7 +196,7 @@ class KernelOp:
         if kernels is None or switched_off.get():
             return self._miss(self.away if kernels is None else "disabled", args)
         if self._generation != kernels.generation:
-            self._routes.clear()
+            self.forget_routes()
             self._generation = kernels.generation
         try:
             if torch.is_grad_enabled() and self._needs_grad(*args):
@@ -268,16 +273,65 @@ class KernelOp:
                 if missing and kernels.options.asker is not None:
                     kernels.options.asker.want(self.task, call.shape_key)
                 return _Route(chosen, call.shape_key if missing else "")
-            prepared = kernels.prepare(chosen, device)
-            if prepared is not None:
-                most = kernels.launcher.alignment
-                alignments = tuple(min(most, a.alignment) for a in chosen.template.arguments)
-                capturable = not kernels.launcher.refuses_capture(chosen.template)
-                plain = _plain_keys(tensors[0].device)
-                return _Route(None, "", chosen, prepared, alignments, capturable, plain=plain)
+            route = _usable_route(kernels, chosen, tensors[0].device)
+            if route is not None:
+                if kernels.rollouts is not None:
+                    route.trial = self._trial(kernels, kernels.rollouts, route, call, tensors[0])
+                return route
         return _Route("load")
 
+    def _trial(
+        self, kernels: KernelSet, rollouts: KernelRollouts, default: _Route, call: CallShape,
+        tensor: torch.Tensor,
+    ) -> Trial[_Route]:  # fmt: skip
+        """Of calls of this shape, on this device."""
+
+        def route_of(kernel: str) -> _Route | None:
+            """Guards are those of `default`, so that another kernel may ask for no more."""
+            assert default.offer is not None
+            if kernel == default.offer.kernel:
+                return default
+            offer = kernels.choose_kernel(self.task, call, self._has_scalars, kernel)
+            route = None if offer is None else _usable_route(kernels, offer, tensor.device)
+            if offer is None or route is None:
+                return None
+            steady = offer.template.deterministic or not default.offer.template.deterministic
+            if not steady or any(map(operator.gt, route.alignments, default.alignments)):
+                return None
+            return route
+
+        key = (call, tensor.device)
+        if key not in self._trials:
+            self._trials[key] = Trial(
+                rollouts, self.task, call.shape_key, route_of, kernels.out.__contains__
+            )
+        return self._trials[key]
+
+    def _tried(
+        self, default: _Route, trial: Trial[_Route], kernels: KernelSet, args: tuple[Any, ...]
+    ) -> Any:
+        """A call whose kernel a rollout chooses."""
+        route, times = trial.turn(default)
+        before = self.misses["mismatch"]
+        try:
+            result = self._carry_out(route, kernels, args, times)
+        except KernelFault:
+            trial.fault()
+            raise
+        if self.misses["mismatch"] > before:
+            trial.mismatch()
+        return result
+
     def _launch(self, route: _Route, kernels: KernelSet, args: tuple[Any, ...]) -> Any:
+        if route.trial is not None and not kernels.launcher.capturing():
+            return self._tried(route, route.trial, kernels, args)
+        return self._carry_out(route, kernels, args)
+
+    def _carry_out(
+        self, route: _Route, kernels: KernelSet, args: tuple[Any, ...],
+        times: list[Milliseconds] | None = None,
+    ) -> Any:  # fmt: skip
+        """times: where the time of the call goes; None: it is not timed."""
         assert route.offer is not None
         assert route.call is not None
         tensors, capturing = self._tensors(*args), kernels.launcher.capturing
@@ -291,7 +345,11 @@ class KernelOp:
             return self._miss("capture", args)
         kernels.launched.add(route.offer.kernel)
         try:
-            outputs = route.call(tensors)
+            if times is None:
+                outputs = route.call(tensors)
+            else:
+                outputs, milliseconds = kernels.launcher.timed(route.call, tensors)
+                times.append(milliseconds)
         except LaunchError as e:
             raise self._fault(kernels, e, route.offer.kernel) from e
         self.hits += 1
@@ -407,18 +465,39 @@ class KernelOp:
     def forget(self, reason: Reason = "disabled") -> None:
         """No kernels from here on."""
         self.kernels, self.away = None, reason
+        if reason == "fork":
+            self._trials.clear()  # their outcomes are the parent's
         self.forget_routes()
 
     def forget_routes(self) -> None:
         """Choose anew for every call."""
+        self.end_trials()
         self._routes.clear()
         self._generation = -1
+
+    def end_trials(self) -> None:
+        """Write what came of the units so far."""
+        for trial in self._trials.values():
+            trial.end()
+        self._trials.clear()
 
     def take_function(self, function: Function) -> None:
         """The same function, defined again: what was found of the former one counts no more."""
         self.function = function
         self.eager = self._eager()
         self.forget_routes()
+
+
+def _usable_route(kernels: KernelSet, offer: Offer, device: torch.device) -> _Route | None:
+    """The offer made ready; None where it cannot be loaded, and is out."""
+    prepared = kernels.prepare(offer, -1 if device.index is None else device.index)
+    if prepared is None:
+        return None
+    most = kernels.launcher.alignment
+    alignments = tuple(min(most, a.alignment) for a in offer.template.arguments)
+    capturable = not kernels.launcher.refuses_capture(offer.template)
+    plain = _plain_keys(device)
+    return _Route(None, "", offer, prepared, alignments, capturable, plain=plain)
 
 
 # --- tensors --------------------------------------------------------------------------------------
