@@ -46,6 +46,13 @@ MISTAKES = {
         RIGHT.replace("x.data_ptr<float>()", "(float*)x.data_ptr<double>()"),
         Status.RUNTIME_ERROR, "each input's dtype",
     ),
+    "an empty file": ("\n", Status.COMPILE_ERROR, "Check that your editor has saved it"),
+    "a file in UTF-16": (
+        RIGHT.encode("utf-16").decode("utf-8", "replace"), Status.COMPILE_ERROR, "saved as UTF-8",
+    ),
+    "an answer with its words": (
+        f"Here is a kernel:\n```cuda\n{RIGHT}```\n", Status.COMPILE_ERROR, "give the code alone",
+    ),
     "the library instead": (
         '#include <torch/extension.h>\n'
         "torch::Tensor forward(torch::Tensor x) { return torch::relu(x); }\n"

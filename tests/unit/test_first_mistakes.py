@@ -44,6 +44,14 @@ MISTAKES = {
     "half a flag": (["judge", "--task", "relu", "--wrong", "k.cu"], "mean --fail-on-wrong?"),
     "a function as a task": (["judge", "--task", "FUNCTION", "k.cu"], "has no get_inputs"),
     "a task file with a name alone": (["judge", "--task", "NAMED", "k.cu"], "lacks tier, family"),
+    "an empty task file": (["judge", "--task", "EMPTY", "k.cu"], "does not parse: it is empty"),
+    "a task file of a list": (["judge", "--task", "LIST", "k.cu"], "holds no fields of a task"),
+    "a task file with an open bracket": (["judge", "--task", "OPEN", "k.cu"], "does not parse:"),
+    "a folder as the task": (["judge", "--task", ".", "k.cu"], "is a folder and no task"),
+    "a task whose size depends on values": (
+        ["judge", "--task", "NONZERO", "k.cu"], "decides by the values of its inputs",
+    ),
+    "a kernel to view": (["view", "FUNCTION"], "no folder and no .jsonl of conversations"),
     "a file where a folder is wanted": (
         ["new-task", "mine", "--output-dir", "FUNCTION"], "FUNCTION is a file): choose a folder",
     ),
@@ -59,7 +67,17 @@ MISTAKES = {
 }  # fmt: skip
 FILES = {
     "FUNCTION": ("function.py", "import torch\ndef double(x):\n    return 2 * x\n"),
-    "NAMED": ("named.json", '{"name": "mine"}'),
+    "NAMED": ("named.json", '\ufeff{"name": "mine"}'),  # the mark that some editors put first
+    "EMPTY": ("empty.json", ""),
+    "LIST": ("list.yaml", "- 1\n- 2\n"),
+    "OPEN": ("open.yaml", "name: [1,\n"),
+    "NONZERO": (
+        "nonzero.py",
+        "\ufeffimport torch\n\nclass Model(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return torch.nonzero(x)\n"
+        "def get_inputs():\n    return [torch.rand(4, 4)]\n"
+        "def get_init_inputs():\n    return []\n",
+    ),
 }
 
 
@@ -70,6 +88,18 @@ def test_a_first_mistake_gets_the_sentence_that_helps(capsys, tmp_path, monkeypa
     for name, (path, text) in FILES.items():
         (tmp_path / path).write_text(text)
         argv, helps = [path if word == name else word for word in argv], helps.replace(name, path)
+    assert_one_sentence(capsys, argv, helps)
+
+
+def test_a_sandbox_that_is_not_here_is_told_before_the_first_stage(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")
+    helps = "the docker sandbox was asked for, but"
+    assert_one_sentence(capsys, ["quickstart", "--sandbox", "docker"], helps)
+    assert not list(tmp_path.iterdir())
+
+
+def assert_one_sentence(capsys, argv, helps):
     status = cli.main(argv)
     said = capsys.readouterr()
     assert helps in said.err

@@ -213,6 +213,11 @@ def _rounding(wrong: _Wrong, _: Sequence[TestResult]) -> Diagnosis | None:
 
 _COMPILER: tuple[tuple[str, str], ...] = (
     (
+        r"unrecognized token",
+        "A character there is none of C++: give the code alone, without the ``` or the words "
+        "around it in an answer, and with plain quotation marks.",
+    ),
+    (
         r'identifier "torch"|name followed by "::"|no storage class or type specifier',
         "A header or a bracket before it is likely to be missing (torch:: needs #include "
         "<torch/extension.h>), or the file is no CUDA C++.",
@@ -256,8 +261,10 @@ _HEADERS_HINT = "Mend the first error first: those after it often follow from it
 
 
 def _compiler_hints(errors: Sequence[Diagnostic]) -> tuple[str, ...]:
-    """What helps against the first error that is known."""
-    for error in errors:
+    """What helps against the first error that is known, or against one that explains the others:
+    the table's first."""
+    odd = [e for e in errors if re.search(_COMPILER[0][0], e.message)]
+    for error in (*odd, *errors):
         for pattern, text in _COMPILER:
             found = re.search(pattern, error.message)
             if found is not None:
@@ -271,6 +278,19 @@ _BINDING = (
     'End the file with PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }'
 )
 _BY_REASON: dict[Status, tuple[tuple[str, Diagnosis], ...]] = {
+    Status.COMPILE_ERROR: (
+        (r"source is empty", Diagnosis(
+            "The file holds nothing but blanks.",
+            (
+                "Check that your editor has saved it, and its path.",
+                "`cuda-rl new-task NAME` writes a whole example.",
+            ),
+        )),
+        (r"NUL bytes", Diagnosis(
+            "The file is no text in UTF-8: a compiled file, or text that was saved as UTF-16.",
+            ("Give the source, saved as UTF-8.",),
+        )),
+    ),
     Status.WRONG_OUTPUT: (
         (r"changed its input", Diagnosis(
             "forward writes into a tensor that it was handed.",

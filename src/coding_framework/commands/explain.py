@@ -11,7 +11,7 @@ from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, add_switch, config_from
 from coding_framework.commands.judge import FRESH, JUDGING
 from coding_framework.commands.one_kernel import judge_one, read_kernel
-from coding_framework.commands.verdict_text import counter_texts
+from coding_framework.commands.verdict_text import at_line, counter_texts
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.ncu_metrics import bank_conflicts, occupancy_pct, used_share
 from coding_framework.types import PRINTED, Task, Verdict
@@ -75,7 +75,7 @@ def _found(verdict: Verdict, code: str) -> Iterator[str]:
     """Compiler errors with their lines, comparisons by shape set, and findings."""
     source = visible(code).split("\n")
     for error in (verdict.compile.errors if verdict.compile is not None else ())[:3]:
-        yield f"line {error.line or '?'}: {one_line(error.message)}"
+        yield at_line(error.line, one_line(error.message))
         yield from _quoted(source, error.line)
     for case in dict.fromkeys(test.case for test in verdict.tests):
         tests = [test for test in verdict.tests if test.case == case]

@@ -27,6 +27,11 @@ SHOWN_LINES = 20
 """Of what kernels print; --json has all that was kept."""
 
 
+def at_line(line: int | None, message: str) -> str:
+    """What a compiler said, with the line of the candidate's own where it names one."""
+    return f"line {line}: {message}" if line else message
+
+
 def verdict_text(verdict: Verdict) -> str:
     """Several lines: the status and the reason, then a row for each thing that is known."""
     rows = [("task", verdict.task), ("backend", verdict.backend)]
@@ -39,7 +44,7 @@ def verdict_text(verdict: Verdict) -> str:
                 f" {c.spill_bytes} B spilled, {c.shared_bytes} B static shared memory",
             )
         )
-        rows += [("", f"line {e.line or '?'}: {e.message}") for e in c.errors[:5]]
+        rows += [("", at_line(e.line, e.message)) for e in c.errors[:5]]
         rows += [("warning", text) for text in c.warnings[:3]]
     if verdict.tests:
         passed = sum(t.passed for t in verdict.tests)

@@ -58,6 +58,11 @@ def run(args: Namespace) -> int:
     for path in args.paths:
         if not path.exists():
             raise UsageError(f"there is no {path}: give a folder that one of our commands wrote")
+        if path.is_file() and path.suffix != ".jsonl":
+            raise UsageError(
+                f"{path} is no folder and no .jsonl of conversations: give a folder that one of "
+                "our commands wrote"
+            )
     if options.token is not None and len(options.token) < 8:
         raise UsageError("--token is too short: give 8 characters or more")
     from coding_framework.viewer.serve import export, serve

@@ -12,7 +12,7 @@ from typing import Any
 from coding_framework.errors import UsageError
 from coding_framework.types import Task
 
-_ON_VALUES = ("item()", "data-dependent", "on meta tensors", "meta tensors")
+_ON_VALUES = ("item()", "data-dependent", "data-independent", "on meta tensors", "meta tensors")
 
 
 def explained(error: UsageError, name: str) -> UsageError:
@@ -20,7 +20,7 @@ def explained(error: UsageError, name: str) -> UsageError:
     if any(mark in str(error) for mark in _ON_VALUES):
         return UsageError(
             f"the forward of {name} decides by the values of its inputs (an `if` on a tensor, "
-            "`.item()`, boolean indexing): its sizes cannot be varied; decide by shapes alone, or "
+            "`.item()`, `nonzero`, boolean indexing): its sizes cannot be varied; decide by shapes alone, or "
             "use torch.where"
         )
     return error

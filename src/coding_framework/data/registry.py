@@ -44,6 +44,11 @@ def find_task(spec: str) -> Task:
             "of its function or a file that defines it (.py, .json, .yaml)"
         )
     task = named_task(spec)
+    if task is None and path.is_dir():
+        raise UsageError(
+            f"{spec} is a folder and no task: give the name of a function, or a file that defines "
+            "one (.py, .json, .yaml)"
+        )
     if task is None:
         names = (
             [d.name for d in all_drafts()] if spec.startswith(("m1_", "m2_")) else listing.names()
@@ -146,16 +151,23 @@ def _with_shape_sets(task: Task, path: Path) -> Task:
 
 def _read_task_file(path: Path) -> Task:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as e:
         raise UsageError(f"cannot read the task file {path}: {e.strerror}") from e
     except UnicodeDecodeError as e:
         raise UsageError(f"the task file {path} is not UTF-8") from e
     try:
         data = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-        return Task.model_validate(data)
     except (json.JSONDecodeError, yaml.YAMLError) as e:
-        raise UsageError(f"the task file {path} does not parse: {e}") from e
+        said = "it is empty" if not text.strip() else " ".join(str(e).split())
+        raise UsageError(f"the task file {path} does not parse: {said}") from e
+    if not isinstance(data, dict):
+        raise UsageError(
+            f"the task file {path} holds no fields of a task: a PyTorch module is easier to write, "
+            "and `cuda-rl new-task NAME` writes one to begin with"
+        )
+    try:
+        return Task.model_validate(data)
     except ValidationError as e:
         lacks = [
             str(x["loc"][0]) for x in e.errors() if x["type"] == "missing" and len(x["loc"]) == 1

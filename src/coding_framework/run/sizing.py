@@ -19,8 +19,6 @@ from coding_framework.types import Record
 
 PROMPT_TOKENS, ANSWER_TOKENS = 330, 240
 """Of a first turn: means over the starter tasks with the prompts that tell the contract."""
-TAUGHT_PROMPT_TOKENS = 125
-"""Mean of the short prompts, which are for a model that SFT has taught the contract."""
 GENERATOR_EXAMPLE, OPTIMIZER_EXAMPLE, EASY_EXAMPLE = 400, 800, 360
 """Mean tokens of SFT's examples, prompt and answer; EASY: of elementwise tasks."""
 HALF_COST = 0.7
@@ -29,10 +27,15 @@ there. Measured in CPU seconds a token, with loading and looking at held-out exa
 HALF_RATE = 1.5e-3
 """Learning rate of the half."""
 TURN_TOKENS = (370, 700)
-"""Of a row of RL by its turn, prompt and answer; later turns are like the second."""
+"""Of a turn after SFT, prompt and answer; later turns are like the second."""
+BASE_VERDICT = 0.1
+"""Of a base model's answer, which does not compile, to one of a kernel that is run."""
 UPDATE_COST = 1.5
 """RL's update of all weights in trained tokens of SFT, whose adapter has no gradients of the
 base."""
+TEACHING = 0.55
+"""Of a step's rows: those whose group has unequal returns. The others are left out of the
+update."""
 RAY_STARTS = 12
 """Loading a model, in whose time Ray and verl start: it is mostly imports, in several processes."""
 STEP_STARTS = 1.7
@@ -46,7 +49,7 @@ class Rates(Record):
     """What this machine does, as it was measured at the start of the run."""
 
     start_s: float = Field(gt=0.0)
-    """A process that imports torch and loads the model."""
+    """A process that imports torch and loads the model, not the first one to do so."""
     train_tokens_s: float = Field(gt=0.0)
     """Tokens of SFT, forward and backward."""
     prefill_tokens_s: float = Field(gt=0.0)
@@ -149,19 +152,18 @@ a step learns from no fewer than two, and now and then one has equal rewards."""
 def forecast(sizes: Sizes, rates: Rates) -> dict[str, float]:
     """Seconds of each stage."""
     conversations = sizes.prompts_per_step * sizes.samples_per_prompt
-    turns = [TURN_TOKENS[min(t, 1)] for t in range(sizes.rl_turns)]
-    step = answers_s(conversations, rates, sizes, TAUGHT_PROMPT_TOKENS) * sizes.rl_turns
-    step += conversations * sum(turns) * UPDATE_COST / rates.train_tokens_s
+    rows = conversations * sum(_turn_tokens(sizes.rl_turns)) * TEACHING
+    step = turns_s(conversations, sizes.rl_turns, rates, sizes)
+    step += rows * UPDATE_COST / rates.train_tokens_s
     example = GENERATOR_EXAMPLE if sizes.task_max_tier is None else EASY_EXAMPLE
     trained: float = sizes.sft_examples * example + sizes.optimizer_examples * OPTIMIZER_EXAMPLE
     if sizes.lora_layers is not None:
         trained *= HALF_COST
-    turn = answers_s(sizes.held_out_tasks, rates, sizes)
-    evaluation = rates.start_s + sizes.eval_turns * turn
-    answers = sizes.probe_tasks * sizes.probe_samples
-    probe = rates.start_s + answers_s(answers, rates, sizes, TAUGHT_PROMPT_TOKENS)
+    base = answers_s(sizes.held_out_tasks, rates, sizes, PROMPT_TOKENS, BASE_VERDICT)
+    evaluation = rates.start_s + turns_s(sizes.held_out_tasks, sizes.eval_turns, rates, sizes)
+    probe = rates.start_s + turns_s(sizes.probe_tasks * sizes.probe_samples, 1, rates, sizes)
     return {
-        "eval_base": rates.start_s + turn,
+        "eval_base": rates.start_s + base,
         "sft": 2 * rates.start_s + trained / rates.train_tokens_s,
         "eval_sft": evaluation + probe,
         "rl": RAY_STARTS * rates.start_s + sizes.rl_steps * (STEP_STARTS * rates.start_s + step),
@@ -169,13 +171,27 @@ def forecast(sizes: Sizes, rates: Rates) -> dict[str, float]:
     }
 
 
-def answers_s(count: int, rates: Rates, sizes: Sizes, prompt_tokens: int = PROMPT_TOKENS) -> float:
-    """Seconds of one turn of so many conversations, with their verdicts."""
+def _turn_tokens(turns: int) -> list[int]:
+    return [TURN_TOKENS[min(turn, 1)] for turn in range(turns)]
+
+
+def turns_s(count: int, turns: int, rates: Rates, sizes: Sizes) -> float:
+    """Seconds of so many conversations of a model that SFT has taught."""
+    prompts = (tokens - ANSWER_TOKENS for tokens in _turn_tokens(turns))
+    return math.fsum(answers_s(count, rates, sizes, tokens) for tokens in prompts)
+
+
+def answers_s(
+    count: int, rates: Rates, sizes: Sizes, prompt_tokens: int, verdict: float = 1.0
+) -> float:
+    """Seconds of one turn of so many conversations, with their verdicts. verdict: the cost of one,
+    in those that were measured."""
     rounds = math.ceil(count / SERVED_AT_ONCE)
     writing = (
         rates.step_s * sizes.answer_tokens * rounds + rates.answer_step_s * count * ANSWER_TOKENS
     )
-    return writing + count * (prompt_tokens / rates.prefill_tokens_s + rates.verdict_s)
+    each = prompt_tokens / rates.prefill_tokens_s + verdict * rates.verdict_s
+    return writing + count * each
 
 
 def fitting(budget_s: float, rates: Rates) -> Sizes:

@@ -31,6 +31,7 @@ import structlog
 from rich.console import Console
 
 from coding_framework.cuda.protocol import PROTOCOL
+from coding_framework.cuda.sandbox import choose_sandbox
 from coding_framework.data.curriculum_manager import WindowRecord
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.evaluation.curriculum_curve import curriculum_curve
@@ -124,6 +125,7 @@ def run_stages(whole: WholeRun) -> int:
     job = Job(whole.folder, recipe, whole.base_model, whole.seed, whole.minutes)
     job.sft_config(whole.base_model)
     job.rl_config(whole.base_model)
+    choose_sandbox(recipe.sandbox)  # one that was named and is not here: before the first hour
     if whole.rft:
         config["rft"] = True  # a folder without it is of an older version, or of a run without
         job.rejection_options()
@@ -181,6 +183,7 @@ def get_model(run: Run) -> dict[str, Any]:
     if minutes is None:
         return {"path": str(path)}
     try:
+        run_in_child(_load, run.job, path)
         rates = run_in_child(_measure, run.job, path, time.time())
     except InfrastructureError as e:
         _tell(f"  the machine was not measured ({e}): the counts are those of configs/cpu.yaml")
@@ -195,6 +198,13 @@ def get_model(run: Run) -> dict[str, Any]:
         "sizes": sizes.model_dump(mode="json"),
         "planned_s": {name: round(s, 1) for name, s in forecast(sizes, rates).items()},
     }
+
+
+def _load(job: Job, model: Path) -> None:
+    job.configure_logging()
+    from coding_framework.run.measuring import load
+
+    load(model)
 
 
 def _measure(job: Job, model: Path, started: float) -> Rates:

@@ -58,7 +58,7 @@ _INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 def load_problem_file(path: Path) -> Task:
     """The task of a problem file. Raises UsageError where it is no KernelBench problem."""
     try:
-        source = path.read_text(encoding="utf-8")
+        source = path.read_text(encoding="utf-8-sig")  # some editors put a mark before the text
     except OSError as e:
         raise UsageError(f"cannot read the problem file {path}: {e.strerror}") from e
     except UnicodeDecodeError as e:
