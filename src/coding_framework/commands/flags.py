@@ -250,6 +250,10 @@ def _unknown_argument(parser: argparse.ArgumentParser, got: str) -> str:
     name = got.split("=")[0]
     if not name.startswith("-"):
         return f"`{parser.prog}` takes no further argument {got!r}: remove it"
+    places = {str(a.metavar).lower(): a for a in parser._get_positional_actions()}
+    if name.removeprefix("--") in places:
+        place = places[name.removeprefix("--")].metavar
+        return f"{name} is no flag of `{parser.prog}`: give {place} alone, without {name}"
     near = _near(name, flags)
     said = f"`{parser.prog}` has no flag {name!r}"
     if len(flags) <= SHOWN_FLAGS:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ def rows(
     found = _all_rows()
     families = list(dict.fromkeys(row["family"] for row in found))
     if family is not None and family not in families:
-        raise UsageError(f"no family is called {family!r}; there are: {', '.join(families)}")
+        raise no_family(family, families)
     return [
         row
         for row in found
@@ -45,6 +47,13 @@ def rows(
         and (family is None or row["family"] == family)
         and (tier is None or row["tier"] == tier)
     ]
+
+
+def no_family(name: str, families: Sequence[str]) -> UsageError:
+    """The error for a family that is not there: the near ones first."""
+    near = get_close_matches(name, families, n=3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return UsageError(f"no family is called {name!r}: {hint}there are {', '.join(families)}")
 
 
 def names() -> list[str]:

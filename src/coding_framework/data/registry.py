@@ -84,7 +84,7 @@ def select_functions(
     """The catalogue's functions, filtered. Raises UsageError for an unknown family."""
     families = catalog.family_names()
     if family is not None and family not in families:
-        raise UsageError(f"no family is called {family!r}; there are: {', '.join(families)}")
+        raise listing.no_family(family, families)
     return [
         function
         for function in catalog.all_functions()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import math
 import os
 import secrets
@@ -574,10 +575,16 @@ def run_app(
 
 
 async def _serve(app: FastAPI, listen: Listen, started: Callable[[str], None]) -> None:
+    logging.getLogger("uvicorn.error").addFilter(_told_by_us)
     try:
         await server_of(app, listen, started).serve()
     except SystemExit as e:  # uvicorn's word for an address that it cannot have
         raise UsageError(taken(listen)) from e
+
+
+def _told_by_us(record: logging.LogRecord) -> bool:
+    """Whether uvicorn's word is to be shown: an address that is taken gets our sentence."""
+    return not isinstance(record.msg, OSError)
 
 
 def taken(listen: Listen) -> str:
