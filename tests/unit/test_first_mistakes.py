@@ -47,7 +47,7 @@ MISTAKES = {
     "an empty task file": (["judge", "--task", "EMPTY", "k.cu"], "does not parse: it is empty"),
     "a task file of a list": (["judge", "--task", "LIST", "k.cu"], "holds no fields of a task"),
     "a task file with an open bracket": (["judge", "--task", "OPEN", "k.cu"], "does not parse:"),
-    "a family misspelt": (["tasks", "list", "--family", "activaton"], "did you mean activation?"),
+    "a family misspelt": (["tasks", "list", "--family", "activaton"], "did you mean activation"),
     "a place given as a flag": (["rft", "--model", "m"], "give MODEL alone, without --model"),
     "a folder as the task": (["judge", "--task", ".", "k.cu"], "is a folder and no task"),
     "a task whose size depends on values": (

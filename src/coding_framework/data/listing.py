@@ -52,8 +52,8 @@ def rows(
 def no_family(name: str, families: Sequence[str]) -> UsageError:
     """The error for a family that is not there: the near ones first."""
     near = get_close_matches(name, families, n=3)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return UsageError(f"no family is called {name!r}: {hint}there are {', '.join(families)}")
+    hint = f"did you mean {' or '.join(near)}? there are" if near else "there are:"
+    return UsageError(f"no family is called {name!r}; {hint} {', '.join(families)}")
 
 
 def names() -> list[str]:

@@ -20,8 +20,8 @@ def explained(error: UsageError, name: str) -> UsageError:
     if any(mark in str(error) for mark in _ON_VALUES):
         return UsageError(
             f"the forward of {name} decides by the values of its inputs (an `if` on a tensor, "
-            "`.item()`, `nonzero`, boolean indexing): its sizes cannot be varied; decide by shapes alone, or "
-            "use torch.where"
+            "`.item()`, `nonzero`, boolean indexing): its sizes cannot be varied; decide by shapes "
+            "alone, or use torch.where"
         )
     return error
 
