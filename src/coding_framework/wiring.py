@@ -54,7 +54,7 @@ class JudgeSettings(Config):
     """Sandbox of the candidates' host code: auto takes the first that works here, no-docker the
     first that works and is not Docker; one that you name must work."""
     seed: int | None = Field(default=None, ge=0)
-    """Seed of the inputs, which makes them the same again. Default: secret inputs."""
+    """Seed of the inputs: an equal seed draws equal inputs. Default: secret inputs."""
     workers: int | None = Field(default=None, ge=1)
     """Processes that judge. Default: one a core, of each node with --ray; one for each GPU of a
     node that offers bench_gpu."""

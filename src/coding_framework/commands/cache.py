@@ -76,7 +76,11 @@ class Entry:
 
 
 def add_to(commands: Any) -> None:
-    actions = add_actions(commands, "cache", "List and prune what can be made again.")
+    actions = add_actions(
+        commands,
+        "cache",
+        "List and prune the cache: builds, verdicts and data that can be made again.",
+    )
     p = add_command(actions, "list", run_list, "List the parts of the cache with their sizes.")
     add_json(p, "print one JSON object a line")
     p = add_command(actions, "prune", run_prune, "Remove what was not used for long.")

@@ -45,39 +45,39 @@ class MixtureOptions(Config):
     """What the mixture is built from."""
 
     total: int = Field(default=12_000, ge=12)
-    """Examples of the whole mixture; each part has its share"""
+    """Examples of the whole mixture; each part has its share."""
     mistakes: Path | None = None
     """Repairs of the model's own mistakes (`cuda-rl data mistakes`). Default: that part is left
-    out"""
+    out."""
     archive_examples: Path | None = None
-    """Examples of the archive (`cuda-rl data build-sft --source archive`), which take up to 30% of
-    the part of functions. Default: functions of ours"""
+    """Examples of the archive (`cuda-rl data build-sft --source archive`): up to 30% of the
+    functions are taken from there. Default: all are synthesised."""
     tokenizer: Path | None = None
-    """Folder of the model whose answers are to hold 2,048 tokens at most. Default: 2.4 characters
-    count as a token"""
+    """Folder of a model: an answer holds at most 2,048 of its tokens. Default: 2.4 characters count
+    as a token."""
     receipts: Path | None = None
-    """File of the judge's receipts, to which those of this run are added. Default: that of this
-    machine, in its cache"""
+    """File of the judge's receipts; those of this run are added. Default: the one in this machine's
+    cache."""
     backend: BackendChoice = "emulator"
-    """What judges kernels without a receipt: only a GPU measures which one is the fastest"""
+    """What judges kernels without a receipt. Only a GPU measures which one is the fastest."""
     unjudged: bool = False
-    """Take kernels as synthesised, while a GPU judges them or before. What --receipts measured of a
-    family and level stands for their speed, else the level does; no prompt shows a verdict, and the
-    manifest counts them. Without --output nothing is written"""
+    """Take kernels without a verdict, as they are synthesised. Their speed is what --receipts
+    measured of their family and level, else it follows from the level. No prompt shows a verdict,
+    and the manifest counts them. Without --output nothing is written."""
     spare: int = Field(default=0, ge=0)
-    """So many more modules of each family of level 2, beyond the catalogue, one kernel of each"""
+    """Modules beyond the catalogue, of each family of level 2; one kernel of each."""
     seed: int = Field(default=0, ge=0)
-    """Seed of the functions that are drawn and of the order"""
+    """Seed of the functions that are drawn and of the order."""
 
 
 class MistakesOptions(Config):
     """Which mistakes become examples."""
 
     per_task: int = Field(default=8, ge=1)
-    """Most mistakes that are taken of one task"""
+    """Most mistakes that are taken of one task."""
     task_scope: TaskScope = "starter"
     """starter: tasks whose kernels ship with the package; all: also tasks whose kernels were judged
-    on this machine (`cuda-rl tasks build`)"""
+    on this machine (`cuda-rl tasks build`)."""
     seed: int = Field(default=0, ge=0)
     """Seed of the draw"""
 
@@ -107,7 +107,7 @@ def add_to(commands: Any) -> None:
         metavar="PATH",
         help="file or folder of the set. Default: the set that `data build-sft` built last",
     )
-    text = "Build the mixture that SFT on modules learns from, and tell how it is made up."
+    text = "Build the mixture that SFT on modules learns from, and say what it consists of."
     p = add_command(actions, "mixture", run_mixture, text)
     add_flags(p, MixtureOptions, MixtureOptions.model_fields)
     add_flags(p, SftSetOptions, ["only_judged", "workers", "output"])

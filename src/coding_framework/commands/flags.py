@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
@@ -170,7 +171,7 @@ def _kind(name: str, field: FieldInfo) -> dict[str, Any]:
         return {"choices": [member.value for member in kind]}
     if get_origin(kind) is tuple:
         return {"action": "append", "metavar": "KEY=VALUE"}
-    metavar = {int: "N", float: "X"}.get(kind, name.rsplit("_", 1)[-1].upper())
+    metavar = {int: "N", float: "X", Path: "PATH"}.get(kind, name.rsplit("_", 1)[-1].upper())
     made = {"type": value_of(kind, *field.metadata), "metavar": metavar}
     return made | ({"required": True} if field.is_required() else {})
 
@@ -199,8 +200,8 @@ def _shown(value: Any) -> str | None:
     if value is True:
         return "on"
     if isinstance(value, float):
-        return f"{value:g}"
-    return str(value) if value not in (None, False, ()) and isinstance(value, str | int) else None
+        return f"{value:.10g}"
+    return str(value) if value and isinstance(value, str | int) else None
 
 
 def _wanted(annotation: Any, limits: Sequence[Any]) -> str:

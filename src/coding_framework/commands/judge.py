@@ -21,7 +21,7 @@ from coding_framework.wiring import JudgeSettings
 
 JUDGING = ("backend", "sandbox", "seed", "baselines", "profile")
 """Fields of `JudgeSettings` that are flags of every command that judges."""
-FRESH = "judge anew, on other inputs, also where this kernel was judged before on equal terms"
+FRESH = "judge on new inputs, even where an equal judge has given a verdict on this kernel before"
 
 
 def add_to(commands: Any) -> None:

@@ -50,7 +50,7 @@ def add_to(commands: Any) -> None:
         help="judge on the nodes of this Ray cluster: HOST:PORT, auto, or local for a new one here",
     )
     add_flags(p, JudgeSettings, JUDGING)
-    add_json(p, "always on; accepted because `judge` has it")
+    add_json(p, "has no effect: the output is JSON in any case")
 
 
 def run(args: Namespace) -> int:

@@ -25,14 +25,14 @@ class JudgeServerOptions(Config):
     port: int = Field(default=8090, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, which the first line names."""
     queue: int = Field(default=1024, ge=1)
-    """Kernels that wait or are judged at a time; who comes then is asked to come again."""
+    """Kernels that wait or are judged at a time; a caller beyond them is told to try again."""
     tokens: Path = Path("deployment/tokens")
     """File of tokens; without one only this machine is served. Default: deployment/tokens."""
     folder: Path = Path("outputs/judge_server")
     """Folder of the verdicts: an equal kernel, asked for again, gets the verdict that is there.
     Default: outputs/judge_server."""
     keep_gib: float = Field(default=4.0, gt=0.0)
-    """GiB of verdicts in that folder at most: those that were not asked for longest go first."""
+    """GiB of verdicts in that folder at most; the least recently used go first."""
     requests_per_s: float = Field(default=200.0, gt=0.0)
     """Requests a second that one caller may send."""
     concurrent: int = Field(default=256, ge=1)

@@ -51,10 +51,17 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     add_switch(p, "--source", "print its source instead")
     add_json(p, "print it as one JSON object")
     p = add_command(
-        actions, "promote", _promote, "A step on: verified to canary, canary to active."
+        actions,
+        "promote",
+        _promote,
+        "Move a kernel one step on: from verified to canary, from canary to active.",
     )
     _add_named(p)
-    p.add_argument("--to", choices=("verified", "canary", "active", "retired"), help="or to this")
+    p.add_argument(
+        "--to",
+        choices=("verified", "canary", "active", "retired"),
+        help="move it to this state instead",
+    )
     _add_reason(p, "promoted")
     p = add_command(
         actions, "rollout", _rollout, "Let programs compare a kernel with the one that they use."
@@ -67,7 +74,9 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
         help="units (a process, a shape and a minute) after which it ends at the latest "
         "(default: 2000)",
     )  # fmt: skip
-    p = add_command(actions, "quarantine", _quarantine, "Let nobody use a kernel any more.")
+    p = add_command(
+        actions, "quarantine", _quarantine, "Forbid a kernel: nobody may use it any more."
+    )
     _add_named(p)
     _add_reason(p, "quarantined by hand")
     p = add_command(actions, "export", _export, "Write kernels to a tar file.")

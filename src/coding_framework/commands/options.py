@@ -18,8 +18,8 @@ class TaskSelection(Config):
     """Which tasks of the catalogue a command is about."""
 
     scope: Literal["synthesis", "modules"] = "synthesis"
-    """synthesis: functions of our algebra and workloads; modules: PyTorch modules as people write
-    them."""
+    """synthesis: functions and workloads that we synthesise; modules: PyTorch modules as people
+    write them."""
     split: Split | None = None
     """Only tasks of this side of the split: training, held out, or from outside."""
     family: str | None = None
@@ -36,7 +36,7 @@ class SolveOptions(Config):
     task: str
     """Name of a task, or a task file."""
     model: str = DEFAULT_MODEL
-    """Model that writes: a name on the Hugging Face hub or a local folder; with --server the name
+    """Model of the agents: a name on the Hugging Face hub or a local folder; with --server the name
     that the server knows."""
     adapter: str | None = None
     """Folder of a PEFT adapter that is put on the model."""
@@ -49,8 +49,8 @@ class SolveOptions(Config):
     candidates: int = Field(default=1, ge=1, le=64)
     """Answers that are judged in each turn; the best of them goes on."""
     beam: int = Field(default=1, ge=1, le=64)
-    """Kernels that are gone on from, of all candidates so far the best ones with different device
-    code; each gets its share of the next turn's candidates."""
+    """Width of a beam search: each turn goes on from this many of the best kernels so far, which
+    differ in their device code, and gives each its share of the candidates."""
     redraws: int = Field(default=0, ge=0, le=8)
     """How often an answer that repeats the code of an earlier turn is drawn again."""
     reward: str = "weighted"

@@ -26,7 +26,7 @@ class ServePolicyOptions(Config):
     port: int = Field(default=8000, ge=0, le=65535)
     """Port to listen on; 0 takes a free one, which the first line names."""
     queue: int = Field(default=256, ge=1)
-    """Requests that wait or run at a time; who comes then is asked to come again."""
+    """Requests that wait or run at a time; a caller beyond them is told to try again."""
     max_batch: int = Field(default=48, ge=1)
     """Answers that are decoded at a time, of each model."""
     max_context: int = Field(default=4096, ge=16)

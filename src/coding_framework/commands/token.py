@@ -26,7 +26,9 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def add_to(commands: Any) -> None:
-    actions = add_actions(commands, "token", "Tokens of those who may ask our servers.")
+    actions = add_actions(
+        commands, "token", "Create, list and revoke tokens, by which callers may ask our servers."
+    )
     p = add_command(actions, "create", run_create, "Make a token and print it, once.")
     p.add_argument(
         "--scope",

@@ -79,8 +79,8 @@ class Recipe(Config):
 
     Other families, longer compositions and so tiers 2 and 3 are in "all" alone."""
     task_pool: TaskPool = "functions"
-    """What RL's tasks are: functions of our algebra, or PyTorch modules as people write them, of
-    which none is taken that the SFT mixture shows (`cuda-rl data mixture`)."""
+    """What RL's tasks are: functions that we synthesise, or PyTorch modules as people write them. A
+    module that the SFT mixture shows (`cuda-rl data mixture`) is left out."""
     sandbox: SandboxName = "auto"
     """Sandbox of the candidates' host code: auto takes the first that works here, no-docker the
     first that works and is not Docker; one that you name must work."""

@@ -22,8 +22,8 @@ class RejectionOptions(Config):
     output_dir: Path = Path("outputs") / "rft"
     """Folder of the run. A run that was stopped goes on there. Default: outputs/rft."""
     pool: TaskPool = "functions"
-    """Training tasks to answer: functions of our algebra, or PyTorch modules as people write them,
-    of which none is taken that the SFT mixture shows (`cuda-rl data mixture`)."""
+    """Training tasks to answer: functions that we synthesise, or PyTorch modules as people write
+    them. A module that the SFT mixture shows (`cuda-rl data mixture`) is left out."""
     tasks: int = Field(default=3000, ge=1)
     """Training tasks that are answered."""
     skip_tasks: int = Field(default=0, ge=0)

@@ -137,6 +137,12 @@ class Knobs(Config):
     """Pack."""
     sandbox: SandboxName = "auto"
     """Sandbox."""
+    note: str = ""
+    """Note."""
+    limit_s: float = 1_209_600.0
+    """Limit."""
+    kept_in: Path = Path("here")
+    """Folder. Default: here."""
 
 
 def knobs(*arguments: str) -> Knobs:
@@ -158,6 +164,9 @@ def test_help_is_the_first_paragraph_and_the_default_here_and_on_a_cpu() -> None
     assert "Share of it, 100% at most (default: 0.5)" in text
     assert "Steps (default: 3; on a CPU: 1)" in text
     assert "A reader of the code" not in text
+    assert "Limit (default: 1209600)" in text
+    assert "--kept-in PATH Folder. Default: here." in text
+    assert "(default: )" not in text
 
 
 @pytest.mark.parametrize("alias", ["--no-docker", "--no-docker-sandbox"])
