@@ -23,7 +23,7 @@ from support.judge_tasks import DOUBLE, DOUBLE_TASK, ROW_SUM, ROW_SUM_TASK
 from support.ray_nodes import NODE, SLOW, began, gone, joined, judges, told
 from support.waiting import left_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.ci]
 
 
 @pytest.fixture(scope="module", autouse=True)

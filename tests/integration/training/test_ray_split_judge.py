@@ -30,7 +30,7 @@ from support.split_cases import BUILDS, CASES, essence, other_cache
 from support.split_judges import node_id
 from support.waiting import PATIENCE_S, left_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.ci]
 
 TASK = make_task("double", "x * 2 + 1")  # without a naive kernel: one build a candidate
 IN_HAND = 3
@@ -91,7 +91,6 @@ def candidate(name: str) -> str:
     return f"{DOUBLE}// {name}\n"
 
 
-@pytest.mark.ci
 @pytest.mark.skipif(bool(gpus()), reason="it would judge on the GPU that is here")
 def test_the_command_judges_on_nodes_with_bench_gpu_by_itself(
     cluster: Cluster, tmp_path: Path
@@ -129,7 +128,6 @@ def test_who_compiles_and_who_judges(cluster: Cluster, monkeypatch: pytest.Monke
     assert bench_node.node_id not in ray.get([where.remote() for _ in range(4)])
 
 
-@pytest.mark.ci
 async def test_verdicts_are_those_of_one_machine_and_the_bench_compiles_nothing(
     watched: Watched,
 ) -> None:

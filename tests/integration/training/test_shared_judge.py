@@ -16,10 +16,9 @@ from coding_framework.training.verl.shared_judge import SharedJudge
 from support.judge_tasks import DOUBLE_TASK
 from support.ray_nodes import SLOW, began, joined, judges, told
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.ci]
 
 
-@pytest.mark.ci
 async def test_the_workers_of_a_machine_share_one_judge(
     ray_cluster: Cluster, tmp_path: Path
 ) -> None:

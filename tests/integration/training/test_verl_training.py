@@ -417,6 +417,7 @@ def test_trainer_ends_when_its_parent_is_gone() -> None:
         assert child.wait(60) == 143
 
 
+@pytest.mark.ci
 def test_failing_start_names_reason_and_log_and_leaves_nothing(
     model: Path, tmp_path: Path, worker_path: None
 ) -> None:
