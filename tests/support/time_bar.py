@@ -95,6 +95,8 @@ class TimeBar:
             times.passed = report.passed
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if hasattr(session.config, "workerinput"):  # xdist's: the process that started it tells all
+            return
         if any(times.over for times in self.tests.values()) and exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         file = session.config.getoption("--times")

@@ -10,6 +10,9 @@ from support import time_bar
 
 pytestmark = pytest.mark.unit
 
+MANY = 1000.0
+"""Times slower, or more crowded, than the machine of the bars: then no test here is too slow,
+however long the machine that runs this one lets it wait."""
 SLEEPS = """
 import time
 import pytest
@@ -57,19 +60,22 @@ def test_a_marked_test_may_take_longer(pytester: pytest.Pytester, mark: str) -> 
 def test_the_limit_grows_with_the_machines_factor(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_bar, "machine_factor", lambda: 4.0)
+    monkeypatch.setattr(time_bar, "machine_factor", lambda: MANY)
     assert run(pytester) == pytest.ExitCode.OK
 
 
 def test_a_machine_that_became_slow_meanwhile_is_not_the_tests_fault(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    factors = iter([1.0, 4.0])
-    monkeypatch.setattr(time_bar, "machine_factor", lambda: next(factors, 4.0))
+    factors = iter([1.0, MANY])
+    monkeypatch.setattr(time_bar, "machine_factor", lambda: next(factors, MANY))
     assert run(pytester) == pytest.ExitCode.OK
 
 
-def test_it_works_beside_a_conftest_of_one_folder_alone(pytester: pytest.Pytester) -> None:
+def test_it_works_beside_a_conftest_of_one_folder_alone(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_bar, "machine_factor", lambda: MANY)
     for folder in ("one", "two"):
         pytester.mkdir(folder).joinpath(f"test_{folder}.py").write_text("def test_it(): pass\n")
     pytester.path.joinpath("one", "conftest.py").touch()
@@ -79,7 +85,7 @@ def test_it_works_beside_a_conftest_of_one_folder_alone(pytester: pytest.Pyteste
 def test_a_crowded_machine_is_not_the_tests_fault(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_bar, "crowding", lambda: 4.0)
+    monkeypatch.setattr(time_bar, "crowding", lambda: MANY)
     assert run(pytester) == pytest.ExitCode.OK
 
 
