@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ class Judging:
     """Receipts of other machines."""
     packed_only: bool
     """Judge nothing."""
+    minutes: float
+    """After which no further kernel is begun."""
 
 
 def shard(text: str) -> tuple[int, int]:
@@ -64,9 +67,10 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def drafts(count: int | None) -> list[ModuleDraft]:
-    """Drafts of all families in turn, so that any number of them is balanced."""
+    """Drafts of all families in turn, in each by chance but the same in every run: any number of
+    them covers the families evenly, and each family's forms."""
     families: dict[str, list[ModuleDraft]] = defaultdict(list)
-    for draft in catalog.all_drafts():
+    for draft in sorted(catalog.all_drafts(), key=lambda d: zlib.crc32(d.name.encode())):
         families[draft.family].append(draft)
     return list(islice(round_robin(families.values()), count))
 
@@ -83,7 +87,7 @@ def judge(given: Judging) -> tuple[Row, list[Row]]:
         print(f"{len(own)} of {len(jobs)} kernels are this machine's", file=sys.stderr)
         failed, now = judge_jobs(
             own, given.receipts, given.workers, backend=given.backend,
-            known={**known, **module_receipts(given.receipts)},
+            known={**known, **module_receipts(given.receipts)}, minutes=given.minutes,
         )  # fmt: skip
         print(f"{now} judged now, {failed} open for a fault of ours", file=sys.stderr)
     receipts = {**known, **module_receipts(given.receipts)}
@@ -102,10 +106,23 @@ def judge(given: Judging) -> tuple[Row, list[Row]]:
     return figures, bars
 
 
+def _share_faster(best: dict[str, float]) -> float:
+    return sum(speed >= FASTER for speed in best.values()) / len(best)
+
+
+def _speeds(best: dict[str, float] | None, levels: dict[str, list[float]] | None) -> Row:
+    """Of a family whose kernels were timed: its tasks faster than eager, the median times eager."""
+    if not best or not levels:
+        return {}
+    medians = {level: round(statistics.median(found), 3) for level, found in sorted(levels.items())}
+    return {"tasks": len(best), "faster": round(_share_faster(best), 3), "times_eager": medians}
+
+
 def told(jobs: Sequence[Job], receipts: dict[Key, KernelReceipt], families: dict[str, str]) -> Row:
     """Counts by family: kernels by status, and how far the fastest one is above eager."""
     statuses: dict[str, Counter[str]] = defaultdict(Counter)
     best: dict[str, dict[str, float]] = defaultdict(dict)
+    by_level: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     wrong: list[Row] = []
     times: dict[str, list[float]] = defaultdict(list)
     for job in jobs:
@@ -120,23 +137,21 @@ def told(jobs: Sequence[Job], receipts: dict[Key, KernelReceipt], families: dict
         elif verdict.timing is not None and verdict.timing.speedup is not None:
             speed = verdict.timing.speedup
             times[job.level].append(speed)
+            by_level[family][job.level].append(speed)
             digest = task_digest(job.task)
             best[family][digest] = max(best[family].get(digest, 0.0), speed)
     total: Counter[str] = sum(statuses.values(), Counter())
     judged = total.total() - total["open"]
-    faster = {
-        family: sum(s >= FASTER for s in speeds.values()) / len(speeds)
-        for family, speeds in best.items()
-    }
+    faster = [_share_faster(speeds) for speeds in best.values()]
     return {
         "kernels": total.total(),
         "statuses": dict(total),
         "correct_share": total["correct"] / max(1, judged),
         "families": {
-            family: {**found, **({"faster": round(faster[family], 3)} if family in faster else {})}
+            family: {**found, **_speeds(best.get(family), by_level.get(family))}
             for family, found in sorted(statuses.items())
         },
-        "faster_share": statistics.mean(faster.values()) if faster else None,
+        "faster_share": statistics.mean(faster) if faster else None,
         "median_times_eager": {
             level: round(statistics.median(found), 3) for level, found in sorted(times.items())
         },

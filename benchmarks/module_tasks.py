@@ -2,7 +2,7 @@
 
     python benchmarks/module_tasks.py --kernelbench FILE_OR_FOLDER ... [--write-exclusions]
     python benchmarks/module_tasks.py --judge [--backend cuda] [--shard 1/4] [--tasks N]
-        [--receipts FILE] [--merge FILE ...] [--pack FILE] [--write]
+        [--minutes M] [--receipts FILE] [--merge FILE ...] [--pack FILE] [--write]
 
 The audit compares every module task with every problem in three ways that know nothing of the
 generator: the syntax trees, the values on the same inputs with the same parameters, and the overlap
@@ -12,9 +12,11 @@ for every draft and writes the keys of those that a problem has too, until none 
 it is benchmarks/results/module_audit.json too.
 
 --judge judges all kernels of the module tasks that have no receipt, and tells how many are correct
-and how many tasks have a kernel above eager. It goes on where a stopped run was. --shard 2/4: this
-is the second of four machines; --merge adds the receipts of the others. --pack writes all receipts
-as one compressed file. The report lies beside the receipts; --write: it is
+and how many tasks have a kernel above eager. It takes one task of each family in turn, so that a
+run of any length covers all families, and goes on where a stopped run was. --minutes: begin no
+kernel after these; those that were begun end within half a minute or so. --shard 2/4: this is the
+second of four machines; --merge adds the receipts of the others. --pack writes all receipts as one
+compressed file. The report lies beside the receipts; --write: it is
 benchmarks/results/module_kernels.json, or .GPU.json on a GPU.
 """
 
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections import Counter, defaultdict
@@ -278,6 +281,7 @@ def _judging_flags(cli: argparse.ArgumentParser) -> None:
     cli.add_argument("--backend", choices=get_args(BackendChoice), default="auto")
     cli.add_argument("--shard", default="1/1", metavar="K/N", help="this machine of how many")
     cli.add_argument("--tasks", type=int, help="so many tasks of all families in turn; default all")
+    cli.add_argument("--minutes", type=float, default=math.inf, help="begin no kernel after these")
     cli.add_argument("--workers", type=int, help="judges at the same time; default by cores")
     cli.add_argument("--receipts", type=Path, default=ROOT / "runs/module_kernels/receipts.jsonl")
     cli.add_argument("--merge", type=Path, nargs="*", default=[], help="receipts of other machines")
@@ -288,7 +292,7 @@ def _judging_flags(cli: argparse.ArgumentParser) -> None:
 def _judge(args: argparse.Namespace) -> int:
     given = Judging(
         args.receipts, args.backend, shard(args.shard), args.tasks, args.workers, args.pack,
-        tuple(args.merge), packed_only=not args.judge,
+        tuple(args.merge), packed_only=not args.judge, minutes=args.minutes,
     )  # fmt: skip
     report = head("module_kernels", packages=("torch",))
     figures, bars = judge(given)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -26,10 +28,12 @@ def judge_jobs(
     *,
     backend: BackendChoice = "emulator",
     known: Mapping[Key, KernelReceipt] | None = None,
+    minutes: float = math.inf,
 ) -> tuple[int, int]:
     """Judge what has no receipt, appending to `path`; (open for a fault of ours, judged now).
 
-    known: the receipts that count; None: the package's and those of `path`.
+    known: the receipts that count; None: the package's and those of `path`. minutes: after these no
+    further job is begun.
     """
     known = all_receipts(path) if known is None else known
     wanted = list({job.key: job for job in jobs}.values())
@@ -37,8 +41,14 @@ def judge_jobs(
     if not pending:
         return 0, 0
     count = workers or cores()
+    written, end = 0, time.monotonic() + 60 * minutes
 
     async def judge() -> int:
+        def keep(line: str) -> None:
+            nonlocal written
+            sink.write_line(line)
+            written += 1
+
         with (
             JsonlSink(path) as sink,
             Progress(
@@ -49,11 +59,12 @@ def judge_jobs(
             return await build_receipts(
                 pool.judge,
                 pending,
-                sink.write_line,
+                keep,
                 known=known,
                 concurrency=2 * count,
                 progress=progress,
+                more=lambda: time.monotonic() < end,
             )
 
     failed = asyncio.run(judge())
-    return failed, len(pending) - failed
+    return failed, written

@@ -111,6 +111,13 @@ async def test_building_again_judges_only_what_is_missing(tmp_path: Path, jobs: 
     assert load_receipts(path).keys() == {job.key for job in jobs}
 
 
+async def test_a_build_whose_time_is_over_begins_nothing_more(jobs: list[Job]) -> None:
+    judge, lines = ScriptedJudge(jobs), list[str]()
+    more = lambda: len(lines) < 3  # noqa: E731
+    await build_receipts(judge, jobs, lines.append, known={}, concurrency=1, more=more)
+    assert [key for key in judge.judged] == [job.key for job in jobs[:3]]
+
+
 async def test_a_line_cut_off_by_a_kill_is_judged_again(tmp_path: Path, jobs: list[Job]) -> None:
     path = tmp_path / "receipts.jsonl"
     await _build(path, jobs[:5], ScriptedJudge(jobs))

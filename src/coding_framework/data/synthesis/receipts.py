@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
@@ -168,6 +169,7 @@ async def build_receipts(
     known: Mapping[Key, KernelReceipt],
     concurrency: int,
     progress: ProgressBar | None = None,
+    more: Callable[[], bool] = lambda: True,
 ) -> int:
     """Judge the jobs that have no receipt, `concurrency` at a time; returns how many had a fault of
     ours and are still open.
@@ -175,6 +177,7 @@ async def build_receipts(
     write_line: appends one JSON line durably (monitoring's `JsonlSink.write_line`). After a kill,
     load the file again as `known` and call again: nothing is lost but what was in flight, and
     nothing is judged twice. A kernel on which the judge itself fails stays open and is logged.
+    more: whether a further job is to be begun.
     """
     pending = {job.key: job for job in jobs if job.key not in known}
     queue = iter(pending.values())
@@ -182,7 +185,7 @@ async def build_receipts(
 
     async def work() -> None:
         nonlocal failed
-        for job in queue:
+        for job in takewhile(lambda _: more(), queue):
             try:
                 verdict = await judge(job.task, job.code)
             except InfrastructureError as e:
