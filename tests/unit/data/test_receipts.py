@@ -115,7 +115,7 @@ async def test_a_build_whose_time_is_over_begins_nothing_more(jobs: list[Job]) -
     judge, lines = ScriptedJudge(jobs), list[str]()
     more = lambda: len(lines) < 3  # noqa: E731
     await build_receipts(judge, jobs, lines.append, known={}, concurrency=1, more=more)
-    assert [key for key in judge.judged] == [job.key for job in jobs[:3]]
+    assert judge.judged == [job.key for job in jobs[:3]]
 
 
 async def test_a_line_cut_off_by_a_kill_is_judged_again(tmp_path: Path, jobs: list[Job]) -> None:
