@@ -18,6 +18,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Workload,
     WorkloadOp,
     Writer,
+    each,
     within,
 )
 from coding_framework.types import KernelExample
@@ -65,11 +66,6 @@ $target = $target * rsqrtf((float)w);
 
 _SCORE_SIZES = "int c = x.size(0), m = x.size(1), w = x.size(2), n = y.size(1);"
 _SCORE_OUT = "torch::empty({c, m, n}, x.options())"
-
-
-def _score_kernels(causal: bool, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    writers = (_naive_scores, _warp_scores, _tiled_scores)
-    return tuple(write(causal, workload, style) for write in writers)
 
 
 def _naive_scores(causal: bool, workload: Workload, style: Style) -> KernelExample:
@@ -195,10 +191,6 @@ __global__ void softmax(float* $o, int m, int n) {
 _SIZES_LINE = "int c = x.size(0), m = x.size(1), w = x.size(2), n = y.size(1), h = z.size(2);"
 _OUT = "torch::empty({c, m, h}, x.options())"
 _ARGUMENTS = ["m", "w", "n", "h"]
-
-
-def _kernels(causal: bool, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return tuple(write(causal, workload, style) for write in (_naive, _fused, _registers))
 
 
 def _naive(causal: bool, workload: Workload, style: Style) -> KernelExample:
@@ -382,7 +374,7 @@ def _score_op(name: str, causal: bool) -> WorkloadOp:
         inputs=_queries_and_keys,
         torch=(_SCORE, *masked, "torch.softmax(s, dim=2)"),
         spoken=f"softmax of the {'causal ' if causal else ''}scores ({{v}}) @ y^T / sqrt(w)",
-        kernels=partial(_score_kernels, causal),
+        kernels=partial(each, (_naive_scores, _warp_scores, _tiled_scores), causal),
         sizes=_SCORES,
         gpu_sizes=_GPU_SCORES,
         interval=within(0.0, 1.0, 0.0, 0.1),
@@ -397,7 +389,7 @@ def _attention_op(name: str, causal: bool) -> WorkloadOp:
         inputs=_all_three,
         torch=(_SCORE, *masked, "torch.softmax(s, dim=2) @ z"),
         spoken=f"{'causal ' if causal else ''}attention of the queries {{v}}, keys y, values z",
-        kernels=partial(_kernels, causal),
+        kernels=partial(each, (_naive, _fused, _registers), causal),
         sizes=_SIZES,
         gpu_sizes=_GPU_SIZES,
         interval=within(-2.0, 2.0, -0.6, 0.6),

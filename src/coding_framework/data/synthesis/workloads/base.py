@@ -9,11 +9,11 @@ Guaranteed: steps stay inside their domain for the declared inputs (the interval
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from coding_framework.data.synthesis.interval import Interval
 from coding_framework.data.synthesis.kernel_text import (
@@ -28,6 +28,7 @@ from coding_framework.data.synthesis.program import INPUT_RANGES, Operation, is_
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.types import DType, KernelExample, TensorSpec
 
+About = TypeVar("About")
 Params = tuple[int, ...]
 Size = tuple[int, ...]
 Shapes = tuple[tuple[int, ...], ...]
@@ -234,6 +235,17 @@ def within(
 ) -> Callable[[Interval], Interval]:
     """The same whatever x is."""
     return lambda v: Interval(low, high, typical_low, typical_high)
+
+
+def each(
+    writers: Sequence[Callable[[About, Workload, Style], KernelExample]],
+    about: About,
+    workload: Workload,
+    style: Style,
+) -> tuple[KernelExample, ...]:
+    """The kernels that the writers make, the naive one first. about: what they are told of the
+    operation beside its parameters."""
+    return tuple(write(about, workload, style) for write in writers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Workload,
     WorkloadOp,
     Writer,
+    each,
     same,
     weight,
 )
@@ -62,10 +63,6 @@ _TURNS = (
         "x.size(1), x.size(2), m",
     ),
 )
-
-
-def _turn_kernels(turn: Turn, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return _naive_turn(turn, workload, style), _tiled_turn(turn, workload, style)
 
 
 def _naive_turn(turn: Turn, workload: Workload, style: Style) -> KernelExample:
@@ -125,7 +122,7 @@ PERMUTE = tuple(
         inputs=lambda params, size: (Given("x", size),),
         torch=(f"x.permute({turn.order}).contiguous()",),
         spoken=f"{{v}} with its axes in the order ({turn.order})",
-        kernels=partial(_turn_kernels, turn),
+        kernels=partial(each, (_naive_turn, _tiled_turn), turn),
         sizes=_CUBE,
         gpu_sizes=_GPU_CUBE,
         dtypes=_FLOATS,
@@ -149,12 +146,6 @@ class Reduction:
     combine: Combine
     term: str = "{v}"
     result: str = "a"
-
-
-def _middle_kernels(
-    reduction: Reduction, workload: Workload, style: Style
-) -> tuple[KernelExample, ...]:
-    return _naive_middle(reduction, workload, style), _split_middle(reduction, workload, style)
 
 
 def _naive_middle(reduction: Reduction, workload: Workload, style: Style) -> KernelExample:
@@ -234,7 +225,7 @@ def _middle_op(
         inputs=lambda params, size: (Given("x", size),),
         torch=(torch,),
         spoken=f"{name}({{v}}) along the middle axis",
-        kernels=partial(_middle_kernels, reduction),
+        kernels=partial(each, (_naive_middle, _split_middle), reduction),
         sizes=_MIDDLE,
         gpu_sizes=_GPU_MIDDLE,
         interval=interval,
@@ -280,10 +271,6 @@ _TABLE: tuple[Size, Size, Size] = ((200, 128, 300), (101, 75, 83), (4, 5, 3))
 _GPU_TABLE: tuple[Size, Size, Size] = ((32768, 1024, 32768), (4093, 1021, 8191), (4, 5, 3))
 _TABLE_SIZES = "int n = y.numel(), w = x.size(1);"
 _TABLE_OUT = "torch::empty({n, w}, x.options())"
-
-
-def _gather_kernels(extra: str, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return _naive_gather(extra, workload, style), _block_gather(extra, workload, style)
 
 
 def _naive_gather(extra: str, workload: Workload, style: Style) -> KernelExample:
@@ -347,7 +334,7 @@ def _gather_op(name: str, extra: str, torch: str, spoken: str, other: str = "") 
         inputs=inputs,
         torch=(torch,),
         spoken=spoken,
-        kernels=partial(_gather_kernels, extra),
+        kernels=partial(each, (_naive_gather, _block_gather), extra),
         sizes=_TABLE,
         gpu_sizes=_GPU_TABLE,
         interval=same if not extra else lambda v: Interval.of(2 * v.low - 2.5, 2 * v.high + 2.5),
@@ -370,10 +357,6 @@ GATHER = (
 
 _COUNTS: tuple[Size, Size, Size] = ((32768,), (10007,), (13,))
 _GPU_COUNTS: tuple[Size, Size, Size] = ((16777216,), (8388593,), (13,))
-
-
-def _histogram_kernels(index: str, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return _global_histogram(index, workload, style), _shared_histogram(index, workload, style)
 
 
 def _global_histogram(index: str, workload: Workload, style: Style) -> KernelExample:
@@ -437,7 +420,7 @@ def _histogram_op(name: str, index: str, torch: str, spoken: str) -> WorkloadOp:
         inputs=lambda params, size: (Given("x", size, "int64"),),
         torch=(torch,),
         spoken=spoken,
-        kernels=partial(_histogram_kernels, index),
+        kernels=partial(each, (_global_histogram, _shared_histogram), index),
         sizes=_COUNTS,
         gpu_sizes=_GPU_COUNTS,
         steps_before=False,
@@ -476,10 +459,6 @@ _HALVES: tuple[Size, Size, Size] = ((128, 512), (61, 262), (3, 6))
 _GPU_HALVES: tuple[Size, Size, Size] = ((4096, 8192), (4093, 8190), (3, 6))
 _HALVES_SIZES = "int m = x.size(0), w = x.size(1) / 2;"
 _HALVES_OUT = "torch::empty({m, w}, x.options())"
-
-
-def _glu_kernels(gate: str, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return _naive_glu(gate, workload, style), _rows_glu(gate, workload, style)
 
 
 def _naive_glu(gate: str, workload: Workload, style: Style) -> KernelExample:
@@ -548,7 +527,7 @@ def _glu_op(name: str, gate: str, torch: str) -> WorkloadOp:
         inputs=lambda params, size: (Given("x", size),),
         torch=("a, g = x.chunk(2, dim=1)", torch),
         spoken=f"{name}({{v}}) of its halves",
-        kernels=partial(_glu_kernels, gate),
+        kernels=partial(each, (_naive_glu, _rows_glu), gate),
         sizes=_HALVES,
         gpu_sizes=_GPU_HALVES,
         interval=lambda v: Interval(-17.0, 17.0, -2.0, 2.0),

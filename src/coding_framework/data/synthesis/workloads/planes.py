@@ -15,6 +15,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Workload,
     WorkloadOp,
     Writer,
+    each,
     weight,
 )
 from coding_framework.types import KernelExample
@@ -32,12 +33,6 @@ class ChannelFormula:
 
     scale: str
     shift: str
-
-
-def _channel_kernels(
-    formula: ChannelFormula, workload: Workload, style: Style
-) -> tuple[KernelExample, ...]:
-    return _naive_channels(formula, workload, style), _plane_channels(formula, workload, style)
 
 
 def _affine(formula: ChannelFormula, style: Style, scale: str, shift: str) -> Lines:
@@ -120,7 +115,7 @@ def _channel_op(
         inputs=inputs,
         torch=(torch,),
         spoken=spoken,
-        kernels=partial(_channel_kernels, formula),
+        kernels=partial(each, (_naive_channels, _plane_channels), formula),
         sizes=_PLANES,
         gpu_sizes=_GPU_PLANES,
         interval=lambda v: Interval(3 * v.low - 5, 3 * v.high + 5, 3 * v.typical_low - 1,
@@ -242,12 +237,6 @@ _GPU_TOKENS: tuple[Size, Size, Size] = ((64, 2048, 128), (37, 1021, 126), (1, 3,
 _ROTARY_SIZES = "int b = x.size(0), m = x.size(1), w = x.size(2);"
 
 
-def _rotary_kernels(
-    neighbours: bool, workload: Workload, style: Style
-) -> tuple[KernelExample, ...]:
-    return _naive_rotary(neighbours, workload, style), _pair_rotary(neighbours, workload, style)
-
-
 def _naive_rotary(neighbours: bool, workload: Workload, style: Style) -> KernelExample:
     write = Writer(workload, style)
     i, v = style.index, style.value
@@ -330,7 +319,7 @@ def _rotary_op(name: str, neighbours: bool, torch: tuple[str, ...], spoken: str)
         inputs=inputs,
         torch=torch,
         spoken=spoken,
-        kernels=partial(_rotary_kernels, neighbours),
+        kernels=partial(each, (_naive_rotary, _pair_rotary), neighbours),
         sizes=_TOKENS,
         gpu_sizes=_GPU_TOKENS,
         interval=lambda v: Interval(

@@ -27,6 +27,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Workload,
     WorkloadOp,
     Writer,
+    each,
     same,
     within,
 )
@@ -47,10 +48,6 @@ class Formula:
 
 
 # --- kernels -------------------------------------------------------------------------------------
-
-
-def _kernels(formula: Formula, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return _naive(formula, workload, style), _packed(formula, workload, style)
 
 
 def _result(formula: Formula, workload: Workload, style: Style, reads: dict[str, str]) -> Lines:
@@ -167,7 +164,7 @@ def _op(
         inputs=inputs,
         torch=(formula.torch,),
         spoken=formula.spoken,
-        kernels=partial(_kernels, formula),
+        kernels=partial(each, (_naive, _packed), formula),
         sizes=_SIZES,
         gpu_sizes=_GPU_SIZES,
         interval=interval,

@@ -28,6 +28,7 @@ from coding_framework.data.synthesis.workloads.base import (
     Workload,
     WorkloadOp,
     Writer,
+    each,
     within,
 )
 from coding_framework.types import DType, KernelExample
@@ -62,10 +63,6 @@ _GPU_ONE: tuple[Size, Size, Size] = ((1, 4096, 4096, 4096), (1, 1021, 2043, 1019
 def _product_interval(v: Interval) -> Interval:
     largest = max(abs(v.low), abs(v.high))
     return Interval(-8192 * largest, 8192 * largest, -4 * largest, 4 * largest)
-
-
-def _kernels(product: Product, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    return tuple(make(product, workload, style) for make in (_naive, _tiled, _registers))
 
 
 def _launch(product: Product, grid: str) -> Launch:
@@ -186,7 +183,7 @@ def _op(
         inputs=inputs,
         torch=(torch,),
         spoken=spoken,
-        kernels=partial(_kernels, product),
+        kernels=partial(each, (_naive, _tiled, _registers), product),
         sizes=_MAIN_ONE if single else _MAIN,
         gpu_sizes=_GPU_ONE if single else _GPU,
         interval=_product_interval,
@@ -300,11 +297,6 @@ MATMUL_TRANSPOSED = (
 # --- gated products ------------------------------------------------------------------------------
 
 _GATED_SIZES = "int m = x.size(0), w = x.size(1), n = u.size(1);"
-
-
-def _gated_kernels(gate: str, workload: Workload, style: Style) -> tuple[KernelExample, ...]:
-    writers = (_gated_naive, _gated_tiled, _gated_registers)
-    return tuple(write(gate, workload, style) for write in writers)
 
 
 def _gate(gate: str, workload: Workload) -> Lines:
@@ -436,7 +428,7 @@ def _gated_op(name: str, gate: str, torch: str) -> WorkloadOp:
         ),
         torch=(f"{torch} * (x @ g)",),
         spoken=f"{name}: gate(({{v}}) @ u) * (({{v}}) @ g)",
-        kernels=partial(_gated_kernels, gate),
+        kernels=partial(each, (_gated_naive, _gated_tiled, _gated_registers), gate),
         sizes=_MAIN_ONE,
         gpu_sizes=((1, 2048, 2048, 4096), *_GPU_ONE[1:]),
         interval=within(-1e5, 1e5, -20.0, 20.0),
