@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
 from typing import Protocol
@@ -155,10 +155,12 @@ def one_kernel(
     launch: Launch,
     body: Lines,
     why: str = "",
+    before: Sequence[Lines] = (),
 ) -> KernelExample:
-    """The example whose source is one `__global__` function around `body`."""
+    """The example whose source is one `__global__` function around `body`. before: what it uses,
+    types and `__device__` functions."""
     device = kernel(subject, style, launch.arguments, body)
-    return example(subject, level, source(subject, style, comment, launch, device), why)
+    return example(subject, level, source(subject, style, comment, launch, *before, device), why)
 
 
 def fill(template: str, **values: str | int | Lines) -> Lines:

@@ -8,12 +8,9 @@ from coding_framework.data.synthesis.kernel_text import (
     Lines,
     block,
     device_function,
-    example,
     flat_reads,
     guarded,
-    kernel,
     one_kernel,
-    source,
     statements,
 )
 from coding_framework.data.synthesis.program import Program
@@ -103,19 +100,13 @@ def _vectorized(program: Program, style: Style) -> KernelExample:
         grid=f"(n + {per_block - 1}) / {per_block}, {style.block}",
         arguments=["n"],
     )
-    code = source(
-        program,
-        style,
-        "four elements per thread in one 16-byte access, scalar tail",
-        launch,
-        device_function(program, style),
-        kernel(program, style, ["n"], body),
-    )
+    comment = "four elements per thread in one 16-byte access, scalar tail"
     why = (
         "float4 loads and stores move 16 bytes per instruction, so fewer instructions and more "
         "bytes in flight"
     )
-    return example(program, "vectorized", code, why)
+    function = device_function(program, style)
+    return one_kernel(program, style, "vectorized", comment, launch, body, why, [function])
 
 
 def _vectorized_rows(program: Program, style: Style) -> KernelExample:
@@ -140,16 +131,10 @@ def _vectorized_rows(program: Program, style: Style) -> KernelExample:
         grid=f"dim3((w + {per_block - 1}) / {per_block}, m), {_BROADCAST_BLOCK}",
         arguments=["w"],
     )
-    code = source(
-        program,
-        style,
-        "a grid row per matrix row, four columns per thread",
-        launch,
-        device_function(program, style),
-        kernel(program, style, ["w"], body),
-    )
+    comment = "a grid row per matrix row, four columns per thread"
     why = (
         "a 2D grid needs no division for the row and column, and float4 moves 16 bytes per "
         "instruction"
     )
-    return example(program, "vectorized", code, why)
+    function = device_function(program, style)
+    return one_kernel(program, style, "vectorized", comment, launch, body, why, [function])

@@ -269,7 +269,13 @@ class Writer:
         return fill(template, **(usual | values))
 
     def example(
-        self, level: str, comment: str, launch: Launch, body: Lines, why: str = ""
+        self,
+        level: str,
+        comment: str,
+        launch: Launch,
+        body: Lines,
+        why: str = "",
+        before: Sequence[Lines] = (),
     ) -> KernelExample:
-        """The whole source around the body of its kernel."""
-        return one_kernel(self.workload, self.style, level, comment, launch, body, why)
+        """The whole source around the body of its kernel. before: as of `one_kernel`."""
+        return one_kernel(self.workload, self.style, level, comment, launch, body, why, before)

@@ -14,10 +14,7 @@ from coding_framework.data.synthesis.kernel_text import (
     MIN,
     Combine,
     Launch,
-    example,
     fill,
-    kernel,
-    source,
 )
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.data.synthesis.workloads.base import (
@@ -483,8 +480,9 @@ $o[$i] = $v;
 
 
 def _rows_glu(gate: str, workload: Workload, style: Style) -> KernelExample:
+    write = Writer(workload, style)
     v = style.value
-    body = Writer(workload, style).body(
+    body = write.body(
         """
 int r = blockIdx.y, j = (blockIdx.x * 128 + threadIdx.x) * 4;
 const float* p = x + r * 2 * w;
@@ -510,15 +508,12 @@ __device__ float f(float $v, float g) {
         post=workload.post(v),
     )
     launch = Launch(_HALVES_SIZES, _HALVES_OUT, "dim3((w + 511) / 512, m), 128", ["w"])
-    device = kernel(workload, style, ["w"], body)
-    code = source(
-        workload, style, "four columns of both halves per thread", launch, function, device
-    )
+    comment = "four columns of both halves per thread"
     why = (
         "a 2D grid needs no division for the row and column, and float4 moves 16 bytes per "
         "instruction from both halves"
     )
-    return example(workload, "vectorized", code, why)
+    return write.example("vectorized", comment, launch, body, why, [function])
 
 
 def _glu_op(name: str, gate: str, torch: str) -> WorkloadOp:

@@ -14,10 +14,7 @@ from coding_framework.data.synthesis.kernel_text import (
     Launch,
     Lines,
     block,
-    example,
     guarded,
-    kernel,
-    source,
 )
 from coding_framework.data.synthesis.styles import Style
 from coding_framework.data.synthesis.workloads.base import (
@@ -74,14 +71,8 @@ def _naive(formula: Formula, workload: Workload, style: Style) -> KernelExample:
         f"int {i} = blockIdx.x * blockDim.x + threadIdx.x;",
         *guarded(style, f"{i} < n", f"{i} >= n", body),
     ]
-    code = source(
-        workload,
-        style,
-        "one thread per element",
-        _launch(style, style.block),
-        kernel(workload, style, ["n"], lines),
-    )
-    return example(workload, "naive", code)
+    launch = _launch(style, style.block)
+    return Writer(workload, style).example("naive", "one thread per element", launch, lines)
 
 
 def _launch(style: Style, per_block: int) -> Launch:
@@ -100,7 +91,8 @@ def _packed(formula: Formula, workload: Workload, style: Style) -> KernelExample
     body = _result(formula, workload, style, {n: n for n in names[1:]})
     parameters = ", ".join(f"{kind} {n}" for n in (v, *names[1:]))
     function = block(f"__device__ {kind} f({parameters})", [*body, f"return {v};"])
-    walk = Writer(workload, style).body(
+    write = Writer(workload, style)
+    walk = write.body(
         """
 int $i = (blockIdx.x * blockDim.x + threadIdx.x) * $lanes;
 if ($i + $last < n) {
@@ -120,20 +112,12 @@ if ($i + $last < n) {
     )
     pack = [f"struct alignas(16) Pack {{ {element} e[{lanes}]; }};"]
     comment = f"{lanes} elements per thread in one 16-byte access, scalar tail"
-    code = source(
-        workload,
-        style,
-        comment,
-        _launch(style, lanes * style.block),
-        pack,
-        function,
-        kernel(workload, style, ["n"], walk),
-    )
+    launch = _launch(style, lanes * style.block)
     why = (
         f"16-byte loads and stores move {lanes} elements per instruction, so fewer instructions "
         "and more bytes in flight"
     )
-    return example(workload, "vectorized", code, why)
+    return write.example("vectorized", comment, launch, walk, why, [pack, function])
 
 
 # --- the operations ------------------------------------------------------------------------------
