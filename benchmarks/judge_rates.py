@@ -32,21 +32,20 @@ import math
 import os
 import re
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import docker
 import psutil
-from bench_io import ROOT, bar, finish, head, this_machine
+from bench_io import bar, finish, head, this_machine
+from case_queue import HOST_CPU_S, SEED, CaseQueue, kept_in
 from gpu_bench import result_path
 from mechanism_rates import (
     accepted,
@@ -58,18 +57,13 @@ from mechanism_rates import (
     worst_of_tries,
 )
 
-from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.cuda.protocol import judge_digest
 from coding_framework.cuda.sandbox import SANDBOXES, choose_sandbox
 from coding_framework.errors import InfrastructureError
-from coding_framework.monitoring.progress import Progress
-from coding_framework.paths import cache_dir
 from coding_framework.store.lines import JsonlSink, read_lines
 from coding_framework.types import Verdict
-
-sys.path.insert(0, str(ROOT / "tests"))
 from corpus import exclusions
 from corpus.collection import Case, archive_kernels, attacks, honest_kernels
 from corpus.fresh_collection import attack_of, fresh_attacks, fresh_honest
@@ -78,10 +72,8 @@ from support.docker_engine import docker_engine
 
 SECRETS = re.compile(r"root:x:0:0|daemon:x:|PYTHONPATH=|CUDA_RL_|BEGIN OPENSSH")
 """What no verdict on an attack may hold: content of host files and of our environment."""
-SEED, HOST_CPU_S = 7, 4
 LAUNCH_WALL_S = 2.0
 """On a GPU: an endless kernel keeps it from everybody so long."""
-_one_writer = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +94,18 @@ class Judged:
 class Bench:
     """One thread with one worker process, so that a case and its successor meet the same one."""
 
-    def __init__(self, sandbox: str, todo: SimpleQueue[Case], usual: str, deadline: float) -> None:
+    def __init__(self, sandbox: str, usual: str) -> None:
         self._pool = one_worker(sandbox)
-        self._todo = todo
         self._usual = usual
-        self._deadline = deadline
 
-    def work(self, sink: JsonlSink, progress: Progress) -> None:
-        with self._pool:
-            while time.monotonic() < self._deadline:
-                try:
-                    case = self._todo.get_nowait()
-                except Empty:
-                    return
-                record = self._judge(case)
-                with _one_writer:
-                    sink.write(record)
-                    progress.advance(note=case.name)
+    def __enter__(self) -> Callable[[Case], Judged]:
+        self._pool.__enter__()
+        return self._judge
 
-    def _judge(self, case: Case) -> dict[str, object]:
+    def __exit__(self, *exc: Any) -> None:
+        self._pool.__exit__(*exc)
+
+    def _judge(self, case: Case) -> Judged:
         started = time.monotonic()
         try:
             verdict = self._pool.judge_blocking(case.task, case.code)
@@ -132,8 +117,7 @@ class Bench:
         follows = not case.honest and attack_of(case) == case.name
         after = self._follow() if follows else ""
         leaked = not case.honest and SECRETS.search(text) is not None
-        judged = Judged(case.key, status, reason, sandbox, round(wall_s, 2), leaked, after)
-        return asdict(judged)
+        return Judged(case.key, status, reason, sandbox, round(wall_s, 2), leaked, after)
 
     def _follow(self) -> str:
         try:
@@ -164,40 +148,29 @@ def one_worker(sandbox: str) -> JudgePool:
     return JudgePool(config, workers=1)
 
 
-def kept_in(sandbox: str) -> Path:
+def rates_in(sandbox: str) -> Path:
     """Where results by this judge in this sandbox are kept."""
-    conditions = f"{judge_digest()} {SEED} {HOST_CPU_S} {choose_backend('auto')}"
-    key = hashlib.sha256(conditions.encode()).hexdigest()[:16]
-    return cache_dir() / "benchmarks" / f"judge_rates-{key}-{sandbox}.jsonl"
+    return kept_in("judge_rates", f"-{sandbox}")
 
 
 def judge_all(cases: list[Case], sandbox: str, workers: int, deadline: float) -> None:
     """Ask for every case that has no result yet, until the deadline; then one line on this part."""
-    known = read_kept(sandbox)[0]
-    todo: SimpleQueue[Case] = SimpleQueue()
-    for case in cases:
-        if case.key not in known:
-            todo.put(case)
-    if not (left := todo.qsize()):
+    todo = CaseQueue(cases, read_kept(sandbox)[0], deadline)
+    if not todo:
         return
     before = set(psutil.Process().children(recursive=True))
     machine, started = this_machine(), time.monotonic()
-    with (
-        JsonlSink(kept_in(sandbox)) as sink,
-        Progress(f"judging in {sandbox}", len(cases), "cases", done=len(cases) - left) as progress,
-    ):
-        usual = usual_verdict(sandbox)
-        benches = [Bench(sandbox, todo, usual, deadline) for _ in range(workers)]
-        with ThreadPoolExecutor(workers) as threads:
-            for future in [threads.submit(b.work, sink, progress) for b in benches]:
-                future.result()
-        part = {
-            "machine": machine,
-            "workers": workers,
-            "cases": left - todo.qsize(),
-            "wall_s": round(time.monotonic() - started, 1),
-            "left_behind": left_behind(before, sandbox),
-        }
+    open_bench = partial(Bench, sandbox, usual_verdict(sandbox))
+    kept = rates_in(sandbox)
+    tried = todo.try_all(f"judging in {sandbox}", "cases", kept, open_bench, workers)
+    part = {
+        "machine": machine,
+        "workers": workers,
+        "cases": tried,
+        "wall_s": round(time.monotonic() - started, 1),
+        "left_behind": left_behind(before, sandbox),
+    }
+    with JsonlSink(kept) as sink:
         sink.write({"part": part})
 
 
@@ -213,7 +186,7 @@ def usual_verdict(sandbox: str) -> str:
 def read_kept(sandbox: str) -> tuple[dict[str, Judged], list[dict[str, Any]]]:
     """Results by case key, and the parts that were not killed."""
     found, parts = {}, []
-    for line in read_lines(kept_in(sandbox)):
+    for line in read_lines(rates_in(sandbox)):
         record = json.loads(line)
         if "part" in record:
             parts.append(record["part"])
@@ -389,7 +362,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         asked = [choose_sandbox(name).name for name in options.sandbox.split(",")]
         for name in asked:
             if options.again:
-                kept_in(name).unlink(missing_ok=True)
+                rates_in(name).unlink(missing_ok=True)
             judge_all(cases, name, options.workers, deadline)
     reports = {name: sandbox_report(cases, name) for name in (asked if options.only else SANDBOXES)}
     whole = {name: report for name, report in reports.items() if report is not None}

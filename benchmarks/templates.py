@@ -20,43 +20,32 @@ machine with a GPU the replays are made there.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import os
 import random
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from queue import Empty, SimpleQueue
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from bench_io import ROOT, bar, finish, head
+from bench_io import bar, finish, head
+from case_queue import HOST_CPU_S, SEED, CaseQueue, kept_in
 from gpu_bench import result_path
 
-from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.judge import JudgeConfig
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.cuda.protocol import judge_digest
 from coding_framework.data.modules.catalog import all_drafts
 from coding_framework.data.modules.examples import module_jobs
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.monitoring.progress import Progress
-from coding_framework.paths import cache_dir
-from coding_framework.store.lines import JsonlSink, read_lines
-
-sys.path.insert(0, str(ROOT / "tests"))
+from coding_framework.store.lines import read_lines
 from corpus.collection import CORRECT, Case, attacks, honest_kernels
 from corpus.fresh_collection import fresh_attacks, fresh_honest
 
-SEED, HOST_CPU_S = 7, 4
 MODULES = 40
-_one_writer = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +67,15 @@ class Tried:
 class Bench:
     """One thread with one worker process."""
 
-    def __init__(self, todo: SimpleQueue[Case], deadline: float) -> None:
+    def __init__(self) -> None:
         self._pool = JudgePool(JudgeConfig(seed=SEED, host_cpu_s=HOST_CPU_S), workers=1)
-        self._todo = todo
-        self._deadline = deadline
 
-    def work(self, sink: JsonlSink, progress: Progress) -> None:
-        with self._pool:
-            while time.monotonic() < self._deadline:
-                try:
-                    case = self._todo.get_nowait()
-                except Empty:
-                    return
-                record = asdict(self._try(case))
-                with _one_writer:
-                    sink.write(record)
-                    progress.advance(note=case.name)
+    def __enter__(self) -> Callable[[Case], Tried]:
+        self._pool.__enter__()
+        return self._try
+
+    def __exit__(self, *exc: Any) -> None:
+        self._pool.__exit__(*exc)
 
     def _try(self, case: Case) -> Tried:
         started, verdict = time.monotonic(), ""
@@ -131,40 +113,14 @@ def module_kernels() -> list[Case]:
     ]
 
 
-def kept_in() -> Path:
-    """Where what this code found is kept."""
-    conditions = f"{judge_digest()} {SEED} {HOST_CPU_S} {choose_backend('auto')}"
-    key = hashlib.sha256(conditions.encode()).hexdigest()[:16]
-    return cache_dir() / "benchmarks" / f"templates-{key}.jsonl"
-
-
 def read_kept() -> dict[str, Tried]:
     """Results by case key."""
     found = {}
-    for line in read_lines(kept_in()):
+    for line in read_lines(kept_in("templates")):
         record = json.loads(line)
         record["refusals"] = tuple(map(tuple, record["refusals"]))
         found[record["key"]] = Tried(**record)
     return found
-
-
-def try_all(cases: list[Case], workers: int, deadline: float) -> None:
-    """Ask for every case that has no result yet, until the deadline."""
-    known = read_kept()
-    todo: SimpleQueue[Case] = SimpleQueue()
-    for case in cases:
-        if case.key not in known:
-            todo.put(case)
-    if not (left := todo.qsize()):
-        return
-    with (
-        JsonlSink(kept_in()) as sink,
-        Progress("templates", len(cases), "kernels", done=len(cases) - left) as progress,
-        ThreadPoolExecutor(workers) as threads,
-    ):
-        benches = [Bench(todo, deadline) for _ in range(workers)]
-        for future in [threads.submit(b.work, sink, progress) for b in benches]:
-            future.result()
 
 
 def report(cases: list[Case], found: dict[str, Tried], left: int) -> dict[str, Any]:
@@ -243,8 +199,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
     cases = chosen_cases(options)
     if options.again:
-        kept_in().unlink(missing_ok=True)
-    try_all(cases, options.workers, time.monotonic() + 60 * options.minutes)
+        kept_in("templates").unlink(missing_ok=True)
+    todo = CaseQueue(cases, read_kept(), time.monotonic() + 60 * options.minutes)
+    if todo:
+        todo.try_all("templates", "kernels", kept_in("templates"), Bench, options.workers)
     found = read_kept()
     left = [c for c in cases if c.key not in found]
     for case in cases:

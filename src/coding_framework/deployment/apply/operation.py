@@ -226,6 +226,8 @@ class KernelOp:
             kept = route.autocast.get(torch.get_autocast_dtype(kernels.launcher.device_type))
             if not kept:
                 return self._under_autocast(route, kernels, args)
+        if route.trial is not None and not kernels.launcher.capturing():
+            return self._tried(route, route.trial, kernels, args)
         return self._launch(route, kernels, args)
 
     def _miss(self, reason: Reason, args: tuple[Any, ...]) -> Any:
@@ -314,7 +316,7 @@ class KernelOp:
         route, times = trial.turn(default)
         before = self.misses["mismatch"]
         try:
-            result = self._carry_out(route, kernels, args, times)
+            result = self._launch(route, kernels, args, times)
         except KernelFault:
             trial.fault()
             raise
@@ -322,12 +324,7 @@ class KernelOp:
             trial.mismatch()
         return result
 
-    def _launch(self, route: _Route, kernels: KernelSet, args: tuple[Any, ...]) -> Any:
-        if route.trial is not None and not kernels.launcher.capturing():
-            return self._tried(route, route.trial, kernels, args)
-        return self._carry_out(route, kernels, args)
-
-    def _carry_out(
+    def _launch(
         self, route: _Route, kernels: KernelSet, args: tuple[Any, ...],
         times: list[Milliseconds] | None = None,
     ) -> Any:  # fmt: skip

@@ -18,6 +18,7 @@ from coding_framework.deployment.apply.emulator_launcher import EmulatorLauncher
 from coding_framework.deployment.apply.kernel_set import KernelSet, Options
 from coding_framework.deployment.apply.launching import LaunchError
 from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.registry.templates import Argument, OutputTensor, Place
 from support.applied import (
     applied,
     bias_gelu,
@@ -94,6 +95,32 @@ def test_a_view_of_another_tensor_runs_where_it_lies_as_the_verdict_asks(tmp_pat
     with applied("t_view", one(tmp_path, "t_view")) as fused:
         assert torch.allclose(fused(whole[1], b), bias_gelu(whole[1], b), atol=1e-6)
         assert counts("t_view") == {"hits": 1}
+
+
+def test_inputs_may_lie_in_each_other(tmp_path: Path) -> None:
+    """The plan writes to memory of its own alone."""
+    x, _ = inputs()
+    with applied("t_overlap", one(tmp_path, "t_overlap")) as fused:
+        for b in (x[1], x[3]):
+            assert torch.allclose(fused(x, b), bias_gelu(x, b), atol=1e-6)
+        assert counts("t_overlap") == {"hits": 2}
+
+
+def test_tensors_of_rank_0_have_kernels_of_their_own(tmp_path: Path) -> None:
+    scalar = {"dtype": "float32", "shape": (), "strides": ()}
+    made = template(
+        1, 1, op="t_rank_0", shape_key="float32[];float32[]",
+        arguments=tuple(
+            Argument(name=name, kind="input", alignment=16, **scalar) for name in ("x", "b")
+        ),
+        outputs=(OutputTensor(place=Place(region=2, offset=0), **scalar),),
+    )  # fmt: skip
+    x, b = torch.tensor(0.5), torch.tensor(-2.0)
+    with applied("t_rank_0", kernel_set(tmp_path, offer(made))) as fused:
+        for _ in range(2):
+            assert torch.allclose(fused(x, b), bias_gelu(x, b), atol=1e-6)
+        fused(x.reshape(1, 1), b.reshape(1))
+        assert counts("t_rank_0") == {"hits": 2, "shape": 1}
 
 
 def test_gradients_flow_through_the_function_and_not_within_no_grad(tmp_path: Path) -> None:
