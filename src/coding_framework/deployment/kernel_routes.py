@@ -10,7 +10,6 @@ from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from coding_framework.deployment.http import ApiError, Gate, as_json
-from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
 from coding_framework.registry.kernels import KernelRegistry
 from coding_framework.registry.records import RegisteredKernel
@@ -37,8 +36,8 @@ class KernelRoutes:
         self, request: Request, op: str | None = None, status: str | None = None, after: str = ""
     ) -> Response:
         """In the order of their ids; after: the id of the last one that is known."""
-        self._gate.caller(request, "complete")
-        kernels = await asyncio.to_thread(self._view.kernels)
+        with self._gate.running(self._gate.caller(request, "complete")):
+            kernels = await asyncio.to_thread(self._view.kernels)
         found = [k for k in kernels if op in (None, k.op) and status in (None, k.status)]
         found = sorted((k for k in found if k.kernel > after), key=lambda k: (k.kernel, k.task))
         page = [_told(kernel) for kernel in found[:PAGE]]
@@ -63,18 +62,28 @@ class KernelRoutes:
     async def _of(
         self, request: Request, name: str, look: Callable[[KernelRegistry, RegisteredKernel], _T]
     ) -> _T:
-        """Raises ApiError 404 where no one kernel has that name."""
-        self._gate.caller(request, "complete")
+        """Of the kernel with that id, for the task of `?task=` or the one judged last. Raises
+        ApiError 404 where there is none."""
+        task = request.query_params.get("task")
 
         def work() -> _T:
             with self._view.open() as registry:
-                try:
-                    found = registry.find(name)
-                except UsageError as e:
-                    raise ApiError(404, "no_such_kernel", one_line(str(e), 300)) from e
-                return look(registry, found)
+                found = [
+                    k
+                    for k in registry.snapshot()
+                    if k.kernel.removeprefix("sha256:") == name.removeprefix("sha256:")
+                    and task in (None, k.task, k.task.removeprefix("sha256:"))
+                ]
+                if not found:
+                    raise ApiError(
+                        404, "no_such_kernel",
+                        f"no kernel here has the id {one_line(name, 80)!r}: GET /v1/kernels lists "
+                        "them",
+                    )  # fmt: skip
+                return look(registry, max(found, key=lambda k: max(r.made_at for r in k.receipts)))
 
-        return await asyncio.to_thread(work)
+        with self._gate.running(self._gate.caller(request, "complete")):
+            return await asyncio.to_thread(work)
 
 
 def _told(kernel: RegisteredKernel) -> dict[str, Any]:

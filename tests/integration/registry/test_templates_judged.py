@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+import torch
 
 from coding_framework.cli import main
 from coding_framework.cuda.judge import Judge, JudgeConfig
+from coding_framework.deployment import apply as kernels
+from coding_framework.registry.keeping import KernelKeeper
 from coding_framework.registry.kernels import KernelRegistry
+from coding_framework.registry.receipts import judged_on, new_key
 from coding_framework.registry.templates import MadeTemplates, UploadStep
-from coding_framework.types import Candidate, Task
+from coding_framework.types import Candidate, Task, Verdict
 from corpus.records import AFFINE, AFFINE_KERNEL, AFFINE_SOURCE, source
 
 pytestmark = pytest.mark.integration
@@ -112,3 +117,46 @@ def test_kernel_add_stores_what_the_judge_found(
         assert registry.source(kernel) == AFFINE_SOURCE
     assert main(["kernel", "reverify", "--backend", "emulator"]) == 0
     assert "1 judged again, 0 of them quarantined" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_kernel_in_use_is_judged_at_a_wanted_shape_and_then_runs_there(
+    judge: Judge, tmp_path: Path
+) -> None:
+    folder, keys = tmp_path / "registry", tmp_path / "keys"
+    key = new_key(keys, "judge")
+
+    async def verdict(task: Task, code: str) -> Verdict:
+        return await asyncio.to_thread(judge.judge, task, Candidate(code=code))
+
+    async def templates(task: Task, code: str) -> MadeTemplates:
+        return await asyncio.to_thread(made, judge, code, task)
+
+    keeper = KernelKeeper(folder, keys, key, templates)
+
+    async def add_and_widen() -> dict[str, str]:
+        first = await verdict(AFFINE, AFFINE_SOURCE)
+        kept = await keeper.keep(AFFINE, AFFINE_SOURCE, first)
+        assert kept is not None
+        with KernelRegistry(folder, keys=keys) as registry:
+            registry.move(kept, "active", "a test")
+        here = (first.receipt.protocol, judged_on(first), first.receipt.driver)
+        used = keeper.view.in_use(AFFINE.name, *here)
+        assert used is not None
+        wanted = ["float32[17,19]", "float32[17]"]
+        return await keeper.widen(used, wanted, verdict, on_gpu=False)
+
+    def affine(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x + 1
+
+    refused = asyncio.run(add_and_widen())
+    assert list(refused) == ["float32[17]"]
+    decorated = kernels.op("widened_affine", task=AFFINE.name)(affine)
+    try:
+        kernels.enable(folder, device="emulator")
+        x = torch.randn(17, 19)
+        assert torch.allclose(decorated(x), affine(x))
+        assert kernels.stats()["widened_affine"]["hits"] == 1
+    finally:
+        kernels.disable()
+        kernels._ops.pop("widened_affine")
