@@ -165,8 +165,13 @@ class DecidedTraffic(LiveTraffic):
         return self._controller.seen
 
     def watch(self, world: World) -> None:
-        """See Traffic.watch."""
-        self._controller.world = world
+        """See Traffic.watch. With another key the users would be dealt anew."""
+
+        def with_key(config: ABTestConfig) -> Mapping[str, Any] | None:
+            found = world(config)
+            return found and {**found, "the key of the units": self.key_digest}
+
+        self._controller.world = with_key
 
     def close(self) -> None:
         self._controller.close()

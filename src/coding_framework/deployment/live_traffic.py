@@ -145,6 +145,11 @@ class LiveTraffic:
         """Why no request is enrolled now, in one sentence; None: the database works."""
         return self._failure
 
+    @property
+    def key_digest(self) -> str:
+        """Of the key of the units' hashes: it tells whether it is another one."""
+        return unit_of(self._secret, "key").hex()
+
     def unit(self, value: str) -> bytes:
         """A unit's hash: of a user, a session or a task. The value itself is never stored."""
         return unit_of(self._secret, value)

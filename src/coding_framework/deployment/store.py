@@ -342,7 +342,8 @@ class DeploymentStore:
     """One connection to the database, for any thread of this process; not for a forked child.
 
     clock: microseconds, for tests; by default the machine's time since its start, put on the wall
-    clock once, so that setting the clock moves no window.
+    clock once, so that setting the clock moves no window. After a start of the machine it goes on
+    from the newest event at the latest, also where the wall clock is behind.
     """
 
     def __init__(
@@ -549,11 +550,14 @@ class DeploymentStore:
         database of another machine, or of before its restart: the time of its last event."""
         boot = boot_id()
         known = self._db.execute("SELECT offset_us FROM clock WHERE boot=?", (boot,)).fetchone()
-        if known is None and read_only:
-            last = self._db.execute("SELECT max(ts_us) FROM event").fetchone()[0] or 0
-            return lambda: int(last)
         if known is None:
-            offset = time.time_ns() // 1000 - _since_start_us()
+            newest = self._db.execute(
+                "SELECT ts_us FROM event ORDER BY seq DESC LIMIT 1"
+            ).fetchone()
+            last = int(newest[0]) if newest else 0
+            if read_only:
+                return lambda: last
+            offset = max(time.time_ns() // 1000, last) - _since_start_us()
             self._db.execute(
                 "INSERT INTO clock VALUES(?,?) ON CONFLICT(boot) DO NOTHING", (boot, offset)
             )

@@ -1,0 +1,248 @@
+"""What could move a decision though it must not: late, doubled and shuffled outcomes, clocks, old
+backups, harm that begins late, effects that change, users who are one."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coding_framework.deployment import store as store_module
+from coding_framework.deployment.ab_testing import Metric, RampStep
+from coding_framework.deployment.controller import DecidedTraffic
+from coding_framework.deployment.decisions import breaks, ratio_is_broken, wins
+from coding_framework.deployment.live_traffic import LiveTraffic
+from coding_framework.deployment.manager import ABTestManager
+from coding_framework.deployment.outcomes import Outcome
+from coding_framework.deployment.statistics import Effect
+from coding_framework.deployment.store import DeploymentStore
+from coding_framework.deployment.verify import verify
+from support.rollouts import ERROR, GOOD, Deployment, config, prepared
+
+pytestmark = pytest.mark.unit
+HELD = (RampStep(share=0.5),)
+GUARDRAIL = config().metrics[1]
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path / "d.sqlite", config(steps=HELD))
+
+
+# --- outcomes -------------------------------------------------------------------------------------
+
+
+def outcomes_in(order: list[int], folder: Path) -> dict[str, Any]:
+    """What 300 units come to whose outcomes are told in this order."""
+    deployed = Deployment(folder / "d.sqlite", config(steps=HELD))
+    requests = [deployed.request(n % 2 == 1, None) for n in range(240)]
+    with deployed.store.transaction() as tx:
+        for n in order:
+            fast = GOOD.model_copy(update={"speedup": 1.0 + (n * 7919 % 100) / 50})
+            told = ERROR if n % 29 == 0 else fast
+            assert tx.add_outcome(requests[n], told.model_dump_json())
+            assert not tx.add_outcome(requests[n], ERROR.model_dump_json())  # twice
+    deployed.clock.pass_(6)
+    numbers = deployed.manager.evaluate(deployed.id).numbers
+    numbers.pop("seq")
+    return numbers
+
+
+def test_outcomes_out_of_order_and_twice_give_the_same_numbers_to_the_bit(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    shuffled = list(range(240))
+    random.Random(0).shuffle(shuffled)
+    in_order = outcomes_in(list(range(240)), tmp_path / "a")
+    assert in_order["estimates"]["utility"]["estimate"] is not None
+    assert in_order == outcomes_in(shuffled, tmp_path / "b")
+
+
+def test_an_outcome_that_comes_after_the_window_belongs_to_its_unit(deployed: Deployment) -> None:
+    """Slow requests are not fewer of a candidate's: a window closes when its last outcome is in."""
+    slow = deployed.request(True, None)
+    deployed.request(False)
+    deployed.clock.pass_(60)
+    numbers = deployed.manager.evaluate(deployed.id).numbers
+    assert numbers["counts"]["closed"] == [0, 0]
+    assert deployed.manager.record_outcome(slow, GOOD)
+    numbers = deployed.manager.evaluate(deployed.id).numbers
+    assert numbers["counts"]["closed"] == [1, 1]
+
+
+# --- clocks and backups ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jump_s", [-3600, 3600])
+def test_after_a_restart_with_its_clock_off_an_hour_windows_close_at_their_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: int
+) -> None:
+    path = tmp_path / "d.sqlite"
+    manager = ABTestManager(prepared(DeploymentStore(path, durable=False)))
+    experiment = manager.create(config(window_s=100.0, steps=HELD)).id
+    manager.start(experiment)
+    manager.record_exposure(experiment, b"u", "candidate", "r")
+    manager.record_outcome("r", GOOD)
+    now, since = time.time_ns(), store_module._since_start_us()
+    passed = [0]
+    monkeypatch.setattr(store_module, "boot_id", lambda: "another start")
+    monkeypatch.setattr(time, "time_ns", lambda: now + jump_s * 10**9)
+    monkeypatch.setattr(store_module, "_since_start_us", lambda: since + passed[0])
+    again = ABTestManager(DeploymentStore(path, durable=False))
+    seen = []
+    for seconds in (0, 50, 101):
+        passed[0] = seconds * 10**6
+        again.act(experiment)
+        seen.append(again.observe(experiment).numbers["counts"]["closed"])
+    assert seen == ([[0, 0], [0, 0], [0, 1]] if jump_s < 0 else [[0, 1]] * 3)
+    assert verify(again.store).difference is None
+
+
+def copied(path: Path, to: Path) -> None:
+    with sqlite3.connect(path) as source, sqlite3.connect(to) as target:
+        source.backup(target)
+    source.close()
+    target.close()
+
+
+def test_an_old_backup_goes_on_from_its_own_log_with_the_same_arms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, backup = tmp_path / "d.sqlite", tmp_path / "backup.sqlite"
+    manager = ABTestManager(prepared(DeploymentStore(path)))
+    experiment = manager.create(config(steps=HELD)).id
+    manager.start(experiment)
+    before = LiveTraffic(path)
+    units = [before.unit(f"user {n}") for n in range(50)]
+    arms = [before.assign("kernels", unit) for unit in units]
+    for n in range(20):
+        before.expose_and_wait("kernels", units[n], f"r{n}", arms[n])
+    copied(path, backup)
+    for n in range(20, 40):
+        before.expose_and_wait("kernels", units[n], f"r{n}", arms[n])
+    shutil.copy(backup, tmp_path / "restored")
+    (tmp_path / "restored").replace(path)  # while it is served
+    safe = before.expose_and_wait("kernels", units[45], "r45", arms[45])
+    assert (safe.version, safe.experiment) == ("old", None)
+    assert before.failure is not None
+    before.close()
+    for name in ("d.sqlite-wal", "d.sqlite-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    after = LiveTraffic(path)
+    assert [after.assign("kernels", unit) for unit in units] == arms
+    assert after.finish_and_wait("r1", GOOD)
+    assert not after.finish_and_wait("r30", GOOD)  # its exposure is in no log
+    after.expose_and_wait("kernels", units[30], "again", arms[30])
+    after.close()
+    restored = ABTestManager(DeploymentStore(path))
+    restored.act(experiment)
+    assert sum(restored.evaluate(experiment).numbers["counts"]["exposures"]) == 21
+    assert verify(restored.store).difference is None
+
+
+def test_a_backup_without_its_key_pauses_for_good(tmp_path: Path) -> None:
+    """Another key deals every user anew, and nobody would see it in the log."""
+    path = tmp_path / "d.sqlite"
+    manager = ABTestManager(prepared(DeploymentStore(path)))
+    experiment = manager.create(config(steps=HELD)).id
+    manager.start(experiment)
+    for key in ("first", "second"):
+        (tmp_path / "d.sqlite.secret").write_bytes(key.encode().ljust(32))
+        traffic = DecidedTraffic(path)
+        traffic.watch(lambda config: {"the judge's protocol": "11"})
+        traffic._controller.notice()
+        traffic.close()
+    row = manager.get(experiment)
+    assert row.state == "PAUSED"
+    assert (row.reason or "").startswith("config_changed: the key of the units")
+
+
+# --- harm that begins late, effects that change ---------------------------------------------------
+
+
+def units_until_stopped(begins: int, rate: float, base: float, seed: int) -> int:
+    """Units of the candidate from the beginning of its errors until its rollout is rolled back."""
+    chance = np.random.default_rng(seed)
+    of_candidate = bad = served = 0
+    settings = config()
+    for n in range(begins + 20_000):
+        candidate = n % 2 == 1
+        likely = rate if candidate and n >= begins else base
+        served += candidate and n >= begins
+        if chance.random() < likely:
+            of_candidate, bad = of_candidate + candidate, bad + 1
+            if breaks(of_candidate, bad, GUARDRAIL, settings):
+                return int(served)
+    return 10_000
+
+
+def test_errors_that_begin_after_5000_units_are_found_later_and_are_found() -> None:
+    """What both arms did before counts too; where errors are rare that costs little."""
+    rare = [units_until_stopped(5000, 0.5, 0.002, seed) for seed in range(10)]
+    often = [units_until_stopped(5000, 0.5, 0.05, seed) for seed in range(10)]
+    at_once = [units_until_stopped(0, 0.5, 0.002, seed) for seed in range(10)]
+    assert max(at_once) <= 45
+    assert max(rare) <= 90
+    assert max(often) <= 600
+    assert np.median(often) > np.median(rare) > np.median(at_once)
+
+
+def promoted(effects: np.ndarray[Any, Any], runs: int, seed: int) -> float:
+    """Share of rollouts of so many units whose effect is as given at each that win at a look."""
+    chance = np.random.default_rng(seed)
+    effect, won = Effect(), np.zeros(runs, bool)
+    for n, lift in enumerate(effects, 1):
+        arm = chance.random(runs) < 0.5
+        value = (chance.random(runs) < 0.5 + arm * lift).astype(float)
+        effect = effect.after(arm.astype(float), value, 0.5)
+        for look in range(1, 6):
+            if n == look * len(effects) // 5:
+                won |= np.asarray(wins(effect, look, 0.05))
+    return float(won.mean())
+
+
+def test_an_effect_that_swings_about_zero_promotes_as_seldom_as_none() -> None:
+    swing = 0.1 * np.sign(np.sin(2 * np.pi * np.arange(2500) / 100))
+    assert promoted(swing, 400, 0) <= 0.06
+
+
+def test_an_effect_that_fades_is_promoted_for_what_it_was() -> None:
+    """The limit that docs/deployment.md names: a look tells of the mean so far."""
+    fading = np.where(np.arange(2500) < 1000, 0.3, -0.1)
+    assert promoted(fading, 200, 0) > 0.5
+
+
+def test_a_router_that_breaks_late_is_found() -> None:
+    chance = np.random.default_rng(0)
+    arms = np.concatenate([chance.random(10_000) < 0.5, chance.random(10_000) < 0.6])
+    ahead = np.cumsum(arms)
+    found = [n for n in range(200, 20_001, 200) if ratio_is_broken(int(ahead[n - 1]), n, 0.5)]
+    assert found
+    assert found[0] > 10_000
+
+
+@pytest.fixture
+def one_candidate_answer(tmp_path: Path) -> tuple[Deployment, str]:
+    metrics = (*config().metrics, Metric(name="kept", kind="signal", type="bounded_mean"))
+    deployed = Deployment(tmp_path / "d.sqlite", config(metrics=metrics, steps=HELD))
+    return deployed, deployed.request(True, Outcome(status="verified", speedup=2.0))
+
+
+def test_feedback_before_its_outcome_and_after_it_is_one_value(
+    one_candidate_answer: tuple[Deployment, str],
+) -> None:
+    deployed, request = one_candidate_answer
+    early = deployed.request(True, None)
+    assert deployed.manager.record_feedback(early, "kept", 1.0)
+    assert deployed.manager.record_outcome(early, GOOD)
+    assert deployed.manager.record_feedback(request, "kept", 1.0)
+    assert not deployed.manager.record_feedback(request, "kept", 0.0)
+    deployed.clock.pass_(6)
+    deployed.act()
+    assert int(deployed.manager._caught_up(deployed.id).effects["kept"].units) == 2
