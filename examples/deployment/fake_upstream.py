@@ -40,7 +40,13 @@ class FakeUpstream:
         return web.json_response({"object": "list", "data": [{"id": m} for m in self.models]})
 
     async def load(self, request: web.Request) -> web.Response:
-        self.models.append((await request.json())["lora_name"])
+        """As vLLM: an adapter once, from a folder."""
+        asked = await request.json()
+        if asked["lora_name"] in self.models:
+            return web.json_response({"error": {"message": "loaded already"}}, status=400)
+        if not Path(asked["lora_path"]).is_dir():
+            return web.json_response({"error": {"message": "no adapter there"}}, status=404)
+        self.models.append(asked["lora_name"])
         return web.Response(text="loaded")
 
     async def chat(self, request: web.Request) -> web.StreamResponse:

@@ -1,15 +1,18 @@
-"""The rollout that docs/deployment.md tells of happens."""
+"""The rollouts that docs/deployment.md and docs/serving.md tell of happen."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-STORY = Path(__file__).parents[2] / "examples" / "deployment" / "rollout.sh"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "deployment"
+STORY = EXAMPLES / "rollout.sh"
 
 
 @pytest.mark.slow
@@ -26,3 +29,29 @@ def test_the_story_rolls_a_failing_candidate_back_and_promotes_a_better_one(tmp_
     assert "ROLLED_BACK (error: too often)" in done.stdout
     assert "kernels: v3, before v1" in done.stdout
     assert "verified: 2 rollouts" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_story_of_two_adapters_holds_where_the_model_server_is_a_script(tmp_path: Path) -> None:
+    """All but vLLM and the GPU."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    fake = (
+        f"{sys.executable} {EXAMPLES / 'fake_upstream.py'} --model base"
+        f" --kernel {ROOT / 'examples' / 'relu.cu'} --kernel {ROOT / 'examples' / 'relu_wrong.cu'}"
+    )
+    for name in ("model", "first", "second"):
+        (tmp_path / name).mkdir()
+    environment = os.environ | {
+        "PYTHON": sys.executable, "JUDGE": "emulator", "VLLM": fake, "PORT": str(port),
+    }  # fmt: skip
+    done = subprocess.run(
+        ["sh", str(EXAMPLES / "vllm.sh"), "model", "first", "second", "out"],
+        capture_output=True, text=True, timeout=1100, check=False, env=environment, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "['base', 'first', 'second']" in done.stdout
+    assert "is correct for relu" in done.stdout
+    assert "verified: 1 rollouts" in done.stdout
+    assert done.stdout.rstrip().endswith("# all of it held")

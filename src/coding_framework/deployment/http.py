@@ -362,7 +362,7 @@ def make_app(
     """An application with the guards, `/healthz` and `/metrics`. docs: show OpenAPI at /docs."""
     app = FastAPI(
         title=title, version=__version__, openapi_url="/openapi.json" if docs else None,
-        docs_url="/docs" if docs else None, redoc_url=None, **settings,
+        docs_url="/docs" if docs else None, redoc_url=None, redirect_slashes=False, **settings,
     )  # fmt: skip
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
