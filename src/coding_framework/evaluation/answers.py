@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,8 @@ def answers_digest(answers: Iterable[GivenAnswer]) -> str:
 def matched(
     suite: EvalSuite, answers: Sequence[GivenAnswer]
 ) -> list[tuple[SuiteTask, GivenAnswer]]:
-    """Each answer with its task of the suite, in the order of samples and tasks."""
+    """Each answer with its task of the suite, in the order of samples and tasks. Raises UsageError
+    where a task has two of one number, one by its name and one by KernelBench's number."""
     by_key: dict[object, list[GivenAnswer]] = {}
     for given in answers:
         key = given.task if given.number is None else (given.level, given.number)
@@ -112,6 +114,12 @@ def matched(
         for given in by_key.get(key, ())
         if given.belongs_to(entry)
     ]
+    numbered = Counter((entry.task.name, given.sample) for entry, given in pairs)
+    for (task, sample), count in numbered.items():
+        if count > 1:
+            raise UsageError(
+                f"sample {sample} of {task} is there by its name and by its number: keep one"
+            )
     return sorted(pairs, key=lambda pair: pair[1].sample)
 
 

@@ -11,6 +11,7 @@ intervals overlap are a tie.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Literal
@@ -24,6 +25,7 @@ from coding_framework.evaluation.samples import (
     count_by_task,
     fastest_by_task,
     gain,
+    once,
 )
 from coding_framework.types import Record
 
@@ -85,6 +87,8 @@ def compare_runs(
     """thresholds: the p whose fast_p is compared beside the pass rate. Raises UsageError where the
     runs share fewer than half of A's tasks, or were judged by different protocols."""
     _require_one_protocol(a, b)
+    a = once(a)
+    b = _by_the_names_of(a, once(b))
     names_a, names_b = ({s.task for s in run if s.masked is None} for run in (a, b))
     shared = names_a & names_b
     if not shared or len(shared) < MIN_SHARED * len(names_a):
@@ -134,6 +138,27 @@ def flip_test(differences_t: np.ndarray) -> float:
     signs = np.random.default_rng(0).integers(0, 2, (FLIPS, changed.size), dtype=np.int8) * 2 - 1
     sums = np.abs(signs @ changed)
     return float((1 + np.sum(sums >= abs(changed.sum()) - 1e-12)) / (1 + FLIPS))
+
+
+def _by_the_names_of(a: Sequence[SampleRecord], b: Sequence[SampleRecord]) -> list[SampleRecord]:
+    """B's samples by A's names of the same tasks: a task that was renamed is the same one, and one
+    that has only the name in common is another."""
+    known = {(s.task, s.task_digest) for s in a if s.task_digest}
+    if not known:  # records of an older version
+        return list(b)
+    taken = {(s.task, s.task_digest) for s in b}
+    names = Counter(digest for _, digest in known), Counter(digest for _, digest in taken)
+    renamed = {
+        digest: task for task, digest in known - taken if names[0][digest] == names[1][digest] == 1
+    }
+
+    def name(sample: SampleRecord) -> str:
+        digest = sample.task_digest
+        if not digest or (sample.task, digest) in known:
+            return sample.task
+        return renamed.get(digest, f"another task named {sample.task}")
+
+    return [s.model_copy(update={"task": name(s)}) for s in b]
 
 
 def _require_one_protocol(a: Sequence[SampleRecord], b: Sequence[SampleRecord]) -> None:
@@ -186,6 +211,8 @@ def _signed_rank(logs: np.ndarray) -> float:
 
 def _difference(metric: str, values_t: np.ndarray, p: float, p_holm: float) -> Difference:
     low, high = mean_interval(values_t, "BCa")
+    if len(values_t) == 1 and metric != "speedup":  # one share says nothing of the next
+        low, high = -1.0, 1.0
     estimate = float(values_t.mean())
     clear = p_holm < LEVEL and (low > 0 or high < 0) and len(values_t) >= MIN_TASKS_FOR_A_WORD
     word: Word = "no clear difference"

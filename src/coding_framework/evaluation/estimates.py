@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from coding_framework.evaluation.metrics import wilson
-from coding_framework.evaluation.samples import SampleRecord, TaskCounts, count_by_task
+from coding_framework.evaluation.samples import SampleRecord, count_by_task
 from coding_framework.types import Record
 
 RESAMPLES = 10_000
@@ -81,7 +81,7 @@ def rate(samples: Sequence[SampleRecord], above: float | None = None) -> Estimat
     counts = count_by_task(samples, above)
     if not counts.tasks:
         return Estimate(value=None, why="no sample was judged")
-    return mean_over_tasks(counts.shares_t, counts)
+    return mean_over_tasks(counts.shares_t, counts.judged_t)
 
 
 def pass_at(samples: Sequence[SampleRecord], k: int, above: float | None = None) -> Estimate:
@@ -94,8 +94,8 @@ def pass_at(samples: Sequence[SampleRecord], k: int, above: float | None = None)
         return Estimate(value=None, left_out=left_out, why=why)
     pairs = zip(counts.judged_t[enough], counts.hits_t[enough], strict=True)
     values = np.array([pass_at_k(int(n), int(c), k) for n, c in pairs])
-    found = mean_over_tasks(values, counts)
-    return found.model_copy(update={"left_out": left_out, "tasks": len(values)})
+    found = mean_over_tasks(values, counts.judged_t[enough])
+    return found.model_copy(update={"left_out": left_out})
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
@@ -103,8 +103,10 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
     if not values:
         return Estimate(value=None, why="no time is known")
     logs = np.log(np.asarray(values))
-    low, high = mean_interval(logs)
-    ends = (math.exp(low), math.exp(high))
+    ends = None
+    if len(logs) > 1:  # one value says nothing of how far another may lie
+        low, high = mean_interval(logs)
+        ends = (math.exp(low), math.exp(high))
     mean = math.exp(float(logs.mean()))
     return Estimate(value=mean, ci95=ends, tasks=len(logs), samples=len(logs), method="bootstrap")
 
@@ -142,14 +144,14 @@ def mean_interval(values_t: np.ndarray, method: str = "percentile") -> tuple[flo
     return (float(found.low), float(found.high))
 
 
-def mean_over_tasks(values_t: np.ndarray, counts: TaskCounts) -> Estimate:
-    """The mean of a value of each task, with its interval. counts: of those tasks."""
-    tasks, samples = len(values_t), int(counts.judged_t.sum())
+def mean_over_tasks(values_t: np.ndarray, judged_t: np.ndarray) -> Estimate:
+    """The mean of a value of each task, with its interval. judged_t: samples of those tasks."""
+    tasks, samples = len(values_t), int(judged_t.sum())
     mean = float(values_t.mean())
-    if (counts.judged_t == 1).all():
+    if (judged_t == 1).all():
         ends, method = wilson(round(mean * tasks), tasks), "Wilson"
-    elif np.ptp(values_t) == 0 and mean in (0.0, 1.0):  # nothing to resample; tasks, not samples
-        ends, method = wilson(round(mean * tasks), tasks), "Wilson over tasks"
+    elif np.ptp(values_t) == 0:  # resamples of equal values are equal, which is no certainty
+        ends, method = wilson(mean * tasks, tasks), "Wilson over tasks"
     else:
         ends, method = mean_interval(values_t), "bootstrap over tasks"
     if tasks < 20:

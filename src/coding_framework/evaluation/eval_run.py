@@ -13,12 +13,13 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
 import structlog
+from pydantic import ValidationError
 
 from coding_framework.errors import InfrastructureError, PolicyAwayError, RunFolderError, UsageError
 from coding_framework.orchestration.turn import Agent, Agents, Answer
@@ -69,8 +70,9 @@ class EvalRun:
         self._identity = identity
         self._patience_s = patience_s
         self._away_since: float | None = None
-        self._answers: dict[str, AgentAnswer] = {}
-        self._verdicts: dict[str, Verdict] = {}
+        self._answers: dict[str, AgentAnswer | str] = {}
+        self._begun: set[str] = set()
+        self._verdicts: dict[str, Verdict | str] = {}
         self._judging: dict[str, asyncio.Future[Verdict]] = {}
         self._open = ExitStack()
 
@@ -79,8 +81,9 @@ class EvalRun:
         with ExitStack() as stack:
             stack.enter_context(locked(self.folder.lock, self._in_use))
             self._require_same_identity()
-            self._answers = {k.key: k.answer for k in _lines(self.folder.answers) if k.answer}
-            self._verdicts = {k.key: k.verdict for k in _lines(self.folder.verdicts) if k.verdict}
+            self._answers = _unread(self.folder.answers, "answer")
+            self._begun = {key.partition(" ")[2].rpartition("#")[0] for key in self._answers}
+            self._verdicts = _unread(self.folder.verdicts, "verdict")
             self._answer_sink = stack.enter_context(JsonlSink(self.folder.answers))
             self._verdict_sink = stack.enter_context(JsonlSink(self.folder.verdicts))
             self._open = stack.pop_all()
@@ -100,12 +103,20 @@ class EvalRun:
         they are there."""
         return {role: _KeptAgent(agent, self, sample) for role, agent in agents.items()}
 
+    def has_begun(self, task: str, sample: int) -> bool:
+        """Whether an earlier start has an answer to a sample of a task."""
+        return f"{task}/{sample}" in self._begun
+
     async def answer(self, state: CUDAConversationState, agent: Agent, sample: int) -> Answer:
         """The answer to the state's next turn, from the file or from the agent."""
         task = state.task
         key = f"{task_digest(task)[:16]} {task.name}/{sample}#{len(state.turns)}"
-        if key in self._answers:
-            return self._answers[key]
+        kept = self._answers.get(key)
+        if isinstance(kept, str):
+            kept = _Line.of(kept).answer
+        if kept is not None:
+            self._answers[key] = kept
+            return kept
         found = await self._asked(state, agent)
         answer = AgentAnswer.of(found)
         self._answer_sink.write({"key": key, "answer": answer.model_dump(mode="json")})
@@ -135,8 +146,12 @@ class EvalRun:
 
         async def kept(task: Task, code: str) -> Verdict:
             key = f"{task_digest(task)} {Candidate.model_construct(code=code).sha256}"
-            if key in self._verdicts:
-                return self._verdicts[key].model_copy(update={"task": task.name})
+            known = self._verdicts.get(key)
+            if isinstance(known, str):
+                known = _Line.of(known).verdict
+            if known is not None:
+                self._verdicts[key] = known
+                return known.model_copy(update={"task": task.name})
             if key not in self._judging:
                 self._judging[key] = asyncio.ensure_future(self._judged(key, task, code, judge))
             try:
@@ -204,7 +219,21 @@ class _Line(Record):
     verdict: Verdict | None = None
     fault: str = ""
 
+    @classmethod
+    def of(cls, line: str) -> _Line:
+        """With neither record where it cannot be read: it is then done again."""
+        try:
+            return cls.model_validate_json(line)
+        except ValidationError:
+            return cls(key="")
 
-def _lines(path: Path) -> Iterator[_Line]:
-    """A line that cannot be read is done again."""
-    return parsed_lines(path, _Line.model_validate_json)
+
+def _unread(path: Path, field: str) -> dict[str, Any]:
+    """Key -> the line that has its record, the last one of each. The record itself is read when it
+    is needed: 10,000 of them would keep a run from its first question for seconds."""
+
+    def keyed(line: str) -> tuple[str, str]:
+        found = json.loads(line)
+        return str(found["key"]) if found.get(field) else "", line
+
+    return {key: line for key, line in parsed_lines(path, keyed) if key}

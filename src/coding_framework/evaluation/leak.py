@@ -18,7 +18,10 @@ from coding_framework.types import Split, Task
 def leak_statement(suite: EvalSuite, card: ModelCard | None) -> str:
     """ "none", "N tasks" or "unknown", with the reason."""
     if card is None or card.stage == "base" or card.trained_on is None:
-        return "unknown: no card says what the weights were trained on"
+        return (
+            "unknown: no model_card.json says what the weights were trained on (--card FOLDER "
+            "names it for a server's model and for answers)"
+        )
     tasks = [entry.task for entry in suite.tasks]
     seen = sum(map(_of_training, tasks))
     outside = [task for task in tasks if task.split is Split.OUTSIDE]

@@ -72,8 +72,9 @@ class StageMetrics(Record):
     """Conversations by why they ended."""
 
 
-def wilson(count: int, n: int, z: float = Z95) -> tuple[float, float]:
-    """Wilson score interval of count / n; (0, 1) where n is 0.
+def wilson(count: float, n: int, z: float = Z95) -> tuple[float, float]:
+    """Wilson score interval of count / n; (0, 1) where n is 0. count: of a mean of n shares, their
+    sum.
 
     Unlike the normal approximation it is right for small n and for rates near 0 and 1.
     """

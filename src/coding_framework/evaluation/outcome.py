@@ -5,7 +5,7 @@ records.jsonl -> EvalOutcome -> summary.json, report.html, gates, exit status
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from coding_framework.evaluation.estimates import MIN_TASKS_FOR_A_RATE, Estimate
 from coding_framework.evaluation.eval_run import EvalIdentity
 from coding_framework.evaluation.eval_summary import Block, EvalSummary, summarize
 from coding_framework.evaluation.gates import Gate, GateResult
-from coding_framework.evaluation.samples import SampleRecord
+from coding_framework.evaluation.samples import SampleRecord, once
 from coding_framework.evaluation.suites import EvalSuite
 from coding_framework.types import Record
 
@@ -72,7 +72,7 @@ def summarize_run(
         thresholds=tuple(thresholds),
         not_applicable={s.name: s.not_applicable for s in suites if s.not_applicable},
         faults=dict(sorted(Counter(r.masked for r in records if r.masked is not None).items())),
-        notes=tuple(_notes(summaries[0].overall)),
+        notes=(*_notes(summaries[0].overall), *_repeats(once(records))),
         **more,
     )
 
@@ -83,8 +83,8 @@ def summaries_of(
     ks: Sequence[int],
     thresholds: Sequence[float],
 ) -> list[EvalSummary]:
-    """Of all suites together, then of each."""
-    whole = summarize(" + ".join(suites), records, ks, thresholds)
+    """Of all suites together (a task that several have counts once), then of each."""
+    whole = summarize(" + ".join(suites), once(records), ks, thresholds)
     parts = [
         summarize(name, [r for r in records if r.suite == name], ks, thresholds) for name in suites
     ]
@@ -104,6 +104,21 @@ def _notes(block: Block) -> list[str]:
         if speeds.suspects:
             notes.append(f"{len(speeds.suspects)} times cannot be believed, and enter no mean")
     return notes
+
+
+def _repeats(records: Sequence[SampleRecord]) -> list[str]:
+    """Whether several samples of a task are one kernel, which pass@k takes for several chances."""
+    codes: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        if record.code_sha256:
+            codes[record.task].append(record.code_sha256)
+    same = [of for of in codes.values() if len(of) > 1 and len(set(of)) == 1]
+    if not same or len(same) < len(codes) / 2:
+        return []
+    return [
+        f"all samples of {len(same)} of {len(codes)} tasks are one kernel: pass@k says there no "
+        "more than pass@1"
+    ]
 
 
 # --- gates ----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_framework.orchestration.turn import UNSUPPORTED_REASON
+from coding_framework.registry.digests import task_digest
 from coding_framework.types import (
     BaselineName,
     BenchmarkResult,
@@ -37,6 +38,8 @@ class SampleRecord(Record):
 
     suite: str = ""
     task: str
+    task_digest: str = ""
+    """Of what an answer is judged by; "" in records of an older version."""
     level: int | None = None
     """KernelBench's level, where the task is one of its problems."""
     tier: int = 0
@@ -107,6 +110,7 @@ def sample_record(
     head = {
         "suite": suite,
         "task": task.name,
+        "task_digest": task_digest(task),
         "level": level,
         "tier": task.tier,
         "family": task.family,
@@ -183,6 +187,17 @@ def _suspicion(timing: BenchmarkResult, speedup: float | None) -> str:
     if speedup is not None and speedup > MAX_SPEEDUP:
         return f"a speedup of {speedup:.3g}: no kernel gains so much"
     return ""
+
+
+def once(samples: Iterable[SampleRecord]) -> list[SampleRecord]:
+    """Each sample of a task once, though several suites hold the task: it is one answer. The record
+    that knows the kernel at other shapes goes before one that does not."""
+    found: dict[tuple[str, str, int], SampleRecord] = {}
+    for sample in samples:
+        key = (sample.task, sample.task_digest, sample.sample)
+        if key not in found or found[key].holdout_status is None:
+            found[key] = sample
+    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)

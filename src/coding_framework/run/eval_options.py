@@ -26,6 +26,9 @@ class EvalOptions(Config):
     """Folder of a PEFT adapter that is put on the model."""
     server: str | None = None
     """Base URL of an OpenAI-compatible server that has the model."""
+    card: Path | None = None
+    """Folder with the model_card.json of a server's model, or of the model that gave the answers:
+    it names the prompts, and what the weights were trained on."""
     tokenizer: str | None = None
     """Folder with the tokenizer of the server's model. Default: four characters count as one token
     of a prompt."""

@@ -110,7 +110,8 @@ class Sampling:
 async def sample_all(
     sampling: Sampling, wanted: Sequence[Wanted], concurrency: int, time_limit_s: float | None
 ) -> list[Sample]:
-    """The samples in their order, without those that the limit of time left out."""
+    """The samples in their order, without those that the limit of time left out. Without a limit
+    those begin first of which nothing is stored: a server is not idle while 10,000 are replayed."""
     correct = 0
     with Progress("  evaluating", len(wanted), "samples") as progress:
 
@@ -121,9 +122,13 @@ async def sample_all(
             progress.advance(note=f"{correct} correct")
             return found
 
-        work = {each.name: partial(one, each) for each in wanted}
+        def stored(each: Wanted) -> bool:
+            return sampling.run.has_begun(each.entry.task.name, each.number)
+
+        order = wanted if time_limit_s is not None else sorted(wanted, key=stored)
+        work = {each.name: partial(one, each) for each in order}
         done = await run_limited(work, concurrency, time_limit_s)
-    return [done[name] for name in work if name in done]
+    return [done[each.name] for each in wanted if each.name in done]
 
 
 async def ask_all(sampling: Sampling, wanted: Sequence[Wanted], concurrency: int) -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_framework.errors import UsageError
 from coding_framework.evaluation.answers import GivenAgent, answers_digest, matched, read_answers
 from coding_framework.evaluation.eval_run import sample_seed
 from coding_framework.evaluation.suites import EvalSuite
@@ -16,7 +17,7 @@ from coding_framework.run.eval_options import EvalOptions
 from coding_framework.run.eval_sampling import Wanted
 from coding_framework.store.checkpoints import file_digest
 from coding_framework.store.folder import RunFolder, is_model
-from coding_framework.store.model_card import check_card, prompts_for
+from coding_framework.store.model_card import card_of, check_card, prompts_for
 from coding_framework.types import Message, Policy, PromptVersion, Role, SamplingParams
 from coding_framework.wiring import make_agents, make_policies
 
@@ -45,7 +46,12 @@ def speaker_of(
 
 
 def weights_of(model: str | None, options: EvalOptions) -> Path | None:
-    """The folder that a card may lie in; None: of a server, or of answers."""
+    """The folder that a card may lie in; None: of a server, or of answers, without --card. Raises
+    UsageError where --card names a folder without one."""
+    if options.card is not None:
+        if card_of(options.card) is None:
+            raise UsageError(f"--card {options.card}: there is no model_card.json in it")
+        return options.card
     if model is None or options.server is not None:
         return None
     return Path(options.adapter) if options.adapter is not None else model_in(Path(model))
