@@ -23,6 +23,7 @@ from coding_framework.cuda.host.program import is_answer
 from coding_framework.cuda.model_new.build import ExtensionWanted
 from coding_framework.cuda.model_new.extensions import ExtensionRequest
 from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
+from coding_framework.cuda.sandbox.reused import reused
 from coding_framework.cuda.timing.backend import Backend
 from coding_framework.cuda.timing.profiler import ReplayFiles
 from coding_framework.cuda.timing.results import TimedCase, summed_counters
@@ -74,6 +75,15 @@ class CandidateTrials:
     def try_all(self, cases: Sequence[TestCase], drawn: TestCase | None = None) -> TimedCase:
         """Every shape set in order, and the drawn one; gives the one that is timed. Raises
         CandidateFault."""
+        outer = self._setting
+        with reused(outer.sandbox) as sandbox:
+            self._setting = replace(outer, sandbox=sandbox)
+            try:
+                return self._try_each(cases, drawn)
+            finally:
+                self._setting = outer
+
+    def _try_each(self, cases: Sequence[TestCase], drawn: TestCase | None) -> TimedCase:
         self._require_end(cases)
         found: dict[str, TimedCase] = {}
         for case in cases:
