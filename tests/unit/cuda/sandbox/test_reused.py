@@ -14,7 +14,7 @@ import pytest
 from coding_framework.cuda.sandbox import SANDBOXES, Job, Limits, Mount, choose_sandbox
 from coding_framework.cuda.sandbox.reused import ReusedJob, ReusedSandbox
 from coding_framework.errors import MissingChoiceError, SandboxError
-from support.waiting import until
+from support.waiting import ended, until
 
 
 @pytest.fixture(params=[name for name in SANDBOXES if name != "docker"])
@@ -75,12 +75,12 @@ def test_a_job_that_waits_is_killed_and_the_next_one_starts(
         until(lambda: any(p.name() == "sleep" for p in first.processes()))
         slept = [p for p in first.processes() if p.name() == "sleep"]
         assert first.wait(0.01).timed_out
-        until(lambda: not any(p.is_running() for p in slept))
+        until(lambda: all(ended(p.pid) for p in slept))
         second = start(sandbox, made, output)
         until(lambda: any(p.name() == "sleep" for p in second.processes()))
         slept = [p for p in second.processes() if p.name() == "sleep"]
         sandbox.close()
-        until(lambda: not any(p.is_running() for p in slept))
+        until(lambda: all(ended(p.pid) for p in slept))
         second.stop()  # no error
 
 
