@@ -99,7 +99,7 @@ FEW_TASKS = 10
 def headline(summary: Summary) -> str:
     """What the run means, in a sentence for somebody who has not read about it."""
     last = list(summary.stages.values())[-1]
-    steps = f"{summary.rl.steps} RL step{'s' if summary.rl.steps != 1 else ''}"
+    steps = rl_steps(summary.rl.steps)
     if last.n < FEW_TASKS:
         return (
             f"The machinery works; nothing can be said about learning: {last.n} tasks"
@@ -119,6 +119,11 @@ def headline(summary: Summary) -> str:
     return text
 
 
+def rl_steps(count: int) -> str:
+    """So many, in words."""
+    return f"{count} RL step{'s' if count != 1 else ''}"
+
+
 def _change(before: StageMetrics, after: StageMetrics) -> str:
     """What RL that did not clearly harm changed in the tasks that are solved."""
     gained = after.passed.count - before.passed.count
@@ -133,9 +138,9 @@ def device_in_words(environment: Mapping[str, str]) -> str:
     device = environment.get("device", "")
     known = device if device and device != "not reached" else ""
     if environment.get("backend") == "cuda":
-        return known or "a GPU, which no kernel reached"
+        return known or "nothing: no kernel reached the GPU"
     if not known:
-        return "the emulator, which no kernel reached"
+        return "nothing: no kernel reached the emulator"
     return f"no GPU: the emulator ran the kernels, and times are modelled for an {known}"
 
 
@@ -175,16 +180,16 @@ def closing_lines(summary: Summary) -> list[str]:
         text = "clearly above" if claim.sft_above_base else "not clearly above"
         shown.append(f"SFT ({share('sft')}) is {text} the base model ({share('base')})")
     if claim.rl_not_below_sft is not None:
-        text = "not below" if claim.rl_not_below_sft else "below"
-        shown.append(f"RL ({share('rl')}) is {text} SFT beyond noise")
+        text = "not clearly below" if claim.rl_not_below_sft else "clearly below"
+        shown.append(f"RL ({share('rl')}) is {text} SFT")
     if claim.rl_above_base is not None:
         text = "clearly above" if claim.rl_above_base else "not clearly above"
         shown.append(f"RL ({share('rl')}) is {text} the base model ({share('base')})")
     lines = [f"{'; '.join(shown)}."]
     if "rl" in summary.stages:
         lines.append(
-            f"RL took {summary.rl.steps} steps, {summary.rl.steps_with_gradient} of them with a "
-            "gradient."
+            f"Of {rl_steps(summary.rl.steps)} {summary.rl.steps_with_gradient} changed the model: "
+            "where all samples of a task earn the same, nothing is learnt."
         )
     return [
         *lines,

@@ -89,7 +89,7 @@ def quiet_libraries() -> None:
     progress says it. To be called before they are imported. Their errors still show."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    for name in ("torch", "bitsandbytes"):
+    for name in ("torch", "torch.distributed.device_mesh", "bitsandbytes"):  # torch sets "torch"
         logging.getLogger(name).setLevel(logging.ERROR)
 
 

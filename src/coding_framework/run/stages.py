@@ -51,6 +51,7 @@ from coding_framework.evaluation.summary import (
     closing_lines,
     device_in_words,
     headline,
+    rl_steps,
     stage_table,
     summarize,
 )
@@ -563,8 +564,8 @@ def _counts(job: Job) -> str:
     sft, rl = job.sft_config(job.base_model), job.rl_config(job.base_model)
     examples = sft.num_examples + (sft.optimizer_examples or 0)
     return (
-        f"SFT on {examples} examples, {rl.num_episodes} RL steps of {rl.conversations_per_step} "
-        f"conversations, each evaluation on {recipe.held_out_tasks} tasks"
+        f"SFT on {examples} examples, {rl_steps(rl.num_episodes)} of "
+        f"{rl.conversations_per_step} conversations, each evaluation on {recipe.held_out_tasks} tasks"
     )
 
 
@@ -596,7 +597,11 @@ def _curves(folder: Path, steps: list[Mapping[str, Any]]) -> tuple[TrainingCurve
     epochs = tuple(map(_epoch_step, sft.epochs))
     curves = (
         TrainingCurve(
-            title="RL: mean reward of a turn", y_label="reward", steps=rl, keys=("reward_mean",)
+            title="RL: mean reward of a turn",
+            y_label="reward",
+            steps=rl,
+            keys=("reward_mean",),
+            names={"reward_mean": "mean reward"},
         ),
         TrainingCurve(
             title="RL: answers that are correct, and that compile",
