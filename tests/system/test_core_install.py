@@ -63,4 +63,4 @@ def test_the_doctor_says_that_this_machine_can_judge_and_how_to_train(bin_of_cor
     report = json.loads(done.stdout)
     assert (done.returncode, report["ready"], report["trainers"]) == (0, True, False)
     fixes = {check["name"]: check["fix"] for check in report["checks"]}
-    assert "coding-framework[train]" in fixes["RL: verl, Ray"]
+    assert "coding-framework[train]" in fixes["SFT and RL: TRL, verl, Ray"]

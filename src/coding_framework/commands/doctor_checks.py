@@ -343,37 +343,27 @@ def import_apart(code: str, **environment: str) -> Finding:
     return works(done.stdout.strip().splitlines()[-1])
 
 
-VERL_CHECK = """
-import verl, ray
+TRAINERS_CHECK = """
+import torch, transformers, peft
+from trl import SFTConfig, SFTTrainer
+import trl, bitsandbytes, verl, ray
 from coding_framework.training.verl.main import check_registered
 check_registered("cpu")
 from coding_framework.training.verl import agent_loop, estimator
-print("verl", verl.__version__, " ray", ray.__version__, " our CPU plug-in is registered")
+for m in (torch, transformers, trl, peft, bitsandbytes, verl, ray):
+    print(m.__name__, m.__version__, end="  ")
+print("our CPU plug-in is registered")
 """
 
 
-NO_TRAINERS = Finding(State.MISSING, "only the judge is installed", GET_TRAINERS)
-
-
-def check_rl_stack() -> Finding:
-    """verl swallows the import error of a plug-in: only asking its registries tells."""
+def check_trainers() -> Finding:
+    """SFT's and RL's frameworks in one process: what both import takes longest. verl swallows the
+    import error of a plug-in: only asking its registries tells."""
     if not trainers_installed():
-        return NO_TRAINERS
+        return Finding(State.MISSING, "only the judge is installed", GET_TRAINERS)
     from coding_framework.training.verl.overrides import PLUGIN
 
-    return import_apart(VERL_CHECK, VERL_USE_EXTERNAL_MODULES=PLUGIN, VERL_PLATFORM="cpu")
-
-
-def check_sft_stack() -> Finding:
-    if not trainers_installed():
-        return NO_TRAINERS
-    return import_apart(
-        "import torch, transformers, peft\n"
-        "from trl import SFTConfig, SFTTrainer\n"
-        "import trl, bitsandbytes\n"
-        "for m in (torch, transformers, trl, peft, bitsandbytes):\n"
-        "    print(m.__name__, m.__version__, end='  ')"
-    )
+    return import_apart(TRAINERS_CHECK, VERL_USE_EXTERNAL_MODULES=PLUGIN, VERL_PLATFORM="cpu")
 
 
 def check_vllm() -> Finding:
@@ -410,8 +400,7 @@ def _version_of(package: str) -> str | None:
 
 TRAINING: tuple[Check, ...] = (
     Check("model weights", True, check_weights),
-    Check("SFT: TRL, PEFT", True, check_sft_stack),
-    Check("RL: verl, Ray", True, check_rl_stack),
+    Check("SFT and RL: TRL, verl, Ray", True, check_trainers),
 )
 """What judging does without."""
 CHECKS: tuple[Check, ...] = (

@@ -564,8 +564,8 @@ def _counts(job: Job) -> str:
     sft, rl = job.sft_config(job.base_model), job.rl_config(job.base_model)
     examples = sft.num_examples + (sft.optimizer_examples or 0)
     return (
-        f"SFT on {examples} examples, {rl_steps(rl.num_episodes)} of "
-        f"{rl.conversations_per_step} conversations, each evaluation on {recipe.held_out_tasks} tasks"
+        f"SFT on {examples} examples, {rl_steps(rl.num_episodes)} of {rl.conversations_per_step} "
+        f"conversations, each evaluation on {recipe.held_out_tasks} tasks"
     )
 
 

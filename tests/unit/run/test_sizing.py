@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,16 @@ import pytest
 
 from coding_framework.data.examples import training_examples
 from coding_framework.run.recipe import Job, Recipe
-from coding_framework.run.sizing import LADDER, SHARE, Rates, fitting, forecast, left_s, sized
+from coding_framework.run.sizing import (
+    LADDER,
+    SHARE,
+    Rates,
+    Sizes,
+    fitting,
+    forecast,
+    left_s,
+    sized,
+)
 from coding_framework.run.stages import (
     _load_line,
     _plan_lines,
@@ -73,6 +83,33 @@ def test_the_time_left_follows_what_the_finished_stages_took():
     assert left_s(planned, {"model": 3.0, "eval_base": 10.0, "sft": 100.0}) == 50.0
     assert left_s(planned, {"eval_base": 20.0, "sft": 200.0}) == 100.0
     assert left_s({}, {"sft": 1.0}) == 0.0
+
+
+IDLE = Rates(
+    start_s=4.015, train_tokens_s=264.7, prefill_tokens_s=1837.0, step_s=0.02535,
+    answer_step_s=0.001997, verdict_s=0.8575, dtype="bfloat16",
+)  # fmt: skip
+IDLE_SIZES = Sizes(
+    held_out_tasks=24, sft_examples=140, optimizer_examples=20, rl_steps=4, prompts_per_step=2,
+    samples_per_prompt=4, rl_turns=1, probe_tasks=10,
+)  # fmt: skip
+"""Of a whole run on 2 idle cores with AVX-512 (commit 586ea0e), with what its stages took."""
+IDLE_TOOK = {"eval_base": 33.6, "sft": 276.8, "eval_sft": 142.6, "rl": 211.3, "eval_rl": 83.0}
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
+
+
+def test_the_forecast_of_each_stage_of_an_idle_run_is_near_what_it_took():
+    planned = forecast(IDLE_SIZES, IDLE)
+    assert planned.keys() == IDLE_TOOK.keys()
+    for stage, seconds_taken in IDLE_TOOK.items():
+        assert planned[stage] == pytest.approx(seconds_taken, rel=0.25), stage
+
+
+def test_the_forecast_of_a_run_in_avx2_is_near_what_it_took():
+    found = json.loads((RESULTS / "quickstart.avx2.json").read_text())
+    start, costs = found["measured_at_start"], found["summary"]["costs"]
+    planned = forecast(Sizes.model_validate(start["sizes"]), Rates.model_validate(start["rates"]))
+    assert sum(planned.values()) == pytest.approx(sum(costs[s]["wall_s"] for s in planned), rel=0.3)
 
 
 def test_sizes_leave_the_other_settings_of_the_recipe():
