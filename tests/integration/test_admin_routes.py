@@ -299,6 +299,22 @@ def test_other_weights_of_a_running_version_pause_its_rollout(running: Deployed)
     assert running.move(experiment, "resume").status_code == 400
 
 
+def test_where_the_database_cannot_be_written_it_serves_and_says_degraded(
+    running: Deployed,
+) -> None:
+    experiment = running.start()
+    path = running.manager.store.path
+    moved = path.with_name("moved")
+    path.rename(moved)
+    assert running.ask("somebody").status_code == 200
+    until(lambda: running.client.get("/readyz").json()["status"] == "degraded")
+    assert running.client.get("/readyz").status_code == 200
+    assert str(path.parent) not in running.client.get("/readyz").text
+    moved.rename(path)
+    until(lambda: running.client.get("/readyz").json()["status"] == "ready")
+    assert running.manager.experiments.get(experiment).reason == "storage"
+
+
 def test_metrics_tell_of_the_rollout_and_every_name_in_use_is_there(running: Deployed) -> None:
     running.start()
     for n in range(4):

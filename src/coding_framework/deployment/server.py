@@ -294,7 +294,8 @@ class ModelServer:
         return app
 
     async def _readyz(self) -> Response:
-        """200 where every alias has a healthy backend and the judge has judged rightly."""
+        """200 where every alias has a healthy backend and the judge has judged rightly. `degraded`
+        where it serves all the same, but takes nobody into a rollout."""
         missing = [] if self._judge_ready is None else [self._judge_ready]
         for alias in self.config.endpoints:
             try:
@@ -303,8 +304,12 @@ class ModelServer:
                     missing.append(f"no backend has the model of {alias}")
             except InfrastructureError as e:
                 missing.append(str(e))
-        status = 503 if missing else 200
-        return as_json({"status": "ready" if not missing else "waiting", "for": missing}, status)
+        if missing:
+            return as_json({"status": "waiting", "for": missing}, 503)
+        if self.traffic.failure is not None:
+            said = "the deployment database cannot be written: incumbents alone answer"
+            return as_json({"status": "degraded", "for": [said]})
+        return as_json({"status": "ready", "for": []})
 
     async def _models(self, request: Request) -> Response:
         self.gate.caller(request, "complete")
