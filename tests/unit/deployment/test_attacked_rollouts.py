@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,21 +14,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
+from changing_rollouts import FADES, SWINGS, promoted, units_until_stopped
+
 from coding_framework.deployment import store as store_module
 from coding_framework.deployment.ab_testing import Metric, RampStep
 from coding_framework.deployment.controller import DecidedTraffic
-from coding_framework.deployment.decisions import breaks, ratio_is_broken, wins
+from coding_framework.deployment.decisions import ratio_is_broken
 from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.manager import ABTestManager
 from coding_framework.deployment.outcomes import Outcome
-from coding_framework.deployment.statistics import Effect
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.verify import verify
 from support.rollouts import ERROR, GOOD, Deployment, config, prepared
 
 pytestmark = pytest.mark.unit
 HELD = (RampStep(share=0.5),)
-GUARDRAIL = config().metrics[1]
 
 
 @pytest.fixture
@@ -166,22 +168,6 @@ def test_a_backup_without_its_key_pauses_for_good(tmp_path: Path) -> None:
 # --- harm that begins late, effects that change ---------------------------------------------------
 
 
-def units_until_stopped(begins: int, rate: float, base: float, seed: int) -> int:
-    """Units of the candidate from the beginning of its errors until its rollout is rolled back."""
-    chance = np.random.default_rng(seed)
-    of_candidate = bad = served = 0
-    settings = config()
-    for n in range(begins + 20_000):
-        candidate = n % 2 == 1
-        likely = rate if candidate and n >= begins else base
-        served += candidate and n >= begins
-        if chance.random() < likely:
-            of_candidate, bad = of_candidate + candidate, bad + 1
-            if breaks(of_candidate, bad, GUARDRAIL, settings):
-                return int(served)
-    return 10_000
-
-
 def test_errors_that_begin_after_5000_units_are_found_later_and_are_found() -> None:
     """What both arms did before counts too; where errors are rare that costs little."""
     rare = [units_until_stopped(5000, 0.5, 0.002, seed) for seed in range(10)]
@@ -193,29 +179,13 @@ def test_errors_that_begin_after_5000_units_are_found_later_and_are_found() -> N
     assert np.median(often) > np.median(rare) > np.median(at_once)
 
 
-def promoted(effects: np.ndarray[Any, Any], runs: int, seed: int) -> float:
-    """Share of rollouts of so many units whose effect is as given at each that win at a look."""
-    chance = np.random.default_rng(seed)
-    effect, won = Effect(), np.zeros(runs, bool)
-    for n, lift in enumerate(effects, 1):
-        arm = chance.random(runs) < 0.5
-        value = (chance.random(runs) < 0.5 + arm * lift).astype(float)
-        effect = effect.after(arm.astype(float), value, 0.5)
-        for look in range(1, 6):
-            if n == look * len(effects) // 5:
-                won |= np.asarray(wins(effect, look, 0.05))
-    return float(won.mean())
-
-
 def test_an_effect_that_swings_about_zero_promotes_as_seldom_as_none() -> None:
-    swing = 0.1 * np.sign(np.sin(2 * np.pi * np.arange(2500) / 100))
-    assert promoted(swing, 400, 0) <= 0.06
+    assert promoted(SWINGS, 400, 0) <= 0.06
 
 
 def test_an_effect_that_fades_is_promoted_for_what_it_was() -> None:
     """The limit that docs/deployment.md names: a look tells of the mean so far."""
-    fading = np.where(np.arange(2500) < 1000, 0.3, -0.1)
-    assert promoted(fading, 200, 0) > 0.5
+    assert promoted(FADES, 200, 0) > 0.5
 
 
 def test_a_router_that_breaks_late_is_found() -> None:
