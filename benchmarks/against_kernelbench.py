@@ -34,7 +34,6 @@ import queue
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -57,6 +56,7 @@ from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis import catalog
 from coding_framework.data.synthesis.faults import break_in_many_ways
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.evaluation.second_opinion import ASKED, THEIRS, Asked
 from coding_framework.monitoring.progress import Progress
 from coding_framework.store.lines import JsonlSink, parsed_lines
 from coding_framework.types import Task, Verdict
@@ -76,31 +76,6 @@ MEMORY_FAULTS = ("illegal", "out of bounds", "outside", "past the end")
 """Words of the verdicts on accesses outside an array."""
 CALLS_THAT_COUNT = 6
 """A stale answer computes so many: more than theirs tries."""
-STUBS = """
-import sys, types, importlib.util
-def attribute(name):
-    if name.startswith("__"):  # inspect asks every module for its __file__
-        raise AttributeError(name)
-    return lambda *a, **k: None
-for name in ("dotenv", "openai", "litellm", "requests", "datasets", "tqdm", "pydra"):
-    if importlib.util.find_spec(name) is None:
-        stub = sys.modules[name] = types.ModuleType(name)
-        stub.__getattr__ = attribute
-"""
-ASKED = (
-    STUBS
-    + """
-import json, os, time
-answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-def serve(work):
-    print("ready", file=answers, flush=True)
-    for line in sys.stdin:
-        begun = time.monotonic()
-        said = work(json.loads(line))
-        print(json.dumps({**said, "s": time.monotonic() - begun}), file=answers, flush=True)
-"""
-)
 BUILD = (
     ASKED
     + """
@@ -113,24 +88,6 @@ def build(asked):
         return {"built": False, "why": str(e)[-600:]}
     return {"built": True}
 serve(build)
-"""
-)
-THEIRS = (
-    ASKED
-    + """
-sys.path.insert(0, sys.argv[1] + "/src")
-import torch
-from kernelbench.eval import eval_kernel_against_ref
-def judge(asked):
-    found = eval_kernel_against_ref(
-        asked["problem"], asked["answer"], num_correct_trials=asked["trials"],
-        measure_performance=False, device=torch.device("cuda:0"),
-    )
-    if found is None:
-        return {"compiled": False, "correctness": False, "why": "no result"}
-    return {"compiled": found.compiled, "correctness": found.correctness,
-            "why": str({k: str(v)[:300] for k, v in found.metadata.items()})}
-serve(judge)
 """
 )
 LIGHT = {
@@ -307,59 +264,6 @@ def problem(answer: Answer) -> str:
 
 
 # --- the two judgements ---------------------------------------------------------------------------
-
-
-class Asked:
-    """A program in a process that answers line by line. It is begun anew after it has ended, or was
-    ended because it took too long. Raises InfrastructureError where it cannot begin."""
-
-    def __init__(self, program: str, argument: str, environment: Mapping[str, str]) -> None:
-        self._command = [sys.executable, "-c", program, argument]
-        self._environment = dict(environment)
-        self._process: subprocess.Popen[str] | None = None
-
-    def __call__(self, limit_s: float, **asked: Any) -> dict[str, Any] | None:
-        """What it said; None where it ended instead."""
-        fresh = self._process is None
-        process = self._process = self._process or self._begun()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        ends = time.monotonic() + limit_s
-        late = threading.Timer(limit_s, self._kill, [process])
-        late.start()
-        try:
-            if fresh and process.stdout.readline() != "ready\n" and time.monotonic() < ends:
-                raise InfrastructureError("a process of builds or of their evaluator did not begin")
-            process.stdin.write(json.dumps(asked) + "\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        finally:
-            late.cancel()
-        if not line:
-            self.close()
-            return None
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-    def _begun(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self._command, env=self._environment, text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-
-    @staticmethod
-    def _kill(process: subprocess.Popen[str]) -> None:
-        """With the compilers that it has started."""
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._kill(self._process)
-            self._process.communicate()
-        self._process = None
 
 
 def compilers(folder: Path) -> dict[str, str]:

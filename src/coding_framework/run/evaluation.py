@@ -32,6 +32,7 @@ from coding_framework.evaluation.outcome import (
     summarize_run,
 )
 from coding_framework.evaluation.samples import SampleRecord
+from coding_framework.evaluation.second_opinion import require_checkout, second_opinions
 from coding_framework.evaluation.suites import EvalSuite, load_suite
 from coding_framework.monitoring.run_watch import RunWatch
 from coding_framework.monitoring.wandb_sink import EVALUATION_PROJECT, WandbSink, wandb_wanted
@@ -107,6 +108,8 @@ def plan_evaluation(model: str | None, suites: Sequence[str], options: EvalOptio
         gates = parse_gates(options.fail_under, metrics, scopes)
     if options.kernelbench_out is not None:
         level_of(loaded)
+    if options.second_opinion is not None:
+        require_checkout(options.second_opinion, loaded)
     weights = weights_of(model, options)
     card = card_of(weights) if weights is not None else None
     return EvalPlan(
@@ -223,7 +226,11 @@ def _finish(
         compared=compared,
     )
     held = check_gates(plan.gates, lambda gate: number_of(gate, outcome), complete=complete)
-    outcome = outcome.model_copy(update={"gates": tuple(held)})
+    notes = outcome.notes
+    if options.second_opinion is not None:
+        file = EvalFolder(options.output_dir).second_opinion
+        notes += tuple(second_opinions(file, options.second_opinion, plan.suites, found))
+    outcome = outcome.model_copy(update={"gates": tuple(held), "notes": notes})
     write_evaluation(options.output_dir, outcome, found)
     _tell_wandb(outcome, records, options)
     if options.kernelbench_out is not None:

@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from coding_framework.evaluation.second_opinion import STUBS
+
 pytestmark = pytest.mark.unit
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
@@ -70,9 +72,9 @@ def test_each_disagreement_has_its_reason(
     assert bool(found) is bool(why)
 
 
-def test_their_package_is_imported_without_what_it_would_load(against: ModuleType) -> None:
+def test_their_package_is_imported_without_what_it_would_load() -> None:
     """torch asks every module for its file while it is imported: a stand-in has none."""
-    code = against.STUBS + "import inspect; inspect.getmodule(inspect.currentframe()); import torch"
+    code = STUBS + "import inspect; inspect.getmodule(inspect.currentframe()); import torch"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
