@@ -28,6 +28,8 @@ from coding_framework.viewer.runs import FoundRun, rl_folders, sft_folder
 
 MAX_POINTS = 5_000
 """More are cut to the least and the largest of each stretch."""
+GAP = 6
+"""A pause of so many usual ones is a gap."""
 X_LABELS = {"step": "step", "time": "seconds of training", "conversations": "conversations"}
 Column = list[float | None]
 
@@ -296,8 +298,29 @@ def _system_charts(told: _Told, options: Options) -> list[dict[str, Any] | None]
         }),
     ]  # fmt: skip
     flags, start = replace(options, smooth=0.0), told.start
-    made = [chart(*c, {}, [s.t - start for s in samples], "seconds", flags) for c in system]
-    return made + [chart(*c, {}, [s.t - start for s in judged], "seconds", flags) for c in judge]
+    found = []
+    for charts, times in ((system, [s.t for s in samples]), (judge, [s.t for s in judged])):
+        x = [t - start for t in times]
+        for identity, title, unit, columns in charts:
+            places, broken = _with_gaps(x, columns)
+            found.append(chart(identity, title, unit, broken, {}, places, "seconds", flags))
+    return found
+
+
+def _with_gaps(
+    x: Sequence[float], columns: Mapping[str, Column]
+) -> tuple[list[float], dict[str, Column]]:
+    """With a point without a value wherever nothing was written for long: a line must not lead
+    over that."""
+    pauses = sorted(b - a for a, b in itertools.pairwise(x) if b > a)
+    usual = pauses[len(pauses) // 2] if pauses else 0.0
+    after = [i for i, (a, b) in enumerate(itertools.pairwise(x), 1) if b - a > GAP * usual]
+    places, made = list(x), {name: list(column) for name, column in columns.items()}
+    for i in reversed(after):
+        places.insert(i, (x[i - 1] + x[i]) / 2)
+        for column in made.values():
+            column.insert(i, None)
+    return places, made
 
 
 _JUDGE_TIMES: dict[str, Callable[[JudgeSample], Mapping[str, float]]] = {
@@ -353,7 +376,9 @@ def chart(
             {"name": name, "values": [column[i] for i in keep], "raw": False, "level": False}
             for name, column in smooth
         ]
-    flags = {"log": options.log or bool(more.get("log")), "stack": bool(more.get("stack"))}
+    log = options.log or bool(more.get("log"))  # of nothing above 0 such an axis would show nothing
+    log = log and any(v is not None and v > 0 for column in told.values() for v in column)
+    flags = {"log": log, "stack": bool(more.get("stack"))}
     return {
         "id": identity, "title": title, "unit": unit, "x_label": x_label,
         "x": [x[i] for i in keep], "series": drawn, "bands": bands,

@@ -70,7 +70,7 @@ def compare_page(library: Library, query: Query) -> dict[str, Any]:
         "choices": _choices(library), "sides": sides, "rows": [_row(library, s) for s in sides],
         "groups": GROUPS, "group": query.get("group", ""), "options": options_in(query),
         "found": None, "fault": "", "kernels": {}, "joined": _joined(sides),
-        "has_charts": len(sides) > 1 and any(_has_curves(s) for s in sides),
+        "has_charts": sum(_has_curves(s) for s in sides) > 1,
     }  # fmt: skip
     if len(sides) != 2:
         return shown

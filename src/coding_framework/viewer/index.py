@@ -21,7 +21,7 @@ import orjson
 
 from coding_framework.viewer.runs import Source
 
-VERSION = 5
+VERSION = 6
 """Of the tables; an index of another version is made anew."""
 NOT_COMPILED = ("masked", "compile_error", "compile_timeout")
 BLOCK = 1 << 20

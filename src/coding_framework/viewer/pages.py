@@ -113,11 +113,10 @@ def run_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
         "row": row,
         "counts": counts,
         "bar": share_bar(counts["status"]),
-        "labels": [_rates({"name": name, **asdict(told)}) for name, told in by_label.items()],
+        "parts": _parts(run, by_label),
         "newest": newest,
         "best": best,
         "broken": broken,
-        "stages": _stages(run),
         "alerts": _alerts(run),
         "beat": read_heartbeat(run.root) if head["state"] == "alive" else None,
         "steps": _last_steps(run),
@@ -264,6 +263,17 @@ def _last_steps(run: FoundRun) -> list[tuple[str, StepRecord]]:
 def _has_sft(run: FoundRun) -> bool:
     sft = sft_folder(run)
     return sft is not None and sft.metrics.exists()
+
+
+def _parts(run: FoundRun, by_label: Mapping[str, search.Totals]) -> list[dict[str, Any]]:
+    """What a run consists of: its stages with what their conversations came to, then what else has
+    conversations."""
+    labels = {name: _rates({"label": name, **asdict(told)}) for name, told in by_label.items()}
+    rows = []
+    for stage in _stages(run):
+        name = str(stage["name"]).replace("_", " ")
+        rows.append({**labels.pop(name, {}), **stage, "name": name})
+    return rows + [{**told, "name": name} for name, told in labels.items()]
 
 
 def _stages(run: FoundRun) -> list[dict[str, Any]]:

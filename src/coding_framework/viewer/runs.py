@@ -51,7 +51,8 @@ class Source:
 
     path: Path
     label: str
-    """What they are of: "rl", the role of a run with a policy a role, or the evaluation's name."""
+    """What they are of: "rl", the role of a run with a policy a role, or the evaluation's name, of
+    a whole run after "eval "."""
     step: int | None = None
     attempt: int = 0
     """Which start of the trainer wrote it; of a repeated step the latest one counts."""
@@ -87,7 +88,7 @@ def sources_of(run: FoundRun) -> Iterator[Source]:
         yield from _rollouts(RLFolder(root), "rl")
     else:
         folder = RunFolder(root)
-        yield from _evaluations(folder.evaluations, "")
+        yield from _evaluations(folder.evaluations, "eval ")  # one of them is named "rl"
         yield from _evaluations(folder.sft.evaluations, "sft ")
         yield from _rollouts(folder.rl, "rl")
 

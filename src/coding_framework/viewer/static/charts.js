@@ -136,7 +136,7 @@ export async function drawCharts() {
   }
   drawn.forEach(({ plot }) => plot.destroy());
   const grid = document.querySelector("#charts");
-  grid.replaceChildren();
+  grid.replaceChildren(charts.length ? "" : "There is no curve to draw.");
   drawn = charts.map((chart) => {
     const box = card(chart);
     grid.append(box);
