@@ -16,7 +16,7 @@ import getpass
 import json
 import sys
 import time
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -125,7 +125,15 @@ def _add_readers(actions: Any) -> None:
     p.add_argument(
         "--before", required=True, metavar="DATE", help="as 2026-11-01: rollouts that ended earlier"
     )
-    _action(actions, "control", _control, "Decide rollouts while no server runs; Ctrl-C ends it.")
+    p = _action(
+        actions, "control", _control, "Decide rollouts while no server runs; Ctrl-C ends it."
+    )
+    p.add_argument(
+        "--wandb",
+        action=BooleanOptionalAction,
+        help="tell the wandb project CUDA-Deployment how rollouts stand (default: where "
+        "WANDB_API_KEY is set)",
+    )
 
 
 def _action(actions: Any, name: str, work: Callable[[Namespace], int], text: str) -> Any:
@@ -377,9 +385,10 @@ def _compact(args: Namespace) -> int:
 
 def _control(args: Namespace) -> int:
     from coding_framework.deployment.controller import Controller
+    from coding_framework.monitoring.wandb_sink import wandb_wanted
 
     _manager(args)
-    controller = Controller(args.database)
+    controller = Controller(args.database, wandb=wandb_wanted(args.wandb))
     controller.start()
     print(f"deciding the rollouts of {args.database} until Ctrl-C", file=sys.stderr, flush=True)
     try:

@@ -18,6 +18,7 @@ from coding_framework.deployment.serve_config import ModelVersion, ServeConfig
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import InfrastructureError
+from coding_framework.monitoring.wandb_sink import wandb_wanted
 from coding_framework.store.databases import StorageError
 
 log = structlog.get_logger(__name__)
@@ -160,7 +161,7 @@ def open_traffic(config: ServeConfig) -> tuple[Traffic, Versions, DeploymentMana
         if alias not in known:
             manager.deploy(alias, endpoint.version, actor="serve")
     versions = Versions(config.versions, lambda: _registered(store))
-    return DecidedTraffic(config.database), versions, manager
+    return (DecidedTraffic(config.database, wandb=wandb_wanted(config.wandb)), versions, manager)
 
 
 def _registered(store: DeploymentStore) -> dict[str, ModelVersion]:

@@ -56,11 +56,19 @@ def wandb_wanted(given: bool | None) -> bool:
 class WandbSink:
     """Reports the run in `folder` as one run of a wandb project. A context manager. Without a key
     wandb's offline mode keeps the figures in the folder. The first failure is logged and ends the
-    reporting. Runs that are stages of one share a group, the name of its folder."""
+    reporting. Runs that are stages of one share a group, the name of its folder unless another one
+    is given."""
 
     def __init__(
-        self, project: str, folder: Path, config: Mapping[str, Any], *, wanted: bool
+        self,
+        project: str,
+        folder: Path,
+        config: Mapping[str, Any],
+        *,
+        wanted: bool,
+        group: str | None = None,
     ) -> None:
+        self._group = group
         self._project, self._folder, self._config = project, folder, dict(config)
         self._wanted = wanted
         self._calls: queue.Queue[Callable[[Any], None] | None] = queue.Queue(_ROOM)
@@ -81,13 +89,17 @@ class WandbSink:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.end(failed=error is not None)
+
+    def end(self, *, failed: bool = False, wait_s: float = HELD_UP_S) -> None:
+        """Nothing more will come. wait_s: most that this takes."""
         if not self._wanted:
             return
-        self._exit_code = 0 if error is None else 1
+        self._exit_code = int(failed)
         self._put_end()
         if self.dropped:
             log.warning("wandb_too_slow", calls_left_out=self.dropped)
-        if not self.wait(HELD_UP_S):
+        if not self.wait(wait_s):
             _unfinished.append(self._thread)
 
     def wait(self, timeout_s: float) -> bool:
@@ -150,7 +162,7 @@ class WandbSink:
 
         run = wandb.init(
             project=self._project,
-            group=(parent_of(self._folder) or self._folder.resolve()).name,
+            group=self._group or (parent_of(self._folder) or self._folder.resolve()).name,
             job_type=JOBS.get(self._project),
             name=f"{self._folder.parent.name}/{self._folder.name}",
             id=self._id(),

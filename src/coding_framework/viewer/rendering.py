@@ -89,13 +89,13 @@ def environment() -> Environment:
         "visible": lambda value: visible(str(value)),
         "line": _line,
         "number": number,
-        "times": lambda value: f"{number(value)}×" if _is_number(value) else "–",
-        "percent": lambda value: f"{value:.0%}" if _is_number(value) else "–",
-        "signed": lambda value: f"{value:+.3f}" if _is_number(value) else "–",
+        "times": lambda value: f"{number(value)}×" if _is_finite(value) else "–",
+        "percent": lambda value: f"{value:.0%}" if _is_finite(value) else "–",
+        "signed": lambda value: f"{value:+.3f}" if _is_finite(value) else "–",
         "glyph": lambda status: GLYPHS.get(str(status), "·"),
         "words": lambda status: str(status).replace("_", " "),
         "address": lambda value: quote(str(value), safe=""),
-        "lasting": duration,
+        "lasting": lambda value: duration(value) if _is_finite(value) else "–",
         "ago": ago,
         "bytes": bytes_,
     }
@@ -129,6 +129,10 @@ def ago(seconds: float) -> str:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and _is_number(value) and math.isfinite(value)
 
 
 def _line(value: object, limit: int = 200) -> str:

@@ -286,7 +286,7 @@ def _beyond(column: str, down: bool, value: Any, row_id: int) -> tuple[str, list
 
 def _place(after: str) -> tuple[Any, int] | None:
     value, _, row_id = after.rpartition("~")
-    if not row_id.isdigit() or len(row_id) > 18:
+    if not (row_id.isascii() and row_id.isdecimal()) or len(row_id) > 18:
         return None
     number = _number(value)
     return (None if value == "None" else number if number is not None else value), int(row_id)

@@ -12,7 +12,12 @@ import pytest
 
 from coding_framework.store.conversations import append_rollout
 from coding_framework.store.records import StepRecord
-from coding_framework.store.run_status import SystemSample, append_system
+from coding_framework.store.run_status import (
+    JudgeSample,
+    SystemSample,
+    append_judge,
+    append_system,
+)
 from coding_framework.store.training_log import write_steps
 from coding_framework.viewer import app
 from coding_framework.viewer import index as index_module
@@ -282,3 +287,30 @@ async def test_a_browser_that_slept_is_told_what_it_missed(monkeypatch: pytest.M
 def test_a_search_is_never_syntax() -> None:
     assert matching('a" OR b*') == '"a"* AND "OR"* AND "b"*'
     assert matching('"*()') == ""
+
+
+def test_a_whole_runs_evaluation_and_its_training_of_one_name_are_told_apart(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "runs" / "whole"
+    make_rl_run(run / "rl_checkpoints", [repaired(f"trained{i}") for i in range(2)])
+    (run / "stages.json").write_text(
+        '{"stages": {"eval_rl": {"wall_s": 5.0}}, "started": {"eval_rl": 1}}'
+    )
+    (run / "evaluations").mkdir()
+    (run / "evaluations/rl.jsonl").write_text(repaired("rl/relu/0").model_dump_json() + "\n")
+    viewed = Viewed(tmp_path / "runs", index=tmp_path / "index")
+    parts = {p["name"]: p for p in viewed.data(f"/run/{viewed.run()}")["parts"]}
+    assert {name: part["count"] for name, part in parts.items()} == {"eval rl": 1, "rl": 2}
+    assert parts["eval rl"]["wall_s"] == 5.0
+
+
+def test_a_pause_in_what_the_judge_wrote_is_a_gap(tmp_path: Path) -> None:
+    run = make_rl_run(tmp_path / "runs" / "rl", [repaired()])
+    for t in (0, 5, 10, 15, 900, 905):
+        told = {"pool": "a", "running": 0, "workers": 1, "done": 0, "done_per_s": 0.0}
+        append_judge(run, JudgeSample(t=1e9 + t, queued=t, **told))
+    viewed = Viewed(tmp_path / "runs", index=tmp_path / "index")
+    (queue,) = (c for c in viewed.data(f"/system/{viewed.run()}/charts") if c["id"] == "queue")
+    assert queue["series"][0]["values"] == [0, 5, 10, 15, None, 900, 905]
+    assert 15 < queue["x"][4] < 900

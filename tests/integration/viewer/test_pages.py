@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from coding_framework.store.records import StepRecord
 from coding_framework.types import Status
 from coding_framework.viewer.app import vendored
 from support.made_conversations import make_state, make_turn, make_verdict
@@ -179,3 +182,28 @@ def test_code_can_be_downloaded_as_text(viewed: Viewed) -> None:
     assert response.text == KERNEL
     assert response.headers["content-type"].startswith("text/plain")
     assert response.headers["content-disposition"].startswith("attachment")
+
+
+def test_figures_that_are_no_numbers_are_shown_as_none(tmp_path: Path) -> None:
+    run = make_rl_run(tmp_path / "runs" / "rl", [repaired()])
+    nan, inf = float("nan"), float("inf")
+    steps = [
+        StepRecord(step=1, solved_rate=0.5),
+        StepRecord(step=2, solved_rate=nan, kl=nan, grad_norm=inf, times={"step_s": -inf}),
+    ]
+    lines = "".join(json.dumps(step.model_dump(mode="python")) + "\n" for step in steps)
+    (run / "steps.jsonl").write_text(lines)
+    viewed = Viewed(tmp_path / "runs", index=tmp_path / "index")
+    for page in ("", "/steps", "/steps/2"):
+        assert "nan%" not in viewed.page(f"/run/{viewed.run()}{page}")
+    solved = viewed.data(f"/run/{viewed.run()}/charts")[0]
+    assert solved["series"][0]["values"] == [0.5, None]
+
+
+@pytest.mark.parametrize("place", ["²", "~²", "nan~3", "None~5", "٣", "1~-1", "x"])
+def test_a_place_in_a_list_that_no_page_gave_is_its_start_or_none(
+    tmp_path: Path, place: str
+) -> None:
+    make_rl_run(tmp_path / "runs" / "rl", [repaired()])
+    viewed = Viewed(tmp_path / "runs", index=tmp_path / "index")
+    viewed.page(f"/run/{viewed.run()}/conversations?after={quote(place)}")
