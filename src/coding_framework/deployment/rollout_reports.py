@@ -21,7 +21,7 @@ class RolloutReports:
 
     def __init__(self, folder: Path, *, wanted: bool) -> None:
         """folder: of the database; each rollout has one below it, with what wandb keeps offline."""
-        self._folder, self._wanted = folder / "rollouts", wanted
+        self._folder, self._wanted = folder / "wandb", wanted
         self._open: dict[str, _Report] = {}
 
     def tell(self, row: ExperimentRow, config: ABTestConfig, found: Evaluation | None) -> None:

@@ -65,7 +65,7 @@ def test_a_rollout_is_told_over_its_units_until_its_end(tmp_path: Path, sinks: l
     controller.notice()
     (sink,) = sinks
     assert (sink.project, sink.group) == ("CUDA-Deployment", "kernels")
-    assert sink.folder == tmp_path / "rollouts" / deployed.id
+    assert sink.folder == tmp_path / "wandb" / deployed.id
     steps = [step for step, _ in sink.logged]
     assert steps == sorted(set(steps)), "what has not changed is not told again"
     last = sink.logged[-1][1]
