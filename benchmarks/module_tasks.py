@@ -1,6 +1,7 @@
 """The catalogue of module tasks: counts, times, and the audit against KernelBench.
 
     python benchmarks/module_tasks.py --kernelbench FILE_OR_FOLDER ... [--write-exclusions]
+    python benchmarks/module_tasks.py --write-constant
     python benchmarks/module_tasks.py --judge [--backend cuda] [--shard 1/4] [--tasks N]
         [--minutes M] [--receipts FILE] [--merge FILE ...] [--pack FILE] [--write]
 
@@ -10,6 +11,9 @@ of 8-grams of the sources (a hit from 0.6). --write-exclusions first traces what
 for every draft and writes the keys of those that a problem has too, until none is left
 (`data/modules/excluded.txt`). Prints JSON; the exit status is 1 where there is a hit. --write:
 it is benchmarks/results/module_audit.json too.
+
+--write-constant writes the keys of the tasks of level 2 whose output hardly varies, by two draws of
+their inputs (`data/modules/constant.txt`); 3 minutes.
 
 --judge judges all kernels of the module tasks that have no receipt, and tells how many are correct
 and how many tasks have a kernel above eager. It takes one task of each family in turn, so that a
@@ -112,6 +116,32 @@ def write_exclusions(problems: Sequence[Problem]) -> int:
         if not new:
             return len(known)
         known |= new
+
+
+def write_constant() -> int:
+    """Write the keys of the drafts of level 2, spare ones too, whose output hardly varies; how
+    many."""
+    catalog.CONSTANT_PATH.write_text("", encoding="utf-8")
+    catalog.constant_keys.cache_clear()
+    catalog.all_drafts.cache_clear()
+    drafts = (*catalog.all_drafts(), *catalog.spare_drafts(catalog.MOST_SPARE))
+    torch.manual_seed(0)
+    keys = sorted({draft.key for draft in drafts if draft.level == 2 and hardly_varies(draft)})
+    catalog.CONSTANT_PATH.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8")
+    return len(keys)
+
+
+def hardly_varies(draft: ModuleDraft) -> bool:
+    """Whether two draws give values within 1% of the largest, at the draft's first sizes."""
+    module, sizes = write_module(draft), draft.sizes[0]
+    with torch.no_grad():
+        model = Problem(draft.name, module.source).namespace()["Model"](*module.init_args(sizes))
+        draws = [
+            model(*(torch.randn(shape_of(given.dims, sizes)) for given in draft.inputs))
+            for _ in range(2)
+        ]
+    low, high = torch.aminmax(torch.stack(draws))
+    return bool(high - low <= 1e-2 * max(abs(low), abs(high)) + 1e-5)
 
 
 def traces_of(problems: Sequence[Problem]) -> Iterator[Trace]:
@@ -307,11 +337,15 @@ def main() -> int:
         "--kernelbench", type=Path, nargs="*", default=[], help="files or folders of problems"
     )
     cli.add_argument("--write-exclusions", action="store_true")
+    cli.add_argument("--write-constant", action="store_true")
     _judging_flags(cli)
     args = cli.parse_args()
     if args.judge or args.pack:
         return _judge(args)
     torch.set_num_threads(1)
+    if args.write_constant:
+        print(f"{write_constant()} tasks of level 2 hardly vary")
+        return 0
     machine = this_machine()
     problems = problems_of(args.kernelbench)
     if args.write_exclusions:

@@ -25,6 +25,10 @@ class InfrastructureError(CodingFrameworkError):
     The CLI exits with 3."""
 
 
+class TaskError(InfrastructureError):
+    """The task itself cannot be judged: no other try helps."""
+
+
 class MissingToolError(InfrastructureError):
     """nvcc, gcc or a sandbox is not there; the message says how to get it."""
 

@@ -87,6 +87,8 @@ class MixtureStatistics(Record):
     parts: Mapping[str, PartStatistics]
     families: Mapping[str, int]
     roles: Mapping[str, int]
+    too_long: Mapping[str, int] = {}
+    """By level: kernels of the tasks that were looked at which no answer can hold."""
 
     def table(self) -> str:
         """For people."""
@@ -97,6 +99,9 @@ class MixtureStatistics(Record):
             )
             rows.append(f"{name:<18}{part.wanted:>8}{part.found:>8}{part.tasks:>8}  {inside}")
         rows.append(f"{self.examples} examples of {self.tasks} tasks")
+        if self.too_long:
+            told = ", ".join(f"{count} of {level}" for level, count in self.too_long.items())
+            rows.append(f"left out, as no answer holds them: {told}")
         if self.unjudged:
             rows.append(f"{self.unjudged} of them show a kernel that no judge has seen")
         return "\n".join(rows)
@@ -108,6 +113,7 @@ class Mixture:
 
     parts: Mapping[str, tuple[TrainingExample, ...]]
     wanted: Mapping[str, int]
+    too_long: Mapping[str, int]
 
     def examples(self, seed: int = 0) -> list[TrainingExample]:
         """All of them, shuffled."""
@@ -125,6 +131,7 @@ class Mixture:
             parts={n: _told(found, self.wanted[n]) for n, found in self.parts.items()},
             families=_counts(e.task.family for e in everything),
             roles=_counts(e.role.value for e in everything),
+            too_long=dict(sorted(self.too_long.items())),
         )
 
 
@@ -164,8 +171,10 @@ def sft_mixture(
     }
     if spare:
         wanted[BEYOND] = len(spare)
-        parts[BEYOND] = tuple(_Taught(receipts, fits, spare, speeds or {}).one_each())
-    return Mixture(parts, wanted)
+        beyond = _Taught(receipts, fits, spare, speeds or {})
+        parts[BEYOND] = tuple(beyond.one_each())
+        taught.too_long += beyond.too_long
+    return Mixture(parts, wanted, taught.too_long)
 
 
 def level_speeds(receipts: Receipts) -> dict[tuple[str, str], float]:
@@ -217,11 +226,13 @@ class _Taught:
     ) -> None:
         self._receipts, self._fits, self._drafts, self._speeds = receipts, fits, drafts, speeds
         self._made: dict[str, tuple[Task, list[Judged], BrokenKernel | None]] = {}
+        self.too_long: Counter[str] = Counter()
 
     def _of(self, draft: ModuleDraft) -> tuple[Task, list[Judged], BrokenKernel | None]:
         """(task, its correct kernels from the slowest to the fastest, its naive one broken)."""
         if draft.name not in self._made:
             task, kernels = module_kernels(draft)
+            self.too_long.update(k.level for k in kernels if not self._fits(k.code))
             found: list[Judged] = [(k, self._receipt(task, k.level, k.code)) for k in kernels]
             correct = [
                 (k, r)

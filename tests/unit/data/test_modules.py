@@ -12,8 +12,10 @@ from coding_framework.data.modules.catalog import (
     HELD_OUT_FAMILIES,
     VALIDATION,
     all_drafts,
+    constant_keys,
     find_module,
     grid,
+    module_tasks,
 )
 from coding_framework.data.modules.epilogues import pairs_of
 from coding_framework.data.modules.examples import module_jobs, module_pairs
@@ -45,6 +47,13 @@ def test_the_catalogue_has_the_promised_tasks_and_parts() -> None:
     assert sum(n for (_, part), n in counts.items() if part == "validation") == VALIDATION
     assert len({d.family for d in all_drafts() if d.level == 1}) >= 28
     assert len({d.name for d in all_drafts()}) == len(all_drafts())
+
+
+def test_a_module_that_gives_the_same_everywhere_is_no_task() -> None:
+    told = {d.name for d in all_drafts() if d.key in constant_keys()}
+    assert "m2_conv2d_amin_global_pool_clamp_leaky_relu_scale_leaky_relu_ea7770" in told
+    assert not told & {task.draft.name for task in module_tasks("held_out", level=2)}
+    assert not told & {d.name for d in all_drafts() if d.part == "train"}
 
 
 def test_training_shares_no_held_out_family_combination_or_pair() -> None:

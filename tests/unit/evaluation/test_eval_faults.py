@@ -22,6 +22,7 @@ from coding_framework.errors import (
     PolicyAwayError,
     PolicyError,
     RunFolderError,
+    TaskError,
     UsageError,
 )
 from coding_framework.evaluation import eval_run
@@ -111,6 +112,18 @@ def test_a_kernel_that_kills_the_judge_every_time_is_masked_and_the_run_goes_on(
     assert outcome.faults == {records[1].masked: 1}
     assert _status(outcome, EvalOptions()) == 3
     assert _status(outcome, EvalOptions(max_masked=0.4)) == 0
+
+
+def test_a_task_that_nobody_can_judge_is_tried_once(tmp_path: Path) -> None:
+    tries = 0
+
+    async def judge(task, code):
+        nonlocal tries
+        tries += 1
+        raise TaskError("a constant answer is right")
+
+    (record,) = evaluated(tmp_path, ["constant"], judge)
+    assert (tries, record.masked) == (1, "TaskError: a constant answer is right")
 
 
 def test_where_all_samples_are_masked_there_is_no_rate(capsys: pytest.CaptureFixture[str]) -> None:

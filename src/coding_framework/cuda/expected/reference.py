@@ -39,7 +39,12 @@ from coding_framework.cuda.expected.model_calls import perturbed as _perturbed
 from coding_framework.cuda.expected.model_calls import rounding_unit
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tolerance import ExpectedOutput, OutputSpread
-from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
+from coding_framework.errors import (
+    DeviceFullError,
+    InfrastructureError,
+    TaskError,
+    UsageError,
+)
 from coding_framework.parameter_order import recorded_definitions
 from coding_framework.types import CALLERS, InitArg, Task, TestCase
 
@@ -176,7 +181,7 @@ class ReferenceCache:
         return self._digested[1]
 
     def require_informative(self, task: Task, seeds: Sequence[int]) -> None:
-        """Raises InfrastructureError where one constant would pass for every draw of the task's
+        """Raises TaskError where one constant would pass for every draw of the task's
         first shape set, those at the edges too: no verdict on such a task means anything."""
         key = (self._digest(task), tuple(seeds))
         if key not in self._informative:
@@ -185,7 +190,7 @@ class ReferenceCache:
             draws = [draw for draw in draws if draw.decides_all]
             self._informative[key] = not a_constant_passes(draws)
         if not self._informative[key]:
-            raise InfrastructureError(
+            raise TaskError(
                 f"task {task.name!r} cannot be judged, as a constant answer is right for all its "
                 "inputs: widen their domain (low, high), or leave the task out"
             )

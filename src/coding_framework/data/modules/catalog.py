@@ -2,7 +2,9 @@
 
 Guaranteed: the catalogue is the same everywhere. No task is a function of KernelBench's levels 1 to
 3 (`excluded.txt` names what the grids and the grammar would give and KernelBench has; made and
-checked by `benchmarks/module_tasks.py`). Held-out and validation tasks share no combination of
+checked by `benchmarks/module_tasks.py`). No task that is trained on, or asked for by `module_tasks`,
+gives about the same value everywhere, as a mean of softmax does (`constant.txt`, made likewise): a
+constant answer would be right. Held-out and validation tasks share no combination of
 arguments (level 1) and not all their pairs of neighbouring operations (level 2) with training:
 three families, a tenth of the combinations and 15% of the pairs are held out, and training has no
 task with any of these.
@@ -25,6 +27,7 @@ from coding_framework.data.modules.writing import write_module
 from coding_framework.errors import UsageError
 
 EXCLUDED_PATH = Path(__file__).with_name("excluded.txt")
+CONSTANT_PATH = Path(__file__).with_name("constant.txt")
 HELD_OUT_FAMILIES = ("separable_convolution", "distance", "power_pooling")
 HELD_OUT, VALIDATION = 400, 100
 """Tasks of these parts, half of them of level 2."""
@@ -69,6 +72,12 @@ def excluded_keys() -> frozenset[str]:
     return frozenset(EXCLUDED_PATH.read_text(encoding="utf-8").splitlines())
 
 
+@cache
+def constant_keys() -> frozenset[str]:
+    """Keys of drafts of level 2 whose output hardly varies."""
+    return frozenset(CONSTANT_PATH.read_text(encoding="utf-8").splitlines())
+
+
 def _part_of_combination(draft: ModuleDraft) -> Part:
     """Of level 1, by the operations and their arguments; all ranks and sizes go together."""
     if draft.family in HELD_OUT_FAMILIES:
@@ -99,7 +108,8 @@ def all_drafts() -> tuple[ModuleDraft, ...]:
     first = [d.in_part(_part_of_combination(d)) for d in grid()]
     second = [d for family in FUSED_FAMILIES for d in _fused(family)]
     kept = _limited(first, HELD_OUT - HELD_OUT // 2, VALIDATION // 2)
-    return (*kept, *_limited(second, HELD_OUT // 2, VALIDATION // 2))
+    fused = _limited(second, HELD_OUT // 2, VALIDATION // 2)
+    return (*kept, *(d for d in fused if d.part != "train" or d.key not in constant_keys()))
 
 
 def grid(*, excluding: bool = True) -> Iterator[ModuleDraft]:
@@ -143,8 +153,8 @@ def _distinct(family: str) -> Iterator[ModuleDraft]:
 
 
 def spare_drafts(each: int) -> list[ModuleDraft]:
-    """`each` more training tasks of every family of level 2 than the catalogue has, the families in
-    turn. They can be shown to SFT; no list names them, and `find_module` does not know them. Raises
+    """About `each` more training tasks of every family of level 2 than the catalogue has, the
+    families in turn: `each` are drawn, and those whose output hardly varies are left out. They can be shown to SFT; no list names them, and `find_module` does not know them. Raises
     UsageError for more than were compared with KernelBench."""
     if each > MOST_SPARE:
         raise UsageError(
@@ -155,7 +165,8 @@ def spare_drafts(each: int) -> list[ModuleDraft]:
         start = _training_tasks(family)
         training = (draft for draft in _distinct(family) if draft.part == "train")
         more.append(islice(training, start, start + each))
-    return [draft for drafts in zip(*more, strict=True) for draft in drafts]
+    drawn = (draft for drafts in zip(*more, strict=True) for draft in drafts)
+    return [draft for draft in drawn if draft.key not in constant_keys()]
 
 
 def _limited(drafts: list[ModuleDraft], held_out: int, validation: int) -> list[ModuleDraft]:
@@ -191,8 +202,9 @@ def module_tasks(
     larger count has all tasks of a smaller one, in front."""
     chosen = [d for d in all_drafts() if part in (None, d.part) and level in (None, d.level)]
     if count is not None and count < len(chosen):
-        chosen = random.Random(_SALT).sample(chosen, len(chosen))[:count]
-    return [write_module(draft) for draft in chosen]
+        chosen = random.Random(_SALT).sample(chosen, len(chosen))
+    varying = [draft for draft in chosen if draft.key not in constant_keys()]
+    return [write_module(draft) for draft in varying[:count]]
 
 
 def family_names() -> tuple[str, ...]:
