@@ -2,12 +2,12 @@
 
 Guaranteed: the catalogue is the same everywhere. No task is a function of KernelBench's levels 1 to
 3 (`excluded.txt` names what the grids and the grammar would give and KernelBench has; made and
-checked by `benchmarks/module_tasks.py`). No task that is trained on, or asked for by `module_tasks`,
-gives about the same value everywhere, as a mean of softmax does (`constant.txt`, made likewise): a
-constant answer would be right. Held-out and validation tasks share no combination of
-arguments (level 1) and not all their pairs of neighbouring operations (level 2) with training:
-three families, a tenth of the combinations and 15% of the pairs are held out, and training has no
-task with any of these.
+checked by `benchmarks/module_tasks.py`). No task that is trained on or that `module_tasks` gives
+has about the same value everywhere, as a mean of softmax has: a constant answer would be right
+(`constant.txt`, made likewise). Held-out and validation tasks share no combination of arguments
+(level 1) and not all their pairs of neighbouring operations (level 2) with training: three
+families, a tenth of the combinations and 15% of the pairs are held out, and training has no task
+with any of these.
 """
 
 from __future__ import annotations
@@ -153,9 +153,10 @@ def _distinct(family: str) -> Iterator[ModuleDraft]:
 
 
 def spare_drafts(each: int) -> list[ModuleDraft]:
-    """About `each` more training tasks of every family of level 2 than the catalogue has, the
-    families in turn: `each` are drawn, and those whose output hardly varies are left out. They can be shown to SFT; no list names them, and `find_module` does not know them. Raises
-    UsageError for more than were compared with KernelBench."""
+    """More training tasks of every family of level 2 than the catalogue has, the families in turn:
+    `each` are drawn of a family, and those whose output hardly varies are left out. They can be
+    shown to SFT; no list names them, and `find_module` does not know them. Raises UsageError for
+    more than were compared with KernelBench."""
     if each > MOST_SPARE:
         raise UsageError(
             f"there are {MOST_SPARE} spare modules of a family: ask for at most so many"
