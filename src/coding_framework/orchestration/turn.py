@@ -248,8 +248,8 @@ def no_code_verdict(task: Task, extraction: Extraction, config: ConversationConf
 async def judge_or_reason(
     task: Task, code: str, judge: JudgeFn, pauses_s: Sequence[float] = JUDGE_PAUSES_S
 ) -> tuple[Verdict | None, str | None]:
-    """(verdict, None), or (None, reason) where our side failed in every try, or the task is one that
-    nobody can judge. pauses_s: before each try but the first."""
+    """(verdict, None), or (None, reason) where our side failed in every try, or the task is one
+    that nobody can judge. pauses_s: before each try but the first."""
     reason = None
     for attempt, pause_s in enumerate((None, *pauses_s), start=1):
         if pause_s is not None:
