@@ -108,10 +108,8 @@ def cannot_write(path: Path, error: OSError) -> str:
     """One sentence that says why `path` could not be written, and what to do."""
     elsewhere = " or set CUDA_RL_CACHE" if path.is_relative_to(_cache_root()) else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"the disk of {path.parent} is full: free some space{elsewhere} and run the same "
-            "command again"
-        )
+        disk = f"the disk of {path.parent}" if path.parent != Path() else "the disk"
+        return f"{disk} is full: free some space{elsewhere} and run the same command again"
     why = error.strerror or str(error)
     file = next((parent for parent in (path, *path.parents) if parent.is_file()), None)
     if file is not None and error.errno in (errno.EEXIST, errno.ENOTDIR):

@@ -5,6 +5,9 @@ Those in a kernel are in tests/integration/test_first_mistakes.py, before the re
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from coding_framework import cli
@@ -99,6 +102,14 @@ def test_a_sandbox_that_is_not_here_is_told_before_the_first_stage(capsys, tmp_p
     helps = "the docker sandbox was asked for, but"
     assert_one_sentence(capsys, ["quickstart", "--sandbox", "docker"], helps)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_misspelt_task_is_told_without_pytorch():
+    run = "import sys; from coding_framework.cli import main; main(sys.argv[1:])"
+    code = f"{run}; sys.exit(9 if 'torch' in sys.modules else 0)"
+    command = [sys.executable, "-c", code, "judge", "--task", "reluu", "k.cu"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
+    assert (done.returncode, "close names: relu" in done.stderr) == (0, True), done.stderr
 
 
 def assert_one_sentence(capsys, argv, helps):
