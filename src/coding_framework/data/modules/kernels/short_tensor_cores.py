@@ -48,18 +48,18 @@ __device__ void split(F& high, F& low, const float* s, int pitch) {
 
 _KERNEL = """
 __global__ void $name($parameters) {
-  const int ROWS = $rows, LEFT = $left, STAGE = LEFT + $right;
-  __shared__ float s[3 * STAGE];
-  int t = threadIdx.x, r0 = blockIdx.y * ROWS, q0 = blockIdx.x * 64;
-  int wr = t / 64 * ROWS / 2, wq = t / 32 % 2 * 32;
+  const int rows = $rows, left = $left, stage = left + $right;
+  __shared__ float s[3 * stage];
+  int t = threadIdx.x, r0 = blockIdx.y * rows, q0 = blockIdx.x * 64;
+  int wr = t / 64 * rows / 2, wq = t / 32 % 2 * 32;
   $before
   auto load = [&](int i) {
-    float *a = s + i % 3 * STAGE, *b = a + LEFT;
+    float *a = s + i % 3 * stage, *b = a + left;
     $load_left
     $load_right
     __pipeline_commit();
   };
-  fragment<accumulator, 16, 16, 8, float> acc[ROWS / 16], sum[ROWS / 16];
+  fragment<accumulator, 16, 16, 8, float> acc[rows / 16], sum[rows / 16];
   for (auto& f : acc) fill_fragment(f, 0.0f);
   load(0);
   load(1);
@@ -67,13 +67,13 @@ __global__ void $name($parameters) {
     __pipeline_wait_prior(1);
     __syncthreads();
     load(i + 2);
-    float *a = s + i % 3 * STAGE, *b = a + LEFT;
+    float *a = s + i % 3 * stage, *b = a + left;
     for (auto& f : sum) fill_fragment(f, 0.0f);
     for (int d = 0; d < 16; d += 8) {
       fragment<matrix_a, 16, 16, 8, precision::tf32, $left_layout> ah, al;
       fragment<matrix_b, 16, 16, 8, precision::tf32, $right_layout> bh[2], bl[2];
       for (int q = 0; q < 2; q++) split(bh[q], bl[q], $right_at, $right_pitch);
-      for (int r = 0; r < ROWS / 32; r++) {
+      for (int r = 0; r < rows / 32; r++) {
         split(ah, al, $left_at, $left_pitch);
         for (int e = 0; e < 6; e++) {
           auto& f = sum[r * 2 + e % 2];
@@ -81,13 +81,13 @@ __global__ void $name($parameters) {
         }
       }
     }
-    for (int e = 0; e < ROWS / 2; e++) acc[e / 8].x[e % 8] += sum[e / 8].x[e % 8];
+    for (int e = 0; e < rows / 2; e++) acc[e / 8].x[e % 8] += sum[e / 8].x[e % 8];
   }
   __syncthreads();
-  for (int e = 0; e < ROWS / 16; e++)
+  for (int e = 0; e < rows / 16; e++)
     store_matrix_sync(s + (wr + e / 2 * 16) * 68 + wq + e % 2 * 16, acc[e], 68, mem_row_major);
   __syncthreads();
-  for (int e = t; e < ROWS * 64; e += 128) {
+  for (int e = t; e < rows * 64; e += 128) {
     int r = r0 + e / 64, q = q0 + e % 64;
     if (r >= $row_count || q >= $column_count) continue;
     int i = $place;
@@ -131,13 +131,13 @@ class Kernel:
         return fill(
             _KERNEL,
             name=name, parameters=parameters, rows=self.rows, before=self.before,
-            left=_floats(self.left, "ROWS"), right=_floats(self.right, str(_COLUMNS)),
+            left=_floats(self.left, "rows"), right=_floats(self.right, str(_COLUMNS)),
             load_left=self.left.load, load_right=self.right.load,
             left_layout="row_major" if self.left.inner_first else "col_major",
             right_layout="col_major" if self.right.inner_first else "row_major",
-            left_at=_fragment("a", "wr + r * 16", self.left, "ROWS"),
+            left_at=_fragment("a", "wr + r * 16", self.left, "rows"),
             right_at=_fragment("b", "wq + q * 16", self.right, str(_COLUMNS)),
-            left_pitch=_pitch(self.left, "ROWS"),
+            left_pitch=_pitch(self.left, "rows"),
             right_pitch=_pitch(self.right, str(_COLUMNS)),
             row_count=self.extent[0], column_count=self.extent[1], place=self.place,
             post=self.post,
@@ -181,8 +181,8 @@ def matrix(
 ) -> Factor:
     """A stage of a matrix that lies [outer][inner], or [inner][outer]. first, extent: C names of
     the tile's first outer index and of the number of them. outer: how many the tile has; `a` has
-    ROWS of them."""
-    many = "ROWS" if target == "a" else str(outer)
+    rows of them."""
+    many = "rows" if target == "a" else str(outer)
     if inner_first:
         load = [
             f"for (int e = t / 16; e < {many}; e += 8) {{",
@@ -241,7 +241,7 @@ def weights(windows: Windows, rows: int) -> Factor:
     if taps == 1:
         at = "f * m + p"
     load = [
-        "for (int e = t / 16; e < ROWS; e += 8) {",
+        "for (int e = t / 16; e < rows; e += 8) {",
         f"  int f = {f}, p = r0 + e;",
         f"  __pipeline_memcpy_async(a + e * 20 + t % 16, u + {at}, 4, p < m && f < k ? 0 : 4);",
         "}",

@@ -42,7 +42,10 @@ from coding_framework.data.modules.records import (
     extent,
 )
 
-_TAKEN = {*"xuostirqevabdfpymnkc", "acc", "sum", "load", "count", "image", "in", *EXTENTS, *OUTS}
+_TAKEN = {
+    *"xuostirqevabdfpymnkc", "acc", "sum", "load", "rows", "left", "stage", "count", "image", "in",
+    *EXTENTS, *OUTS,
+}  # fmt: skip
 """Names that the kernels use themselves."""
 
 
