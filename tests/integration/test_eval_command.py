@@ -4,12 +4,14 @@ numbers are zeros with intervals; what is tested is that every file, gate and st
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from coding_framework.cli import main
 from coding_framework.data.examples import held_out_tasks
+from coding_framework.evaluation.outcome import EvalOutcome
 from coding_framework.evaluation.samples import SampleRecord
 from coding_framework.run.evaluation import read_sample_records
 from support.tiny_lm import make_tiny_lm
@@ -48,6 +50,23 @@ def test_a_model_is_evaluated_and_a_second_run_asks_it_nothing(
     assert "pass@1 >= 0.5 fails: it is 0 (95%: 0 to " in captured.err
     assert "compile <= 1 holds" in captured.out
     assert (tmp_path / "a/answers.jsonl").read_bytes() == answers
+
+
+def test_a_task_of_two_suites_is_asked_once_and_the_run_is_whole(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The design's first acceptance, in small: both suites, summary, report, verified."""
+    out = tmp_path / "out"
+    assert main(arguments(tiny, out, "--suite", "held-out-shapes:2")) == 0
+    outcome = EvalOutcome.model_validate_json((out / "summary.json").read_text())
+    assert [s.overall.samples for s in (outcome.overall, *outcome.suites)] == [2, 2, 2]
+    assert len((out / "answers.jsonl").read_text().splitlines()) == 2
+    page = (out / "report.html").read_text()
+    assert "<script" not in page
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page)
+    capsys.readouterr()
+    assert main(["eval", "verify", str(out), "--judge-again", "0"]) == 0
+    assert "4 samples, 0 kernels judged again: no problems" in capsys.readouterr().out
 
 
 def test_another_model_or_sampling_is_refused(

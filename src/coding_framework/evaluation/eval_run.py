@@ -73,6 +73,7 @@ class EvalRun:
         self._answers: dict[str, AgentAnswer | str] = {}
         self._begun: set[str] = set()
         self._verdicts: dict[str, Verdict | str] = {}
+        self._asking: dict[str, asyncio.Future[AgentAnswer]] = {}
         self._judging: dict[str, asyncio.Future[Verdict]] = {}
         self._open = ExitStack()
 
@@ -117,8 +118,16 @@ class EvalRun:
         if kept is not None:
             self._answers[key] = kept
             return kept
-        found = await self._asked(state, agent)
-        answer = AgentAnswer.of(found)
+        if key not in self._asking:  # two suites may have the task: it is asked once
+            self._asking[key] = asyncio.ensure_future(self._answered(key, state, agent))
+        try:
+            return await asyncio.shield(self._asking[key])
+        finally:
+            if key in self._asking and self._asking[key].done():
+                del self._asking[key]
+
+    async def _answered(self, key: str, state: CUDAConversationState, agent: Agent) -> AgentAnswer:
+        answer = AgentAnswer.of(await self._asked(state, agent))
         self._answer_sink.write({"key": key, "answer": answer.model_dump(mode="json")})
         self._answers[key] = answer
         return answer
