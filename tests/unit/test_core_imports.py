@@ -75,3 +75,10 @@ def test_the_main_job_says_before_its_first_stage_that_the_trainers_are_missing(
     assert done.returncode == 3
     assert "only the judge is installed" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_servers_own_process_does_without_pytorch() -> None:
+    """It takes 470 MB; the judge's processes have it."""
+    program = "import sys, coding_framework.deployment.server; sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], timeout=300, check=False)
+    assert done.returncode == 0
