@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from coding_framework.errors import UsageError
+from coding_framework.store.model_card import card_of, write_card
 
 WEIGHTS = "adapter_model.safetensors"
 SMALL = "adapter_model.int8.safetensors"
@@ -67,3 +68,6 @@ def restore(folder: Path, adapter: Path) -> None:
         if (folder / name).exists():
             shutil.copy(folder / name, adapter / name)
     save_file(state, adapter / WEIGHTS, metadata={"format": "pt"})
+    card = card_of(adapter) if (adapter / "model_card.json").exists() else None
+    if card is not None:
+        write_card(adapter, card)

@@ -24,6 +24,8 @@ from plans import Plan, read_plan
 
 from coding_framework.errors import OutOfTimeError, UsageError
 from coding_framework.evaluation.samples import SampleRecord, sample_record
+from coding_framework.store.checkpoints import file_digest
+from coding_framework.store.model_card import ModelCard, card_of
 from coding_framework.training.recipes import read_recipe
 from coding_framework.types import Status
 
@@ -174,12 +176,16 @@ def test_a_stored_policy_is_an_arm_whose_training_is_done(tmp_path: Path) -> Non
     adapter.mkdir()
     save_file({"w": rounded(torch.randn(4, 8))}, adapter / WEIGHTS)
     (adapter / "start.json").write_text('{"start": null, "trained": true}')
+    card = ModelCard(stage="sft", base_model="m", prompts="v3")
+    (adapter / "model_card.json").write_text(card.model_dump_json())
     plan = str(HERE / "sft.yaml")
     assert learning.main(["store", str(adapter), "--to", str(tmp_path / "s")]) == 0
     work = ["--work", str(tmp_path / "w"), "--plan", plan]
     assert learning.main(["restore", str(tmp_path / "s"), *work]) == 0
     now = learning.Experiment(read_plan(Path(plan)), tmp_path / "w", "sft")
-    assert now.adapter("sft").joinpath(WEIGHTS).is_file()
+    told = card_of(now.adapter("sft"))
+    assert told is not None
+    assert told.weights[WEIGHTS] == file_digest(now.adapter("sft") / WEIGHTS)
     assert "restored" in learning.noted(now, "train")
     assert learning.temperature(now)["chosen"] == 0.2
     assert learning.main(["restore", *work]) == 2
@@ -359,3 +365,15 @@ def test_all_arms_run_on_two_cores_and_go_on_elsewhere(tmp_path: Path) -> None:
     assert set(found["arms"]) == {"sft", "rft", "rl-0", "control-0"}
     assert "rl-0 - control-0" in found["comparisons"]
     assert {"rl-0.train", "search.search"} <= set(found["stages"])
+
+
+def test_the_policy_that_is_kept_can_be_read(tmp_path: Path) -> None:
+    from small_adapter import SMALL, WEIGHTS, restore
+
+    kept = HERE / "policy"
+    assert (kept / SMALL).stat().st_size < 20 * 2**20
+    restore(kept, tmp_path)
+    card = card_of(tmp_path)
+    assert card is not None
+    assert (card.base_model, card.prompts) == (read_plan(HERE / "sft.yaml").base_model, "v3")
+    assert card.weights == {WEIGHTS: file_digest(tmp_path / WEIGHTS)}
