@@ -97,6 +97,28 @@ COMPILE, MEMORY, UNSUPPORTED = Status.COMPILE_ERROR, Status.MEMORY_LIMIT, Status
 OUTPUT = Status.OUTPUT_LIMIT
 
 WRONG_ANSWERS = (
+    _init(
+        "old_after_six_calls",
+        "self.calls = 0",
+        """
+        self.calls += 1
+        if self.calls <= 6:
+            self.kept = ext.twice(x)
+        return self.kept
+        """,
+        Status.NONDETERMINISTIC,
+        says="a later call",
+    ),
+    _init(
+        "nothing_after_thirty_calls",
+        "self.calls = 0",
+        """
+        self.calls += 1
+        return ext.twice(x) if self.calls <= 30 else torch.empty_like(x)
+        """,
+        Status.NONDETERMINISTIC,
+        says="a later call",
+    ),
     _forward("returns_its_input", "return x", WRONG),
     _forward("copies_its_input", "return ext.copy(x)", WRONG),
     _forward("half_of_it", "out = ext.copy(x)\next.into(x[:1], out[:1])\nreturn out", WRONG),

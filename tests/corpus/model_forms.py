@@ -5,6 +5,17 @@ from __future__ import annotations
 from corpus.model_cheats import CORRECT, Cheat, _forward, _init, _whole
 
 FORMS: tuple[Cheat, ...] = (
+    _init(
+        "counts_its_calls",
+        "self.calls = 0",
+        """
+        self.calls += 1
+        if self.calls % 10 == 0:
+            print(self.calls)
+        return ext.twice(x)
+        """,
+        CORRECT,
+    ),
     _forward(
         "imports_of_the_library",
         """

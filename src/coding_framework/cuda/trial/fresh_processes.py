@@ -38,6 +38,10 @@ CALLS = 16
 """Further calls on each shape set in the last of them: half of them on the same inputs, then each
 with its inputs elsewhere."""
 
+ANSWER_CALLS = 64
+"""The same of an answer in Python, on the first shape set, in one process, which takes as long to
+start as all its calls. Nobody looks at what its variables hold, so that each of them counts."""
+
 _FEW, MANY = 4, 1100
 """Calls that show whether host code counts them, and more calls of one that does: half a second."""
 
@@ -73,14 +77,14 @@ def require_same_plans(
     setting: TrialSetting, module: ModuleInfo, calls: Sequence[RecordedCall], limits: RunLimits
 ) -> int:
     """Raises CandidateFault where another process, or a later call, asks for other work than the
-    trial's first call did. Gives the number of recordings that could be made: none of an answer in
-    Python, whose process takes as long to start as all its calls."""
-    made = 0
-    if is_answer(setting.build):
-        return made
+    trial's first call did. Gives the number of recordings that could be made."""
+    made, processes, further = 0, PROCESSES, CALLS
+    answers = is_answer(setting.build)
+    if answers:  # its process makes its model once
+        calls, processes, further = calls[:1], 1, ANSWER_CALLS
     unread = unread_parameters((setting.build / "device.ptx").read_text(errors="replace"))
     try:
-        for number in range(PROCESSES):
+        for number in range(processes):
             paper = PaperDevice()
             recorder = PlanRecorder(paper, limits)
             with open_host(setting, module, recorder) as open_session:
@@ -88,16 +92,15 @@ def require_same_plans(
                 for host, call in zip(hosts, calls, strict=True):
                     _record(module, recorder, host, call, unread)
                     made += 1
-                if number < PROCESSES - 1:
+                if number < processes - 1:
                     continue
                 for host, call in zip(hosts, calls, strict=True):
-                    for i in range(CALLS):
-                        again = call if i < CALLS // 2 else _elsewhere(call, paper)
+                    for i in range(further):
+                        again = call if i < further // 2 else _elsewhere(call, paper)
                         _record(module, recorder, host, again, unread)
                         made += 1
-                for _ in range(
-                    MANY if _counts(module, recorder, hosts[0], calls[0], unread) else 0
-                ):
+                counts = not answers and _counts(module, recorder, hosts[0], calls[0], unread)
+                for _ in range(MANY if counts else 0):
                     _record(module, recorder, hosts[0], calls[0], unread)
                     made += 1
     except (ReadsBackError, ExtensionWanted):
