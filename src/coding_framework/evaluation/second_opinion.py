@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coding_framework.data.modelnew import export_modelnew
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.evaluation.samples import SampleRecord
 from coding_framework.evaluation.suites import EvalSuite, kernelbench_files, problem_number
@@ -207,6 +206,8 @@ def _problem(checkout: Path, level: int, number: int) -> str:
 
 def _opinion(theirs: Asked, problem: str, task: Task, code: str) -> Mapping[str, Any]:
     if not Candidate.model_construct(code=code).is_python:
+        from coding_framework.data.modelnew import export_modelnew  # it loads PyTorch
+
         try:
             code = export_modelnew(code, task)
         except UsageError as e:
