@@ -51,7 +51,7 @@ def test_a_task_file_is_read_back(tmp_path: Path, suffix: str) -> None:
         ("broken.json", b"{", "does not parse"),
         ("broken.yaml", b"a: [1", "does not parse"),
         ("binary.json", b"\xff\xfe\x00", "not UTF-8"),
-        ("empty.yaml", b"", "is wrong"),
+        ("empty.yaml", b"", "holds no fields of a task"),
         ("fields.json", b'{"name": "x"}', "lacks tier, family, ops"),
         ("tier.json", b'{"name": 1}', "lacks tier"),
         ("problem.py", b"x = 1\n", "it needs a `Model`"),

@@ -42,8 +42,9 @@ def main() -> None:
     try:
         load()
         timing_model.gpus()
-    except Exception as e:  # told to the process that started us
-        control.send(json.dumps({"error": str(e)}).encode())
+    except Exception as e:  # told to the process that started us, unless that is gone too
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            control.send(json.dumps({"error": str(e)}).encode())
         return
     _serve(control, int(sys.argv[2]), {})
 
