@@ -49,8 +49,10 @@ def joined(cluster: Cluster) -> Iterator[None]:
         log_to_driver=False,
         runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}},
     )
-    yield
-    ray.shutdown()
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def gone(node: Any) -> None:

@@ -29,10 +29,11 @@ async def test_the_workers_of_a_machine_share_one_judge(
 async def _share(tmp_path: Path) -> None:
     arguments = {"folder": str(tmp_path)}
     first, second = SharedJudge(SLOW, arguments), SharedJudge(SLOW, arguments)
-    jobs = [asyncio.create_task(one(DOUBLE_TASK, "both 2")) for one in (first, second) * 20]
+    jobs = [asyncio.create_task(one(DOUBLE_TASK, "both go")) for one in (first, second) * 20]
     process = await began(tmp_path, "both", len(jobs))
     assert told(tmp_path, "both")[-1] == [process, len(jobs)]
     os.kill(process, signal.SIGKILL)
+    (tmp_path / "go").touch()
     assert {v.task for v in await asyncio.gather(*jobs)} == {DOUBLE_TASK.name}
     assert len({process for process, _ in told(tmp_path, "both")}) == 2
 

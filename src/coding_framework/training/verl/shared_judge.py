@@ -11,11 +11,12 @@ never a verdict.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_framework.errors import InfrastructureError
@@ -26,6 +27,9 @@ ACTOR = "coding_framework_judge"
 """Ray name by which workers share a judge; with the node's where they are those of a machine."""
 _AT_ONCE = 4000
 """Calls that the actor takes at a time, others wait; how many are judged is its own matter."""
+_RESTART_S = 300
+"""Longest wait for a lost actor's successor, which loads PyTorch, on a loaded machine."""
+_LOOK_S = 0.2
 
 
 class SharedJudge:
@@ -52,7 +56,6 @@ class SharedJudge:
                 num_cpus=0,
                 max_concurrency=_AT_ONCE,
                 max_restarts=-1,
-                max_task_retries=1,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=everywhere),
                 **seen,
             )
@@ -72,7 +75,11 @@ class SharedJudge:
 
     async def _ask(self, method: str, task: Task, *arguments: Any) -> Any:
         try:
-            answer = await self._actor.ask.remote(method, task, *arguments)
+            try:
+                answer = await self._actor.ask.remote(method, task, *arguments)
+            except RayActorError:
+                await self._there_again()
+                answer = await self._actor.ask.remote(method, task, *arguments)
         except RayError as e:
             why = (str(e).strip().splitlines() or [""])[-1]
             raise InfrastructureError(
@@ -81,3 +88,16 @@ class SharedJudge:
             ) from e
         raise_from_node(answer)
         return answer
+
+    async def _there_again(self) -> None:
+        """Wait for the actor that Ray starts in place of a lost one. Ray's own `max_task_retries`
+        spends its tries on an actor whose loss it has not noticed yet."""
+        deadline = asyncio.get_running_loop().time() + _RESTART_S
+        while True:
+            try:
+                await self._actor.life.remote()
+                return
+            except ActorUnavailableError:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(_LOOK_S)
