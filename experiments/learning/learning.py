@@ -347,23 +347,12 @@ def keep(now: Experiment, adapter: Path | None, start: str | None) -> None:
     target = now.adapter(now.name)
     if adapter is not None:
         import torch
-        from safetensors.torch import load_file, save_file
-        from small_adapter import rounded
-
-        from coding_framework.store.model_card import card_of, write_card
+        from safetensors.torch import load_file
+        from small_adapter import WEIGHTS, put, rounded
 
         shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        for file in adapter.iterdir():
-            if file.name in ("adapter_config.json", "model_card.json"):
-                shutil.copy(file, target / file.name)
-        state = load_file(adapter / "adapter_model.safetensors")
         kept = rounded if now.plan.bits == 8 else torch.Tensor.bfloat16
-        save_file({k: kept(v).contiguous() for k, v in state.items()},
-                  target / "adapter_model.safetensors", metadata={"format": "pt"})  # fmt: skip
-        card = card_of(target)
-        if card is not None:
-            write_card(target, card)  # of the weights as they were rounded
+        put({k: kept(v) for k, v in load_file(adapter / WEIGHTS).items()}, adapter, target)
     target.mkdir(parents=True, exist_ok=True)
     write_json_atomic(target / "start.json", {"start": start, "trained": adapter is not None})
     write_atomic(now.folder() / "kept", "the policy is in adapters/\n")

@@ -7,17 +7,19 @@ bfloat16 form, so an adapter that was rounded (`rounded`) is stored and restored
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 
 from coding_framework.errors import UsageError
+from coding_framework.store.model_card import FILE as CARD
 from coding_framework.store.model_card import card_of, write_card
 
 WEIGHTS = "adapter_model.safetensors"
 SMALL = "adapter_model.int8.safetensors"
-BESIDE = ("adapter_config.json", "model_card.json", "start.json")
+BESIDE = ("adapter_config.json", CARD, "start.json")
 _EXPONENT = ".exponent"
 
 
@@ -49,9 +51,7 @@ def store(adapter: Path, folder: Path) -> Path:
             raise UsageError(f"{adapter} was not rounded: run its arm by a plan of `bits: 8`")
         small |= {name: numbers.contiguous(), name + _EXPONENT: exponent}
     folder.mkdir(parents=True, exist_ok=True)
-    for name in BESIDE:
-        if (adapter / name).exists():
-            shutil.copy(adapter / name, folder / name)
+    _copy_beside(adapter, folder)
     save_file(small, folder / SMALL)
     return folder / SMALL
 
@@ -63,11 +63,22 @@ def restore(folder: Path, adapter: Path) -> None:
     small = load_file(folder / SMALL)
     names = [name for name in small if not name.endswith(_EXPONENT)]
     state = {name: _whole(small[name], small[name + _EXPONENT]) for name in names}
+    put(state, folder, adapter)
+
+
+def put(state: Mapping[str, torch.Tensor], source: Path, adapter: Path) -> None:
+    """Write weights (rows, columns) as PEFT reads them into the folder `adapter`, made where it is
+    not there, with what lies beside those of `source`. The card then tells these weights."""
     adapter.mkdir(parents=True, exist_ok=True)
-    for name in BESIDE:
-        if (folder / name).exists():
-            shutil.copy(folder / name, adapter / name)
-    save_file(state, adapter / WEIGHTS, metadata={"format": "pt"})
-    card = card_of(adapter) if (adapter / "model_card.json").exists() else None
+    _copy_beside(source, adapter)
+    contiguous = {name: weight.contiguous() for name, weight in state.items()}
+    save_file(contiguous, adapter / WEIGHTS, metadata={"format": "pt"})
+    card = card_of(adapter) if (adapter / CARD).exists() else None
     if card is not None:
         write_card(adapter, card)
+
+
+def _copy_beside(source: Path, target: Path) -> None:
+    for name in BESIDE:
+        if (source / name).exists():
+            shutil.copy(source / name, target / name)
