@@ -1,32 +1,18 @@
-"""The catalogue's tasks by name, kept between runs: drawing them takes seconds, reading them none.
-
-The kept list is addressed by the digest of all code and data that the catalogue is made from, so it
-is never that of another version.
-"""
+"""The catalogue's tasks by name, as `cuda-rl tasks list` shows them; kept between runs."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.paths import cache_dir, write_atomic
+from coding_framework.data.kept import kept
+from coding_framework.errors import UsageError
 from coding_framework.types import Split
 
 LISTED = {"name", "tier", "family", "ops", "split", "description", "source"}
 """Fields of `Task` that a list of tasks has."""
-FOLDER = "listings"
-"""Below the cache folder."""
-_NOT_CODE = {".pyc", ".jsonl"}
-"""Receipts are no part of what a task is."""
-
 Row = dict[str, Any]
 """The `LISTED` fields of a task, as JSON has them."""
 
@@ -63,15 +49,7 @@ def names() -> list[str]:
 
 @cache
 def _all_rows() -> tuple[Row, ...]:
-    kept: Path | None = None
-    with suppress(InfrastructureError, OSError, ValueError):
-        kept = cache_dir() / FOLDER / f"{_digest()}.json"
-        return tuple(json.loads(kept.read_text(encoding="utf-8")))
-    made = tuple(_made())
-    if kept is not None:
-        with suppress(InfrastructureError):  # a list that cannot be kept is made again
-            write_atomic(kept, json.dumps(made))
-    return made
+    return tuple(kept("tasks", _made))
 
 
 def _made() -> list[Row]:
@@ -79,13 +57,3 @@ def _made() -> list[Row]:
 
     tasks = map(catalog.build_task, catalog.all_functions())
     return [task.model_dump(mode="json", include=LISTED) for task in tasks]
-
-
-def _digest() -> str:
-    """Of this folder's code and data, and of what records are."""
-    key = hashlib.sha256(sys.version.encode())
-    folder = Path(__file__).parent
-    for path in [*sorted(folder.rglob("*")), folder.parent / "types.py"]:
-        if path.is_file() and path.suffix not in _NOT_CODE:
-            key.update(str(path.relative_to(folder.parent)).encode() + b"\0" + path.read_bytes())
-    return key.hexdigest()[:32]

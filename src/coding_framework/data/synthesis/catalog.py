@@ -12,13 +12,14 @@ import random
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from coding_framework.data.kept import kept
 from coding_framework.data.synthesis.canonical import canonical_key
 from coding_framework.data.synthesis.interval import Operand
 from coding_framework.data.synthesis.kernels import kernels
 from coding_framework.data.synthesis.layouts import LAYOUTS
 from coding_framework.data.synthesis.op_table import OPERAND_OPS, SCALAR_OPS, UNARY_OPS
 from coding_framework.data.synthesis.ops import Step
-from coding_framework.data.synthesis.program import Program, fingerprint, parse_program
+from coding_framework.data.synthesis.program import Program, fingerprint, parse_program, spelled
 from coding_framework.data.synthesis.reference import make_task
 from coding_framework.data.synthesis.styles import COMPACT, Style
 from coding_framework.data.synthesis.workloads.base import Workload
@@ -210,8 +211,15 @@ def all_functions() -> tuple[Function, ...]:
 def catalog(seed: int = 0, per_family: int = 60) -> tuple[Program, ...]:
     """Programs: the primitives, then up to `per_family` composed ones a family, no two equal.
 
-    Deterministic by its arguments.
+    Deterministic by its arguments, and kept between runs by its names.
     """
+    names = kept(f"programs-{seed}-{per_family}", lambda: _drawn_names(seed, per_family))
+    return tuple(program for program in map(spelled, names) if program is not None)
+
+
+def _drawn_names(seed: int, per_family: int) -> list[str]:
+    """The catalogue, drawn: most of the time goes into finding on what inputs a program is valid,
+    and whether it equals another."""
     chosen = {p.name: p for p in primitives()}
     values = {fingerprint(p) for p in chosen.values()}
     for family in FAMILIES:
@@ -228,7 +236,7 @@ def catalog(seed: int = 0, per_family: int = 60) -> tuple[Program, ...]:
             chosen[program.name] = program
             values.add(fingerprint(program))
             found += 1
-    return tuple(chosen.values())
+    return list(chosen)
 
 
 def _draw(family: Family, rng: random.Random) -> Program:

@@ -242,6 +242,12 @@ def _applied(operations: tuple[Operation, ...], matrix: Matrix) -> Matrix:
 
 def parse_program(name: str) -> Program | None:
     """The valid program of that name; None where a token, the form or the domain is wrong."""
+    program = spelled(name)
+    return program if program is not None and program.input_range() is not None else None
+
+
+def spelled(name: str) -> Program | None:
+    """The program of that name, not yet known to be valid; None where a token is wrong."""
     tokens = name.split("_")
     shape = [i for i, token in enumerate(tokens) if token in LAYOUTS and token != "map"]
     if len(shape) > 1:
@@ -251,9 +257,8 @@ def parse_program(name: str) -> Program | None:
     after = [parse_step(t) for t in tokens[cut + 1 :]]
     if any(s is None for s in chain(before, after)):
         return None
-    program = Program(
+    return Program(
         before=tuple(s for s in before if s is not None),
         layout=tokens[cut] if shape else "map",
         after=tuple(s for s in after if s is not None),
     )
-    return program if program.input_range() is not None else None
