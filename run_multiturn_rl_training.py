@@ -20,7 +20,7 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coding_framework.commands.failures import run_script
 from coding_framework.commands.flags import add_flags, add_switch, script_parser
@@ -39,13 +39,12 @@ from coding_framework.store.folder import (
 from coding_framework.store.model_card import card_of, write_card
 from coding_framework.training.recipes import RecipeFile, read_recipe, rl_config
 from coding_framework.training.reward_functions.presets import PRESETS
-from coding_framework.training.verl_integration import (
-    MultiAgentVERLTrainer,
-    MultiTurnRLConfig,
-    RLResult,
-)
+from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.types import Role, TaskPool
 from coding_framework.wiring import JudgeSettings
+
+if TYPE_CHECKING:
+    from coding_framework.training.rl_result import RLResult
 
 FLAGS = (
     "output_dir", "num_episodes", "max_turns", "prompts", "policy", "phase_steps",
@@ -233,6 +232,8 @@ def run(
     task_pool: TaskPool,
 ) -> RLResult:
     """Tasks, training, result."""
+    from coding_framework.training.verl_integration import MultiAgentVERLTrainer
+
     prompts = config.num_episodes * config.prompts_per_step
     count = rl_tasks if config.curriculum else min(prompts, rl_tasks)
     more = config.validation_tasks if config.validate_every else 0

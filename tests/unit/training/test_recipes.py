@@ -6,6 +6,8 @@ import os
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from coding_framework.data.data_pipeline import CUDADataPipeline
 from coding_framework.errors import UsageError
 from coding_framework.run import quickstart
 from coding_framework.run.recipe import Job, Recipe
+from coding_framework.training import verl_integration
 from coding_framework.training.placement import cluster_commands, placement
 from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
@@ -53,6 +56,14 @@ def test_verl_accepts_every_recipe_and_nothing_is_started(
     assert f'"num_gpus": {config.num_gpus}' in said
     for part, place in placement(config):
         assert f"{part:<16} {place}" in said
+
+
+def test_a_dry_run_waits_for_nothing_that_it_does_not_need() -> None:
+    heavy = {"coding_framework.training.verl_integration", "torch", "verl", "ray", "numpy"}
+    code = "import run_multiturn_rl_training, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert "coding_framework.run.recipe" in done.stdout.split(), done.stderr
+    assert not heavy & set(done.stdout.split())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
@@ -343,7 +354,7 @@ def test_rl_can_leave_out_the_tasks_that_sft_was_shown(monkeypatch: pytest.Monke
 
         async def train(self) -> None: ...
 
-    monkeypatch.setitem(script["run"].__globals__, "MultiAgentVERLTrainer", Trainer)
+    monkeypatch.setattr(verl_integration, "MultiAgentVERLTrainer", Trainer)
     flags = {"rl_tasks": 12, "rl_skip_tasks": 8}
     pool = script["make_pool"](flags, read_recipe(None))
     assert not flags
@@ -374,7 +385,7 @@ def test_rl_on_modules_draws_what_sft_does_not_show_and_validates_apart(
 
         async def train(self) -> None: ...
 
-    monkeypatch.setitem(script["run"].__globals__, "MultiAgentVERLTrainer", Trainer)
+    monkeypatch.setattr(verl_integration, "MultiAgentVERLTrainer", Trainer)
     flags = {"task_pool": "modules", "rl_tasks": 6, "rl_skip_tasks": 2}
     pool = script["make_pool"](flags, read_recipe(None))
     config = MultiTurnRLConfig(model_path="m", num_episodes=9, validate_every=3, validation_tasks=4)
