@@ -2,7 +2,10 @@
 """Judge the synthesised kernels and keep the verdicts that ship with the package.
 
     uv run scripts/build_receipts.py [--train N] [--naive N] [--held-out N] [--workers W]
+    uv run scripts/build_receipts.py --harder
 
+--harder: naive kernels of training tasks of the tiers 2 and 3, which a curriculum over all tasks
+needs, into a file of their own. The starter tasks are those of the other file alone, so they stay.
 Resumable: a kernel with a receipt of the present protocol is not judged again; one of an older
 protocol holds until then. Receipts of kernels that no longer exist are dropped at the end. Run it
 after a change of a template, a shape or the judging protocol.
@@ -18,6 +21,7 @@ from pathlib import Path
 from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.data.examples import jobs_for
 from coding_framework.data.synthesis.receipts import (
+    HARDER_PATH,
     RECEIPTS_PATH,
     Job,
     build_receipts,
@@ -37,10 +41,25 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--held-out", type=int, default=110, help="held-out tasks")
     parser.add_argument("--max-steps", type=int, default=3, help="longest composition")
     parser.add_argument("--max-tier", type=int, default=1, help="hardest tier")
+    parser.add_argument("--harder", type=int, nargs="?", const=130, help="tasks of tiers 2 and 3")
     parser.add_argument("--workers", type=int, default=cores())
-    parser.add_argument("--output", type=Path, default=RECEIPTS_PATH)
+    parser.add_argument("--output", type=Path, help="default: the package's file")
     parser.add_argument("--keep-stale", action="store_true", help="do not drop old receipts")
-    return parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
+    args.output = args.output or (HARDER_PATH if args.harder else RECEIPTS_PATH)
+    return args
+
+
+def wanted(args: argparse.Namespace) -> list[Job]:
+    """The kernels to judge, each once."""
+    if args.harder:
+        only = {"min_tier": 2, "naive_only": True, "max_steps": args.max_steps}
+        return jobs_for(Split.TRAIN, args.harder, scope="all", **only)
+    limits = {"max_steps": args.max_steps, "max_tier": args.max_tier}
+    jobs = jobs_for(Split.HELD_OUT, args.held_out, **limits)
+    jobs += jobs_for(Split.TRAIN, args.train, **limits)
+    jobs += jobs_for(Split.TRAIN, args.naive, naive_only=True, **limits)
+    return list({job.key: job for job in jobs}.values())
 
 
 async def build(args: argparse.Namespace, jobs: list[Job]) -> int:
@@ -64,11 +83,7 @@ async def build(args: argparse.Namespace, jobs: list[Job]) -> int:
 
 def main() -> int:
     args = parse()
-    limits = {"max_steps": args.max_steps, "max_tier": args.max_tier}
-    jobs = jobs_for(Split.HELD_OUT, args.held_out, **limits)
-    jobs += jobs_for(Split.TRAIN, args.train, **limits)
-    jobs += jobs_for(Split.TRAIN, args.naive, naive_only=True, **limits)
-    jobs = list({job.key: job for job in jobs}.values())
+    jobs = wanted(args)
     failed = asyncio.run(build(args, jobs))
     if not args.keep_stale:
         prune_receipts(args.output, jobs)

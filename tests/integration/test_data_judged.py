@@ -11,7 +11,13 @@ from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.registry import find_task
 from coding_framework.data.synthesis.catalog import kernels_of
 from coding_framework.data.synthesis.faults import break_kernel
-from coding_framework.data.synthesis.receipts import Job, KernelReceipt, packaged_receipts
+from coding_framework.data.synthesis.receipts import (
+    HARDER_PATH,
+    Job,
+    KernelReceipt,
+    load_receipts,
+    packaged_receipts,
+)
 from coding_framework.data.synthesis.styles import varied_style
 from coding_framework.types import Status
 
@@ -68,5 +74,6 @@ async def test_receipts_that_ship_say_what_the_judge_says(emulator_pool: JudgePo
         verdict = await emulator_pool.judge(task, code)
         assert verdict.status is receipt.verdict.status
 
-    sample = sorted(receipts, key=lambda r: r.kernel_sha256)[:4]
+    harder = sorted(load_receipts(HARDER_PATH).values(), key=lambda r: r.kernel_sha256)
+    sample = [*sorted(receipts, key=lambda r: r.kernel_sha256)[:4], *harder[:2]]
     await asyncio.gather(*(check(receipt) for receipt in sample))

@@ -274,6 +274,21 @@ def test_the_curriculums_numbers_are_those_of_the_documents() -> None:
     assert {bars[:2] for bars in numbers("four_tier")} == {(0.90, 0.75)}
 
 
+def test_every_tier_of_a_curriculum_has_tasks_that_ship_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from coding_framework.data.curriculum_manager import PRESETS, CurriculumManager
+    from coding_framework.data.data_pipeline import CUDADataPipeline, DataPipelineConfig
+    from coding_framework.training.recipes import read_recipe
+
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))  # nothing was judged here
+    scope = read_recipe(ROOT / "configs/documents.yaml").run["task_scope"]
+    tasks = CUDADataPipeline(DataPipelineConfig(scope=scope)).draw_tasks(256)
+    for preset in ("three_tier", "four_tier"):
+        assert CurriculumManager(tasks, preset).tiers == tuple(t.name for t in PRESETS[preset])
+    assert min(Counter(task.tier for task in tasks).values()) >= 50
+
+
 def test_a_tier_without_tasks_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     import structlog
 

@@ -256,7 +256,7 @@ class CurriculumManager:
         self._pools = [(tier, self._names(tier)) for tier in wanted if self._names(tier)]
         empty = [tier.name for tier in wanted if not self._names(tier)]
         if self._pools and empty:
-            advice = "judge some with `cuda-rl tasks build`, and choose --task-scope all"
+            advice = "choose --task-scope all, which has tasks of every tier"
             log.warning("curriculum_tiers_without_tasks", left_out=empty, advice=advice)
         if not self._pools:
             raise UsageError("the curriculum has no task in any of its tiers: give it other tasks")

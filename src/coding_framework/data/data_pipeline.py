@@ -31,7 +31,11 @@ from coding_framework.data.examples import (
 )
 from coding_framework.data.held_out_shapes import with_held_out_shapes
 from coding_framework.data.synthesis.measured import MEASURED_PATH
-from coding_framework.data.synthesis.receipts import RECEIPTS_PATH, built_receipts_path
+from coding_framework.data.synthesis.receipts import (
+    HARDER_PATH,
+    RECEIPTS_PATH,
+    built_receipts_path,
+)
 from coding_framework.data.synthesis.workloads.table import WORKLOAD_FAMILIES
 from coding_framework.errors import UsageError
 from coding_framework.paths import cache_dir
@@ -294,7 +298,7 @@ def _source_digest() -> str:
     change of any draws anew."""
     folder = Path(__file__).parent
     code = [*folder.glob("*.py"), *(folder / "synthesis").rglob("*.py")]
-    files = sorted([*code, RECEIPTS_PATH, MEASURED_PATH])
+    files = sorted([*code, RECEIPTS_PATH, HARDER_PATH, MEASURED_PATH])
     found = hashlib.sha256()
     for file in files:
         found.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())

@@ -169,6 +169,7 @@ def jobs_for(
     n: int,
     *,
     max_steps: int | None = None,
+    min_tier: int = 0,
     max_tier: int | None = None,
     naive_only: bool = False,
     style: Style = COMPACT,
@@ -178,7 +179,9 @@ def jobs_for(
     with seed 0: all kernels, and of one training task in three a broken one. naive_only: what
     baselines and examples for the generator need."""
     jobs = []
-    for function in islice(round_robin(_families(split, 0, max_steps, max_tier, scope)), n):
+    families = _families(split, 0, max_steps, max_tier, scope)
+    hard = (members for members in families if family_of(members[0]).tier >= min_tier)
+    for function in islice(round_robin(hard), n):
         material = _Material(function, style, {})
         made = material.kernels[:1] if naive_only else material.kernels
         jobs += [Job(material.task, kernel.level, kernel.code) for kernel in made]

@@ -74,8 +74,8 @@ class Recipe(Config):
 
     None: any."""
     task_scope: TaskScope = "starter"
-    """starter: tasks whose kernels ship judged; all: also those that this machine has judged
-    (`cuda-rl tasks build`).
+    """starter: the small set that ships with all kernels judged; all: also 130 of tiers 2 and 3,
+    which ship with one, and those that this machine has judged (`cuda-rl tasks build`).
 
     Other families, longer compositions and so tiers 2 and 3 are in "all" alone."""
     task_pool: TaskPool = "functions"

@@ -40,7 +40,10 @@ from coding_framework.types import (
 log = structlog.get_logger(__name__)
 
 RECEIPTS_PATH = Path(__file__).with_name("receipts.jsonl")
-"""The receipts that ship with the package."""
+"""The receipts that ship with the package: of the starter tasks."""
+HARDER_PATH = Path(__file__).with_name("harder_receipts.jsonl")
+"""Those of naive kernels of the tiers 2 and 3, which ship beside: with them all tasks together have
+every tier. The starter tasks stay what they are."""
 
 _SHOWN_LEVELS = ("naive", "broken")
 """Levels of kernels that a prompt may show with their verdict."""
@@ -157,8 +160,10 @@ def built_receipts_path() -> Path:
 
 
 def all_receipts(built: Path | None = None) -> dict[Key, KernelReceipt]:
-    """The package's receipts and this machine's, the later of two winning."""
-    return {**packaged_receipts(), **load_receipts(built or built_receipts_path())}
+    """The package's receipts, of the tiers 2 and 3 too, and this machine's, the later of two
+    winning."""
+    machines = load_receipts(built or built_receipts_path())
+    return {**packaged_receipts(), **load_receipts(HARDER_PATH), **machines}
 
 
 async def build_receipts(
