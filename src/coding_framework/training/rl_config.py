@@ -338,8 +338,6 @@ class MultiTurnRLConfig(Config):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.device == "cpu" and self.num_nodes != 1:
-            raise ValueError("training on the CPU uses one node: set num_nodes=1")
         if (self.num_nodes > 1 or self.judge_nodes) and self.ray_address is None:
             raise ValueError("more than one node needs a Ray cluster: set ray_address")
         if self.judge_gpus and (self.device == "cpu" or self.ray_address is not None):

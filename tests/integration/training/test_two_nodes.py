@@ -1,5 +1,6 @@
-"""RL on a Ray cluster that somebody else started: one node trains, another judges and offers Ray no
-processors, so that nothing else of the run goes there. Both nodes are on this machine."""
+"""RL on a Ray cluster that somebody else started, with two nodes on this machine: one node trains,
+and another judges and offers Ray no processors, so that nothing else of the run goes there; or both
+train."""
 
 from __future__ import annotations
 
@@ -53,3 +54,15 @@ def test_a_run_joins_a_cluster_and_judges_on_the_node_that_is_for_it(
         assert step.conversations == settings.conversations_per_step
         assert step.faults == 0
     assert {path.name for path in told.iterdir()} == {judging.node_id}
+
+
+def test_two_nodes_train_one_policy(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_node(**NODE, num_cpus=20, num_gpus=1)
+    model, output = tiny_rl.write_tiny_model(tmp_path / "model"), tmp_path / "run"
+    command = script(model, output, num_episodes=STEPS, ray_address=cluster.address, num_nodes=2)
+    result = finished(command)
+    assert [step.step for step in result.steps] == [1, 2]
+    assert all(step.grad_norm for step in result.steps)
+    # Each node has one place for a training process, and each process wrote its shard.
+    shards = {path.name for path in output.rglob("model_world_size_2_rank_*.pt")}
+    assert shards == {f"model_world_size_2_rank_{rank}.pt" for rank in (0, 1)}

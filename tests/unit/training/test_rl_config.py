@@ -52,7 +52,7 @@ def test_cpu_sizes_can_be_changed_one_by_one() -> None:
         ({"micro_batch_tokens": 100}, "less than a row of"),
         ({"clip_ratio_low": 1.0}, "less than 1"),
         ({"algorithm": "dapo", "overlong_buffer_tokens": 1024}, "leaves nothing of the 1024"),
-        ({"device": "cpu", "num_nodes": 2}, "set num_nodes=1"),
+        ({"device": "cpu", "num_nodes": 2}, "set ray_address"),
         ({"role_rewards": {"tester": {"performance": 1.0}}}, "it takes no turn"),
         ({"role_rewards": {"optimizer": {"performance": 1.0}}, "reward": "a:b"}, "leave one out"),
         ({"tester": True, "judge": "a:b"}, "runs no probes"),
