@@ -24,6 +24,7 @@ from coding_framework.store.run_status import (
     read_system_thinned,
 )
 from coding_framework.store.training_log import read_sft_records, read_steps
+from coding_framework.viewer.judges import Judges, usual_pause
 from coding_framework.viewer.runs import FoundRun, rl_folders, sft_folder
 
 MAX_POINTS = 5_000
@@ -233,10 +234,14 @@ _ON_OVERVIEW = frozenset({"gpu", "gpu-memory", "gpu-power", "cpu", "queue", "jud
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a run wrote of machine and judge."""
+    """What a run wrote of machine and judges."""
 
     samples: Sequence[SystemSample]
-    judged: Sequence[JudgeSample]
+    judges: Judges
+
+    @property
+    def judged(self) -> Sequence[JudgeSample]:
+        return self.judges.samples
 
     @property
     def start(self) -> float:
@@ -244,7 +249,7 @@ class _Told:
 
 
 def _times(run: FoundRun) -> _Told:
-    return _Told(read_system_thinned(run.root), list(read_judge(run.root)))
+    return _Told(read_system_thinned(run.root), Judges.of(list(read_judge(run.root))))
 
 
 def _system_charts(told: _Told, options: Options) -> list[dict[str, Any] | None]:
@@ -286,34 +291,41 @@ def _system_charts(told: _Told, options: Options) -> list[dict[str, Any] | None]
             "free": each(lambda s: s.disk_free, 1e-9), "swap": each(lambda s: s.swap, 1e-9),
         }),
     ]  # fmt: skip
+    several = told.judges.most > 1
+    all_of = f", {told.judges.most} judges together" if several else ""
+    slowest_of = f", the slowest of {told.judges.most} judges" if several else ""
     judge: list[tuple[str, str, str, dict[str, Column]]] = [
-        ("queue", "Judge: queue", "verdicts", {
+        ("queue", f"Judge: queue{all_of}", "verdicts", {
             "queued": [float(s.queued) for s in judged],
             "running": [float(s.running) for s in judged],
         }),
-        ("judge-rate", "Judge: verdicts", "a second", {"done": [s.done_per_s for s in judged]}),
-        ("judge-times", "Judge: times", "s", {
+        ("judge-rate", f"Judge: verdicts{all_of}", "a second", {
+            "done": [s.done_per_s for s in judged],
+        }),
+        ("judge-times", f"Judge: times{slowest_of}", "s", {
             f"{name}, {q}": [times(s).get(q) for s in judged]
             for name, times in _JUDGE_TIMES.items() for q in ("p50", "p95")
         }),
     ]  # fmt: skip
     flags, start = replace(options, smooth=0.0), told.start
     found = []
-    for charts, times in ((system, [s.t for s in samples]), (judge, [s.t for s in judged])):
+    for charts, times, pause in (
+        (system, [s.t for s in samples], None),
+        (judge, [s.t for s in judged], told.judges.pause),
+    ):
         x = [t - start for t in times]
         for identity, title, unit, columns in charts:
-            places, broken = _with_gaps(x, columns)
+            places, broken = _with_gaps(x, columns, pause)
             found.append(chart(identity, title, unit, broken, {}, places, "seconds", flags))
     return found
 
 
 def _with_gaps(
-    x: Sequence[float], columns: Mapping[str, Column]
+    x: Sequence[float], columns: Mapping[str, Column], pause: float | None = None
 ) -> tuple[list[float], dict[str, Column]]:
     """With a point without a value wherever nothing was written for long: a line must not lead
-    over that."""
-    pauses = sorted(b - a for a, b in itertools.pairwise(x) if b > a)
-    usual = pauses[len(pauses) // 2] if pauses else 0.0
+    over that. pause: the usual one (None: as between the points)."""
+    usual = usual_pause(b - a for a, b in itertools.pairwise(x)) if pause is None else pause
     after = [i for i, (a, b) in enumerate(itertools.pairwise(x), 1) if b - a > GAP * usual]
     places, made = list(x), {name: list(column) for name, column in columns.items()}
     for i in reversed(after):
