@@ -24,12 +24,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.events import log
 from coding_framework.paths import cache_dir, write_error
-
-log = structlog.get_logger(__name__)
 
 _HUB_TIMEOUT_S = 15
 """How long a hub may take to answer at all before the packages are used."""

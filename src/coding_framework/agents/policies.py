@@ -14,16 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import structlog
-
 from coding_framework.agents.chat_request import chat_request
 from coding_framework.errors import PolicyAwayError, PolicyError, UsageError
+from coding_framework.events import log
 from coding_framework.types import Generation, Message, Policy, SamplingParams
 
 if TYPE_CHECKING:
     import torch
 
-log = structlog.get_logger(__name__)
 
 DTypeName = Literal["auto", "bfloat16", "float32"]
 MOST_ASKED = 1024

@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import structlog
 from pydantic import ValidationError
 
 from coding_framework.agents.devices import DEFAULT_DEVICE
 from coding_framework.agents.prompts import PromptBudget, messages_for_tester
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
+from coding_framework.events import log
 from coding_framework.task_shapes import Size, free_sizes, with_sizes
 from coding_framework.types import (
     CUDAConversationState,
@@ -31,8 +31,6 @@ from coding_framework.types import (
     Status,
     Task,
 )
-
-log = structlog.get_logger(__name__)
 
 WORTH_PROBING = frozenset(
     {Status.CORRECT, Status.WRONG_OUTPUT, Status.NONDETERMINISTIC, Status.RUNTIME_ERROR}

@@ -14,14 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Literal
 
-import structlog
 from pydantic import Field
 
 from coding_framework.errors import UsageError
+from coding_framework.events import log
 from coding_framework.store.records import OPEN_FROM, OPEN_TO, WIDE_SPREAD, TaskEvidence
 from coding_framework.types import CUDAConversationState, Record, Task
-
-log = structlog.get_logger(__name__)
 
 
 class TierCriteria(Record):

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import structlog
-
 from coding_framework.data.archive_rows import (
     HUB_NAME,
     LEVELS,
@@ -24,9 +22,8 @@ from coding_framework.data.examples import training_examples
 from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key
 from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.events import log
 from coding_framework.types import Role, Task, TrainingExample
-
-log = structlog.get_logger(__name__)
 
 
 class SakanaDataLoader:

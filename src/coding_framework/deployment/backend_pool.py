@@ -8,15 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import structlog
-
 from coding_framework.deployment.backends import Backend
 from coding_framework.deployment.metrics import ServerMetrics
 from coding_framework.deployment.serve_config import BackendConfig, ModelVersion, ServeConfig
 from coding_framework.errors import InfrastructureError
+from coding_framework.events import log
 from coding_framework.store.databases import StorageError
-
-log = structlog.get_logger(__name__)
 
 EVERY_S = 1.0
 

@@ -20,15 +20,13 @@ from typing import Any
 
 import aiohttp
 import orjson
-import structlog
 
 from coding_framework.agents.chat_request import chat_request
 from coding_framework.deployment.serve_config import BackendConfig, ModelVersion
 from coding_framework.errors import PolicyAwayError, PolicyError
+from coding_framework.events import log
 from coding_framework.monitoring.text import one_line
 from coding_framework.types import Generation, Message, SamplingParams
-
-log = structlog.get_logger(__name__)
 
 PERIOD_S = 2.0
 HEALTH_TIMEOUT_S = 5.0

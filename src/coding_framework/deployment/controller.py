@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from coding_framework.deployment.ab_testing import ABTestConfig
 from coding_framework.deployment.live_traffic import LiveTraffic
 from coding_framework.deployment.manager import ABTestManager, Evaluation
@@ -26,12 +24,12 @@ from coding_framework.deployment.store import (
     DeploymentStore,
     ExperimentRow,
 )
+from coding_framework.events import log
 from coding_framework.store.databases import StorageError
 
 EVERY_S = 0.25
 NOTICE_S = 1.0
 _RUNNING = ("SHADOW", "RAMPING", "HOLDING", "PAUSED")
-_log = structlog.get_logger(__name__)
 
 World = Callable[[ABTestConfig], Mapping[str, Any] | None]
 """Under what a process observes a rollout: JSON that must not change while it runs; None: it does
@@ -118,16 +116,16 @@ class Controller:
         paused = self.manager.require_same_world(row.id, world)
         self._noted[row.id] = world
         if paused is not None:
-            _log.warning("experiment_paused", experiment=row.id, reason=paused.reason)
+            log.warning("experiment_paused", experiment=row.id, reason=paused.reason)
 
     def _act(self, row: ExperimentRow) -> ExperimentRow | None:
         try:
             moved = self.manager.act(row.id)
         except ConflictError as e:
-            _log.info("experiment_moved_by_another", experiment=row.id, said=str(e))
+            log.info("experiment_moved_by_another", experiment=row.id, said=str(e))
             return None
         if moved is not None:
-            _log.info(
+            log.info(
                 "experiment_moved", experiment=row.id, alias=row.alias, before=row.state,
                 after=moved.state, step=moved.step, reason=moved.reason,
             )  # fmt: skip
@@ -141,9 +139,9 @@ class Controller:
                     self._notice_at = time.monotonic() + NOTICE_S
                     self.notice()
             except StorageError as e:
-                _log.warning("controller_cannot_write", said=str(e))
+                log.warning("controller_cannot_write", said=str(e))
             except Exception:  # of one rollout: the thread must go on for the others
-                _log.exception("controller_failed")
+                log.exception("controller_failed")
 
     def _locked(self) -> bool:
         if self._lock is not None:

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
-import structlog
 import uvicorn
 import uvloop
 from fastapi import FastAPI, Request
@@ -55,12 +54,12 @@ from coding_framework.deployment.limits import Limits, Meter, OverLimitError, Qu
 from coding_framework.deployment.store import ConflictError
 from coding_framework.deployment.tokens import LOCAL_SCOPES, Token, TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.events import log
 from coding_framework.monitoring.text import one_line
 from coding_framework.types import Config, TokenScope
 
 T = TypeVar("T")
 
-log = structlog.get_logger(__name__)
 
 HEADER_BYTES = 16 * 1024
 HEADER_S = 10.0

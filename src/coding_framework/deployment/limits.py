@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import structlog
 from pydantic import Field
 
 from coding_framework.deployment.tokens import OwnLimits, Token
+from coding_framework.events import log
 from coding_framework.store import databases
 from coding_framework.store.databases import StorageError
 from coding_framework.types import Config
-
-log = structlog.get_logger(__name__)
 
 DAY_S = 86400
 _KEPT_DAYS = 31

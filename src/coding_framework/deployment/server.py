@@ -23,7 +23,6 @@ from typing import Any
 from uuid import uuid4
 
 import orjson
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -77,6 +76,7 @@ from coding_framework.errors import (
     PolicyAwayError,
     PolicyError,
 )
+from coding_framework.events import log
 from coding_framework.monitoring.text import one_line
 from coding_framework.orchestration.turn import Agent
 from coding_framework.registry.digests import task_id
@@ -92,8 +92,6 @@ from coding_framework.types import (
     Task,
     Verdict,
 )
-
-log = structlog.get_logger(__name__)
 
 TEMPERATURE = 0.7
 PROGRESS_S = 5

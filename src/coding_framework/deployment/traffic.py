@@ -8,8 +8,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import structlog
-
 from coding_framework.deployment.ab_testing import Assignment, Shadow
 from coding_framework.deployment.controller import DecidedTraffic, Seen, World
 from coding_framework.deployment.deployment_manager import DeploymentManager
@@ -18,10 +16,9 @@ from coding_framework.deployment.serve_config import ModelVersion, ServeConfig
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import InfrastructureError
+from coding_framework.events import log
 from coding_framework.monitoring.wandb_sink import wandb_wanted
 from coding_framework.store.databases import StorageError
-
-log = structlog.get_logger(__name__)
 
 
 class Traffic(Protocol):

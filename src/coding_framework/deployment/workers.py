@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-import structlog
 import uvicorn
 from fastapi import FastAPI
 from prometheus_client.multiprocess import mark_process_dead
@@ -39,8 +38,7 @@ from coding_framework.deployment.http import (
 )
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
-
-log = structlog.get_logger(__name__)
+from coding_framework.events import log
 
 START_S = 300.0
 """Until the first workers serve: they import much, on a machine that may be busy."""

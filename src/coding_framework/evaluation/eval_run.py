@@ -18,10 +18,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-import structlog
 from pydantic import ValidationError
 
 from coding_framework.errors import InfrastructureError, PolicyAwayError, RunFolderError, UsageError
+from coding_framework.events import log
 from coding_framework.orchestration.turn import Agent, Agents, Answer
 from coding_framework.paths import write_json_atomic
 from coding_framework.registry.digests import task_digest
@@ -36,8 +36,6 @@ from coding_framework.types import (
     Task,
     Verdict,
 )
-
-log = structlog.get_logger(__name__)
 
 AWAY_PAUSE_S = 10.0
 """Between two questions to a server that is away."""

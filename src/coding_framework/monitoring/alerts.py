@@ -14,14 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
 from coding_framework.errors import InfrastructureError
+from coding_framework.events import log
 from coding_framework.monitoring.gpu_telemetry import FAULTY
 from coding_framework.store.records import StepRecord
 from coding_framework.store.run_status import Alert, SystemSample, append_alert
-
-log = structlog.get_logger(__name__)
 
 COMPILING_GAIN, COMPILING_SOLVED = 0.2, 0.02
 """`paid_for_compiling`: what the share of answers that compile has gained at least, and what is

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import structlog
-
+from coding_framework.events import log
 from coding_framework.store.run_status import GPUIdentity, GPUSample
 
 T = TypeVar("T")
-log = structlog.get_logger(__name__)
 
 _WHY_SLOWER = {
     0x04: "sw_power_cap",

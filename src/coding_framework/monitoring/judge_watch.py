@@ -16,13 +16,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from coding_framework.errors import InfrastructureError
+from coding_framework.events import log
 from coding_framework.store.run_status import JudgeSample, append_judge
 from coding_framework.types import Verdict
-
-log = structlog.get_logger(__name__)
 
 EVERY_S = 5.0
 _LAST = 200

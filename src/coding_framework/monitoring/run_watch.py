@@ -24,9 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import structlog
-
 from coding_framework import __version__
+from coding_framework.events import log
 from coding_framework.monitoring.alerts import (
     IDLE_S,
     AlertBook,
@@ -52,8 +51,6 @@ from coding_framework.store.run_status import (
     write_heartbeat,
     write_identity,
 )
-
-log = structlog.get_logger(__name__)
 
 SAMPLE_S = 2.0
 COST_SHARE = 0.01

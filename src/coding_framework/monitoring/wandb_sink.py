@@ -21,12 +21,9 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-import structlog
-
+from coding_framework.events import log
 from coding_framework.paths import write_atomic
 from coding_framework.store.run_status import Alert, SystemSample, parent_of
-
-log = structlog.get_logger(__name__)
 
 KEY = "WANDB_API_KEY"
 SFT_PROJECT, RL_PROJECT = "CUDA-SFT-Training", "CUDA-MultiTurn-RL"

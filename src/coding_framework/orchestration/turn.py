@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 from uuid import uuid4
 
-import structlog
 from pydantic import Field
 
 from coding_framework.errors import InfrastructureError, RewardError, TaskError
+from coding_framework.events import log
 from coding_framework.types import (
     BackendName,
     Candidate,
@@ -37,8 +37,6 @@ from coding_framework.types import (
     Task,
     Verdict,
 )
-
-log = structlog.get_logger(__name__)
 
 NO_CODE_REASON = "the answer contains no CUDA code block"
 UNSUPPORTED_REASON = "unsupported"

@@ -17,18 +17,15 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import structlog
-
 from coding_framework.data.archive_rows import LEVELS
 from coding_framework.data.examples import round_robin
 from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.data.synthesis.receipts import Job, load_receipts
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.events import log
 from coding_framework.paths import cache_dir
 from coding_framework.run.judged import judge_jobs
 from coding_framework.types import TrainingExample
-
-log = structlog.get_logger(__name__)
 
 HUB = "https://huggingface.co"
 ANSWER_S = 3.0

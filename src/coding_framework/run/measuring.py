@@ -14,8 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
+from coding_framework.events import log
 from coding_framework.monitoring.load import BusyOthers
 from coding_framework.run.sizing import PROMPT_TOKENS, Rates
 from coding_framework.types import Role, SandboxName
@@ -23,7 +22,6 @@ from coding_framework.types import Role, SandboxName
 if TYPE_CHECKING:
     import torch
 
-log = structlog.get_logger(__name__)
 
 BATCHES, STEPS = (4, 24), 6
 """Answers at once, and tokens of each: two points of a line."""

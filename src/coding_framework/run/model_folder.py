@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import structlog
 from pydantic import Field
 
 from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.evaluation.eval_run import EvalIdentity, EvalRun
 from coding_framework.evaluation.evaluate import Evaluation, EvaluationConfig, evaluate
+from coding_framework.events import log
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.folder import SFTFolder, states_file
@@ -47,8 +47,6 @@ from coding_framework.wiring import (
 
 if TYPE_CHECKING:
     from coding_framework.training.sft_config import SFTConfig, SFTResult
-
-log = structlog.get_logger(__name__)
 
 
 class EvaluationSettings(Record):

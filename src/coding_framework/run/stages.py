@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import structlog
 from rich.console import Console
 
 from coding_framework.cuda.protocol import PROTOCOL
@@ -55,6 +54,7 @@ from coding_framework.evaluation.summary import (
     stage_table,
     summarize,
 )
+from coding_framework.events import log
 from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all, run_in_child
 from coding_framework.monitoring.load import BusyOthers
 from coding_framework.monitoring.memory import PeakMemory
@@ -86,8 +86,6 @@ from coding_framework.store.training_log import read_sft_records
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.types import CUDAConversationState, PromptVersion, Receipt, Task
 from coding_framework.wiring import JudgeSettings, cores
-
-log = structlog.get_logger(__name__)
 
 NOTED_LOAD = 0.2
 """Share of the processors that others take, from which on it is said."""

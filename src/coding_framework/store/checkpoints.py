@@ -18,15 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import structlog
 from pydantic import ValidationError
 
 from coding_framework.errors import TrainingError, UsageError
+from coding_framework.events import log
 from coding_framework.paths import write_atomic
 from coding_framework.store.folder import copy_linked
 from coding_framework.types import Record
-
-log = structlog.get_logger(__name__)
 
 _STEP = re.compile(r"global_step_(\d+)")
 _WORLD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")

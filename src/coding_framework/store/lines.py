@@ -15,12 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import structlog
-
+from coding_framework.events import log
 from coding_framework.paths import write_error
 
 T = TypeVar("T")
-log = structlog.get_logger(__name__)
 
 _BLOCK = 65_536
 _told: set[tuple[Path, int, int]] = set()

@@ -15,9 +15,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import structlog
 from pydantic import Field, ValidationError
 
+from coding_framework.events import log
 from coding_framework.paths import write_atomic
 from coding_framework.store.checkpoints import file_digest, step_of
 from coding_framework.store.folder import RLFolder, SFTFolder, run_of_checkpoint
@@ -26,8 +26,6 @@ from coding_framework.types import PromptVersion, Record
 
 FILE = "model_card.json"
 _WEIGHTS = "*.safetensors"
-
-log = structlog.get_logger(__name__)
 
 
 class TrainedOn(Record):

@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from coding_framework.errors import RewardError, UsageError
+from coding_framework.events import log
 from coding_framework.training.handed_over import read_handed_over
 from coding_framework.training.reward_functions.custom import chosen_reward
 from coding_framework.types import (
@@ -36,8 +35,6 @@ from coding_framework.types import (
     TestResult,
     Verdict,
 )
-
-log = structlog.get_logger(__name__)
 
 MOST_S = 5.0
 """For one turn. A reward is asked in the process that runs the conversations, which wait for it."""

@@ -17,9 +17,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-import structlog
-
 from coding_framework.errors import TrainingError, UsageError
+from coding_framework.events import log
 from coding_framework.paths import write_atomic
 from coding_framework.store.folder import RLFolder, is_adapter, replaced
 from coding_framework.store.training_log import read_steps, write_steps
@@ -32,8 +31,6 @@ from coding_framework.types import Record
 ORDER = tuple(SPEAKERS)
 """Who learns first: the optimizer then starts from what a trained generator leaves it."""
 TrainFn = Callable[[MultiTurnRLConfig], Awaitable[RLResult]]
-
-log = structlog.get_logger(__name__)
 
 
 class PhasesState(Record):

@@ -25,10 +25,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from coding_framework.agents.policies import fast_dtype, load_model
 from coding_framework.errors import OutOfTimeError, UsageError
+from coding_framework.events import log
 from coding_framework.monitoring.alerts import AlertBook
 from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.run_watch import RunWatch
@@ -55,8 +54,6 @@ from coding_framework.training.sft_watch import Watch
 from coding_framework.types import EvaluateFn, Role, TrainingExample
 
 __all__ = ["SFTConfig", "SFTResult", "load_examples", "load_held_out", "train_sft"]
-
-log = structlog.get_logger(__name__)
 
 
 def train_sft(

@@ -14,14 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import structlog
-
+from coding_framework.events import log
 from coding_framework.store.records import SFTEpoch
 from coding_framework.training.sft_loss import HeldOutLoss
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import EvaluateFn, HeldOutScore
-
-log = structlog.get_logger(__name__)
 
 
 class EpochWatch:

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import structlog
-
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import (
     PROMPT_VERSION,
@@ -15,10 +13,9 @@ from coding_framework.agents.prompts import (
     render_answer,
 )
 from coding_framework.errors import UsageError
+from coding_framework.events import log
 from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import PromptVersion, Record, Role, Split, TrainingExample
-
-log = structlog.get_logger(__name__)
 
 ROLES = (Role.GENERATOR, Role.OPTIMIZER)
 

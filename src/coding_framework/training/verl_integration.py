@@ -24,9 +24,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
+from coding_framework.events import log
 from coding_framework.monitoring.alerts import AlertBook, StepWatch
 from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import Progress
@@ -88,7 +87,6 @@ _ALSO_HERE = {
 """Names that users may import from here too. Each is imported when it is asked for: training needs
 none of them, and must not know the judge."""
 
-log = structlog.get_logger(__name__)
 
 POLL_S = 1.0
 MEMORY_INTERVAL_S = 10.0

@@ -19,8 +19,6 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import structlog
-
 from coding_framework.data.kernelbench.constants import (
     Constant,
     Values,
@@ -39,9 +37,8 @@ from coding_framework.data.kernelbench.sizes import (
 )
 from coding_framework.data.kernelbench.values import Bounds, input_bounds, reduction_length
 from coding_framework.errors import UsageError
+from coding_framework.events import log
 from coding_framework.types import Split, Task, TensorSpec, TestCase
-
-log = structlog.get_logger(__name__)
 
 LICENCE = "MIT"
 MAIN_BUDGET = Budget(elements=1 << 19, flops=1 << 26)

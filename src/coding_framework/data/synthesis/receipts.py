@@ -20,10 +20,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
-import structlog
 from pydantic import ValidationError
 
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.events import log
 from coding_framework.paths import cache_dir, write_atomic
 from coding_framework.types import (
     PRINTED,
@@ -36,8 +36,6 @@ from coding_framework.types import (
     Task,
     Verdict,
 )
-
-log = structlog.get_logger(__name__)
 
 RECEIPTS_PATH = Path(__file__).with_name("receipts.jsonl")
 """The receipts that ship with the package: of the starter tasks."""

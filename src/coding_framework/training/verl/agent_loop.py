@@ -21,7 +21,6 @@ from typing import Any, cast
 from uuid import uuid4
 
 import ray
-import structlog
 from verl.experimental.agent_loop.agent_loop import (
     AgentLoopBase,
     AgentLoopMetrics,
@@ -34,6 +33,7 @@ from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget
 from coding_framework.agents.tester import TesterAgent
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
+from coding_framework.events import log
 from coding_framework.orchestration.turn import (
     Agent,
     Agents,
@@ -73,8 +73,6 @@ from coding_framework.types import (
     Task,
     Verdict,
 )
-
-log = structlog.get_logger(__name__)
 
 GROUP_FIELD = "turn_group"
 

@@ -18,14 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-import structlog
 from ray.exceptions import RayError
 
 from coding_framework.errors import InfrastructureError, error_as_data, raise_reported
+from coding_framework.events import log
 from coding_framework.training.import_paths import build
 from coding_framework.training.verl.ray_cluster import Layout
-
-log = structlog.get_logger(__name__)
 
 _RETRIES = 1
 _START_S = 600.0

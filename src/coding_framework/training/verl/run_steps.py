@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import structlog
-
+from coding_framework.events import log
 from coding_framework.paths import write_atomic
 from coding_framework.store import checkpoints
 from coding_framework.store.conversations import read_rollouts
@@ -22,8 +21,6 @@ from coding_framework.store.training_log import (
 )
 from coding_framework.training.verl.steps import step_record
 from coding_framework.types import Role
-
-log = structlog.get_logger(__name__)
 
 
 class RunSteps:
