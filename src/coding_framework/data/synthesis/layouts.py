@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Literal
 
@@ -217,7 +218,9 @@ def _matmul(matrix: Matrix) -> Matrix:
 # --- the table ----------------------------------------------------------------------------------
 
 
-def _reduce(
+def _folded(
+    form: Form,
+    over: Callable[[Callable[[Row], float]], Callable[[Matrix], Matrix]],
     name: str,
     torch: str,
     value: Callable[[Row], float],
@@ -225,8 +228,12 @@ def _reduce(
     *atoms: str,
     sums: bool = True,
 ) -> Layout:
-    spoken = f"{name}({{v}})"
-    return Layout(name, "reduce", torch, spoken, _reduced(value), interval, atoms, sums)
+    """One value of each row, or of each column."""
+    return Layout(name, form, torch, f"{name}({{v}})", over(value), interval, atoms, sums)
+
+
+_reduce = partial(_folded, "reduce", _reduced)
+_column = partial(_folded, "columns", _columns)
 
 
 def _normalize(
@@ -238,18 +245,6 @@ def _normalize(
 ) -> Layout:
     spoken = f"{name}({{v}}) of each row"
     return Layout(name, "normalize", torch, spoken, _rowwise(value), interval, atoms, sums=True)
-
-
-def _column(
-    name: str,
-    torch: str,
-    value: Callable[[Row], float],
-    interval: Callable[[Interval], Interval],
-    *atoms: str,
-    sums: bool = True,
-) -> Layout:
-    spoken = f"{name}({{v}})"
-    return Layout(name, "columns", torch, spoken, _columns(value), interval, atoms, sums)
 
 
 _RMS_NORM = "{v} * torch.rsqrt(({v} * {v}).mean(dim=1, keepdim=True) + 1e-6)"
