@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.events import log
 from coding_framework.paths import cache_dir, write_error
+from coding_framework.store.events import log
 
 _HUB_TIMEOUT_S = 15
 """How long a hub may take to answer at all before the packages are used."""

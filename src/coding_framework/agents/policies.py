@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from coding_framework.agents.chat_request import chat_request
 from coding_framework.errors import PolicyAwayError, PolicyError, UsageError
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.types import Generation, Message, Policy, SamplingParams
 
 if TYPE_CHECKING:

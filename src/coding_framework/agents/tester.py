@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from coding_framework.agents.devices import DEFAULT_DEVICE
 from coding_framework.agents.prompts import PromptBudget, messages_for_tester
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.task_shapes import Size, free_sizes, with_sizes
 from coding_framework.types import (
     CUDAConversationState,

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from coding_framework.errors import UsageError
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.store.records import OPEN_FROM, OPEN_TO, WIDE_SPREAD, TaskEvidence
 from coding_framework.types import CUDAConversationState, Record, Task
 

@@ -22,7 +22,7 @@ from coding_framework.data.examples import training_examples
 from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt, Key
 from coding_framework.errors import CodingFrameworkError, UsageError
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.types import Role, Task, TrainingExample
 
 

@@ -12,8 +12,8 @@ from coding_framework.deployment.backends import Backend
 from coding_framework.deployment.metrics import ServerMetrics
 from coding_framework.deployment.serve_config import BackendConfig, ModelVersion, ServeConfig
 from coding_framework.errors import InfrastructureError
-from coding_framework.events import log
 from coding_framework.store.databases import StorageError
+from coding_framework.store.events import log
 
 EVERY_S = 1.0
 

@@ -24,8 +24,8 @@ import orjson
 from coding_framework.agents.chat_request import chat_request
 from coding_framework.deployment.serve_config import BackendConfig, ModelVersion
 from coding_framework.errors import PolicyAwayError, PolicyError
-from coding_framework.events import log
 from coding_framework.monitoring.text import one_line
+from coding_framework.store.events import log
 from coding_framework.types import Generation, Message, SamplingParams
 
 PERIOD_S = 2.0

@@ -24,8 +24,8 @@ from coding_framework.deployment.store import (
     DeploymentStore,
     ExperimentRow,
 )
-from coding_framework.events import log
 from coding_framework.store.databases import StorageError
+from coding_framework.store.events import log
 
 EVERY_S = 0.25
 NOTICE_S = 1.0

@@ -54,8 +54,8 @@ from coding_framework.deployment.limits import Limits, Meter, OverLimitError, Qu
 from coding_framework.deployment.store import ConflictError
 from coding_framework.deployment.tokens import LOCAL_SCOPES, Token, TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.events import log
 from coding_framework.monitoring.text import one_line
+from coding_framework.store.events import log
 from coding_framework.types import Config, TokenScope
 
 T = TypeVar("T")

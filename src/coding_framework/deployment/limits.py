@@ -18,9 +18,9 @@ import psutil
 from pydantic import Field
 
 from coding_framework.deployment.tokens import OwnLimits, Token
-from coding_framework.events import log
 from coding_framework.store import databases
 from coding_framework.store.databases import StorageError
+from coding_framework.store.events import log
 from coding_framework.types import Config
 
 DAY_S = 86400

@@ -76,13 +76,13 @@ from coding_framework.errors import (
     PolicyAwayError,
     PolicyError,
 )
-from coding_framework.events import log
 from coding_framework.monitoring.text import one_line
 from coding_framework.orchestration.turn import Agent
 from coding_framework.registry.digests import task_id
 from coding_framework.registry.keeping import KernelKeeper
 from coding_framework.registry.receipts import KernelReceipt, SigningKey, judged_on, receipt_of
 from coding_framework.registry.view import KeptAnswer, RegistryView
+from coding_framework.store.events import log
 from coding_framework.types import (
     BackendName,
     ConversationTurn,

@@ -16,9 +16,9 @@ from coding_framework.deployment.serve_config import ModelVersion, ServeConfig
 from coding_framework.deployment.store import DeploymentStore
 from coding_framework.deployment.versions import VersionSpec
 from coding_framework.errors import InfrastructureError
-from coding_framework.events import log
 from coding_framework.monitoring.wandb_sink import wandb_wanted
 from coding_framework.store.databases import StorageError
+from coding_framework.store.events import log
 
 
 class Traffic(Protocol):

@@ -38,7 +38,7 @@ from coding_framework.deployment.http import (
 )
 from coding_framework.deployment.tokens import TokenFile
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.events import log
+from coding_framework.store.events import log
 
 START_S = 300.0
 """Until the first workers serve: they import much, on a machine that may be busy."""

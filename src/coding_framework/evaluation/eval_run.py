@@ -21,10 +21,10 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from coding_framework.errors import InfrastructureError, PolicyAwayError, RunFolderError, UsageError
-from coding_framework.events import log
 from coding_framework.orchestration.turn import Agent, Agents, Answer
 from coding_framework.paths import write_json_atomic
 from coding_framework.registry.digests import task_digest
+from coding_framework.store.events import log
 from coding_framework.store.folder import EvalFolder, locked, require_same_run
 from coding_framework.store.lines import JsonlSink, parsed_lines
 from coding_framework.types import (

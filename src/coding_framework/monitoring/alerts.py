@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coding_framework.errors import InfrastructureError
-from coding_framework.events import log
 from coding_framework.monitoring.gpu_telemetry import FAULTY
+from coding_framework.store.events import log
 from coding_framework.store.records import StepRecord
 from coding_framework.store.run_status import Alert, SystemSample, append_alert
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.store.run_status import GPUIdentity, GPUSample
 
 T = TypeVar("T")

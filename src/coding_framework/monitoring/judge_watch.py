@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_framework.errors import InfrastructureError
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.store.run_status import JudgeSample, append_judge
 from coding_framework.types import Verdict
 

@@ -25,7 +25,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from coding_framework import __version__
-from coding_framework.events import log
 from coding_framework.monitoring.alerts import (
     IDLE_S,
     AlertBook,
@@ -37,6 +36,7 @@ from coding_framework.monitoring.alerts import (
 from coding_framework.monitoring.gpu_telemetry import GPUTelemetry
 from coding_framework.monitoring.progress import activity, stage
 from coding_framework.monitoring.sampler import SystemSampler
+from coding_framework.store.events import log
 from coding_framework.store.run_status import (
     BEAT_S,
     Ended,

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from coding_framework.events import log
 from coding_framework.paths import write_atomic
+from coding_framework.store.events import log
 from coding_framework.store.run_status import Alert, SystemSample, parent_of
 
 KEY = "WANDB_API_KEY"

@@ -19,7 +19,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from coding_framework.errors import InfrastructureError, RewardError, TaskError
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.types import (
     BackendName,
     Candidate,

@@ -22,9 +22,9 @@ from coding_framework.data.examples import round_robin
 from coding_framework.data.sakana_loader import SakanaDataLoader
 from coding_framework.data.synthesis.receipts import Job, load_receipts
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.events import log
 from coding_framework.paths import cache_dir
 from coding_framework.run.judged import judge_jobs
+from coding_framework.store.events import log
 from coding_framework.types import TrainingExample
 
 HUB = "https://huggingface.co"

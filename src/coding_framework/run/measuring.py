@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coding_framework.events import log
 from coding_framework.monitoring.load import BusyOthers
 from coding_framework.run.sizing import PROMPT_TOKENS, Rates
+from coding_framework.store.events import log
 from coding_framework.types import Role, SandboxName
 
 if TYPE_CHECKING:

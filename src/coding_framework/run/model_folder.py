@@ -19,9 +19,9 @@ from pydantic import Field
 from coding_framework.agents.prompts import PROMPT_VERSION
 from coding_framework.evaluation.eval_run import EvalIdentity, EvalRun
 from coding_framework.evaluation.evaluate import Evaluation, EvaluationConfig, evaluate
-from coding_framework.events import log
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.store.events import log
 from coding_framework.store.folder import SFTFolder, states_file
 from coding_framework.store.model_card import check_card
 from coding_framework.types import (

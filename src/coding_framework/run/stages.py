@@ -54,7 +54,6 @@ from coding_framework.evaluation.summary import (
     stage_table,
     summarize,
 )
-from coding_framework.events import log
 from coding_framework.monitoring.child import adopt_orphans, descendants, kill_all, run_in_child
 from coding_framework.monitoring.load import BusyOthers
 from coding_framework.monitoring.memory import PeakMemory
@@ -79,6 +78,7 @@ from coding_framework.run.stage_evaluation import (
     stage_identity,
 )
 from coding_framework.store.conversations import read_states
+from coding_framework.store.events import log
 from coding_framework.store.folder import RunFolder
 from coding_framework.store.records import OPEN_FROM, OPEN_TO, SFTEpoch
 from coding_framework.store.stages import StageManifest, StageRecord

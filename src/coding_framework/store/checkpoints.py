@@ -21,8 +21,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from coding_framework.errors import TrainingError, UsageError
-from coding_framework.events import log
 from coding_framework.paths import write_atomic
+from coding_framework.store.events import log
 from coding_framework.store.folder import copy_linked
 from coding_framework.types import Record
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from coding_framework.events import log
 from coding_framework.paths import write_error
+from coding_framework.store.events import log
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationError
 
-from coding_framework.events import log
 from coding_framework.paths import write_atomic
 from coding_framework.store.checkpoints import file_digest, step_of
+from coding_framework.store.events import log
 from coding_framework.store.folder import RLFolder, SFTFolder, run_of_checkpoint
 from coding_framework.store.lines import parsed_lines
 from coding_framework.types import PromptVersion, Record

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_framework.errors import RewardError, UsageError
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.training.handed_over import read_handed_over
 from coding_framework.training.reward_functions.custom import chosen_reward
 from coding_framework.types import (

@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from coding_framework.errors import TrainingError, UsageError
-from coding_framework.events import log
 from coding_framework.paths import write_atomic
+from coding_framework.store.events import log
 from coding_framework.store.folder import RLFolder, is_adapter, replaced
 from coding_framework.store.training_log import read_steps, write_steps
 from coding_framework.training.agent_specializer import SPEAKERS

@@ -27,13 +27,13 @@ from typing import Any
 
 from coding_framework.agents.policies import fast_dtype, load_model
 from coding_framework.errors import OutOfTimeError, UsageError
-from coding_framework.events import log
 from coding_framework.monitoring.alerts import AlertBook
 from coding_framework.monitoring.progress import Progress
 from coding_framework.monitoring.run_watch import RunWatch
 from coding_framework.monitoring.wandb_sink import SFT_PROJECT, WandbSink, wandb_wanted
 from coding_framework.paths import write_json_atomic
 from coding_framework.store.checkpoints import last_sft_checkpoint
+from coding_framework.store.events import log
 from coding_framework.store.folder import SFTFolder, differences, replaced, told
 from coding_framework.store.lines import JsonlSink
 from coding_framework.store.model_card import ModelCard, TrainedOn, card_of, write_card

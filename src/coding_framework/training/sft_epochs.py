@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.store.records import SFTEpoch
 from coding_framework.training.sft_loss import HeldOutLoss
 from coding_framework.training.sft_watch import Watch

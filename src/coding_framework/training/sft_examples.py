@@ -13,7 +13,7 @@ from coding_framework.agents.prompts import (
     render_answer,
 )
 from coding_framework.errors import UsageError
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.training.sft_config import SFTConfig
 from coding_framework.types import PromptVersion, Record, Role, Split, TrainingExample
 

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
-from coding_framework.events import log
 from coding_framework.monitoring.alerts import AlertBook, StepWatch
 from coding_framework.monitoring.memory import PeakMemory
 from coding_framework.monitoring.progress import Progress
@@ -40,6 +39,7 @@ from coding_framework.orchestration.turn import ConversationConfig, RewardFn
 from coding_framework.paths import write_atomic
 from coding_framework.store import checkpoints
 from coding_framework.store.conversations import RolloutCounter, read_rollouts
+from coding_framework.store.events import log
 from coding_framework.store.folder import AttemptFolder, RLFolder, copy_linked, is_model, locked
 from coding_framework.store.model_card import check_card
 from coding_framework.store.records import StepRecord

@@ -37,7 +37,7 @@ from coding_framework.data.kernelbench.sizes import (
 )
 from coding_framework.data.kernelbench.values import Bounds, input_bounds, reduction_length
 from coding_framework.errors import UsageError
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.types import Split, Task, TensorSpec, TestCase
 
 LICENCE = "MIT"

@@ -23,8 +23,8 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.events import log
 from coding_framework.paths import cache_dir, write_atomic
+from coding_framework.store.events import log
 from coding_framework.types import (
     PRINTED,
     Candidate,

@@ -33,7 +33,6 @@ from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import PROMPT_VERSION, PromptBudget
 from coding_framework.agents.tester import TesterAgent
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
-from coding_framework.events import log
 from coding_framework.orchestration.turn import (
     Agent,
     Agents,
@@ -43,6 +42,7 @@ from coding_framework.orchestration.turn import (
     run_turn,
 )
 from coding_framework.store.conversations import append_rollout
+from coding_framework.store.events import log
 from coding_framework.store.records import Rollout, VerdictTime
 from coding_framework.training.agent_specializer import AgentSpecializer
 from coding_framework.training.credit import conversation_returns, group_key

@@ -21,7 +21,7 @@ import ray
 from ray.exceptions import RayError
 
 from coding_framework.errors import InfrastructureError, error_as_data, raise_reported
-from coding_framework.events import log
+from coding_framework.store.events import log
 from coding_framework.training.import_paths import build
 from coding_framework.training.verl.ray_cluster import Layout
 

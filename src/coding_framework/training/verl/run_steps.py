@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from coding_framework.events import log
 from coding_framework.paths import write_atomic
 from coding_framework.store import checkpoints
 from coding_framework.store.conversations import read_rollouts
+from coding_framework.store.events import log
 from coding_framework.store.folder import AttemptFolder, RLFolder, rollouts_file
 from coding_framework.store.records import Rollout, StepRecord, Validation
 from coding_framework.store.training_log import (

@@ -1,7 +1,8 @@
 """What the library notices, told to whoever wants to know: `log.warning("event", key=value)`.
 
 By structlog, as the program has configured it (`monitoring.logs`). Where nobody has, on stderr:
-structlog's own default is stdout, which belongs to the program that we are a library of.
+structlog's own default is stdout, which belongs to the program that we are a library of. It lies
+here because every package above may notice something.
 """
 
 from __future__ import annotations

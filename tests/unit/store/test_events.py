@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.unit
 
 NOTICE = """
-from coding_framework.events import log
+from coding_framework.store.events import log
 log.warning("something_odd", path="a/b")
 try:
     1 / 0
