@@ -115,6 +115,14 @@ def test_an_import_that_catches_everything_does_not_swallow_ctrl_c(tmp_path: Pat
     assert (status, said.count("\n")) == (130, 1)
 
 
+def test_ctrl_c_while_the_module_that_ends_processes_is_imported_is_one_line(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "psutil.py").write_text("import time; print(flush=True); time.sleep(3600)")
+    status, said = _stopped_with("import psutil", tmp_path)
+    assert (status, said.count("\n")) == (130, 1)
+
+
 def test_ctrl_c_still_lets_an_event_loop_clean_up(tmp_path: Path) -> None:
     program = """
 import asyncio, sys

@@ -56,8 +56,9 @@ def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackT
 def _stop() -> None:
     early = os.path.basename(sys.argv[0]) in ("cuda-rl", "cli.py")
     print(STOPPED_EARLY if early else STOPPED, file=sys.stderr, flush=True)
-    if "psutil" in sys.modules:
-        _end_all(130)
+    psutil = sys.modules.get("psutil")
+    if psutil is not None and not getattr(psutil.__spec__, "_initializing", False):
+        _end_all(130)  # while psutil itself is imported, it cannot be used
     os._exit(130)  # Python itself would end by the signal
 
 
