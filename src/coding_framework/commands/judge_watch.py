@@ -15,7 +15,8 @@ from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.types import Candidate, Task
 from coding_framework.wiring import JudgeSettings
 
-POLL_S = 0.3
+POLL_S = 0.05
+"""Between two looks at the file: a look takes microseconds, and the user waits for it."""
 
 
 def watch(name: str, task: Task, settings: JudgeSettings, *, as_json: bool = False) -> int:
