@@ -47,7 +47,8 @@ class EvalIdentity(Record):
     model: str
     """Name or path, as it was given."""
     model_digest: str
-    """Of weights, configuration and tokenizer; "unverifiable: ..." of a server."""
+    """Of weights, configuration and tokenizer; "unverifiable: ..." of a server whose model
+    is not a folder here."""
     suites: Mapping[str, str]
     """Suite -> digest."""
     samples: int

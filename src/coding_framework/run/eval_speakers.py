@@ -31,7 +31,8 @@ class Speaker:
 
     name: str
     digest: str
-    """Of the weights or of the answers; "unverifiable: ..." of a server."""
+    """Of the weights or of the answers. Of a server: of the folder that it is said to serve, where
+    that is here, else "unverifiable: ..."."""
     prompts: PromptVersion | None
     """None: answers in files had none of ours."""
     wanted: Sequence[Wanted]
@@ -46,13 +47,13 @@ def speaker_of(
 
 
 def weights_of(model: str | None, options: EvalOptions) -> Path | None:
-    """The folder that a card may lie in; None: of a server, or of answers, without --card. Raises
-    UsageError where --card names a folder without one."""
+    """The folder that a card may lie in; None: of answers, or of a server whose model is no folder
+    here, without --card. Raises UsageError where --card names a folder without one."""
     if options.card is not None:
         if card_of(options.card) is None:
             raise UsageError(f"--card {options.card}: there is no model_card.json in it")
         return options.card
-    if model is None or options.server is not None:
+    if model is None or (options.server is not None and not is_model(model)):
         return None
     return Path(options.adapter) if options.adapter is not None else model_in(Path(model))
 
@@ -132,7 +133,9 @@ def _policies(
 
         policy = OpenAIPolicy(options.server, model)
         roles = (Role.GENERATOR, Role.OPTIMIZER)
-        return dict.fromkeys(roles, policy), f"unverifiable: {options.server}"
+        return dict.fromkeys(roles, policy), _said_to_serve(model) or (
+            f"unverifiable: {options.server}"
+        )
     from coding_framework.agents.models import resolve_model
 
     local = model_in(Path(model))
@@ -143,6 +146,12 @@ def _policies(
     return policies, " ".join(
         weights_digest(path) for path in (folder, adapter) if path is not None
     )
+
+
+def _said_to_serve(model: str) -> str | None:
+    """Of the weights, where the server's model is named by its folder here: a run that goes on may
+    ask another address, or the folder itself."""
+    return weights_digest(Path(model)) if is_model(Path(model)) else None
 
 
 def weights_digest(folder: Path) -> str:

@@ -4,6 +4,7 @@ names, answers that are there twice, another judge. No number claims more than i
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from coding_framework.evaluation.outcome import summaries_of, summarize_run
 from coding_framework.evaluation.samples import SampleRecord, once
 from coding_framework.evaluation.suites import EvalSuite, SuiteTask
 from coding_framework.run.eval_options import EvalOptions
-from coding_framework.run.eval_speakers import weights_of
+from coding_framework.run.eval_speakers import speaker_of, weights_digest, weights_of
 from coding_framework.store.model_card import ModelCard, TrainedOn, write_card
 
 pytestmark = pytest.mark.unit
@@ -151,3 +152,22 @@ def test_the_card_of_a_servers_model_says_what_it_learnt(tmp_path: Path) -> None
     assert leak_statement(suite, None).startswith("unknown: no model_card.json")
     assert "--card FOLDER" in leak_statement(suite, None)
     assert not leak_statement(suite, card).startswith("unknown")
+
+
+def test_a_server_that_serves_a_folder_is_known_by_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    card = ModelCard(stage="sft", base_model="b", trained_on=TrainedOn(digest="0", counts={}))
+    write_card(tmp_path, card)
+    suite = EvalSuite(name="s", tasks=(SuiteTask(task=find_task("relu")),))
+
+    def digest(model: str, server: str) -> str:
+        options = EvalOptions(server=server, prompts="v1")
+        with ExitStack() as stack:
+            return speaker_of(model, (suite,), options, stack).digest
+
+    one, other = "http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1"
+    folder = str(tmp_path)
+    assert digest(folder, one) == digest(folder, other) == weights_digest(tmp_path)
+    assert digest("name-at-the-server", one) == f"unverifiable: {one}"
+    assert weights_of(folder, EvalOptions(server=one)) == tmp_path
+    assert weights_of("name-at-the-server", EvalOptions(server=one)) is None
