@@ -31,8 +31,8 @@ from playwright.sync_api import Page, sync_playwright
 CHROMIUM = os.environ.get("CUDA_RL_CHROMIUM") or shutil.which("chromium")
 VIEWS = ("diff", "code", "prompt", "compiler", "tests", "profile", "reward", "raw")
 OF_DOCS = {
-    "runs": "light", "run": "light", "diff": "light", "profile": "dark", "rolled_back": "light",
-    "system": "dark",
+    "runs": "light", "run": "light", "step": "light", "diff": "light", "profile": "dark",
+    "rolled_back": "light", "system": "dark",
 }  # fmt: skip
 
 
@@ -83,6 +83,8 @@ def pages(base: str) -> dict[str, str]:
     run, found = runs[0], {"runs": "/", "run": f"/run/{runs[0]}"}
     own = f"/run/{run}"
     rows = asked(base, f"{own}/conversations?status=correct&sort=turns")["page"]["rows"]
+    if rows and rows[0]["turns"] == 1:
+        rows = asked(base, f"{own}/conversations?status=correct&sort=speedup")["page"]["rows"]
     rows = rows or asked(base, f"{own}/conversations")["page"]["rows"]
     key, turns = rows[0]["key"], rows[0]["turns"]
     found["conversations"] = f"{own}/conversations"

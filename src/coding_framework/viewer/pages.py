@@ -106,7 +106,7 @@ def run_page(library: Library, query: Query, run_id: str) -> dict[str, Any]:
         counts = library.facets(run, Filter(), db)
         by_label = search.totals_by_label(db)
         newest = search.listed(db, Filter(), limit=NEWEST).rows
-        best = search.listed(db, Filter(status="correct", sort="speedup"), limit=5).rows
+        best = search.fastest(db, tasks=5)
         broken = search.broken_lines(db)
     return {
         **head,

@@ -92,6 +92,10 @@ class Totals:
     last_step: int | None = None
 
 
+_MOST_LOOKED_AT = 5_000
+"""Conversations, for the fastest tasks: a policy may repeat its fastest kernel many times."""
+
+
 def listed(db: sqlite3.Connection, wanted: Filter, after: str = "", limit: int = PAGE) -> Page:
     """A page of conversations. after: of the page before."""
     column, down = SORTS[wanted.order]
@@ -182,6 +186,21 @@ def _totals(row: Sequence[Any]) -> Totals:
         count, judged, correct, compiled, cheats, best=row[5], modelled=bool(row[6]),
         last_step=row[7],
     )  # fmt: skip
+
+
+def fastest(db: sqlite3.Connection, tasks: int) -> list[Row]:
+    """The fastest correct conversation of each task, the fastest tasks first."""
+    where, values = _where(Filter(status="correct"))
+    found: dict[str, Row] = {}
+    for row in db.execute(
+        f"SELECT c.* FROM conversations c WHERE {where} AND c.speedup IS NOT NULL "
+        "ORDER BY c.speedup DESC, c.id DESC LIMIT ?",
+        [*values, _MOST_LOOKED_AT],
+    ):
+        found.setdefault(row["task"], row)
+        if len(found) == tasks:
+            break
+    return list(found.values())
 
 
 def by_group(db: sqlite3.Connection, column: str, wanted: Filter) -> list[Row]:

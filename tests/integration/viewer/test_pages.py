@@ -207,3 +207,19 @@ def test_a_place_in_a_list_that_no_page_gave_is_its_start_or_none(
     make_rl_run(tmp_path / "runs" / "rl", [repaired()])
     viewed = Viewed(tmp_path / "runs", index=tmp_path / "index")
     viewed.page(f"/run/{viewed.run()}/conversations?after={quote(place)}")
+
+
+def test_the_fastest_kernels_are_of_different_tasks(tmp_path: Path) -> None:
+    states = [
+        *(repaired(f"r{n}", 3.0 + n / 100) for n in range(8)),
+        repaired("t", 2.0, "tanh"),
+        repaired("e", 1.0, "exp"),
+    ]
+    make_rl_run(tmp_path / "run", states)
+    viewed = Viewed(tmp_path, index=tmp_path.with_name("index"))
+    best = viewed.data(f"/run/{viewed.run()}")["best"]
+    assert [(row["task"], row["speedup"]) for row in best] == [
+        ("relu", 3.07),
+        ("tanh", 2.0),
+        ("exp", 1.0),
+    ]
