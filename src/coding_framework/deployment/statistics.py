@@ -25,7 +25,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import special
 
 Numbers = Any
 """A float, or a float64 array of any shape."""
@@ -149,9 +149,9 @@ def spending_bounds(looks: int, alpha: float = 0.05) -> tuple[float, ...]:
     """
     if looks < 1 or not 0 < alpha < 1:
         raise ValueError(f"looks must be at least 1 and alpha in (0, 1), not {looks} and {alpha}")
-    start = stats.norm.isf(alpha / 4)
+    start = -special.ndtri(alpha / 4)
     times = np.arange(1, looks + 1) / looks
-    spent = 2 * stats.norm.sf(start / np.sqrt(times))
+    spent = 2 * special.ndtr(-start / np.sqrt(times))
     bounds: list[float] = []
     places, mass, time = np.zeros(1), np.ones(1), 0.0
     for now, spends in zip(times, np.diff(spent, prepend=0.0), strict=True):
@@ -159,7 +159,7 @@ def spending_bounds(looks: int, alpha: float = 0.05) -> tuple[float, ...]:
         edge = _crossed_with(spends, places, mass, step)
         bounds.append(edge / math.sqrt(now))
         reached, weights = _quadrature(-_FAR * math.sqrt(now), edge)
-        density = stats.norm.pdf(reached[:, None], places[None, :], step) @ mass
+        density = _normal_density((reached[:, None] - places[None, :]) / step) / step @ mass
         places, mass, time = reached, weights * density, float(now)
     return tuple(bounds)
 
@@ -168,10 +168,16 @@ def _crossed_with(probability: float, places: Any, mass: Any, step: float) -> fl
     """The edge that a random walk with this distribution crosses in its next step with that
     probability."""
 
-    def excess(edge: float) -> float:
-        return float(stats.norm.sf((edge - places) / step) @ mass) - probability
+    from scipy.optimize import brentq  # half a second, which a server's start does not have
 
-    return float(optimize.brentq(excess, -_FAR, _FAR, xtol=1e-12))
+    def excess(edge: float) -> float:
+        return float(special.ndtr((places - edge) / step) @ mass) - probability
+
+    return float(brentq(excess, -_FAR, _FAR, xtol=1e-12))
+
+
+def _normal_density(z: Any) -> Any:
+    return np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
 
 
 def _quadrature(low: float, high: float) -> tuple[Any, Any]:
@@ -192,6 +198,6 @@ def units_to_plan(
 ) -> int:
     """Units of both arms together, at equal split, that find `smallest_effect` with `power` at
     five looks. deviations: a unit's standard deviation in each of the two arms."""
-    reach = stats.norm.isf(alpha / 2) + stats.norm.ppf(power)
+    reach = special.ndtri(power) - special.ndtri(alpha / 2)
     an_arm = float(reach**2 * sum(d**2 for d in deviations) / smallest_effect**2)
     return 2 * math.ceil(_SAFETY * an_arm)
