@@ -119,8 +119,7 @@ def _products() -> Iterator[Case]:
             codes: dict[str, Callable[[], str]] = {
                 "3xTF32 128x128": lambda product=product: tensor(product),
                 "3xTF32 64x64": lambda product=product: tensor(product, _SMALL),
-                "short 128x64": lambda product=product: short(product),
-                "short 64x64": lambda product=product: short(product, 64),
+                "short": lambda product=product: short(product),
             }
             if group == "product":
                 codes["SIMT 128x128"] = lambda product=product: tiles(product)
@@ -167,8 +166,7 @@ def _convolutions() -> Iterator[Case]:
                 f"3xTF32 {tile.rows}x{tile.columns}": lambda module=module, post=post, tile=tile: (
                     module.tensor(post, tile)
                 ),
-                "short 128x64": lambda post=post: convolutions.short(post),
-                "short 64x64": lambda post=post: convolutions.short(post, 64),
+                "short": lambda post=post: convolutions.short(post),
             }
             for kernel, code in codes.items():
                 yield Case(

@@ -62,7 +62,7 @@ def main() -> int:
             )
     forms = {
         f"{'x' if x else 'x.T'} @ {'u.T' if u else 'u'}": count(
-            short(Product(x, u, post=("a = fmaxf(a, 0.0f);",)), 128)
+            short(Product(x, u, post=("a = fmaxf(a, 0.0f);",)))
         )
         for x in (True, False)
         for u in (True, False)

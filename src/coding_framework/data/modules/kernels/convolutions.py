@@ -246,9 +246,8 @@ def naive(conv: Convolution) -> str:
 # --- tensor cores, the short way ------------------------------------------------------------------
 
 
-def short(conv: Convolution, rows: int = 128) -> str:
-    """3xTF32 on tensor cores by `short_tensor_cores`, transposed ones too: rows x 64 outputs a
-    block."""
+def short(conv: Convolution) -> str:
+    """3xTF32 on tensor cores by `short_tensor_cores`, transposed ones too."""
     axes = len(conv.kernel)
     windows = Windows(
         conv.kernel, conv.steps, conv.margins, conv.spread, conv.transposed, conv.groups,
@@ -257,17 +256,17 @@ def short(conv: Convolution, rows: int = 128) -> str:
     channel = "int p = blockIdx.z * m + r;" if conv.groups > 1 else "int p = r;"
     post = [channel, "float a = v;", *conv.statements, "v = a;"] if conv.statements else []
     kernel = Kernel(
-        rows, weights(windows, rows), window_copies(windows), ("m", "count"),
+        weights(windows), window_copies(windows), ("m", "count"),
         output_place(windows), post, windows_before(windows),
     )  # fmt: skip
     pointers = [*(f"const float* {n}" for n in conv.names), "float* o"]
-    sizes = ["m", "k", "c", "count", *windows.extents, *windows.outs]
+    declared = ["m", "k", "c", "count", *windows.extents, *windows.outs]
     count = " * ".join(("m", *out_extents(conv)))
     given = [f"{n}.data_ptr<float>()" for n in (*conv.names, "o")]
     given += ["n", f"c * {conv.taps}", "c", count, *conv.extents, *out_extents(conv)]
-    device = kernel.source("conv", ", ".join([*pointers, *(f"int {s}" for s in sizes)]))
-    on_host = Kernel(rows, kernel.left, kernel.right, ("n", f"({count})"), "", [], [])
-    launch = on_host.launch("conv", ", ".join(given), str(conv.groups))
+    device = kernel.source("conv", ", ".join([*pointers, *(f"int {s}" for s in declared)]))
+    sizes = {"m": "n", "k": f"c * {conv.taps}", "count": f"({count})"}
+    launch = kernel.launch("conv", ", ".join(given), str(conv.groups), sizes)
     return whole(conv, Parts(COMMENT, (HEAD,), device, launch))
 
 

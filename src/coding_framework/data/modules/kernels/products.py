@@ -6,6 +6,7 @@ time; how the factors lie and what follows is written into the source.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from coding_framework.data.modules.kernels.short_tensor_cores import HEAD, Kernel, matrix
@@ -234,16 +235,15 @@ def tile_parts(product: Product) -> Parts:
 # --- tensor cores, the short way ------------------------------------------------------------------
 
 
-def short(product: Product, rows: int = 128) -> str:
-    """3xTF32 on tensor cores by `short_tensor_cores`: rows x 64 outputs a block."""
+def short(product: Product) -> str:
+    """3xTF32 on tensor cores by `short_tensor_cores`."""
     batch = product.batched
     kernel = Kernel(
-        rows,
-        matrix("a", "x", "r0", "m", rows, inner_first=product.x_inner_first),
-        matrix("b", "u", "q0", "n", 64, inner_first=product.u_inner_first),
+        matrix("a", "x", "r0", "m", inner_first=product.x_inner_first),
+        matrix("b", "u", "q0", "n", inner_first=product.u_inner_first),
         ("m", "n"),
         "(blockIdx.z * m + r) * n + q" if batch else "r * n + q",
-        ["float a = v;", *product.post, "v = a;"] if product.post else [],
+        [re.sub(r"\ba\b", "v", line) for line in product.post],
         ["x += blockIdx.z * m * k, u += blockIdx.z * n * k;"] if batch else [],
     )
     pointers = "".join(f"const float* {n}, " for n in product.names)
@@ -253,7 +253,7 @@ def short(product: Product, rows: int = 128) -> str:
         *kernel.source("product", f"{pointers}float* o, int m, int n, int k"),
     ]
     launch = kernel.launch("product", _arguments(product), _batches(product))
-    comment = f"{rows}x64 outputs a block on tensor cores, each factor as the sum of two TF32 parts"
+    comment = "float32 on tensor cores"
     return _source(product, comment, device, launch)
 
 

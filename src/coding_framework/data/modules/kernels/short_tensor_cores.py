@@ -1,97 +1,97 @@
-"""Float32 products and convolutions on tensor cores, short enough to be taught (3xTF32, `wmma`).
+"""Float32 products and convolutions on tensor cores, short enough to be taught (3xTF32, `mma`).
 
-Each factor is the sum of two TF32 parts, and three of the four products of parts are summed. A
-tensor core adds by truncation, so it sums 16 inner indices from zero, and float32 additions make
-the long sum. A block makes `rows` x 64 outputs with four warps; three stages of 16 inner indices
-come to shared memory by copies of 4 bytes, so that every shape is taken as it is, and what lies
-outside is filled with zeros. A row of a stage is 4 (or 8) floats longer than what it holds: the
-fragments' loads have no bank conflicts. All fits the 48 KiB that a kernel may declare.
+Each factor is the sum of two TF32 parts, cut off and not rounded, which takes one instruction less;
+three of the four products of parts are summed. A tensor core adds by truncation, so it sums 32
+inner indices from zero, and float32 additions make the long sum. A block makes 64 x 64 outputs with
+four warps of 32 x 32, so that the few outputs of the tasks make blocks enough; three blocks share a
+multiprocessor. Three stages of 32 inner indices come to shared memory by copies of 16 bytes, or of
+4 where a matrix has rows that are no multiple of 16 bytes, so that every shape is taken as it is,
+and what lies outside is filled with zeros. A row of a stage is 4 (or 8) floats longer than what it
+holds: the warps' loads have no bank conflicts.
 
 A convolution is the product of its weights [channels out, inner] and its windows [inner, places of
-all images], which is never stored; inner = channels in times taps.
+all images], which is never stored and comes by copies of 4 bytes; inner = channels in times taps.
 
-Limits: an infinite input gives NaN, and so does one within 2^-11 of the largest float. Indices are
-32-bit.
+Limits: an infinite input gives NaN. Indices are 32-bit. A tensor's data begins at a multiple of 16
+bytes, as PyTorch allocates it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from coding_framework.data.synthesis.kernel_text import Lines, fill
 
-INNER = 16
+TILE = 64
+"""Outputs of a block along each factor."""
+INNER = 32
 """Inner indices of a stage."""
-_COLUMNS = 64
+_PART = TILE * (INNER + 4)
+"""Floats of a factor in a stage: 64 rows of 36 or 32 rows of 72, padding counted in."""
+_SHARED_BYTES = 4 * 3 * 2 * _PART
 EXTENTS, OUTS = ("depth", "height", "width"), ("od", "oh", "ow")
 """C names of the spatial extents of a convolution's input and output, the last ones for fewer."""
 
 HEAD = """
 #include <cuda_pipeline.h>
-#include <mma.h>
-using namespace nvcuda::wmma;
 
-// a factor as the sum of two TF32 parts
-template <class F>
-__device__ void split(F& high, F& low, const float* s, int pitch) {
-  load_matrix_sync(high, s, pitch);
-  for (int e = 0; e < high.num_elements; e++) {
-    float v = high.x[e];
-    high.x[e] = __float_to_tf32(v);
-    low.x[e] = v - high.x[e];
-  }
+// v as the sum of two TF32 parts
+__device__ void split(float v, int& high, int& low) {
+  high = __float_as_int(v) & ~0x1fff;
+  low = __float_as_int(v - __int_as_float(high));
+}
+
+// d += a * b on tensor cores: 16x8 outputs of a warp
+__device__ void mma(float* d, int* a, int* b) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 \
+{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[4]), "r"(a[5]), "r"(b[0]), "r"(b[4]));
 }
 """
 """What stands once in a file, before the kernels."""
 
 _KERNEL = """
+$width
 __global__ void $name($parameters) {
-  const int rows = $rows, left = $left, stage = left + $right;
-  __shared__ float s[3 * stage];
-  int t = threadIdx.x, r0 = blockIdx.y * rows, q0 = blockIdx.x * 64;
-  int wr = t / 64 * rows / 2, wq = t / 32 % 2 * 32;
+  extern __shared__ float s[];
+  int t = threadIdx.x, j = t % 32 / 4, l = t % 4, r0 = blockIdx.y * 64, q0 = blockIdx.x * 64;
+  int wr = t / 64 * 32 + j, wq = t / 32 % 2 * 32;
   $before
   auto load = [&](int i) {
-    float *a = s + i % 3 * stage, *b = a + left;
+    float *a = s + i % 3 * $stage, *b = a + $part;
     $load_left
     $load_right
     __pipeline_commit();
   };
-  fragment<accumulator, 16, 16, 8, float> acc[rows / 16], sum[rows / 16];
-  for (auto& f : acc) fill_fragment(f, 0.0f);
+  float acc[32] = {};
   load(0);
   load(1);
-  for (int i = 0; i * 16 < k; i++) {
+  for (int i = 0; i * 32 < k; i++) {
     __pipeline_wait_prior(1);
     __syncthreads();
     load(i + 2);
-    float *a = s + i % 3 * stage, *b = a + left;
-    for (auto& f : sum) fill_fragment(f, 0.0f);
-    for (int d = 0; d < 16; d += 8) {
-      fragment<matrix_a, 16, 16, 8, precision::tf32, $left_layout> ah, al;
-      fragment<matrix_b, 16, 16, 8, precision::tf32, $right_layout> bh[2], bl[2];
-      for (int q = 0; q < 2; q++) split(bh[q], bl[q], $right_at, $right_pitch);
-      for (int r = 0; r < rows / 32; r++) {
-        split(ah, al, $left_at, $left_pitch);
-        for (int e = 0; e < 6; e++) {
-          auto& f = sum[r * 2 + e % 2];
-          mma_sync(f, e < 2 ? al : ah, e / 2 == 1 ? bl[e % 2] : bh[e % 2], f);
-        }
+    float *a = s + i % 3 * $stage, *b = a + $part, sum[32] = {};
+    #pragma unroll
+    for (int d = 0; d < 32; d += 8) {
+      int ah[8], al[8], bh[8], bl[8];
+      for (int e = 0; e < 8; e++) {
+        split(a[$left_value], ah[e], al[e]);
+        split(b[$right_value], bh[e], bl[e]);
       }
+      for (int e = 0; e < 24; e++)
+        mma(sum + e % 8 * 4, (e < 8 ? al : ah) + e % 2 * 2, (e / 8 == 1 ? bl : bh) + e / 2 % 4);
     }
-    for (int e = 0; e < rows / 2; e++) acc[e / 8].x[e % 8] += sum[e / 8].x[e % 8];
+    for (int e = 0; e < 32; e++) acc[e] += sum[e];
   }
-  __syncthreads();
-  for (int e = 0; e < rows / 16; e++)
-    store_matrix_sync(s + (wr + e / 2 * 16) * 68 + wq + e % 2 * 16, acc[e], 68, mem_row_major);
-  __syncthreads();
-  for (int e = t; e < rows * 64; e += 128) {
-    int r = r0 + e / 64, q = q0 + e % 64;
+  for (int e = 0; e < 32; e++) {
+    int r = r0 + wr + e / 2 % 4 * 8, q = q0 + wq + l * 2 + e / 8 * 8 + e % 2;
     if (r >= $row_count || q >= $column_count) continue;
     int i = $place;
-    float v = s[e / 64 * 68 + e % 64];
+    float v = acc[e];
     $post
     o[i] = v;
   }
@@ -107,14 +107,15 @@ class Factor:
     """Statements that copy a stage to `a` (left) or `b` (right); `i` is the stage."""
     inner_first: bool
     """Whether a row of the stage holds inner indices; else outer ones."""
+    row: str = ""
+    """C name of the floats of a row: where they are a multiple of 4, copies are of 16 bytes. Empty
+    where all copies are of 4 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """One kernel of this module, to be named and launched by who lowers the task."""
 
-    rows: int
-    """Outputs of a block along the left factor: 64 or 128."""
     left: Factor
     right: Factor
     extent: tuple[str, str]
@@ -126,83 +127,85 @@ class Kernel:
     before: Lines
     """What the copies need once."""
 
+    @property
+    def _rows(self) -> list[str]:
+        """C names of the floats of a row, of the factors that may be copied 16 bytes at a time."""
+        return list(dict.fromkeys(f.row for f in (self.left, self.right) if f.row))
+
     def source(self, name: str, parameters: str) -> Lines:
         """The kernel's text."""
         return fill(
             _KERNEL,
-            name=name, parameters=parameters, rows=self.rows, before=self.before,
-            left=_floats(self.left, "rows"), right=_floats(self.right, str(_COLUMNS)),
+            width=["template <int w>  // floats of a copy"] if self._rows else [],
+            name=name, parameters=parameters, before=self.before, part=_PART, stage=2 * _PART,
             load_left=self.left.load, load_right=self.right.load,
-            left_layout="row_major" if self.left.inner_first else "col_major",
-            right_layout="col_major" if self.right.inner_first else "row_major",
-            left_at=_fragment("a", "wr + r * 16", self.left, "rows"),
-            right_at=_fragment("b", "wq + q * 16", self.right, str(_COLUMNS)),
-            left_pitch=_pitch(self.left, "rows"),
-            right_pitch=_pitch(self.right, str(_COLUMNS)),
+            left_value=_value(self.left, "wr"), right_value=_value(self.right, "wq + j"),
             row_count=self.extent[0], column_count=self.extent[1], place=self.place,
             post=self.post,
         )  # fmt: skip
 
-    def launch(self, name: str, arguments: str, depth: str = "1") -> Lines:
-        """Host statements; m, n: expressions of the extents there."""
-        rows, columns = self.extent
-        grid = f"({columns} + 63) / 64, ({rows} + {self.rows - 1}) / {self.rows}"
+    def launch(
+        self, name: str, arguments: str, depth: str = "1", sizes: Mapping[str, str] | None = None
+    ) -> Lines:
+        """Host statements. depth: blocks along z. sizes: C name in the kernel -> expression on the
+        host, where that is another one."""
+        of = sizes or {}
+        rows, columns = (
+            re.sub(r"\w+", lambda m: _bracketed(of.get(m[0], m[0])), e) for e in self.extent
+        )
+        grid = f"({columns} + 63) / 64, ({rows} + 63) / 64"
         if depth != "1":
             grid += f", {depth}"
-        return [f"{name}<<<dim3({grid}), 128>>>({arguments});"]
+        run, lines = name, []
+        if self._rows:
+            run = f"run{name.removeprefix('kernel')}"
+            given = [of.get(row, row) for row in self._rows]
+            row = given[0] if len(given) == 1 else " | ".join(_bracketed(g) for g in given)
+            row = row if re.fullmatch(r"\w+", row) else f"({row})"
+            lines.append(f"auto {run} = {row} % 4 ? {name}<1> : {name}<4>;")
+        size = "cudaFuncAttributeMaxDynamicSharedMemorySize"
+        return [
+            *lines,
+            f"cudaFuncSetAttribute({run}, {size}, {_SHARED_BYTES});",
+            f"{run}<<<dim3({grid}), 128, {_SHARED_BYTES}>>>({arguments});",
+        ]
 
 
-def _pitch(factor: Factor, outer: str) -> str:
-    """Floats of a row of a stage. outer: C name of the factor's outer indices in it."""
+def _bracketed(expression: str) -> str:
+    return expression if re.fullmatch(r"[\w *]+|\(.*\)", expression) else f"({expression})"
+
+
+def _value(factor: Factor, first: str) -> str:
+    """Where value `e` of a thread's 8 lies in a stage: four outer indices in steps of 8, and then
+    the same four 4 inner indices later. first: C expression of the first."""
     if factor.inner_first:
-        return str(INNER + 4)
-    return str(int(outer) + 8) if outer.isdecimal() else f"({outer} + 8)"
-
-
-def _floats(factor: Factor, outer: str) -> str:
-    """Of a factor in one stage."""
-    return f"{outer if factor.inner_first else INNER} * {_pitch(factor, outer)}"
-
-
-def _fragment(base: str, outer: str, factor: Factor, width: str) -> str:
-    pitch = _pitch(factor, width)
-    return (
-        f"{base} + ({outer}) * {pitch} + d"
-        if factor.inner_first
-        else f"{base} + d * {pitch} + {outer}"
-    )
+        return f"({first} + e % 4 * 8) * {INNER + 4} + d + l + e / 4 * 4"
+    return f"(d + l + e / 4 * 4) * {TILE + 8} + {first} + e % 4 * 8"
 
 
 # --- how factors are copied ----------------------------------------------------------------------
 
 
 def matrix(
-    target: str, source: str, first: str, extent: str, outer: int, *, inner_first: bool
+    target: str, source: str, first: str, extent: str, outer: int = TILE, *, inner_first: bool
 ) -> Factor:
-    """A stage of a matrix that lies [outer][inner], or [inner][outer]. first, extent: C names of
-    the tile's first outer index and of the number of them. outer: how many the tile has; `a` has
-    rows of them."""
-    many = "rows" if target == "a" else str(outer)
+    """A stage of a matrix that lies [outer][inner], or [inner][outer]. target: `a` or `b`. first,
+    extent: C names of the tile's first outer index and of the number of them. outer: how many the
+    tile has."""
     if inner_first:
-        load = [
-            f"for (int e = t / 16; e < {many}; e += 8) {{",
-            f"  int d = i * 16 + t % 16, p = {first} + e;",
-            f"  __pipeline_memcpy_async({target} + e * 20 + t % 16, {source} + p * k + d, 4, "
-            f"p < {extent} && d < k ? 0 : 4);",
-            "}",
-        ]
+        place = f"p = {first} + e / {INNER}, d = i * {INNER} + e % {INNER}"
+        pad, at, row = f"e / {INNER} * 4", "p * k + d", "k"
     else:
-        down = 128 // outer
-        row = f"({many} + 8)" if target == "a" else str(outer + 8)
-        lane, start = ("t", "0") if down == 1 else (f"t % {outer}", f"t / {outer}")
-        load = [
-            f"for (int e = {start}; e < 16; e += {down}) {{",
-            f"  int d = i * 16 + e, p = {first} + {lane};",
-            f"  __pipeline_memcpy_async({target} + e * {row} + {lane}, "
-            f"{source} + d * {extent} + p, 4, p < {extent} && d < k ? 0 : 4);",
-            "}",
-        ]
-    return Factor(load, inner_first)
+        place = f"p = {first} + e % {outer}, d = i * {INNER} + e / {outer}"
+        pad, at, row = f"e / {outer} * 8", f"d * {extent} + p", extent
+    load = [
+        f"for (int h = 0; h < {outer} * {INNER}; h += 128 * w) {{",
+        f"  int e = h + t * w, {place};",
+        f"  __pipeline_memcpy_async({target} + e + {pad}, {source} + {at}, 4 * w, "
+        f"p < {extent} && d < k ? 0 : 4 * w);",
+        "}",
+    ]
+    return Factor(load, inner_first, row)
 
 
 # --- convolutions --------------------------------------------------------------------------------
@@ -232,18 +235,16 @@ class Windows:
         return " * ".join(self.outs)
 
 
-def weights(windows: Windows, rows: int) -> Factor:
+def weights(windows: Windows) -> Factor:
     """The left factor of a convolution, of the `m` channels out of a group."""
     if not windows.transposed:
-        return matrix("a", "u", "r0", "m", rows, inner_first=True)
+        return matrix("a", "u", "r0", "m", inner_first=True)
     taps = windows.taps
-    f, at = "i * 16 + t % 16", f"(f / {taps} * m + p) * {taps} + f % {taps}"
-    if taps == 1:
-        at = "f * m + p"
+    at = f"(f / {taps} * m + p) * {taps} + f % {taps}" if taps > 1 else "f * m + p"
     load = [
-        "for (int e = t / 16; e < rows; e += 8) {",
-        f"  int f = {f}, p = r0 + e;",
-        f"  __pipeline_memcpy_async(a + e * 20 + t % 16, u + {at}, 4, p < m && f < k ? 0 : 4);",
+        f"for (int e = t; e < {TILE} * {INNER}; e += 128) {{",
+        f"  int p = r0 + e / {INNER}, f = i * {INNER} + e % {INNER};",
+        f"  __pipeline_memcpy_async(a + e + e / {INNER} * 4, u + {at}, 4, p < m && f < k ? 0 : 4);",
         "}",
     ]
     return Factor(load, inner_first=True)
@@ -302,8 +303,8 @@ def window_copies(windows: Windows) -> Factor:
         at = f"({at}) * {extent} + d{axis}"
     return Factor(
         [
-            "for (int e = t / 64; e < 16; e += 2) {",
-            f"  int f = i * 16 + e, {', '.join(lines)};",
+            f"for (int h = 0; h < {INNER}; h += 2) {{",
+            f"  int e = h + t / {TILE}, f = i * {INNER} + e, {', '.join(lines)};",
             f"  bool in = {' && '.join(inside)};",
             f"  __pipeline_memcpy_async(b + e * 72 + t % 64, x + {at}, 4, in ? 0 : 4);",
             "}",

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from coding_framework.data.modules.kernels.fast_layers import FAST, reason
 from coding_framework.data.modules.kernels.heads import (
     CONVOLUTIONS,
-    MULTIPROCESSORS,
     PRODUCTS,
     NotHereError,
     channels,
@@ -39,14 +39,7 @@ from coding_framework.data.modules.records import (
     ModuleTask,
     Operation,
     Parameter,
-    extent,
 )
-
-_TAKEN = {
-    *"xuostirqevabdfpymnkc", "acc", "sum", "load", "rows", "left", "stage", "count", "image", "in",
-    *EXTENTS, *OUTS,
-}  # fmt: skip
-"""Names that the kernels use themselves."""
 
 
 def _linear(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
@@ -57,11 +50,10 @@ def _linear(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> Non
     m = product_of(outer) if outer else "1"
     starts = [f"v += {bias[0].c_name}[q];"] if bias else []
     reads, post = _end(w, dims, {len(outer): "q"}, starts, [b.c_name for b in bias])
-    rows = _rows(w, m, n, k)
+    tiled(w, m, n, k)
     kernel = Kernel(
-        rows,
-        matrix("a", "x", "r0", "m", rows, inner_first=True),
-        matrix("b", "u", "q0", "n", 64, inner_first=True),
+        matrix("a", "x", "r0", "m", inner_first=True),
+        matrix("b", "u", "q0", "n", inner_first=True),
         ("m", "n"), "r * n + q", post, [],
     )  # fmt: skip
     _emit(w, kernel, [w.x.host, weight.c_name, *reads], {"m": m, "n": n, "k": k}, dims)
@@ -71,12 +63,11 @@ def _matmul(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> Non
     of = factors(w, o)
     axes, depth = len(of.batch), product_of(of.batch) if of.batch else "1"
     reads, post = _end(w, of.dims, {axes: "r", axes + 1: "q"}, [], [])
-    rows = _rows(w, of.m, of.n, of.k, depth)
+    tiled(w, of.m, of.n, of.k)
     shift = "x += blockIdx.z * m * k, u += blockIdx.z * n * k;"
     kernel = Kernel(
-        rows,
-        matrix("a", "x", "r0", "m", rows, inner_first=of.x_inner_first),
-        matrix("b", "u", "q0", "n", 64, inner_first=of.u_inner_first),
+        matrix("a", "x", "r0", "m", inner_first=of.x_inner_first),
+        matrix("b", "u", "q0", "n", inner_first=of.u_inner_first),
         ("m", "n"), "(blockIdx.z * m + r) * n + q" if of.batch else "r * n + q", post,
         [shift] if of.batch else [],
     )  # fmt: skip
@@ -96,9 +87,9 @@ def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
     channel = "r" if of.groups == 1 else "blockIdx.z * m + r"
     starts = [f"v += {bias[0].c_name}[{channel}];"] if bias else []
     reads, post = _end(w, of.dims, {1: channel}, starts, [b.c_name for b in bias])
-    rows = _rows(w, of.each_out, count, k)
+    tiled(w, of.each_out, count, k)
     kernel = Kernel(
-        rows, weights(windows, rows), window_copies(windows), ("m", "count"),
+        weights(windows), window_copies(windows), ("m", "count"),
         output_place(windows), post, windows_before(windows),
     )  # fmt: skip
     sizes = {"m": of.each_out, "k": k, "c": of.each_in, "count": count}
@@ -110,14 +101,6 @@ def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
 # --- what all need -------------------------------------------------------------------------------
 
 
-def _rows(w: Lowering, m: str, n: str, k: str, batch: str = "1") -> int:
-    """Rows of a block: 128 where the machine is full with them and few are left over."""
-    rows, columns, _ = tiled(w, m, n, k)
-    blocks = -(-rows // 128) * -(-columns // 64) * extent(batch, w.main_values)
-    wasteful = -(-rows // 64) % 2 == 1 and rows < 512
-    return 64 if wasteful or blocks < 2 * MULTIPROCESSORS else 128
-
-
 def _end(
     w: Lowering, dims: Sequence[str], places: dict[int, str], starts: Lines, first: list[str]
 ) -> tuple[list[str], Lines]:
@@ -125,8 +108,6 @@ def _end(
     name of a coordinate by its axis. starts, first: statements before those of the operations
     that follow, and what they read."""
     lines, reads = w.head_end(dims)
-    if _TAKEN & {*reads, *first}:
-        raise NotHereError
     text = "\n".join(lines)
     for axis in sorted({int(found) for found in re.findall(r"\bi(\d+)\b", text)}):
         if axis not in places:
@@ -144,28 +125,24 @@ def _emit(
     depth: str = "1",
 ) -> None:
     """The kernel and its launch. tensors: on the host, the factors first. sizes: C name in the
-    kernel -> expression on the host."""
+    kernel -> expression on the host. Raises NotHereError where a tensor has a name of the kernel's
+    own."""
     number, out = w.new_head()
     name = f"kernel{number}"
     head = [*HEAD.strip("\n").splitlines(), ""]
     if head[0] not in w.device:
         w.device[:0] = head
     names = ["x", "u", *tensors[2:]]
+    own = "\n".join(replace(kernel, post=[]).source(name, ""))
+    if {t for t in tensors[2:] if re.search(rf"(?<!\.)\b{t}\b", own)}:
+        raise NotHereError
     text = "\n".join(kernel.source(name, ""))
     used = [size for size in sizes if re.search(rf"\b{size}\b", text)]
     parameters = [*(f"const float* {n}" for n in names), "float* o", *(f"int {n}" for n in used)]
     w.device += [*kernel.source(name, ", ".join(parameters)), ""]
     arguments = [f"{t}.data_ptr<float>()" for t in (*tensors, out)]
     arguments += [strip(sizes[size]) for size in used]
-    on_host = [re.sub(r"\w+", lambda m: _bracketed(sizes[m[0]]), e) for e in kernel.extent]
-    launch = Kernel(
-        kernel.rows, kernel.left, kernel.right, (on_host[0], on_host[1]), "", [], []
-    ).launch(name, ", ".join(arguments), depth)
-    w.end_head(out, dims, launch)
-
-
-def _bracketed(expression: str) -> str:
-    return expression if re.fullmatch(r"[\w *]+|\(.*\)", expression) else f"({expression})"
+    w.end_head(out, dims, kernel.launch(name, ", ".join(arguments), depth, sizes))
 
 
 SHORT: dict[str, Lower] = {
