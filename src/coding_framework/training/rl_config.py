@@ -260,6 +260,9 @@ class MultiTurnRLConfig(Config):
     micro_batch_tokens: int | None = Field(default=None, ge=1)
     """Tokens per forward and backward at most. None: one longest row on the CPU, where a larger
     batch is no faster (measured), 16384 on a GPU."""
+    packed_attention: bool = False
+    """Attention of the policy that learns: each row of a micro-batch costs its own square, and not
+    the micro-batch's (with it, `micro_batch_tokens` may be large). Not measured on a GPU yet."""
     compute_dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """Of matrix products, in training and rollout; weights and optimizer are float32. auto:
     bfloat16 where the hardware computes in it, else float32, which is then faster."""

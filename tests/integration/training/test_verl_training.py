@@ -113,11 +113,12 @@ def test_the_policy_that_validates_best_is_kept(
     model: Path, tmp_path: Path, worker_path: None
 ) -> None:
     """Validations before the first step and after each second one, with the old policy's
-    probabilities computed anew, capped weights, and two updates a step."""
+    probabilities computed anew, capped weights, two updates a step, and packed attention."""
     output = tmp_path / "run"
     changes = {
         "validate_every": 2, "validation_tasks": 3, "num_episodes": 4, "updates_per_step": 2,
         "reuse_rollout_logprobs": False, "leave_one_out": True, "scale_advantages": False,
+        "packed_attention": True,
     }  # fmt: skip
     result = finished(script(model, output, **changes))
 

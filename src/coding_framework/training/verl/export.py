@@ -42,7 +42,8 @@ def export_model(actor: Path, target: Path) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     state = _merged_state(actor)
-    config = AutoConfig.from_pretrained(actor / "huggingface")
+    # The trainer's own attention may be one that only its processes know.
+    config = AutoConfig.from_pretrained(actor / "huggingface", attn_implementation="sdpa")
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     result = model.load_state_dict(state, strict=False)
     missing = [k for k in result.missing_keys if k not in (model._tied_weights_keys or ())]

@@ -21,6 +21,8 @@ OWN = "algorithm.turn_groups"
 ESTIMATOR = "turn_grpo"
 CPU_ROLLOUT = "cpu_batched"
 PLUGIN = "coding_framework.training.verl.plugin"
+PACKED_ATTENTION = "coding_framework_packed"
+"""transformers' name of `packed_attention.attend`."""
 MANAGER = "coding_framework.training.verl.agent_loop.TurnRowsManager"
 ROWS_METRIC = "training/rows_updated"
 """Rows with an advantage in a step's update, among verl's metrics."""
@@ -113,10 +115,12 @@ def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
     mini_batch = config.prompts_per_step * config.max_turns
     pairs = {
         f"{root}.model.path": config.model_path,
-        # A micro-batch is one packed row: no time and no memory goes to padding. Without flash
-        # attention transformers masks the rows from each other, by their position ids.
+        # A micro-batch is one packed row: no time and no memory goes to padding. With sdpa
+        # transformers masks the rows from each other, by their position ids.
         f"{root}.model.use_remove_padding": True,
-        f"+{root}.model.override_config.attn_implementation": "sdpa",
+        f"+{root}.model.override_config.attn_implementation": (
+            PACKED_ATTENTION if config.packed_attention else "sdpa"
+        ),
         f"{root}.model.enable_gradient_checkpointing": config.gradient_checkpointing,
         f"{root}.actor.strategy": "fsdp2",
         f"{root}.actor.ppo_mini_batch_size": mini_batch,

@@ -30,7 +30,7 @@ def _register() -> None:
     elif _WORKER in os.environ:
         from coding_framework.training.verl import token_logprobs  # noqa: F401
     if _WORKER in os.environ:
-        from coding_framework.training.verl import critic_loader  # noqa: F401
+        from coding_framework.training.verl import critic_loader, packed_attention  # noqa: F401
 
 
 def _name_rollout() -> None:
