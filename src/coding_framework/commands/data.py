@@ -53,8 +53,8 @@ class MixtureOptions(Config):
     """Examples of the archive (`cuda-rl data build-sft --source archive`): up to 30% of the
     functions are taken from there. Default: all are synthesised."""
     tokenizer: Path | None = None
-    """Folder of a model: an answer holds at most 2,048 of its tokens. Default: 2.4 characters count
-    as a token."""
+    """Folder of a model: an answer holds at most 2,048 of its tokens. Default: 4,800 characters
+    count as so many."""
     receipts: Path | None = None
     """File of the judge's receipts; those of this run are added. Default: the one in this machine's
     cache."""
