@@ -3,8 +3,9 @@
 ARGS ?=
 # Hundreds of Python programs are started: compiling our sources in each would cost minutes.
 unexport PYTHONDONTWRITEBYTECODE
-# Workers of pytest; one that has nothing left takes over half of what another still has to do.
-WORKERS ?= -n logical --maxprocesses 4 --dist worksteal
+# Workers of pytest: one more than there are cores, for many tests wait; at most 5, since each may
+# take 3 GB. One that has nothing left takes over half of what another still has to do.
+WORKERS ?= -n $$(( $$(nproc) + 1 )) --maxprocesses 5 --dist worksteal
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help

@@ -60,7 +60,7 @@ def test_a_linear_layer_has_levels_from_naive_to_fastest_and_its_epilogue_in_the
     naive, fma, short, long = kernels_of(module)
     assert [naive.level, fma.level, short.level, long.level] == [0, 1, 3, 4]
     assert all(variant.reason for variant in (fma, short, long))
-    assert "wmma" in short.source
+    assert "mma.sync" in short.source
     assert "mma.sync" in long.source
     assert len(short.source) < 0.6 * len(long.source)
     assert all(variant.source.count("fabsf(v)") == 1 for variant in (short, long))
