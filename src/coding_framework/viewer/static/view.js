@@ -139,7 +139,7 @@ let missed = false;
 // what costs much follows some seconds after a change, once for all that came meanwhile.
 // (A throttle of htmx's ends with the element: one that replaces itself has none.)
 const SOON_MS = 800;
-const SELDOM_MS = 5000;
+const SELDOM_MS = 8000;
 const due = {};
 let stop = () => {};
 
