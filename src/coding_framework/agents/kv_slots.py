@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.nn import functional
+from transformers.integrations.sdpa_attention import repeat_kv
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 ATTENTION_NAME = "coding_framework_slots"
@@ -122,9 +123,7 @@ def _attend(
     groups = heads // key.shape[1]
     mask = kwargs.get("slot_mask")
     if mask is None:
-        if groups > 1:
-            key = key.repeat_interleave(groups, dim=1)
-            value = value.repeat_interleave(groups, dim=1)
+        key, value = repeat_kv(key, groups), repeat_kv(value, groups)
         out = functional.scaled_dot_product_attention(
             query, key, value, is_causal=tokens > 1, scale=scaling
         )

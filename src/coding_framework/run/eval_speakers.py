@@ -128,30 +128,26 @@ def _policies(
     model: str, options: EvalOptions, stack: ExitStack
 ) -> tuple[Mapping[Role, Policy], str]:
     """Who speaks for each role, and the digest of the weights. Closed with `stack`."""
+    adapter = None if options.adapter is None else Path(options.adapter)
     if options.server is not None:
         from coding_framework.agents.policies import OpenAIPolicy
 
         policy = OpenAIPolicy(options.server, model)
         roles = (Role.GENERATOR, Role.OPTIMIZER)
-        return dict.fromkeys(roles, policy), _said_to_serve(model) or (
-            f"unverifiable: {options.server}"
-        )
+        # A run that goes on may ask another address, or the folder itself.
+        known = _digest(Path(model), adapter) if is_model(model) else ""
+        return dict.fromkeys(roles, policy), known or f"unverifiable: {options.server}"
     from coding_framework.agents.models import resolve_model
 
     local = model_in(Path(model))
     has_roles = local.is_dir() and not is_model(local)
     folder = local if has_roles else resolve_model(str(local) if local.is_dir() else model)
-    adapter = None if options.adapter is None else Path(options.adapter)
-    policies = make_policies(folder, stack, adapter=adapter)
-    return policies, " ".join(
-        weights_digest(path) for path in (folder, adapter) if path is not None
-    )
+    return make_policies(folder, stack, adapter=adapter), _digest(folder, adapter)
 
 
-def _said_to_serve(model: str) -> str | None:
-    """Of the weights, where the server's model is named by its folder here: a run that goes on may
-    ask another address, or the folder itself."""
-    return weights_digest(Path(model)) if is_model(Path(model)) else None
+def _digest(folder: Path, adapter: Path | None) -> str:
+    """Of a model's weights and those of its adapter."""
+    return " ".join(weights_digest(path) for path in (folder, adapter) if path is not None)
 
 
 def weights_digest(folder: Path) -> str:

@@ -160,14 +160,19 @@ def test_a_server_that_serves_a_folder_is_known_by_the_folder(tmp_path: Path) ->
     write_card(tmp_path, card)
     suite = EvalSuite(name="s", tasks=(SuiteTask(task=find_task("relu")),))
 
-    def digest(model: str, server: str) -> str:
-        options = EvalOptions(server=server, prompts="v1")
+    def digest(model: str, server: str, adapter: str | None = None) -> str:
+        options = EvalOptions(server=server, prompts="v1", adapter=adapter)
         with ExitStack() as stack:
             return speaker_of(model, (suite,), options, stack).digest
 
     one, other = "http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1"
     folder = str(tmp_path)
     assert digest(folder, one) == digest(folder, other) == weights_digest(tmp_path)
+    (tmp_path / "adapter").mkdir()
+    before = digest(folder, one)
+    assert digest(folder, one, str(tmp_path / "adapter")) != before
+    (tmp_path / "model.safetensors").write_bytes(b"other weights")
+    assert digest(folder, one) not in (before, f"unverifiable: {one}")
     assert digest("name-at-the-server", one) == f"unverifiable: {one}"
     assert weights_of(folder, EvalOptions(server=one)) == tmp_path
     assert weights_of("name-at-the-server", EvalOptions(server=one)) is None

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch.nn import functional
+from transformers.integrations.sdpa_attention import repeat_kv
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from coding_framework.errors import TrainingError
@@ -27,16 +28,20 @@ class _Rows:
 
     def __init__(self) -> None:
         self._positions: torch.Tensor | None = None
+        self._version: int | None = None
         self._found: tuple[torch.Tensor, list[int]] | None = None
 
     def of(self, positions: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
         """Bounds of the rows, int32 (rows + 1), on the device and as numbers. positions: (1,
         tokens)."""
-        if self._found is None or positions is not self._positions:
+        version = None if positions.is_inference() else positions._version
+        same = positions is self._positions and version is not None and version == self._version
+        if self._found is None or not same:
             starts = torch.nonzero(positions.reshape(-1) == 0).reshape(-1)
             end = starts.new_tensor([positions.numel()])
             bounds = torch.cat([starts, end]).to(torch.int32)
-            self._positions, self._found = positions, (bounds, bounds.tolist())
+            self._positions, self._version = positions, version
+            self._found = (bounds, bounds.tolist())
         return self._found
 
 
@@ -67,8 +72,7 @@ def attend(
             "packed_attention knows no sliding window, which this model has: leave it out"
         )
     groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))
+    key, value = repeat_kv(key, groups), repeat_kv(value, groups)
     bounds, ends = _rows.of(position_ids)
     if ends[0] != 0:
         raise TrainingError("the first of the packed rows does not begin at position 0")

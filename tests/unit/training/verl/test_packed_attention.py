@@ -65,6 +65,18 @@ def test_other_rows_change_nothing() -> None:
     torch.testing.assert_close(whole[:, row], alone, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("inference", [False, True])
+def test_positions_that_are_filled_anew_are_read_anew(inference: bool) -> None:
+    model = made(PACKED_ATTENTION)
+    with torch.inference_mode(inference):
+        tokens, positions = packed(ROWS)
+        model(input_ids=tokens, position_ids=positions, use_cache=False)
+        positions.copy_(torch.arange(sum(ROWS)))
+        found = model(input_ids=tokens, position_ids=positions, use_cache=False).logits
+        one_row = model(input_ids=tokens, position_ids=positions.clone(), use_cache=False).logits
+    torch.testing.assert_close(found, one_row, atol=1e-6, rtol=1e-6)
+
+
 def test_what_is_not_packed_is_refused() -> None:
     model = made(PACKED_ATTENTION)
     tokens, positions = packed(ROWS)
