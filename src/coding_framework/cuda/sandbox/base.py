@@ -11,7 +11,8 @@ import resource
 import select
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
@@ -124,6 +125,7 @@ class Sandbox(Protocol):
 
 
 LIMITER = "prlimit"
+_CHILDREN_S = 5.0
 
 
 def limited(limits: Limits, command: Sequence[str]) -> list[str]:
@@ -163,9 +165,10 @@ class LocalJob:
         """See Running.wait. Gives the CPU time of the whole tree."""
         process = self._process
         timed_out = not _ended_within(process.pid, wall_s)
-        if timed_out:
-            os.killpg(process.pid, signal.SIGKILL)
-        _, status, usage = os.wait4(process.pid, 0)
+        with _children_end_too(process.pid) if timed_out else nullcontext():
+            if timed_out:
+                os.killpg(process.pid, signal.SIGKILL)
+            _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         return Exit(
             code=exit_code(status), cpu_s=usage.ru_utime + usage.ru_stime, timed_out=timed_out
@@ -174,11 +177,12 @@ class LocalJob:
     def stop(self) -> None:
         """See Running.stop."""
         if self._process.returncode is None:
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                self._process.kill()
-            self._process.wait()
+            with _children_end_too(self._process.pid):
+                try:
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                except (ProcessLookupError, PermissionError):
+                    self._process.kill()
+                self._process.wait()
 
     def processes(self) -> list[psutil.Process]:
         """See Running.processes."""
@@ -189,8 +193,36 @@ class LocalJob:
 def _ended_within(pid: int, wall_s: float) -> bool:
     handle = os.pidfd_open(pid)
     try:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        return bool(poll.poll(wall_s * 1000))
+        return _tells_end(handle, wall_s)
     finally:
         os.close(handle)
+
+
+def _tells_end(handle: int, wall_s: float) -> bool:
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(wall_s * 1000))
+
+
+@contextmanager
+def _children_end_too(pid: int) -> Iterator[None]:
+    """Wait after the block, which ends process `pid`, for its children: they die of its death a
+    moment later (the first process of bubblewrap's namespace, and with it all others there)."""
+    with ExitStack() as opened:
+        handles = []
+        for child in _children(pid):
+            with suppress(ProcessLookupError):
+                handles.append(os.pidfd_open(child))
+                opened.callback(os.close, handles[-1])
+        yield
+        for handle in handles:
+            _tells_end(handle, _CHILDREN_S)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    except OSError:  # a kernel without this file
+        with suppress(psutil.Error):
+            return [child.pid for child in psutil.Process(pid).children()]
+    return []

@@ -25,7 +25,7 @@ from coding_framework.cuda.sandbox import (
 from coding_framework.cuda.sandbox.bubblewrap import BubblewrapSandbox
 from coding_framework.cuda.sandbox.native import NativeSandbox
 from coding_framework.errors import MissingToolError, UsageError
-from support.waiting import PATIENCE_S, left_of, until
+from support.waiting import PATIENCE_S, ended, left_of, until
 
 pytestmark = pytest.mark.unit
 
@@ -104,6 +104,8 @@ def test_no_descendant_outlives_a_stop(sandbox: Sandbox, tmp_path: Path) -> None
     family = running.processes()
     assert len(family) >= 5
     running.stop()
+    if sandbox.name == "bubblewrap":  # whose `stop` waits for the namespace to be gone
+        assert all(ended(process.pid) for process in family)
     running.stop()
     assert left_of(family) == []
 
