@@ -411,7 +411,7 @@ def _run_stage(run: Run, stages: Sequence[Stage], number: int) -> None:
     seconds = _left_s(run)
     _tell(f"{head}{f' (about {duration(seconds)} left in all)' if seconds else ''}")
     set_stage(stage.title)
-    if seconds:
+    if number or run.job.minutes is None:  # with a budget, the first stage measures for itself
         for line in _load_line(BusyOthers().over(LOAD_S)):
             _tell(line)
     log.info("stage_started", stage=stage.name, expected_left_s=round(seconds))

@@ -37,6 +37,7 @@ FAST = Rates(
 def start(monkeypatch, tmp_path):
     """Runs `cuda-rl quickstart` in this process with replaced stages; gives status and calls."""
     monkeypatch.setattr(pipeline.Job, "held_out", lambda self: [])
+    monkeypatch.setattr(pipeline, "LOAD_S", 0.01)
 
     def run(*argv: str, broken: str | None = None, stages=fake_stages) -> tuple[int, list[str]]:
         calls: list[str] = []
@@ -98,7 +99,6 @@ def test_a_stopped_run_goes_on_from_the_last_finished_stage(start, capsys):
 
 def test_a_run_keeps_the_sizes_chosen_for_its_budget(start, monkeypatch, tmp_path, capsys):
     seen = []
-    monkeypatch.setattr(pipeline, "LOAD_S", 0.01)
     sizes = LADDER[2]
     planned = {"eval_base": 10.0, "sft": 20.0, "eval_sft": 10.0, "rl": 30.0, "eval_rl": 10.0}
     result = {
@@ -144,6 +144,12 @@ def test_a_run_ends_what_it_started_and_nothing_else(start):
     finally:
         before.kill()
         before.wait()
+
+
+def test_a_run_without_a_budget_names_a_loaded_machine_too(start, monkeypatch, capsys):
+    monkeypatch.setattr(pipeline.BusyOthers, "over", lambda self, seconds: 0.6)
+    assert start("--smoke")[0] == 0
+    assert capsys.readouterr().err.count("other processes take 60% of the CPU") == len(ORDER)
 
 
 def test_smoke_and_quick_test_are_one_flag(start, tmp_path):
