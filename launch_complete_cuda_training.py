@@ -76,7 +76,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add_switch(cli, "--skip-sft", "leave out SFT: RL starts from the base model")
     add_switch(cli, "--skip-rl", "leave out RL")
     add_flags(cli, WholeRun, ["rft", "seed"])
-    return cli.parse_args(arguments)
+    given: argparse.Namespace = cli.parse_args(arguments)
+    return given
 
 
 def make_run(given: dict[str, Any]) -> WholeRun:

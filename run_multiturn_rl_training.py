@@ -103,7 +103,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add_flags(cli, Recipe, POOL, spelled=POOL)
     add_flags(cli, RecipeFile, ["device"])
     add_flags(cli, JudgeSettings, ["sandbox", "backend"], spelled={"backend": ("--judge-backend",)})
-    return cli.parse_args(arguments)
+    given: argparse.Namespace = cli.parse_args(arguments)
+    return given
 
 
 def start_models(given: dict[str, object], recipe: RecipeFile, output: Path) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def merge(adapter: Path, target: Path) -> None:
 
 
 def make_config(
-    given: dict[str, object], recipe: RecipeFile, models: dict[str, Any]
+    given: dict[str, Any], recipe: RecipeFile, models: dict[str, Any]
 ) -> MultiTurnRLConfig:
     """The recipe with the given flags. Raises UsageError."""
     judge = {name: given.pop(name) for name in ("sandbox", "backend") if name in given}

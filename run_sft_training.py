@@ -55,7 +55,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli = script_parser(__doc__)
     add_flags(cli, SFTConfig, FLAGS, cpu=SFTConfig.cpu())
     add_flags(cli, Recipe, ["task_scope", "sandbox"])
-    return cli.parse_args(arguments)
+    given: argparse.Namespace = cli.parse_args(arguments)
+    return given
 
 
 def evaluation_settings(
