@@ -1,6 +1,6 @@
 """The main job against its bars: runs it, or reads what a run left.
 
-    uv run python benchmarks/quickstart.py --output-dir DIR [--read-only]
+    uv run python benchmarks/quickstart.py --output-dir DIR [--read-only] [--loaded]
 
 `cuda-rl quickstart` in DIR (resumable; an idle machine is wanted, since the bars bound time and
 memory). With --read-only a finished run's DIR is read and nothing runs. Prints the bars, writes
@@ -29,6 +29,8 @@ from coding_framework.evaluation.summary import Summary
 
 RL_STEPS = 4
 WALL_S, MEMORY_GIB = 20 * 60.0, 12e9 / 2**30
+LOADED = 2.5
+"""Times as long as an idle machine, beside two busy loops."""
 FORECAST = 0.3
 """Of the truth: how far the first estimate may be off."""
 
@@ -38,6 +40,11 @@ def main() -> int:
     parser.add_argument("--output-dir", type=Path, required=True)
     parser.add_argument("--read-only", action="store_true")
     parser.add_argument("--note", default="", help="what else the machine did")
+    parser.add_argument(
+        "--loaded",
+        action="store_true",
+        help="two busy loops run beside it: the bar on time is 2.5 times an idle run's",
+    )
     parser.add_argument("--results", type=Path, default=RESULTS / "quickstart.json")
     args = parser.parse_args()
     machine = this_machine()
@@ -57,14 +64,21 @@ def main() -> int:
             versions=summary.environment,
             command="make quickstart",
         ),
-        "bars": [*measured_bars(summary), forecast_bar(stages)],
+        "bars": [*measured_bars(summary, _wall_bar_s(args.loaded)), forecast_bar(stages)],
         "measured_at_start": stages["model"]["result"],
         "summary": json.loads(text),
     }
     return 0 if finish(record, args.results) else 1
 
 
-def measured_bars(summary: Summary) -> list[dict[str, Any]]:
+def _wall_bar_s(loaded: bool) -> float:
+    if not loaded:
+        return WALL_S
+    idle = json.loads((RESULTS / "quickstart.json").read_text(encoding="utf-8"))
+    return LOADED * float(idle["summary"]["wall_s"])
+
+
+def measured_bars(summary: Summary, wall_s: float) -> list[dict[str, Any]]:
     """Each bar with its target, what was measured, and whether it holds."""
     base, sft, rl = (summary.stages[label] for label in ("base", "sft", "rl"))
     peak = max(cost.peak_memory_gib for cost in summary.costs.values())
@@ -84,7 +98,7 @@ def measured_bars(summary: Summary) -> list[dict[str, Any]]:
             rl.passed.ci95[1],
             rl.passed.ci95[1] >= sft.pass_rate,
         ),
-        bar("wall time in s, at most", WALL_S, summary.wall_s, summary.wall_s <= WALL_S),
+        bar("wall time in s, at most", wall_s, summary.wall_s, summary.wall_s <= wall_s),
         bar("resident memory in GiB, at most", MEMORY_GIB, peak, peak <= MEMORY_GIB),
     ]
 
