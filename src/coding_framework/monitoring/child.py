@@ -37,30 +37,48 @@ def run_in_child(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     is raised as InfrastructureError with its sentence, and so is the child's death (out of memory,
     a signal).
     """
-    context = get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(theirs, os.getpid(), function, args, kwargs))
-    process.start()
-    theirs.close()
+    child = Child(function, *args, **kwargs)
     try:
-        kind, value = ours.recv()
-        while kind == "does":
-            adopt_activity(value)
-            kind, value = ours.recv()
-        process.join()
-    except EOFError as e:
-        process.join()
-        raise InfrastructureError(
-            f"the process of {function.__name__} ended with {_how(process.exitcode)}: see that "
-            "there is memory enough, and run the same command again"
-        ) from e
+        return child.result(adopt_activity)  # type: ignore[no-any-return]
     finally:
         adopt_activity(None)
-        _end(process)
-        ours.close()
-    if kind == "failed":
-        raise value
-    return value  # type: ignore[no-any-return]
+        child.end()
+
+
+class Child:
+    """A function that runs in a fresh interpreter, which ends with the thread that made this."""
+
+    def __init__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        context = get_context("spawn")
+        self._name = function.__name__
+        self._ours, theirs = context.Pipe(duplex=False)
+        told = (theirs, os.getpid(), function, args, kwargs)
+        self._process = context.Process(target=_child, args=told)
+        self._process.start()
+        theirs.close()
+
+    def result(self, told: Callable[[Any], None] = lambda _: None) -> Any:
+        """What the function gives. told: is handed what the child does, now and then. Raises as
+        `run_in_child`."""
+        try:
+            kind, value = self._ours.recv()
+            while kind == "does":
+                told(value)
+                kind, value = self._ours.recv()
+            self._process.join()
+        except EOFError as e:
+            self._process.join()
+            raise InfrastructureError(
+                f"the process of {self._name} ended with {_how(self._process.exitcode)}: see that "
+                "there is memory enough, and run the same command again"
+            ) from e
+        if kind == "failed":
+            raise value
+        return value
+
+    def end(self) -> None:
+        """End the process, where it still runs."""
+        _end(self._process)
 
 
 def _child(

@@ -11,7 +11,7 @@ from coding_framework.types import Config, DeviceChoice, PromptVersion, TaskPool
 
 LEARNING = (
     "epochs", "learning_rate", "batch_size", "by_length", "gradient_checkpointing", "max_length",
-    "lora_r", "lora_alpha", "quantization", "device", "seed", "save_every",
+    "lora_r", "lora_alpha", "quantization", "device", "num_gpus", "seed", "save_every",
 )  # fmt: skip
 """Fields that say how to train, as `SFTConfig` names them."""
 
@@ -70,6 +70,8 @@ class RejectionOptions(Config):
     """Examples of one forward and backward pass. Default: that of run_sft_training.py."""
     by_length: bool = False
     """Make batches of examples of about equal length (run_sft_training.py)."""
+    num_gpus: int | None = Field(default=None, ge=1)
+    """GPUs of this machine that train together (run_sft_training.py). Default: one."""
     gradient_checkpointing: bool | None = None
     """Compute activations again in the backward pass. Default: on a GPU."""
     save_every: int | None = Field(default=None, ge=1)

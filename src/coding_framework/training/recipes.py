@@ -85,6 +85,7 @@ def sft_config(recipe: RecipeFile, flags: Mapping[str, Any]) -> SFTConfig:
     the recipe's section, that is wrong."""
     base = {} if recipe.base_model is None else {"base_model": recipe.base_model}
     values = {"device": recipe.device, **base, **recipe.sft, **flags}
+    require_gpus(values["device"], values.get("num_gpus"))
     cpu = on_cpu(values["device"])
     try:
         return SFTConfig.cpu(**values) if cpu else SFTConfig.model_validate(values)

@@ -38,7 +38,7 @@ from coding_framework.store.folder import SFTFolder, differences, replaced, told
 from coding_framework.store.lines import JsonlSink
 from coding_framework.store.model_card import ModelCard, TrainedOn, card_of, write_card
 from coding_framework.store.training_log import keep_sft_records
-from coding_framework.training.sft_batches import ByLength
+from coding_framework.training.sft_batches import EpochOrder
 from coding_framework.training.sft_config import SFTConfig, SFTResult
 from coding_framework.training.sft_epochs import EpochWatch
 from coding_framework.training.sft_examples import (
@@ -50,6 +50,7 @@ from coding_framework.training.sft_examples import (
     tokenize_example,
 )
 from coding_framework.training.sft_loss import answer_loss, held_out_loss
+from coding_framework.training.sft_ranks import ALONE, Rank, followed, steps_per_epoch
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import EvaluateFn, Role, TrainingExample
 
@@ -156,7 +157,7 @@ def _claim(folder: Path, config: SFTConfig, record: Mapping[str, Any]) -> SFTRes
                 f"{path} is not one of ours: choose another --output-dir or remove it"
             ) from e
         # Settings that an older version did not name have their defaults there.
-        names = {*stored["config"], "generator_target", "prompts", "by_length"}
+        names = {*stored["config"], "generator_target", "prompts", "by_length", "num_gpus"}
         compared = names - {"output_dir", "wandb", "extra_examples", "minutes"}
         changed = differences(
             *(c.model_dump(mode="json", include=compared) for c in (there, config))
@@ -216,7 +217,7 @@ class _Run:
                 f"no example has at most {self.config.max_length} tokens: raise --max-length"
             )
         unseen = self._short(tokenizer, held_out)
-        model = self._model()
+        model = self.model()
         trainable, parameters = model.get_nb_trainable_parameters()
         print(
             f"SFT: {trainable:,} of {parameters:,} parameters are trained "
@@ -281,7 +282,7 @@ class _Run:
         tokenized = (tokenize_example(tokenizer, e, self.config.prompts) for e in examples)
         return [t for t in tokenized if len(t.input_ids) <= self.config.max_length]
 
-    def _model(self) -> Any:
+    def model(self) -> Any:
         """The base model with fresh LoRA weights (float32) on it."""
         import torch
         from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
@@ -328,27 +329,16 @@ class _Run:
         examples: Sequence[TokenizedExample],
         held_out: Sequence[TokenizedExample],
     ) -> Watch:
-        from datasets import Dataset
-
-        rows = [{"input_ids": list(e.input_ids), "labels": e.labels} for e in examples]
         config, checkpoints = self.config, self.folder.checkpoints
-        per_step = config.batch_size * config.gradient_accumulation_steps
-        steps = math.ceil(len(rows) / config.batch_size) / config.gradient_accumulation_steps
-        total = math.ceil(math.ceil(steps) * config.epochs)
-        total = min(total, config.max_steps or total)
+        total = self._steps(len(examples))
         start, done = last_sft_checkpoint(checkpoints)
         records = keep_sft_records(self.folder.metrics, done)
-        trainer = make_trainer(
-            self._arguments(total),
-            model,
-            tokenizer,
-            Dataset.from_list(rows),
-            # one example needs no mask of its own, which would cost attention its fast path
-            packing=config.packing and not config.by_length and config.batch_size > 1,
-            by_length=[len(e.input_ids) for e in examples] if config.by_length else None,
-        )
         mean_tokens = sum(len(e.input_ids) for e in examples) / len(examples)
+        per_step = config.batch_size * config.gradient_accumulation_steps * config.num_gpus
+        resumed = str(start) if start is not None else None
+        told = (config, self.folder.root, self.base, examples, resumed)
         with (
+            followed(self.device, config.num_gpus, _follow, *told) as rank,
             JsonlSink(self.folder.metrics) as sink,
             WandbSink(
                 SFT_PROJECT,
@@ -358,6 +348,7 @@ class _Run:
             ) as wandb,
             Progress("sft", total, "steps", training=True) as progress,
         ):
+            trainer = self.trainer(model, tokenizer, examples, rank)
             alerts = AlertBook(self.folder.root, wandb.alert)
             watch = Watch(trainer.model, sink, wandb, progress, mean_tokens * per_step, alerts)
             watch.restore(records)
@@ -375,13 +366,45 @@ class _Run:
                 trainer.add_callback(stop_after(self.began + 60 * config.minutes))
             if start is not None:
                 log.info("sft_resumed", checkpoint=start.name)
-            trainer.train(resume_from_checkpoint=str(start) if start is not None else None)
+            fit(trainer, rank, self.device, resumed)
         if watch.step < total:
             raise OutOfTimeError(
                 f"SFT stopped at its limit of {config.minutes:g} minutes, after step {watch.step} "
                 f"of {total}: the same command goes on"
             )
         return watch
+
+    def _steps(self, examples: int) -> int:
+        """Optimizer steps of the whole run."""
+        config = self.config
+        a_pass = steps_per_epoch(
+            examples, config.batch_size, config.gradient_accumulation_steps, config.num_gpus
+        )
+        total = math.ceil(a_pass * config.epochs)
+        return min(total, config.max_steps or total)
+
+    def trainer(
+        self, model: Any, tokenizer: Any, examples: Sequence[TokenizedExample], rank: Rank
+    ) -> Any:
+        """TRL's trainer of a rank's share of the examples."""
+        from datasets import Dataset
+
+        config = self.config
+        arguments = self._arguments(self._steps(len(examples)))
+        if rank.number:
+            arguments.save_strategy = "no"
+        return make_trainer(
+            arguments,
+            model,
+            tokenizer,
+            Dataset.from_list(
+                [{"input_ids": list(e.input_ids), "labels": e.labels} for e in examples]
+            ),
+            # one example needs no mask of its own, which would cost attention its fast path
+            packing=config.packing and not config.by_length and config.batch_size > 1,
+            by_length=[len(e.input_ids) for e in examples] if config.by_length else None,
+            rank=rank,
+        )
 
     def _arguments(self, total: int) -> Any:
         from trl import SFTConfig as TRLConfig
@@ -454,6 +477,33 @@ class _Run:
         )
 
 
+def fit(trainer: Any, rank: Rank, device: str, resumed: str | None) -> None:
+    """Train, from a checkpoint where one is given, together with the other ranks."""
+    weights = [w for w in trainer.model.parameters() if w.requires_grad]
+    with rank.joined(device):
+        rank.begin_equal(weights)
+        if rank.of > 1:
+            trainer.add_callback(rank.stop_together())
+        trainer.train(resume_from_checkpoint=resumed)
+
+
+def _follow(
+    rank: Rank,
+    config: SFTConfig,
+    folder: Path,
+    base: Path,
+    examples: Sequence[TokenizedExample],
+    resumed: str | None,
+) -> None:
+    """What a rank beside the first one does, in a process of its own."""
+    from transformers import AutoTokenizer, set_seed
+
+    set_seed(config.seed)
+    run = _Run(config, folder, base, None)
+    trainer = run.trainer(run.model(), AutoTokenizer.from_pretrained(base), examples, rank)
+    fit(trainer, rank, run.device, resumed)
+
+
 def _below(layers: int, adapted: int | None) -> str | None:
     """Names of what lies below the last `adapted` of a model's layers, as a regular expression."""
     left = layers - adapted if adapted is not None else 0
@@ -490,12 +540,14 @@ def make_trainer(
     dataset: Any,
     packing: bool,
     by_length: Sequence[int] | None = None,
+    rank: Rank = ALONE,
 ) -> Any:
     """TRL's trainer; on a CPU, and for batches by length, with a loss that projects onto the
     vocabulary only where a label is. packing: a batch is one row, of which transformers masks the
     examples from each other by their positions, in every attention implementation. by_length: the
     examples' lengths, where batches are of examples of about equal length: padded at the right,
-    causal attention needs no mask for them."""
+    causal attention needs no mask for them. rank: whose share of the batches it learns; the loss
+    and the gradients are those of all ranks' batches together."""
     from transformers import PrinterCallback
     from trl import SFTTrainer
     from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
@@ -506,13 +558,27 @@ def make_trainer(
 
     class AnswerLossTrainer(SFTTrainer):  # type: ignore[misc]
         def _get_train_sampler(self, *given: Any, **named: Any) -> Any:
-            if by_length is None:
+            if by_length is None and rank.of == 1:
                 return super()._get_train_sampler(*given, **named)
-            return ByLength(by_length, arguments.per_device_train_batch_size, arguments.data_seed)
+            return EpochOrder(
+                by_length or [1] * len(dataset),
+                arguments.per_device_train_batch_size,
+                arguments.data_seed,
+                by_length=by_length is not None,
+                rank=rank.number,
+                ranks=rank.of,
+            )
+
+        def _get_num_items_in_batch(self, *given: Any, **named: Any) -> Any:
+            found = super()._get_num_items_in_batch(*given, **named)
+            return found if found is None else rank.sum(found)
 
         def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
             with threads.timed(inputs["input_ids"].numel()):
-                return super().training_step(model, inputs, num_items_in_batch)
+                loss = super().training_step(model, inputs, num_items_in_batch)
+                if self.accelerator.sync_gradients:
+                    rank.sum_gradients([w for w in model.parameters() if w.requires_grad])
+            return rank.sum(loss)
 
         def compute_loss(
             self,

@@ -43,20 +43,55 @@ def padded_share(lengths: Sequence[int], order: Sequence[int], batch_size: int) 
     return 1.0 - sum(lengths[i] for i in order) / held if held else 0.0
 
 
-class ByLength:
-    """`order_by_length` as a sampler of PyTorch's. An epoch's order is its own, and the same in a
-    run that goes on."""
+def shuffled(examples: int, seed: int, epoch: int = 0) -> list[int]:
+    """All examples once, at random; the same for one seed and epoch."""
+    order = list(range(examples))
+    random.Random(f"{seed}/{epoch}").shuffle(order)
+    return order
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
+
+def share(order: Sequence[int], batch_size: int, rank: int, ranks: int) -> list[int]:
+    """Every so manieth batch of an order, for one of several ranks. Each gets as many: where the
+    batches do not divide evenly, the last ranks learn one of the first batches again."""
+    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    for_each = -(-len(batches) // ranks)
+    mine = [batches[(rank + n * ranks) % len(batches)] for n in range(for_each)]
+    return [i for batch in mine for i in batch]
+
+
+class EpochOrder:
+    """An order of the examples as a sampler of PyTorch's. An epoch's order is its own, and the same
+    in a run that goes on.
+
+    by_length: as `order_by_length`, else at random. rank: of so many `ranks`, which share the
+    batches.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        seed: int,
+        *,
+        by_length: bool = True,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
         self._lengths, self._batch_size, self._seed = lengths, batch_size, seed
+        self._by_length, self._rank, self._ranks = by_length, rank, ranks
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Called by the loader before each epoch."""
         self._epoch = epoch
 
+    def _order(self) -> list[int]:
+        if self._by_length:
+            return order_by_length(self._lengths, self._batch_size, self._seed, self._epoch)
+        return shuffled(len(self._lengths), self._seed, self._epoch)
+
     def __iter__(self) -> Iterator[int]:
-        return iter(order_by_length(self._lengths, self._batch_size, self._seed, self._epoch))
+        return iter(share(self._order(), self._batch_size, self._rank, self._ranks))
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        return len(share(range(len(self._lengths)), self._batch_size, self._rank, self._ranks))

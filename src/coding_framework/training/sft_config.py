@@ -74,6 +74,9 @@ class SFTConfig(Config):
     """Examples of one forward and backward pass."""
     gradient_accumulation_steps: int = Field(default=1, ge=1)
     """Batches of one optimizer step."""
+    num_gpus: int = Field(default=1, ge=1)
+    """GPUs of this machine that train together; each has batches of its own, so that an optimizer
+    step learns so many times as many examples. On a CPU: processes, which share it."""
     learning_rate: float = Field(default=2e-4, gt=0.0)
     """Highest learning rate; it grows at the beginning and falls to the end."""
     warmup_ratio: float = Field(default=0.05, ge=0.0, lt=1.0)

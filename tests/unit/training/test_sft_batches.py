@@ -6,7 +6,12 @@ import random
 
 import pytest
 
-from coding_framework.training.sft_batches import ByLength, order_by_length, padded_share
+from coding_framework.training.sft_batches import (
+    EpochOrder,
+    order_by_length,
+    padded_share,
+    share,
+)
 
 pytestmark = pytest.mark.unit
 LENGTHS = random.Random(0).choices(range(200, 3000), k=1003)
@@ -21,7 +26,7 @@ def test_every_example_comes_once_an_epoch_and_a_short_batch_comes_last() -> Non
 
 
 def test_an_epoch_has_its_own_order_which_repeats() -> None:
-    sampler = ByLength(LENGTHS, 8, seed=1)
+    sampler = EpochOrder(LENGTHS, 8, seed=1)
     one = list(sampler)
     sampler.set_epoch(1)
     assert list(sampler) != one
@@ -34,3 +39,27 @@ def test_little_is_padded() -> None:
     assert by_length < 0.03
     assert padded_share(LENGTHS, range(1003), 8) > 0.3
     assert padded_share([], [], 8) == 0.0
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@pytest.mark.parametrize("by_length", [True, False])
+def test_ranks_share_an_epoch(ranks: int, by_length: bool) -> None:
+    orders = [
+        EpochOrder(LENGTHS, 8, seed=1, by_length=by_length, rank=r, ranks=ranks)
+        for r in range(ranks)
+    ]
+    shares = [list(order) for order in orders]
+    assert {i for each in shares for i in each} == set(range(1003))
+    batches = [-(-len(each) // 8) for each in shares]
+    assert len(set(batches)) == 1, "a rank without a batch would keep the others waiting"
+    assert sum(map(len, shares)) - 1003 < 8 * ranks
+    assert [len(order) for order in orders] == list(map(len, shares))
+
+
+def test_a_rank_has_no_short_batch_but_its_last() -> None:
+    shares = [share(range(19), 4, rank, 3) for rank in range(3)]
+    assert shares == [
+        [*range(4), *range(12, 16)],
+        [*range(4, 8), *range(16, 19)],
+        [*range(8, 12), *range(4)],
+    ]

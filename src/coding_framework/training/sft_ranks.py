@@ -1,0 +1,202 @@
+"""SFT on several GPUs of a machine: each learns its share of an optimizer step's batches.
+
+    rank 0 (this process) -- sum of the adapter's gradients, once a step -- rank 1, ... (children)
+
+Every rank holds the whole model, which is small, and the same adapter: it begins equal, and takes
+the same step from the same sum, so the ranks stay equal to the bit. PyTorch's own
+DistributedDataParallel would send the sums while the backward pass still runs; those of an adapter
+are so few that this saves little, and it must be called as the model is, which the loss of answers
+alone is not. Rank 0 measures, records and saves; the others follow it. On a CPU the ranks are
+processes that share it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.monitoring.child import Child
+
+_PATIENCE = timedelta(days=1)
+"""Of a rank for the others: rank 0 may judge held-out tasks meanwhile. A rank that ends is noticed
+at once, by its process."""
+_NOTICE_S = 4.0
+"""Until it is known whether an error in a sum is another rank's end."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One of the processes that train together."""
+
+    number: int = 0
+    of: int = 1
+    meeting: str = ""
+    """File by which they find each other."""
+    lost: list[CodingFrameworkError] = field(default_factory=list)
+    """Of rank 0: why another rank has ended."""
+
+    @contextlib.contextmanager
+    def joined(self, device: str) -> Iterator[None]:
+        """The ranks can sum in the block. device: "cuda" or "cpu"."""
+        if self.of == 1:
+            yield
+            return
+        import torch.distributed as dist
+
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(name, "lo")  # all are on this machine
+        dist.init_process_group(
+            "nccl" if device == "cuda" else "gloo",
+            init_method=f"file://{self.meeting}",
+            rank=self.number,
+            world_size=self.of,
+            timeout=_PATIENCE,
+        )
+        try:
+            yield
+        finally:
+            if not self.lost:  # else the group was ended already
+                dist.destroy_process_group()
+
+    def sum(self, tensor: Any) -> Any:
+        """The tensor, in place, summed over the ranks. Raises what ended another rank."""
+        if self.of > 1:
+            import torch.distributed as dist
+
+            dist.all_reduce(tensor)
+            self.check()
+        return tensor
+
+    def sum_gradients(self, weights: Sequence[Any]) -> None:
+        """The gradients of `weights`, summed over the ranks in one message."""
+        if self.of == 1:
+            return
+        import torch
+
+        gradients = [w.grad for w in weights if w.grad is not None]
+        together = self.sum(torch.cat([g.reshape(-1) for g in gradients]))
+        for gradient, part in zip(
+            gradients, together.split([g.numel() for g in gradients]), strict=True
+        ):
+            gradient.copy_(part.view_as(gradient))
+
+    def begin_equal(self, weights: Sequence[Any]) -> None:
+        """Give every rank the weights of rank 0."""
+        if self.of == 1:
+            return
+        import torch
+        import torch.distributed as dist
+
+        with torch.no_grad():
+            for weight in weights:
+                dist.broadcast(weight, 0)
+
+    def check(self) -> None:
+        """Raises what ended another rank."""
+        if self.lost:
+            raise self.lost[0]
+
+    def stop_together(self) -> Any:
+        """A callback of transformers' Trainer: a rank that is told to stop stops all of them."""
+        from transformers import TrainerCallback
+
+        rank = self
+
+        class Together(TrainerCallback):  # type: ignore[misc]
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                import torch
+
+                told = torch.tensor([float(control.should_training_stop)], device=args.device)
+                control.should_training_stop = bool(rank.sum(told) > 0)
+
+        return Together()
+
+
+ALONE = Rank()
+
+
+def steps_per_epoch(examples: int, batch_size: int, accumulated: int, ranks: int) -> int:
+    """Optimizer steps; each has `accumulated` batches on each rank."""
+    batches = math.ceil(math.ceil(examples / batch_size) / ranks)
+    return math.ceil(batches / accumulated)
+
+
+@contextlib.contextmanager
+def followed(
+    device: str, ranks: int, follow: Callable[..., None], *arguments: Any
+) -> Iterator[Rank]:
+    """Rank 0, while `follow(rank, *arguments)` runs in a process for each other rank; on a GPU each
+    sees a GPU of its own. Raises, in place of what comes of it, what ended another rank; UsageError
+    where there are too few GPUs."""
+    if ranks == 1:
+        yield ALONE
+        return
+    gpus = _visible_gpus(ranks) if device == "cuda" else [None] * ranks
+    with tempfile.TemporaryDirectory(prefix="sft-ranks-") as folder:
+        first = Rank(0, ranks, str(Path(folder) / "meeting"))
+        children = [
+            Child(_as_rank, gpus[n], follow, Rank(n, ranks, first.meeting), *arguments)
+            for n in range(1, ranks)
+        ]
+        closing = threading.Event()
+        waiting = [
+            threading.Thread(target=_notice, args=(child, first, closing), daemon=True)
+            for child in children
+        ]
+        for thread in waiting:
+            thread.start()
+        try:
+            yield first
+            for thread in waiting:  # they have come to the same end
+                thread.join()
+        except Exception as e:
+            if not isinstance(e, CodingFrameworkError):
+                for thread in waiting:  # a rank that has died is the cause
+                    thread.join(_NOTICE_S / len(waiting))
+            first.check()
+            raise
+        finally:
+            closing.set()
+            for child in children:
+                child.end()
+        first.check()
+
+
+def _as_rank(gpu: str | None, follow: Callable[..., None], rank: Rank, *arguments: Any) -> None:
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    follow(rank, *arguments)
+
+
+def _notice(child: Child, first: Rank, closing: threading.Event) -> None:
+    """Wait for a rank's end. Where it ends early, so do the sums that rank 0 waits for."""
+    try:
+        child.result()
+    except CodingFrameworkError as e:
+        if closing.is_set():
+            return
+        first.lost.append(e)
+        with contextlib.suppress(Exception):  # where none waits
+            from torch.distributed import distributed_c10d
+
+            distributed_c10d._abort_process_group()
+
+
+def _visible_gpus(wanted: int) -> list[str | None]:
+    """As CUDA_VISIBLE_DEVICES names them. Raises UsageError where they are too few."""
+    import torch
+
+    here = torch.cuda.device_count()
+    if here < wanted:
+        raise UsageError(f"{wanted} GPUs were asked for and {here} are here: lower --num-gpus")
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [*(named.split(",") if named else map(str, range(here)))][:wanted]

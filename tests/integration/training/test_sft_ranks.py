@@ -1,0 +1,126 @@
+"""SFT by several processes: they learn what one learns, and end together."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from coding_framework.data.examples import training_examples
+from coding_framework.errors import InfrastructureError, OutOfTimeError, UsageError
+from coding_framework.store.training_log import read_sft_records
+from coding_framework.training import sft_ranks
+from coding_framework.training.sft import SFTConfig, SFTResult, load_examples, train_sft
+from coding_framework.types import TrainingExample
+from support.tiny_lm import make_tiny_lm
+from support.waiting import until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_lm(tmp_path_factory.mktemp("tiny-lm"))
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[TrainingExample]:
+    return load_examples(tiny("unused", "unused"), training_examples)
+
+
+def tiny(base: Path | str, folder: Path | str, **changes: Any) -> SFTConfig:
+    sizes: dict[str, Any] = {
+        "base_model": str(base),
+        "output_dir": str(folder),
+        "num_examples": 8,
+        "optimizer_examples": 3,
+        "lora_r": 8,
+        "learning_rate": 1e-2,
+        "epochs": 2.0,
+        "by_length": True,
+        "device": "cpu",
+        "dtype": "float32",
+        **changes,
+    }
+    return SFTConfig.cpu(**sizes)
+
+
+def train(config: SFTConfig, examples: Sequence[TrainingExample]) -> SFTResult:
+    return train_sft(config, examples, resolve=Path)
+
+
+def steps(config: SFTConfig) -> list[tuple[float, float]]:
+    records = read_sft_records(Path(config.output_dir) / "metrics.jsonl").steps
+    return [(r["loss"], r["gradient_norm"]) for r in records]
+
+
+def test_two_processes_learn_what_one_learns_from_as_many_batches_a_step(
+    base: Path, examples: list[TrainingExample], tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file
+
+    one = tiny(base, tmp_path / "one", gradient_accumulation_steps=2, epochs=1.0)
+    two = tiny(base, tmp_path / "two", num_gpus=2, epochs=1.0)
+    alone, together = train(one, examples[:10]), train(two, examples[:10])
+    assert alone.steps == together.steps == 5
+    for expected, found in zip(steps(one), steps(two), strict=True):
+        assert found == pytest.approx(expected, rel=1e-3)
+    assert together.tokens == alone.tokens
+    adapters = [
+        load_file(Path(r.adapters["generator"]) / "adapter_model.safetensors")
+        for r in (alone, together)
+    ]
+    for name, weights in adapters[0].items():
+        assert (weights - adapters[1][name]).abs().max() < 2e-3, name
+
+
+def test_a_limit_of_time_stops_all_and_the_run_goes_on(
+    base: Path, examples: list[TrainingExample], tmp_path: Path
+) -> None:
+    def config(name: str, minutes: float | None) -> SFTConfig:
+        return tiny(base, tmp_path / name, num_gpus=2, minutes=minutes)
+
+    with pytest.raises(OutOfTimeError, match="the same command goes on"):
+        train(config("parts", 1e-6), examples)
+    whole, parts = config("whole", None), config("parts", None)
+    assert train(whole, examples).steps == train(parts, examples).steps == 12
+    for expected, found in zip(steps(whole), steps(parts), strict=True):
+        assert found == pytest.approx(expected, rel=1e-3)
+    with pytest.raises(UsageError, match="num_gpus"):
+        train(tiny(base, tmp_path / "parts", num_gpus=1), examples)
+
+
+def test_a_process_that_is_killed_ends_the_run_in_a_sentence(
+    base: Path, examples: list[TrainingExample], tmp_path: Path
+) -> None:
+    config = tiny(base, tmp_path / "run", num_gpus=2, epochs=400.0)
+    log = tmp_path / "run" / "metrics.jsonl"
+
+    def kill() -> None:
+        until(lambda: log.exists() and log.read_text().count("\n") > 2)
+        for child in psutil.Process(os.getpid()).children():
+            if "spawn_main" in " ".join(child.cmdline()):
+                child.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(InfrastructureError, match="signal 9: see that there is memory enough"):
+        train(config, examples)
+    killer.join()
+
+
+def test_too_few_gpus_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert sft_ranks._visible_gpus(2) == ["5", "7"]
+    message = re.escape("4 GPUs were asked for and 2 are here: lower --num-gpus")
+    with pytest.raises(UsageError, match=message):
+        sft_ranks._visible_gpus(4)
