@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import structlog
-
 from coding_framework.cuda.build.cache import KernelCompilationCache
 from coding_framework.cuda.build.compile_failure import Failure, explain_failure, killed_for_memory
 from coding_framework.cuda.build.cubin import registers_in
@@ -58,6 +56,7 @@ from coding_framework.cuda.toolchain.toolkit import (
 )
 from coding_framework.errors import CompilerKilledError, InfrastructureError, SandboxError
 from coding_framework.paths import cache_dir
+from coding_framework.store.events import log
 from coding_framework.types import (
     Candidate,
     CompilationResult,
@@ -69,7 +68,6 @@ from coding_framework.types import (
 
 __all__ = ["CUDACompiler", "CompilerConfig", "KernelCompilationCache"]
 
-log = structlog.get_logger(__name__)
 
 MAX_LOG_BYTES = 1 << 20
 MAX_PTX_BYTES = 8 << 20

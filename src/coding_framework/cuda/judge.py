@@ -26,7 +26,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-import structlog
 from pydantic import Field, SecretBytes
 
 from coding_framework.cuda.choose_backend import choose_backend, make_backend
@@ -43,6 +42,7 @@ from coding_framework.cuda.timing.results import TimedCase, summed_counters
 from coding_framework.cuda.toolchain.toolkit import Toolkit
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
 from coding_framework.errors import DeviceFullError, UsageError
+from coding_framework.store.events import log
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
 from coding_framework.types import (
     BackendChoice,
@@ -75,8 +75,6 @@ set. hidden_shapes: only the shape set that agents see is judged."""
 _BASELINE_SECRET = b"baseline"
 _FULL_PAUSES_S = (2.0, 5.0, 10.0, 20.0)
 """Where the GPU is full of other judges' work: how long to wait before the candidate's next try."""
-
-log = structlog.get_logger(__name__)
 
 
 class JudgeConfig(Record):

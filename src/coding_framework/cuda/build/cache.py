@@ -21,13 +21,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import structlog
 from pydantic import ValidationError
 
 from coding_framework.paths import cache_dir, write_error
+from coding_framework.store.events import log
 from coding_framework.types import CompilationResult
-
-log = structlog.get_logger(__name__)
 
 DEFAULT_MAX_BYTES = 2 << 30
 MIN_UNUSED_S = 600.0

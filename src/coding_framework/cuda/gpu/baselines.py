@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from statistics import median
 
-import structlog
 import torch
 from torch import nn
 
@@ -27,8 +26,7 @@ from coding_framework.cuda.timing.statistics import (
     summary,
     warm_up,
 )
-
-log = structlog.get_logger(__name__)
+from coding_framework.store.events import log
 
 _FLUSH_FACTOR = 3
 _CAPTURE_WARM_UP = 3

@@ -24,8 +24,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from coding_framework.cuda.device.gpu_sharing import (
     Gpu,
     Seat,
@@ -42,12 +40,12 @@ from coding_framework.cuda.plan.launch_plan import CandidateFault, LaunchPlan, M
 from coding_framework.cuda.plan.plan_data import ops_as_data
 from coding_framework.cuda.timing.statistics import TimingProtocol
 from coding_framework.errors import DeviceError, DeviceFullError
+from coding_framework.store.events import log
 from coding_framework.types import BackendName, Status
 
 if TYPE_CHECKING:
     import torch
 
-log = structlog.get_logger(__name__)
 
 _START_S = 90.0
 _END_S = 20.0

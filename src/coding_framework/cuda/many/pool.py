@@ -23,8 +23,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
-import structlog
-
 from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.device.gpu_sharing import ROOM_BYTES, gpus, in_quarantine
 from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
@@ -37,6 +35,7 @@ from coding_framework.errors import InfrastructureError, raise_reported
 from coding_framework.monitoring.judge_watch import Job as WatchedJob
 from coding_framework.monitoring.judge_watch import JudgeWatch
 from coding_framework.registry.templates import MadeTemplates
+from coding_framework.store.events import log
 from coding_framework.types import (
     Candidate,
     CompilationResult,
@@ -48,7 +47,6 @@ from coding_framework.types import (
 
 T = TypeVar("T")
 
-log = structlog.get_logger(__name__)
 
 _START_S = 120.0
 _RETRIES = 1

@@ -13,8 +13,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-import structlog
-
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler
 from coding_framework.cuda.device.gpu_sharing import claim_gpu
 from coding_framework.cuda.judge import JudgeConfig, new_draft
@@ -30,9 +28,8 @@ from coding_framework.cuda.many.remote_builds import (
 )
 from coding_framework.cuda.safety_wrapper import SafetyWrapper
 from coding_framework.errors import UsageError
+from coding_framework.store.events import log
 from coding_framework.types import BackendName, Candidate, CompilationResult, Status, Task, Verdict
-
-log = structlog.get_logger(__name__)
 
 
 class RemoteCompiler:

@@ -22,14 +22,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import structlog
-
 from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock
 from coding_framework.cuda.plan.launch_plan import LaunchPlan, LaunchReport, ModuleInfo
 from coding_framework.cuda.plan.plan_data import ops_as_data
 from coding_framework.paths import cache_dir, write_json_atomic
-
-log = structlog.get_logger(__name__)
+from coding_framework.store.events import log
 
 _PROFILE_S = 240.0
 _QUERY_S = 120.0

@@ -6,12 +6,9 @@ import re
 import shutil
 from functools import lru_cache
 
-import structlog
-
 from coding_framework.cuda.toolchain.tool_output import output_of
 from coding_framework.cuda.toolchain.toolkit import Toolkit
-
-log = structlog.get_logger(__name__)
+from coding_framework.store.events import log
 
 DEFAULT_ARCHITECTURE = 90
 """Where there is no GPU, or none that nvcc compiles for. The emulator runs sm_80, 90 and 100."""

@@ -19,11 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-import structlog
-
 from coding_framework.errors import MissingToolError
-
-log = structlog.get_logger(__name__)
+from coding_framework.store.events import log
 
 OLDEST_VERSION = (12, 4)
 """Older front ends lack C++17 features that the small torch headers use."""
