@@ -554,7 +554,7 @@ def make_trainer(
 
     from coding_framework.agents.threads import ThreadChoice
 
-    threads = ThreadChoice(None if arguments.use_cpu else 1)
+    threads = ThreadChoice(rank.threads if arguments.use_cpu else 1)
 
     class AnswerLossTrainer(SFTTrainer):  # type: ignore[misc]
         def _get_train_sampler(self, *given: Any, **named: Any) -> Any:

@@ -29,6 +29,7 @@ from coding_framework.monitoring.child import Child
 _PATIENCE = timedelta(days=1)
 """Of a rank for the others: rank 0 may judge held-out tasks meanwhile. A rank that ends is noticed
 at once, by its process."""
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _NOTICE_S = 4.0
 """Until it is known whether an error in a sum is another rank's end."""
 
@@ -44,14 +45,24 @@ class Rank:
     lost: list[CodingFrameworkError] = field(default_factory=list)
     """Of rank 0: why another rank has ended."""
 
+    @property
+    def threads(self) -> int:
+        """Of torch, on a CPU: its part of those that a process alone would take."""
+        import torch
+
+        return max(1, torch.get_num_threads() // self.of)
+
     @contextlib.contextmanager
     def joined(self, device: str) -> Iterator[None]:
         """The ranks can sum in the block. device: "cuda" or "cpu"."""
         if self.of == 1:
             yield
             return
+        import torch
         import torch.distributed as dist
 
+        alone = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(name, "lo")  # all are on this machine
         dist.init_process_group(
@@ -64,6 +75,7 @@ class Rank:
         try:
             yield
         finally:
+            torch.set_num_threads(alone)
             if not self.lost:  # else the group was ended already
                 dist.destroy_process_group()
 
@@ -144,7 +156,7 @@ def followed(
     with tempfile.TemporaryDirectory(prefix="sft-ranks-") as folder:
         first = Rank(0, ranks, str(Path(folder) / "meeting"))
         children = [
-            Child(_as_rank, gpus[n], follow, Rank(n, ranks, first.meeting), *arguments)
+            _started(gpus[n], follow, Rank(n, ranks, first.meeting), *arguments)
             for n in range(1, ranks)
         ]
         closing = threading.Event()
@@ -171,10 +183,17 @@ def followed(
         first.check()
 
 
-def _as_rank(gpu: str | None, follow: Callable[..., None], rank: Rank, *arguments: Any) -> None:
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    follow(rank, *arguments)
+def _started(gpu: str | None, follow: Callable[..., None], *arguments: Any) -> Child:
+    """A rank's process, which sees that GPU alone from its first import on."""
+    before = os.environ.get(_VISIBLE)
+    try:
+        if gpu is not None:
+            os.environ[_VISIBLE] = gpu
+        return Child(follow, *arguments)
+    finally:
+        if gpu is not None:
+            os.environ.pop(_VISIBLE)
+            os.environ |= {} if before is None else {_VISIBLE: before}
 
 
 def _notice(child: Child, first: Rank, closing: threading.Event) -> None:
@@ -198,5 +217,5 @@ def _visible_gpus(wanted: int) -> list[str | None]:
     here = torch.cuda.device_count()
     if here < wanted:
         raise UsageError(f"{wanted} GPUs were asked for and {here} are here: lower --num-gpus")
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    named = os.environ.get(_VISIBLE)
     return [*(named.split(",") if named else map(str, range(here)))][:wanted]

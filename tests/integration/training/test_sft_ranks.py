@@ -65,10 +65,13 @@ def test_two_processes_learn_what_one_learns_from_as_many_batches_a_step(
 ) -> None:
     from safetensors.torch import load_file
 
-    one = tiny(base, tmp_path / "one", gradient_accumulation_steps=2, epochs=1.0)
-    two = tiny(base, tmp_path / "two", num_gpus=2, epochs=1.0)
-    alone, together = train(one, examples[:10]), train(two, examples[:10])
-    assert alone.steps == together.steps == 5
+    one = tiny(base, tmp_path / "one", gradient_accumulation_steps=2)
+    two = tiny(base, tmp_path / "two", num_gpus=2)
+    alone = train(one, examples[:10])
+    with pytest.raises(OutOfTimeError, match="after step 1 of 10: the same command goes on"):
+        train(tiny(base, tmp_path / "two", num_gpus=2, minutes=1e-6), examples[:10])
+    together = train(two, examples[:10])
+    assert alone.steps == together.steps == 10
     for expected, found in zip(steps(one), steps(two), strict=True):
         assert found == pytest.approx(expected, rel=1e-3)
     assert together.tokens == alone.tokens
@@ -78,22 +81,8 @@ def test_two_processes_learn_what_one_learns_from_as_many_batches_a_step(
     ]
     for name, weights in adapters[0].items():
         assert (weights - adapters[1][name]).abs().max() < 2e-3, name
-
-
-def test_a_limit_of_time_stops_all_and_the_run_goes_on(
-    base: Path, examples: list[TrainingExample], tmp_path: Path
-) -> None:
-    def config(name: str, minutes: float | None) -> SFTConfig:
-        return tiny(base, tmp_path / name, num_gpus=2, minutes=minutes)
-
-    with pytest.raises(OutOfTimeError, match="the same command goes on"):
-        train(config("parts", 1e-6), examples)
-    whole, parts = config("whole", None), config("parts", None)
-    assert train(whole, examples).steps == train(parts, examples).steps == 12
-    for expected, found in zip(steps(whole), steps(parts), strict=True):
-        assert found == pytest.approx(expected, rel=1e-3)
     with pytest.raises(UsageError, match="num_gpus"):
-        train(tiny(base, tmp_path / "parts", num_gpus=1), examples)
+        train(tiny(base, tmp_path / "two", num_gpus=1), examples[:10])
 
 
 def test_a_process_that_is_killed_ends_the_run_in_a_sentence(
@@ -124,3 +113,15 @@ def test_too_few_gpus_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     message = re.escape("4 GPUs were asked for and 2 are here: lower --num-gpus")
     with pytest.raises(UsageError, match=message):
         sft_ranks._visible_gpus(4)
+
+
+@pytest.mark.parametrize("before", [None, "5,7"])
+def test_a_process_sees_its_gpu_alone(monkeypatch: pytest.MonkeyPatch, before: str | None) -> None:
+    if before is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
+    child = sft_ranks._started("7", os.getenv, "CUDA_VISIBLE_DEVICES")
+    assert child.result() == "7"
+    child.end()
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == before
