@@ -4,7 +4,8 @@ A group is what one mean, maximum or scan is about. Its passes, which the naive 
 kernels of their own, follow each other in one kernel: after the first pass the group lies in a
 cache. Who works on a group depends on how groups lie at a GPU's main sizes:
 
-    a thread    the last axis is kept: neighbours read neighbours
+    a thread    the last axis is kept, and groups are many and short: neighbours read neighbours
+    columns     the last axis is kept: 32 neighbouring groups and 32 or 8 threads for each
     a warp      groups lie together and are short
     a block     they are long
     blocks      there are few of them, with many elements each: partial results, then their join
@@ -25,13 +26,14 @@ from coding_framework.data.modules.kernels.lowering import (
     Tensor,
     coordinates,
     decomposed,
+    factor,
     linear,
     merged,
     product_of,
 )
 from coding_framework.data.modules.records import extent
 
-Worker = Literal["thread", "warp", "block", "blocks"]
+Worker = Literal["thread", "columns", "warp", "block", "blocks"]
 
 _STARTS: dict[Join, str] = {
     "sum": "0.0f",
@@ -47,6 +49,8 @@ _SHORT = 1024
 """Elements of a group below which a block of 256 threads has little to do."""
 _CHUNK = 8192
 """Elements of a partial result."""
+_COLUMN_CHUNK = 256
+"""Elements of a partial result of each of 32 neighbouring groups."""
 
 
 class NotFasterError(Exception):
@@ -105,14 +109,19 @@ class Groups:
         values = w.main_values
         number, size = extent(self.number, values), extent(self.size, values)
         if len(self.dims) - 1 not in self.axes:
-            if number < _MANY_THREADS:
-                raise NotFasterError
-            return "thread"
+            return "thread" if number >= _MANY_THREADS and size <= 32 else "columns"
         if number < _MANY_BLOCKS:
             if size < _CHUNK:
                 raise NotFasterError
             return "blocks"
         return "warp" if size < _SHORT and number >= 8 * _MANY_BLOCKS else "block"
+
+    def parts(self, w: Lowering) -> bool:
+        """Whether one pass is shared out to blocks that each join a part of a group."""
+        worker, values = self.worker(w), w.main_values
+        few = extent(self.number, values) < 32 * _MANY_BLOCKS
+        long = extent(self.size, values) >= 4 * _COLUMN_CHUNK
+        return worker == "blocks" or (worker == "columns" and few and long)
 
 
 def whole_groups(
@@ -128,7 +137,9 @@ def whole_groups(
     group; these are the extents of the output. worker: by default by `groups`."""
     groups = groups.merged()
     worker = worker or groups.worker(w)
-    if worker == "blocks" or (worker == "thread" and len(passes) == 1 and out_dims is not None):
+    many = extent(groups.number, w.main_values) >= _MANY_THREADS
+    by_thread = worker == "thread" or (worker == "columns" and many)
+    if worker == "blocks" or (by_thread and len(passes) == 1 and out_dims is not None):
         raise NotFasterError
     size = w.new_size("elements", groups.size)
     name, out = w.next_kernel()
@@ -139,14 +150,13 @@ def whole_groups(
         lines += _pass(w, one, loop, place, worker)
     write = [f"float v = {result};", *w.post_lines(dims), "o[i] = v;"]
     if out_dims is not None:
-        if worker != "thread":
-            lines.append(f"if (threadIdx.x{' % 32' if worker == 'warp' else ''} > 0) return;")
-        lines += ["int i = g;", *coordinates(write, dims), *write]
+        lines += [*_one_writes(groups, worker), "int i = g;", *coordinates(write, dims), *write]
     else:
         head, *steps = loop
         each = [*steps, f"int i = {place};", *coordinates(write, dims), "float e = x[i];", *write]
         lines += [head, *(f"  {line}" for line in each), "}"]
-    w.kernel(name, lines, reads, out, dims, _grid(groups, worker), "float", True)
+    grid, ahead = _grid(w, groups, worker), worker == "columns" and out_dims is None
+    w.kernel(name, lines, reads, out, dims, grid, "float", True, restrict=ahead)
 
 
 def split_groups(
@@ -155,32 +165,37 @@ def split_groups(
     """One pass over few large groups: a block joins a part of a group, a second kernel the parts.
     The second kernel ends with the operations that follow."""
     groups = groups.merged()
-    if groups.worker(w) != "blocks":
+    if not groups.parts(w):
         raise NotFasterError
-    size, parts = _parts(w, groups)
+    columns = groups.worker(w) == "columns"
+    worker: Worker = "columns" if columns else "blocks"
+    size, parts = _parts(w, groups, _COLUMN_CHUNK if columns else _CHUNK)
     name, out = w.next_kernel()
-    loop, place = _walk(groups, size, "blocks")
-    lines = [*_group_index(groups, "blocks"), *_pass(w, one, loop, place, "blocks", finish=False)]
-    lines += ["if (threadIdx.x > 0) return;", f"o[g * {parts} + blockIdx.x] = {one.name};"]
-    w.kernel(
-        name, lines, reads, out, [groups.number, parts], _grid(groups, "blocks", parts), "float",
-        False,
-    )  # fmt: skip
+    loop, place = _walk(groups, size, worker, split=True)
+    lines = [*_group_index(groups, worker), *_pass(w, one, loop, place, worker, finish=False)]
+    at = f"blockIdx.y * {factor(groups.number)} + g" if columns else f"g * {parts} + blockIdx.x"
+    lines += [*_one_writes(groups, worker), f"o[{at}] = {one.name};"]
+    dims = [parts, groups.number] if columns else [groups.number, parts]
+    grid = _grid(w, groups, worker, parts)
+    w.kernel(name, lines, reads, out, dims, grid, "float", False)
     w.x = Tensor("x", w.last)
     name, out = w.next_kernel()
     together = Pass(one.name, one.join, "e", one.finish)
-    whole = Groups((groups.number, parts), (1,))
-    loop, place = _walk(whole, parts, "block")
+    whole = (
+        Groups((parts, groups.number), (0,)) if columns else Groups((groups.number, parts), (1,))
+    )
+    worker = "columns" if columns else "block"
+    loop, place = _walk(whole, parts, worker)
     write = [f"float v = {one.name};", *w.post_lines(out_dims), "o[i] = v;"]
     lines = [
-        *_group_index(whole, "block"),
-        *_pass(w, together, loop, place, "block"),
-        "if (threadIdx.x > 0) return;",
+        *_group_index(whole, worker),
+        *_pass(w, together, loop, place, worker),
+        *_one_writes(whole, worker),
         "int i = g;",
         *coordinates(write, out_dims),
         *write,
     ]
-    w.kernel(name, lines, (), out, out_dims, _grid(whole, "block"), "float", True)
+    w.kernel(name, lines, (), out, out_dims, _grid(w, whole, worker), "float", True)
 
 
 def split_moments(
@@ -192,9 +207,9 @@ def split_moments(
     groups = groups.merged()
     if groups.worker(w) != "blocks":
         raise NotFasterError
-    size, parts = _parts(w, groups)
+    size, parts = _parts(w, groups, _CHUNK)
     x = w.x.host
-    loop, place = _walk(groups, size, "blocks")
+    loop, place = _walk(groups, size, "blocks", split=True)
     head, *steps = loop
     first = _first(groups, size)
     w.block_function("sum")
@@ -216,7 +231,7 @@ def split_moments(
     ]  # fmt: skip
     name, out = w.next_kernel()
     dims = [groups.number, parts, "2"]
-    w.kernel(name, lines, (), out, dims, _grid(groups, "blocks", parts), "float", False)
+    w.kernel(name, lines, (), out, dims, _grid(w, groups, "blocks", parts), "float", False)
     sums = Tensor("sums", w.last)
     lines = [
         *_group_index(groups, "thread"),
@@ -230,7 +245,7 @@ def split_moments(
         f"o[g * 2 + 1] = rsqrtf(b / {size} - a * a + {eps});",
     ]
     name, out = w.next_kernel()
-    grid = _grid(groups, "thread")
+    grid = _grid(w, groups, "thread")
     w.kernel(name, lines, (sums,), out, [groups.number, "2"], grid, "float", False)
     moments = Tensor("moments", w.last)
     w.x = Tensor("x", x)
@@ -243,42 +258,96 @@ def split_moments(
 
 
 def scan_lines(w: Lowering, axis: int, start: str, join: str, direction: str) -> None:
-    """A scan along the last axis, a block a line: 256 elements at a time, by shuffles within warps
-    and the warps' totals. join: of `a`, what came before, and `e`."""
-    if axis != len(w.dims) - 1 or w.post:
+    """A scan along an axis. join: of `a`, what came before, and `e`."""
+    if w.post:
         raise NotFasterError
-    n = w.dims[axis]
-    lines_before = product_of(w.dims[:-1]) if axis else "1"
+    if axis == len(w.dims) - 1:
+        _scan_rows(w, start, join, direction)
+    else:
+        _scan_columns(w, axis, start, join, direction)
+
+
+def _scan_columns(w: Lowering, axis: int, start: str, join: str, direction: str) -> None:
+    """32 neighbouring lines a block, and 32 or 8 threads for each line, which has a part for each:
+    the parts' totals, then all elements, four read before one is written."""
+    groups = Groups(tuple(w.dims), (axis,)).merged()
+    (one,) = groups.axes
+    n = groups.dims[one]
+    by_axis = groups.names | {one: f"{n} - 1 - t" if direction == "reverse" else "t"}
+    place = linear([by_axis[a] for a in range(len(groups.dims))], groups.dims)
+    put = [f"a = {join};", f"o[{place}] = a;"]
+    if direction == "exclusive":
+        put = put[::-1]
+    lines = [
+        "__shared__ float totals[32][32];",
+        *_group_index(groups, "columns"),
+        f"int part = ({n} + blockDim.y - 1) / blockDim.y, first = threadIdx.y * part;",
+        f"int end = g < {groups.number} ? min(first + part, {n}) : 0;",
+        f"float a = {start}, e;",
+        "for (int t = first; t < end; t++) {",
+        f"  e = x[{place}];",
+        f"  a = {join};",
+        "}",
+        "totals[threadIdx.y][threadIdx.x] = a;",
+        "__syncthreads();",
+        f"a = {start};",
+        "for (int d = 0; d < threadIdx.y; d++) {",
+        "  e = totals[d][threadIdx.x];",
+        f"  a = {join};",
+        "}",
+        "for (int t = first; t < end; t++) {",
+        f"  e = x[{place}];",
+        *(f"  {line}" for line in put),
+        "}",
+    ]
+    name, out = w.next_kernel()
+    grid = _grid(w, groups, "columns")
+    w.kernel(name, lines, (), out, list(w.dims), grid, "float", True, restrict=True)
+
+
+def _scan_rows(w: Lowering, start: str, join: str, direction: str) -> None:
+    """A block a line: 1,024 elements at a time, of which a warp has four runs of 32. A run is
+    scanned by shuffles, and so are the 32 runs' totals."""
+    n, lines_before = w.dims[-1], product_of(w.dims[:-1])
     if extent(lines_before, w.main_values) < _MANY_BLOCKS or extent(n, w.main_values) < BLOCK:
         raise NotFasterError
-    here = f"{n} - 1 - i" if direction == "reverse" else "i"
-    read = f"i < {n} ? x[{here}] : {start}"
+    at = "i + k * 256"
+    here = f"{n} - 1 - ({at})" if direction == "reverse" else at
+    read = f"{at} < {n} ? x[{here}] : {start}"
     if direction == "exclusive":
-        read = f"i > 0 && i < {n} ? x[i - 1] : {start}"
-    lines = [
-        "__shared__ float s[8];",
-        f"x += blockIdx.x * {n}, o += blockIdx.x * {n};",
-        "int t = threadIdx.x;",
-        f"float before = {start};",
-        f"for (int i = t; i - t < {n}; i += 256) {{",
-        f"  float v = {read};",
+        read = f"{at} > 0 && {at} < {n} ? x[{at} - 1] : {start}"
+    w.device += [
+        "// each lane's value joined with those of the lanes before it",
+        "__device__ float warp_scan(float v) {",
         "  for (int d = 1; d < 32; d *= 2) {",
         "    float a = __shfl_up_sync(~0u, v, d), e = v;",
-        f"    if (t % 32 >= d) v = {join};",
+        f"    if (threadIdx.x % 32 >= d) v = {join};",
         "  }",
-        "  if (t % 32 == 31) s[t / 32] = v;",
+        "  return v;",
+        "}",
+        "",
+    ]
+    lines = [
+        "__shared__ float s[32];",
+        f"x += blockIdx.x * {n}, o += blockIdx.x * {n};",
+        "int t = threadIdx.x;",
+        f"float before = {start}, a, e, r[4];",
+        f"for (int i = t; i - t < {n}; i += 1024) {{",
+        f"  for (int k = 0; k < 4; k++) r[k] = {read};",
+        "  for (int k = 0; k < 4; k++) {",
+        "    r[k] = warp_scan(r[k]);",
+        "    if (t % 32 == 31) s[k * 8 + t / 32] = r[k];",
+        "  }",
         "  __syncthreads();",
-        "  float a = before, e;",
-        "  for (int d = 0; d < 8; d++) {",
-        "    if (d == t / 32) {",
-        "      e = v;",
-        f"      v = {join};",
-        "    }",
-        "    e = s[d];",
-        f"    a = {join};",
+        "  a = before, e = warp_scan(s[t % 32]);",
+        f"  float v = {join};",
+        "  for (int k = 0; k < 4; k++) {",
+        "    int run = k * 8 + t / 32;",
+        "    a = __shfl_sync(~0u, v, (run + 31) % 32), e = r[k];",
+        "    if (run == 0) a = before;",
+        f"    if ({at} < {n}) o[{here}] = {join};",
         "  }",
-        "  before = a;",
-        f"  if (i < {n}) o[{here}] = v;",
+        "  before = __shfl_sync(~0u, v, 31);",
         "  __syncthreads();",
         "}",
     ]
@@ -289,17 +358,22 @@ def scan_lines(w: Lowering, axis: int, start: str, join: str, direction: str) ->
 # --- pieces --------------------------------------------------------------------------------------
 
 
-def _parts(w: Lowering, groups: Groups) -> tuple[str, str]:
+def _parts(w: Lowering, groups: Groups, chunk: int) -> tuple[str, str]:
     """C variables: elements of a group, and parts of one."""
     size = w.new_size("elements", groups.size)
-    return size, w.new_size("parts", f"({size} + {_CHUNK - 1}) / {_CHUNK}")
+    return size, w.new_size("parts", f"({size} + {chunk - 1}) / {chunk}")
 
 
-def _walk(groups: Groups, size: str, worker: Worker) -> tuple[Lines, str]:
+def _walk(groups: Groups, size: str, worker: Worker, *, split: bool = False) -> tuple[Lines, str]:
     """The loop of one worker over a group (its head, then what stands in it first), and the place
-    of an element."""
+    of an element. split: over a part of it."""
+    first, end = "threadIdx.y", size
+    if split:
+        first = f"blockIdx.y * {_COLUMN_CHUNK} + threadIdx.y"
+        end = f"min({size}, (blockIdx.y + 1) * {_COLUMN_CHUNK})"
     head = {
         "thread": f"for (int t = 0; t < {size}; t++) {{",
+        "columns": f"for (int t = {first}; g < {groups.number} && t < {end}; t += blockDim.y) {{",
         "warp": f"for (int t = threadIdx.x % 32; t < {size}; t += 32) {{",
         "block": f"for (int t = threadIdx.x; t < {size}; t += {BLOCK}) {{",
         "blocks": f"for (int t = blockIdx.x * {_CHUNK} + threadIdx.x; "
@@ -327,6 +401,7 @@ def _group_index(groups: Groups, worker: Worker) -> Lines:
     by_thread = "blockIdx.x * blockDim.x + threadIdx.x"
     lines = {
         "thread": [f"int g = {by_thread};", f"if (g >= {groups.number}) return;"],
+        "columns": ["int g = blockIdx.x * 32 + threadIdx.x;"],
         "warp": [f"int g = ({by_thread}) / 32;", f"if (g >= {groups.number}) return;"],
         "block": ["int g = blockIdx.x;"],
         "blocks": ["int g = blockIdx.y;"],
@@ -339,8 +414,23 @@ def _group_index(groups: Groups, worker: Worker) -> Lines:
     ]
 
 
-def _grid(groups: Groups, worker: Worker, parts: str = "") -> str:
+def _one_writes(groups: Groups, worker: Worker) -> Lines:
+    """Only one thread goes on with a group's result."""
+    return {
+        "thread": [],
+        "columns": [f"if (threadIdx.y > 0 || g >= {groups.number}) return;"],
+        "warp": ["if (threadIdx.x % 32 > 0) return;"],
+        "block": ["if (threadIdx.x > 0) return;"],
+        "blocks": ["if (threadIdx.x > 0) return;"],
+    }[worker]
+
+
+def _grid(w: Lowering, groups: Groups, worker: Worker, parts: str = "") -> str:
     number = groups.number
+    if worker == "columns":
+        rows = 32 if parts or extent(groups.size, w.main_values) >= _COLUMN_CHUNK else 8
+        blocks = f"({number} + 31) / 32"
+        return f"{f'dim3({blocks}, {parts})' if parts else blocks}, dim3(32, {rows})"
     blocks = {
         "thread": f"({number} + {BLOCK - 1}) / {BLOCK}",
         "warp": f"({number} + 7) / 8",
@@ -348,6 +438,30 @@ def _grid(groups: Groups, worker: Worker, parts: str = "") -> str:
         "blocks": f"dim3({parts}, {number})",
     }[worker]
     return f"{blocks}, {BLOCK}"
+
+
+def _column_function(w: Lowering, join: Join) -> None:
+    """The function that joins the values of the threads of a column, once in a file."""
+    here = "s[threadIdx.y][threadIdx.x]"
+    step = JOINS[join].format(a=here, e="s[threadIdx.y + d][threadIdx.x]")
+    lines = [
+        f"// the {join} over the threads of a column, for all of them",
+        f"__device__ float column_{join}(float v) {{",
+        "  __shared__ float s[32][32];",
+        f"  {here} = v;",
+        "  for (int d = blockDim.y / 2; d > 0; d /= 2) {",
+        "    __syncthreads();",
+        f"    if (threadIdx.y < d) {step}",
+        "  }",
+        "  __syncthreads();",
+        "  v = s[0][threadIdx.x];",
+        "  __syncthreads();",
+        "  return v;",
+        "}",
+        "",
+    ]
+    if lines[0] not in w.device:
+        w.device[:0] = lines
 
 
 def _pass(
@@ -366,6 +480,9 @@ def _pass(
     if worker in ("block", "blocks"):
         w.block_function(one.join)
         lines.append(f"{one.name} = block_{one.join}({one.name});")
+    elif worker == "columns":
+        _column_function(w, one.join)
+        lines.append(f"{one.name} = column_{one.join}({one.name});")
     elif worker == "warp":
         shuffled = f"__shfl_xor_sync(~0u, {one.name}, d)"
         lines.append("for (int d = 16; d > 0; d /= 2)")

@@ -17,6 +17,13 @@ from coding_framework.data.modules.kernels.fast_groups import (
     split_moments,
     whole_groups,
 )
+from coding_framework.data.modules.kernels.fast_losses import (
+    ELEMENT_LOSSES,
+    ROW_LOSSES,
+    loss,
+    loss_of_rows,
+)
+from coding_framework.data.modules.kernels.fast_maps import elementwise, move, prelu
 from coding_framework.data.modules.kernels.lowering import (
     BLOCK,
     Lowering,
@@ -43,12 +50,11 @@ from coding_framework.data.modules.kernels.naive_layers import (
     softmax_passes,
 )
 from coding_framework.data.modules.kernels.naive_tensors import (
+    MOVES,
     SCANS,
     TENSOR_KERNELS,
-    element_loss,
-    hinge_loss,
 )
-from coding_framework.data.modules.pointwise import c_literal
+from coding_framework.data.modules.pointwise import POINTWISE, c_literal
 from coding_framework.data.modules.records import ModuleTask, Operation, extent
 
 Fast = Callable[[Lowering, Operation, Parameters], None]
@@ -111,7 +117,7 @@ def _passes(w: Lowering, o: Operation, groups: Groups) -> list[Pass]:
 def _reduced(
     w: Lowering, groups: Groups, passes: list[Pass], dims: list[str], *given: Tensor
 ) -> None:
-    if groups.worker(w) == "blocks" and len(passes) == 1:
+    if len(passes) == 1 and groups.merged().parts(w):
         split_groups(w, groups, passes[0], *given, out_dims=dims)
     else:
         whole_groups(w, groups, passes, passes[-1].name, *given, out_dims=dims)
@@ -150,7 +156,7 @@ def _pool(w: Lowering, o: Operation, parameters: Parameters) -> None:
     w.kernel(name, lines, (), out, dims, grid, "float", True)
 
 
-# --- scans and losses ----------------------------------------------------------------------------
+# --- scans ----------------------------------------------------------------------------
 
 
 def _scan(w: Lowering, o: Operation, parameters: Parameters) -> None:
@@ -160,36 +166,33 @@ def _scan(w: Lowering, o: Operation, parameters: Parameters) -> None:
     scan_lines(w, o.number("axis"), start, join, str(o["direction"]))
 
 
-def _loss(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    """The loss of each element goes into the sum at once."""
-    text = hinge_loss(o) if o.name == "hinge" else element_loss(o)
-    if o["reduction"] == "none" or text is None:
-        raise NotFasterError
-    other = w.task.inputs[1].name
-    groups = Groups(tuple(w.dims), tuple(range(len(w.dims))))
-    finish = "{a}" if o["reduction"] == "sum" else f"{{a}} / ({groups.size})"
-    one = Pass("total", "sum", text.replace("{y}", f"{other}[i]"), finish)
-    split_groups(w, groups, one, Tensor(other, other), out_dims=[])
-
-
 _GROUPS = (
     "each group is read from DRAM once: its passes follow each other in one kernel, and few large "
     "groups are shared out to many blocks"
 )
 _PLANES = "a block stays in one channel of one image, so an output has two divisions less"
-_SCANS = "256 threads share a line: they read neighbours together and pass on sums by shuffles"
+_SCANS = (
+    "many threads share a line, each with four loads on their way, and pass on what came before by "
+    "shuffles or shared memory"
+)
+_VECTORS = (
+    "a thread reads and writes four elements, 16 bytes in one instruction, so four times as many "
+    "bytes are on their way to keep DRAM busy"
+)
+_FOURS = "a thread reads four elements before it writes one, so loads wait together, not in turn"
+_TILES = "tiles go through shared memory, so that reads and writes are of whole lines of 128 bytes"
+_ROWS = "a block shares a row, so it reads neighbours together, and the row stays in a cache"
 _LOSSES = "the loss of an element goes into the sum at once, and many blocks share the sum"
 
 _POOLS = tuple(f"{kind}_pool{n}d" for kind in ("max", "avg", "lp") for n in (1, 2, 3))
-_ELEMENT_LOSSES = (
-    "l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss", "bce_with_logits", "poisson_nll_loss",
-    "hinge",
-)  # fmt: skip
 _REDUCTIONS = (
     "amax", "amin", "max", "min", "sum", "mean", "prod", "var", "std", "vector_norm", "logsumexp",
 )  # fmt: skip
 
 _FAST: dict[str, Fast] = {
+    "elementwise": elementwise,
+    "prelu": prelu,
+    **dict.fromkeys(MOVES, move),
     **dict.fromkeys(NORMS, _norm),
     "rms_norm": partial(rms_norm, write=whole_groups),
     "normalize": partial(normalize, write=whole_groups),
@@ -198,19 +201,32 @@ _FAST: dict[str, Fast] = {
     "global_pool": _global_pool,
     "scan": _scan,
     **dict.fromkeys(_POOLS, _pool),
-    **dict.fromkeys(_ELEMENT_LOSSES, _loss),
+    **dict.fromkeys(ELEMENT_LOSSES, loss),
+    **dict.fromkeys(ROW_LOSSES, loss_of_rows),
 }
 
 
 def reason(task: ModuleTask) -> str:
     """Why the kernels of this module beat the naive ones."""
+    first = task.operations[0].name
+    found = [_VECTORS] if first in POINTWISE else []
+    found += [_reason(o) for o in task.operations if o.name in _FAST]
+    return "; ".join(dict.fromkeys(found))
+
+
+def _reason(o: Operation) -> str:
+    if o.name == "prelu" or (o.name in ELEMENT_LOSSES and o["reduction"] == "none"):
+        return _VECTORS
+    if o.name == "permute" and o.integers("order")[-1] != len(o.integers("order")) - 1:
+        return _TILES
     by_name = {
-        **dict.fromkeys(_FAST, _GROUPS),
         **dict.fromkeys(_POOLS, _PLANES),
-        **dict.fromkeys(_ELEMENT_LOSSES, _LOSSES),
+        **dict.fromkeys(ELEMENT_LOSSES, _LOSSES),
+        **dict.fromkeys(ROW_LOSSES, _ROWS),
+        **dict.fromkeys(MOVES, _FOURS),
         "scan": _SCANS,
     }
-    return "; ".join(dict.fromkeys(by_name[o.name] for o in task.operations if o.name in by_name))
+    return by_name.get(o.name, _GROUPS)
 
 
 def _or_naive(name: str, fast: Fast) -> Lower:

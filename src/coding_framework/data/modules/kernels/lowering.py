@@ -339,8 +339,10 @@ class Lowering:
 
     def kernel(
         self, name: str, inner: Lines, reads: Sequence[Tensor], out: str, dims: Sequence[str],
-        grid: str, c_type: str, final: bool, host: str | None = None,
+        grid: str, c_type: str, final: bool, host: str | None = None, restrict: bool = False,
     ) -> None:  # fmt: skip
+        """restrict: the output is not one of the tensors that are read, so that the compiler may
+        read ahead of a write."""
         x = self.x if host is None else Tensor("x", host)
         tensors = [x, *reads, *(self._post_reads() if final else [])]
         tensors = list({t.name: t for t in tensors}.values())
@@ -349,7 +351,8 @@ class Lowering:
         words = set(re.findall(r"[A-Za-z_]\w*", text))
         names = [s for s in self.sizes if s in words]
         pointers = [f"const {t.c_type}* {t.name}" for t in tensors]
-        parameters = ", ".join([*pointers, f"{c_type}* o", *(f"int {s}" for s in names)])
+        result = f"{c_type}* {'__restrict__ ' if restrict else ''}o"
+        parameters = ", ".join([*pointers, result, *(f"int {s}" for s in names)])
         self.device += [
             f"__global__ void {name}({parameters}) {{",
             *(f"  {line}" for line in inner),

@@ -11,9 +11,10 @@ from coding_framework.data.modules.kernels.lowering import Lowering
 from coding_framework.data.modules.kernels.naive_layers import LAYER_KERNELS, Lower, Parameters
 from coding_framework.data.modules.kernels.naive_tensors import TENSOR_KERNELS
 from coding_framework.data.modules.pointwise import POINTWISE
-from coding_framework.data.modules.records import KernelVariant, ModuleTask, Operation
+from coding_framework.data.modules.records import KernelVariant, ModuleTask, Operation, op
 
 _Step = tuple[Operation, Parameters]
+_NOTHING: _Step = (op("elementwise"), ())
 
 
 def naive_kernel(task: ModuleTask) -> KernelVariant:
@@ -27,18 +28,16 @@ def lower(task: ModuleTask, heads: Mapping[str, Lower] | None = None) -> Lowerin
     w = Lowering(task)
     for head, after in _stages(task):
         w.post = after
-        if head is None:
-            w.map(["float v = x[i];"], w.dims)
-        else:
-            operation, parameters = head
-            known = {**TENSOR_KERNELS, **LAYER_KERNELS, **(heads or {})}
-            write = known[operation.name]
-            write(w, operation, parameters)
+        operation, parameters = head
+        known = {**TENSOR_KERNELS, **LAYER_KERNELS, **(heads or {})}
+        write = known[operation.name]
+        write(w, operation, parameters)
     return w
 
 
-def _stages(task: ModuleTask) -> Iterator[tuple[_Step | None, list[_Step]]]:
-    """(an operation that needs kernels of its own, the elementwise ones after it)."""
+def _stages(task: ModuleTask) -> Iterator[tuple[_Step, list[_Step]]]:
+    """(an operation that needs kernels of its own, the elementwise ones after it). Elementwise
+    operations at the start come after one that changes nothing."""
     head: _Step | None = None
     after: list[_Step] = []
     for step in zip(task.operations, task.operation_parameters, strict=True):
@@ -46,6 +45,6 @@ def _stages(task: ModuleTask) -> Iterator[tuple[_Step | None, list[_Step]]]:
             after.append(step)
             continue
         if head is not None or after:
-            yield head, after
+            yield head or _NOTHING, after
         head, after = step, []
-    yield head, after
+    yield head or _NOTHING, after

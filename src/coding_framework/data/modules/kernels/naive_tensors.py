@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from coding_framework.data.modules.kernels.lowering import (
     Lowering,
@@ -120,10 +121,11 @@ def lower_scan(w: Lowering, o: Operation, parameters: Parameters) -> None:
 def lower_loss(w: Lowering, o: Operation, parameters: Parameters) -> None:
     """The loss of each element or row, then their sum or mean."""
     _LOSSES[o.name](w, o)
-    _reduced(w, str(o["reduction"]))
+    summed_loss(w, str(o["reduction"]))
 
 
-def _reduced(w: Lowering, reduction: str) -> None:
+def summed_loss(w: Lowering, reduction: str) -> None:
+    """The sum or mean of losses, if there is to be one."""
     if reduction == "none":
         return
     count = product_of(w.dims)
@@ -165,17 +167,15 @@ def _difference_loss(o: Operation) -> str:
 
 def _element_loss(w: Lowering, o: Operation) -> None:
     other = w.task.inputs[1].name
-    text = _difference_loss(o)
-    difference = (
-        ["float d = e - y;"]
-        if "d" in text.replace("fabsf", "").replace("expf", "").replace("log1pf", "")
-        else []
-    )
-    w.map(
-        [f"float e = x[i], y = {other}[i];", *difference, f"float v = {text};"],
-        w.dims,
-        Tensor(other, other),
-    )
+    body = [f"float e = x[i], y = {other}[i];", *difference_lines(o, "e")]
+    w.map(body, w.dims, Tensor(other, other))
+
+
+def difference_lines(o: Operation, e: str) -> list[str]:
+    """The statements that give the loss `v` of an element, which has the name `e`, against `y`."""
+    text = re.sub(r"\be\b", e, _difference_loss(o))
+    difference = [f"float d = {e} - y;"] if re.search(r"\bd\b", text) else []
+    return [*difference, f"float v = {text};"]
 
 
 def _row_loss(w: Lowering, o: Operation) -> None:
@@ -265,7 +265,7 @@ def lower_hinge(w: Lowering, o: Operation, parameters: Parameters) -> None:
     if o.number("power") == 2:
         body.append("v = v * v;")
     w.map(body, w.dims, Tensor(other, other))
-    _reduced(w, str(o["reduction"]))
+    summed_loss(w, str(o["reduction"]))
 
 
 # --- distances -----------------------------------------------------------------------------------
@@ -329,23 +329,38 @@ def _all_distances(w: Lowering, o: Operation, other: str, given: list[str]) -> N
     w.map(body, [*batch, m, given[-2]], Tensor(other, other))
 
 
+# --- elementwise ---------------------------------------------------------------------------------
+
+
+def lower_elementwise(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """The operations that follow, of an input as it stands."""
+    w.map(["float v = x[i];"], w.dims)
+
+
 # --- moves ---------------------------------------------------------------------------------------
 
+Move = tuple[list[str], list[str]]
+"""(statements that give `v`, the output's extents)."""
 
-def lower_permute(w: Lowering, o: Operation, parameters: Parameters) -> None:
+
+def lower_move(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    w.map(*MOVES[o.name](w, o))
+
+
+def _permute(w: Lowering, o: Operation) -> Move:
     order = o.integers("order")
     out = [w.dims[a] for a in order]
     place = linear([f"i{order.index(a)}" for a in range(len(order))], w.dims)
-    w.map([f"float v = x[{place}];"], out)
+    return [f"float v = x[{place}];"], out
 
 
-def lower_flip(w: Lowering, o: Operation, parameters: Parameters) -> None:
+def _flip(w: Lowering, o: Operation) -> Move:
     axes = o.integers("axes")
     places = [f"({d} - 1 - i{a})" if a in axes else f"i{a}" for a, d in enumerate(w.dims)]
-    w.map([f"float v = x[{linear(places, w.dims)}];"], w.dims)
+    return [f"float v = x[{linear(places, w.dims)}];"], w.dims
 
 
-def lower_roll(w: Lowering, o: Operation, parameters: Parameters) -> None:
+def _roll(w: Lowering, o: Operation) -> Move:
     axis, shifts = o.number("axis"), o.number("shifts")
     dim = w.dims[axis]
     moved = (
@@ -354,18 +369,18 @@ def lower_roll(w: Lowering, o: Operation, parameters: Parameters) -> None:
         else f"(i{axis} + {-shifts}) % {dim}"
     )
     places = [f"p{axis}" if a == axis else f"i{a}" for a in range(len(w.dims))]
-    w.map([f"int p{axis} = {moved};", f"float v = x[{linear(places, w.dims)}];"], w.dims)
+    return [f"int p{axis} = {moved};", f"float v = x[{linear(places, w.dims)}];"], w.dims
 
 
-def lower_triangle(w: Lowering, o: Operation, parameters: Parameters) -> None:
+def _triangle(w: Lowering, o: Operation) -> Move:
     r = len(w.dims)
     row, column, diagonal = f"i{r - 2}", f"i{r - 1}", o.number("diagonal")
     moved = f"{row} + {diagonal}" if diagonal >= 0 else f"{row} - {-diagonal}"
     inside = f"{column} <= {moved}" if o.name == "tril" else f"{column} >= {moved}"
-    w.map([f"float v = {inside} ? x[i] : 0.0f;"], w.dims)
+    return [f"float v = {inside} ? x[i] : 0.0f;"], w.dims
 
 
-def lower_pad(w: Lowering, o: Operation, parameters: Parameters) -> None:
+def _pad(w: Lowering, o: Operation) -> Move:
     widths, mode, r = o.integers("widths"), str(o["mode"]), len(w.dims)
     places, out, lines, checks = [f"i{a}" for a in range(r)], list(w.dims), [], []
     for number in range(len(widths) // 2):
@@ -388,10 +403,10 @@ def lower_pad(w: Lowering, o: Operation, parameters: Parameters) -> None:
     value = f"x[{linear(places, w.dims)}]"
     if checks:
         value = f"{' && '.join(checks)} ? {value} : {c_literal(o['value'])}"
-    w.map([*lines, f"float v = {value};"], out)
+    return [*lines, f"float v = {value};"], out
 
 
-def lower_shuffle(w: Lowering, o: Operation, parameters: Parameters) -> None:
+def _shuffle(w: Lowering, o: Operation) -> Move:
     r, (n, c, h, width) = o.number("factor"), w.dims
     if o.name == "pixel_shuffle":
         out = [
@@ -412,30 +427,38 @@ def lower_shuffle(w: Lowering, o: Operation, parameters: Parameters) -> None:
         place = linear(
             ["i0", f"i1 / {r * r}", f"(i2 * {r} + i1 / {r} % {r})", f"i3 * {r} + i1 % {r}"], w.dims
         )
-    w.map([f"float v = x[{place}];"], out)
+    return [f"float v = x[{place}];"], out
 
 
-def lower_upsample(w: Lowering, o: Operation, parameters: Parameters) -> None:
+def _upsample(w: Lowering, o: Operation) -> Move:
     r, (n, c, *spatial) = o.number("factor"), w.dims
     out = [n, c, *(w.new_size(f"o{d}", f"{d} * {r}") for d in spatial)]
     places = ["i0", "i1", *(f"i{a + 2} / {r}" for a in range(len(spatial)))]
-    w.map([f"float v = x[{linear(places, w.dims)}];"], out)
+    return [f"float v = x[{linear(places, w.dims)}];"], out
 
 
-def lower_glu(w: Lowering, o: Operation, parameters: Parameters) -> None:
+def _glu(w: Lowering, o: Operation) -> Move:
     axis = o.number("axis")
     half = w.new_size("half_extent", f"{w.dims[axis]} / 2")
     out = [half if a == axis else d for a, d in enumerate(w.dims)]
     places = [f"i{a}" for a in range(len(w.dims))]
     first = linear(places, w.dims)
     places[axis] = f"(i{axis} + {half})"
-    w.map(
-        [
-            f"float gate = x[{linear(places, w.dims)}];",
-            f"float v = x[{first}] / (1.0f + expf(-gate));",
-        ],
-        out,
-    )
+    gate = f"float gate = x[{linear(places, w.dims)}];"
+    return [gate, f"float v = x[{first}] / (1.0f + expf(-gate));"], out
+
+
+MOVES: dict[str, Callable[[Lowering, Operation], Move]] = {
+    "permute": _permute,
+    "flip": _flip,
+    "roll": _roll,
+    **dict.fromkeys(("tril", "triu"), _triangle),
+    "pad": _pad,
+    **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle"), _shuffle),
+    "upsample_nearest": _upsample,
+    "glu": _glu,
+}
+"""Operation -> what each place of its output takes, and the output's extents."""
 
 
 def lower_prelu(w: Lowering, o: Operation, parameters: Parameters) -> None:
@@ -458,20 +481,14 @@ def lower_embedding(w: Lowering, o: Operation, parameters: Parameters) -> None:
 
 
 TENSOR_KERNELS: dict[str, Lower] = {
+    "elementwise": lower_elementwise,
     **dict.fromkeys(REDUCTIONS, lower_reduction),
     **dict.fromkeys(("softmax", "log_softmax", "softmin"), lower_softmax),
     "scan": lower_scan,
     **dict.fromkeys(_LOSSES, lower_loss),
     "hinge": lower_hinge,
     **dict.fromkeys(("cosine_similarity", "pairwise_distance", "cdist"), lower_distance),
-    "permute": lower_permute,
-    "flip": lower_flip,
-    "roll": lower_roll,
-    **dict.fromkeys(("tril", "triu"), lower_triangle),
-    "pad": lower_pad,
-    **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle"), lower_shuffle),
-    "upsample_nearest": lower_upsample,
-    "glu": lower_glu,
+    **dict.fromkeys(MOVES, lower_move),
     "prelu": lower_prelu,
     "embedding": lower_embedding,
 }

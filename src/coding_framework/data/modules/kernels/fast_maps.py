@@ -1,0 +1,267 @@
+"""Fast kernels of what gives each output by itself: elementwise functions and moves.
+
+The naive kernel has one load of 4 bytes a thread on its way, too few to keep DRAM busy. Here a
+thread has 16:
+
+    vectors     four neighbours in one load and one store of 16 bytes: elementwise functions
+    fours       four elements a block's width apart, all read before the first is written: moves
+    transpose   tiles of 32 x 32 through shared memory: permutations that move the last axis
+
+Guaranteed: right at every size below 2^31 elements. A tensor starts at a multiple of 16 bytes, as
+PyTorch allocates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from coding_framework.data.modules.kernels.fast_groups import NotFasterError
+from coding_framework.data.modules.kernels.lowering import (
+    BLOCK,
+    Lines,
+    Lowering,
+    Tensor,
+    coordinates,
+    decomposed,
+    linear,
+    product_of,
+)
+from coding_framework.data.modules.kernels.naive_layers import Parameters
+from coding_framework.data.modules.kernels.naive_tensors import MOVES, difference_lines
+from coding_framework.data.modules.pointwise import POINTWISE
+from coding_framework.data.modules.records import Operation
+
+_FOUR = 4 * BLOCK
+_TILE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What an elementwise function reads besides x."""
+
+    tensor: str
+    value: str
+    """Its name in the function."""
+    of: Literal["element", "channel", "feature", "all"] = "element"
+    """A value for each element, for each place along axis 1, along the last axis, or one."""
+
+
+def elementwise(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """The operations that follow, of an input as it stands."""
+    vectors(w, [])
+
+
+def prelu(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """A slope for all, or for each channel."""
+    of: Literal["channel", "feature", "all"] = "all"
+    if o.flag("per_channel") and len(w.dims) > 1:
+        of = "channel" if len(w.dims) > 2 else "feature"
+    read = Read(parameters[0].c_name, "slope", of)
+    vectors(w, ["v = v > 0.0f ? v : slope * v;"], [read])
+
+
+def loss_of_elements(w: Lowering, o: Operation) -> None:
+    """The loss of each element, not summed."""
+    body = [line.replace("float v =", "v =") for line in difference_lines(o, "v")]
+    vectors(w, body, [Read(w.task.inputs[1].name, "y")])
+
+
+def vectors(w: Lowering, body: Lines, reads: Sequence[Read] = ()) -> None:
+    """Four elements a thread. body: statements on `v`, which the operations that follow come
+    after."""
+    if w.x.c_type != "float" or any(POINTWISE[o.name].reads for o, _ in w.post):
+        raise NotFasterError
+    lines = [*body, *w.post_lines(w.dims), "return v;"]
+    number, out = w.new_head()
+    function, kernel = (
+        ("apply", "kernel1") if number == 1 else (f"apply{number}", f"kernel{number}")
+    )
+    count = "count" if number == 1 else f"count{number}"
+    values = ["v", *(read.value for read in reads)]
+    w.device += [
+        f"__device__ float {function}({', '.join(f'float {v}' for v in values)}) {{",
+        *(f"  {line}" for line in lines),
+        "}",
+        "",
+    ]
+    wide, checks, names = _wide(w, reads)
+    lanes = [
+        f"{function}({', '.join(_lane(v, lane, reads) for v in values)})" for lane in "xyzw"
+    ]  # fmt: skip
+    single = ", ".join(["x[i]", *(f"{r.tensor}[{_place(w, r)}]" for r in reads)])
+    tail = "for (; i < count; i++)"
+    if checks:
+        tail = "for (int end = min(i + 4, count); i < end; i++)"
+    sizes = ["count", *names]
+    pointers = ["x", *(read.tensor for read in reads)]
+    declared = [*(f"const float* {p}" for p in pointers), "float* o", *(f"int {s}" for s in sizes)]
+    w.device += [
+        "// four elements a thread, 16 bytes at a time",
+        f"__global__ void {kernel}({', '.join(declared)}) {{",
+        "  int i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;",
+        f"  if ({' && '.join([*checks, 'i + 3 < count'])}) {{",
+        "    float4 v = *(const float4*)(x + i);",
+        *(f"    {line}" for line in wide),
+        f"    *(float4*)(o + i) = make_float4({', '.join(lanes)});",
+        "  } else {",
+        f"    {tail} o[i] = {function}({single});",
+        "  }",
+        "}",
+        "",
+    ]
+    x = w.x.host
+    tensors = [x, *(read.tensor for read in reads), out]
+    arguments = [*(f"{t}.data_ptr<float>()" for t in tensors), count, *names]
+    w.host += [
+        f"int {count} = {x}.numel();",
+        f"auto {out} = torch::empty_like({x});",
+        f"{kernel}<<<({count} + {_FOUR - 1}) / {_FOUR}, {BLOCK}>>>({', '.join(arguments)});",
+    ]
+    w.x, w.post = Tensor("x", out), []
+
+
+def _wide(w: Lowering, reads: Sequence[Read]) -> tuple[Lines, list[str], list[str]]:
+    """What reads the values of four elements, when they lie so, and the extents that both name."""
+    lines, checks, names = [], [], []
+    for read in reads:
+        place = _place(w, read)
+        if read.of in ("element", "feature"):
+            lines.append(f"float4 {read.value} = *(const float4*)({read.tensor} + {place});")
+        else:
+            lines.append(f"float {read.value} = {read.tensor}[{place}];")
+        if read.of == "feature":
+            checks, names = [f"{w.dims[-1]} % 4 == 0"], [w.dims[-1]]
+        if read.of == "channel":
+            inner = _inner(w)
+            checks, names = [f"{inner} % 4 == 0"], [w.dims[1], inner]
+    return lines, checks, names
+
+
+def _place(w: Lowering, read: Read) -> str:
+    return {
+        "element": "i",
+        "feature": f"i % {w.dims[-1]}",
+        "channel": f"i / {_inner(w)} % {w.dims[1]}" if read.of == "channel" else "",
+        "all": "0",
+    }[read.of]
+
+
+def _inner(w: Lowering) -> str:
+    """Elements of a channel."""
+    return w.new_size("inner", product_of(w.dims[2:]))
+
+
+def _lane(value: str, lane: str, reads: Sequence[Read]) -> str:
+    shared = {read.value for read in reads if read.of in ("channel", "all")}
+    return value if value in shared else f"{value}.{lane}"
+
+
+def move(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """Permutations by tiles where they move the last axis, other moves by fours. Axes that a move
+    leaves as they are count as one, which saves divisions."""
+    if o.name == "permute" and o.integers("order")[-1] != len(w.dims) - 1:
+        _transpose(w, o)
+        return
+    whole, kept = list(w.dims), MOVES[o.name](w, o)[1]
+    if o.name in ("flip", "roll"):
+        axes = o.integers("axes") if o.name == "flip" else (o.number("axis"),)
+        o, w.dims = _merged(o, w.dims, axes)
+    body, dims = _rolled(w, o) if o.name == "roll" else MOVES[o.name](w, o)
+    w.dims = whole
+    _fours(w, body, dims, kept)
+
+
+def _rolled(w: Lowering, o: Operation) -> tuple[Lines, Sequence[str]]:
+    """As `MOVES`, without a remainder."""
+    axis, shifts = o.number("axis"), o.number("shifts")
+    n = w.dims[axis]
+    moved = f"{n} - {shifts} % {n}" if shifts > 0 else f"{-shifts} % {n}"
+    places = [f"p{axis}" if a == axis else f"i{a}" for a in range(len(w.dims))]
+    lines = [
+        f"int p{axis} = i{axis} + {w.new_size('shift', moved)};",
+        f"if (p{axis} >= {n}) p{axis} -= {n};",
+        f"float v = x[{linear(places, w.dims)}];",
+    ]
+    return lines, w.dims
+
+
+def _merged(o: Operation, dims: Sequence[str], axes: Sequence[int]) -> tuple[Operation, list[str]]:
+    """A flip or roll along these axes where neighbouring others are one; those along which it goes
+    stay apart."""
+    runs: list[list[int]] = []
+    for axis in range(len(dims)):
+        if runs and axis not in axes and runs[-1][-1] not in axes:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    products = [product_of([dims[a] for a in run]) for run in runs]
+    moved = tuple(number for number, run in enumerate(runs) if run[0] in axes)
+    new = {"axes": moved} if o.name == "flip" else {"axis": moved[0]}
+    named = tuple((n, new.get(n, value)) for n, value in o.arguments)
+    return replace(o, arguments=named), [f"({p})" if " " in p else p for p in products]
+
+
+def _fours(w: Lowering, body: Lines, dims: Sequence[str], kept: Sequence[str]) -> None:
+    """Four elements a thread, a block's width apart. dims: the output's extents, by which `body`
+    names coordinates. kept: what they are where `dims` has several as one."""
+    if w.x.c_type != "float":
+        raise NotFasterError
+    number = product_of(dims)
+    write = ["float v = r[s];", *w.post_lines(kept), "o[i] = v;"]
+    lines = [
+        f"int first = blockIdx.x * {_FOUR} + threadIdx.x, count = {number};",
+        "float r[4];",
+        "for (int s = 0; s < 4; s++) {",
+        f"  int i = min(first + s * {BLOCK}, count - 1);",
+        *(f"  {line}" for line in (*coordinates(body, dims), *body)),
+        "  r[s] = v;",
+        "}",
+        "for (int s = 0; s < 4; s++) {",
+        f"  int i = first + s * {BLOCK};",
+        "  if (i >= count) break;",
+        *(f"  {line}" for line in (*coordinates(write, kept), *write)),
+        "}",
+    ]
+    name, out = w.next_kernel()
+    grid = f"({number} + {_FOUR - 1}) / {_FOUR}, {BLOCK}"
+    w.kernel(name, lines, (), out, kept, grid, "float", True)
+
+
+def _transpose(w: Lowering, o: Operation) -> None:
+    """A permutation that moves the last axis: a tile of it and of the axis that becomes the last
+    comes to shared memory along the one and leaves along the other."""
+    order = o.integers("order")
+    last, turned = len(order) - 1, order[-1]
+    out_dims = [w.dims[a] for a in order]
+    p, q = w.dims[last], w.dims[turned]
+    others = [a for a in order if a not in (last, turned)]
+    names = [f"g{a}" for a in others] if len(others) > 1 else ["g"]
+    by_axis = dict(zip(others, names, strict=True))
+    here = by_axis | {last: "p + a", turned: "q + k"}
+    there = by_axis | {last: "p + k", turned: "q + a"}
+    write = [f"int i = {linear([there[a] for a in order], out_dims)};",
+             "float v = tile[a][k];", *w.post_lines(out_dims), "o[i] = v;"]  # fmt: skip
+    write[1:1] = coordinates(write, out_dims)
+    loop = f"for (int k = threadIdx.y; k < {_TILE}; k += 8)"
+    lines = [
+        f"__shared__ float tile[{_TILE}][{_TILE + 1}];",
+        f"int tiles = ({p} + {_TILE - 1}) / {_TILE}, g = blockIdx.x / tiles;",
+        *decomposed("g", names, [w.dims[a] for a in others]),
+        f"int p = blockIdx.x % tiles * {_TILE}, q = blockIdx.y * {_TILE}, a = threadIdx.x;",
+        loop,
+        f"  if (p + a < {p} && q + k < {q})",
+        f"    tile[k][a] = x[{linear([here[a] for a in range(last + 1)], w.dims)}];",
+        "__syncthreads();",
+        f"{loop} {{",
+        f"  if (p + k >= {p} || q + a >= {q}) continue;",
+        *(f"  {line}" for line in write),
+        "}",
+    ]
+    number = product_of([w.dims[a] for a in others])
+    columns = f"({p} + {_TILE - 1}) / {_TILE}"
+    blocks = columns if number == "1" else f"{columns} * {number}"
+    grid = f"dim3({blocks}, ({q} + {_TILE - 1}) / {_TILE}), dim3({_TILE}, 8)"
+    name, out = w.next_kernel()
+    w.kernel(name, lines, (), out, out_dims, grid, "float", True)
