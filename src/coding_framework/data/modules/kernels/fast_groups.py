@@ -43,9 +43,9 @@ _STARTS: dict[Join, str] = {
 }
 _MANY_THREADS = 65536
 """Groups that keep a GPU busy with one thread each."""
-_MANY_BLOCKS = 264
+MANY_BLOCKS = 264
 """Two blocks for each multiprocessor of an H100 or H200."""
-_SHORT = 1024
+SHORT = 1024
 """Elements of a group below which a block of 256 threads has little to do."""
 _CHUNK = 8192
 """Elements of a partial result."""
@@ -110,16 +110,16 @@ class Groups:
         number, size = extent(self.number, values), extent(self.size, values)
         if len(self.dims) - 1 not in self.axes:
             return "thread" if number >= _MANY_THREADS and size <= 32 else "columns"
-        if number < _MANY_BLOCKS:
+        if number < MANY_BLOCKS:
             if size < _CHUNK:
                 raise NotFasterError
             return "blocks"
-        return "warp" if size < _SHORT and number >= 8 * _MANY_BLOCKS else "block"
+        return "warp" if size < SHORT and number >= 8 * MANY_BLOCKS else "block"
 
     def parts(self, w: Lowering) -> bool:
         """Whether one pass is shared out to blocks that each join a part of a group."""
         worker, values = self.worker(w), w.main_values
-        few = extent(self.number, values) < 32 * _MANY_BLOCKS
+        few = extent(self.number, values) < 32 * MANY_BLOCKS
         long = extent(self.size, values) >= 4 * _COLUMN_CHUNK
         return worker == "blocks" or (worker == "columns" and few and long)
 
@@ -137,25 +137,24 @@ def whole_groups(
     group; these are the extents of the output. worker: by default by `groups`."""
     groups = groups.merged()
     worker = worker or groups.worker(w)
-    many = extent(groups.number, w.main_values) >= _MANY_THREADS
-    by_thread = worker == "thread" or (worker == "columns" and many)
+    by_thread = worker == "thread" or (worker == "columns" and many_threads(w, groups))
     if worker == "blocks" or (by_thread and len(passes) == 1 and out_dims is not None):
         raise NotFasterError
     size = w.new_size("elements", groups.size)
     name, out = w.next_kernel()
     dims = list(out_dims if out_dims is not None else w.dims)
-    loop, place = _walk(groups, size, worker)
-    lines = _group_index(groups, worker)
+    loop, place = walk(groups, size, worker)
+    lines = group_index(groups, worker)
     for one in passes:
         lines += _pass(w, one, loop, place, worker)
     write = [f"float v = {result};", *w.post_lines(dims), "o[i] = v;"]
     if out_dims is not None:
-        lines += [*_one_writes(groups, worker), "int i = g;", *coordinates(write, dims), *write]
+        lines += [*one_writes(groups, worker), "int i = g;", *coordinates(write, dims), *write]
     else:
         head, *steps = loop
         each = [*steps, f"int i = {place};", *coordinates(write, dims), "float e = x[i];", *write]
         lines += [head, *(f"  {line}" for line in each), "}"]
-    grid, ahead = _grid(w, groups, worker), worker == "columns" and out_dims is None
+    grid, ahead = grid_of(w, groups, worker), worker == "columns" and out_dims is None
     w.kernel(name, lines, reads, out, dims, grid, "float", True, restrict=ahead)
 
 
@@ -171,12 +170,12 @@ def split_groups(
     worker: Worker = "columns" if columns else "blocks"
     size, parts = _parts(w, groups, _COLUMN_CHUNK if columns else _CHUNK)
     name, out = w.next_kernel()
-    loop, place = _walk(groups, size, worker, split=True)
-    lines = [*_group_index(groups, worker), *_pass(w, one, loop, place, worker, finish=False)]
+    loop, place = walk(groups, size, worker, split=True)
+    lines = [*group_index(groups, worker), *_pass(w, one, loop, place, worker, finish=False)]
     at = f"blockIdx.y * {factor(groups.number)} + g" if columns else f"g * {parts} + blockIdx.x"
-    lines += [*_one_writes(groups, worker), f"o[{at}] = {one.name};"]
+    lines += [*one_writes(groups, worker), f"o[{at}] = {one.name};"]
     dims = [parts, groups.number] if columns else [groups.number, parts]
-    grid = _grid(w, groups, worker, parts)
+    grid = grid_of(w, groups, worker, parts)
     w.kernel(name, lines, reads, out, dims, grid, "float", False)
     w.x = Tensor("x", w.last)
     name, out = w.next_kernel()
@@ -185,17 +184,17 @@ def split_groups(
         Groups((parts, groups.number), (0,)) if columns else Groups((groups.number, parts), (1,))
     )
     worker = "columns" if columns else "block"
-    loop, place = _walk(whole, parts, worker)
+    loop, place = walk(whole, parts, worker)
     write = [f"float v = {one.name};", *w.post_lines(out_dims), "o[i] = v;"]
     lines = [
-        *_group_index(whole, worker),
+        *group_index(whole, worker),
         *_pass(w, together, loop, place, worker),
-        *_one_writes(whole, worker),
+        *one_writes(whole, worker),
         "int i = g;",
         *coordinates(write, out_dims),
         *write,
     ]
-    w.kernel(name, lines, (), out, out_dims, _grid(w, whole, worker), "float", True)
+    w.kernel(name, lines, (), out, out_dims, grid_of(w, whole, worker), "float", True)
 
 
 def split_moments(
@@ -209,11 +208,11 @@ def split_moments(
         raise NotFasterError
     size, parts = _parts(w, groups, _CHUNK)
     x = w.x.host
-    loop, place = _walk(groups, size, "blocks", split=True)
+    loop, place = walk(groups, size, "blocks", split=True)
     head, *steps = loop
     first = _first(groups, size)
     w.block_function("sum")
-    index = _group_index(groups, "blocks")
+    index = group_index(groups, "blocks")
     lines = [
         *index,
         f"float first = x[{first}], a = 0.0f, b = 0.0f;",
@@ -231,10 +230,10 @@ def split_moments(
     ]  # fmt: skip
     name, out = w.next_kernel()
     dims = [groups.number, parts, "2"]
-    w.kernel(name, lines, (), out, dims, _grid(w, groups, "blocks", parts), "float", False)
+    w.kernel(name, lines, (), out, dims, grid_of(w, groups, "blocks", parts), "float", False)
     sums = Tensor("sums", w.last)
     lines = [
-        *_group_index(groups, "thread"),
+        *group_index(groups, "thread"),
         "float a = 0.0f, b = 0.0f;",
         f"for (int t = 0; t < {parts}; t++) {{",
         f"  a += sums[(g * {parts} + t) * 2];",
@@ -245,7 +244,7 @@ def split_moments(
         f"o[g * 2 + 1] = rsqrtf(b / {size} - a * a + {eps});",
     ]
     name, out = w.next_kernel()
-    grid = _grid(w, groups, "thread")
+    grid = grid_of(w, groups, "thread")
     w.kernel(name, lines, (sums,), out, [groups.number, "2"], grid, "float", False)
     moments = Tensor("moments", w.last)
     w.x = Tensor("x", x)
@@ -257,104 +256,6 @@ def split_moments(
     w.map(body, w.dims, moments, *reads)
 
 
-def scan_lines(w: Lowering, axis: int, start: str, join: str, direction: str) -> None:
-    """A scan along an axis. join: of `a`, what came before, and `e`."""
-    if w.post:
-        raise NotFasterError
-    if axis == len(w.dims) - 1:
-        _scan_rows(w, start, join, direction)
-    else:
-        _scan_columns(w, axis, start, join, direction)
-
-
-def _scan_columns(w: Lowering, axis: int, start: str, join: str, direction: str) -> None:
-    """32 neighbouring lines a block, and 32 or 8 threads for each line, which has a part for each:
-    the parts' totals, then all elements, four read before one is written."""
-    groups = Groups(tuple(w.dims), (axis,)).merged()
-    (one,) = groups.axes
-    n = groups.dims[one]
-    by_axis = groups.names | {one: f"{n} - 1 - t" if direction == "reverse" else "t"}
-    place = linear([by_axis[a] for a in range(len(groups.dims))], groups.dims)
-    put = [f"a = {join};", f"o[{place}] = a;"]
-    if direction == "exclusive":
-        put = put[::-1]
-    lines = [
-        "__shared__ float totals[32][32];",
-        *_group_index(groups, "columns"),
-        f"int part = ({n} + blockDim.y - 1) / blockDim.y, first = threadIdx.y * part;",
-        f"int end = g < {groups.number} ? min(first + part, {n}) : 0;",
-        f"float a = {start}, e;",
-        "for (int t = first; t < end; t++) {",
-        f"  e = x[{place}];",
-        f"  a = {join};",
-        "}",
-        "totals[threadIdx.y][threadIdx.x] = a;",
-        "__syncthreads();",
-        f"a = {start};",
-        "for (int d = 0; d < threadIdx.y; d++) {",
-        "  e = totals[d][threadIdx.x];",
-        f"  a = {join};",
-        "}",
-        "for (int t = first; t < end; t++) {",
-        f"  e = x[{place}];",
-        *(f"  {line}" for line in put),
-        "}",
-    ]
-    name, out = w.next_kernel()
-    grid = _grid(w, groups, "columns")
-    w.kernel(name, lines, (), out, list(w.dims), grid, "float", True, restrict=True)
-
-
-def _scan_rows(w: Lowering, start: str, join: str, direction: str) -> None:
-    """A block a line: 1,024 elements at a time, of which a warp has four runs of 32. A run is
-    scanned by shuffles, and so are the 32 runs' totals."""
-    n, lines_before = w.dims[-1], product_of(w.dims[:-1])
-    if extent(lines_before, w.main_values) < _MANY_BLOCKS or extent(n, w.main_values) < BLOCK:
-        raise NotFasterError
-    at = "i + k * 256"
-    here = f"{n} - 1 - ({at})" if direction == "reverse" else at
-    read = f"{at} < {n} ? x[{here}] : {start}"
-    if direction == "exclusive":
-        read = f"{at} > 0 && {at} < {n} ? x[{at} - 1] : {start}"
-    w.device += [
-        "// each lane's value joined with those of the lanes before it",
-        "__device__ float warp_scan(float v) {",
-        "  for (int d = 1; d < 32; d *= 2) {",
-        "    float a = __shfl_up_sync(~0u, v, d), e = v;",
-        f"    if (threadIdx.x % 32 >= d) v = {join};",
-        "  }",
-        "  return v;",
-        "}",
-        "",
-    ]
-    lines = [
-        "__shared__ float s[32];",
-        f"x += blockIdx.x * {n}, o += blockIdx.x * {n};",
-        "int t = threadIdx.x;",
-        f"float before = {start}, a, e, r[4];",
-        f"for (int i = t; i - t < {n}; i += 1024) {{",
-        f"  for (int k = 0; k < 4; k++) r[k] = {read};",
-        "  for (int k = 0; k < 4; k++) {",
-        "    r[k] = warp_scan(r[k]);",
-        "    if (t % 32 == 31) s[k * 8 + t / 32] = r[k];",
-        "  }",
-        "  __syncthreads();",
-        "  a = before, e = warp_scan(s[t % 32]);",
-        f"  float v = {join};",
-        "  for (int k = 0; k < 4; k++) {",
-        "    int run = k * 8 + t / 32;",
-        "    a = __shfl_sync(~0u, v, (run + 31) % 32), e = r[k];",
-        "    if (run == 0) a = before;",
-        f"    if ({at} < {n}) o[{here}] = {join};",
-        "  }",
-        "  before = __shfl_sync(~0u, v, 31);",
-        "  __syncthreads();",
-        "}",
-    ]
-    name, out = w.next_kernel()
-    w.kernel(name, lines, (), out, list(w.dims), f"{lines_before}, {BLOCK}", "float", True)
-
-
 # --- pieces --------------------------------------------------------------------------------------
 
 
@@ -364,7 +265,12 @@ def _parts(w: Lowering, groups: Groups, chunk: int) -> tuple[str, str]:
     return size, w.new_size("parts", f"({size} + {chunk - 1}) / {chunk}")
 
 
-def _walk(groups: Groups, size: str, worker: Worker, *, split: bool = False) -> tuple[Lines, str]:
+def many_threads(w: Lowering, groups: Groups) -> bool:
+    """Whether a thread for each group keeps a GPU busy."""
+    return extent(groups.number, w.main_values) >= _MANY_THREADS
+
+
+def walk(groups: Groups, size: str, worker: Worker, *, split: bool = False) -> tuple[Lines, str]:
     """The loop of one worker over a group (its head, then what stands in it first), and the place
     of an element. split: over a part of it."""
     first, end = "threadIdx.y", size
@@ -396,7 +302,7 @@ def _first(groups: Groups, size: str) -> str:
     return linear(places, groups.dims)
 
 
-def _group_index(groups: Groups, worker: Worker) -> Lines:
+def group_index(groups: Groups, worker: Worker) -> Lines:
     """The number of the worker's group, and its coordinates where they are needed."""
     by_thread = "blockIdx.x * blockDim.x + threadIdx.x"
     lines = {
@@ -414,7 +320,7 @@ def _group_index(groups: Groups, worker: Worker) -> Lines:
     ]
 
 
-def _one_writes(groups: Groups, worker: Worker) -> Lines:
+def one_writes(groups: Groups, worker: Worker) -> Lines:
     """Only one thread goes on with a group's result."""
     return {
         "thread": [],
@@ -425,7 +331,8 @@ def _one_writes(groups: Groups, worker: Worker) -> Lines:
     }[worker]
 
 
-def _grid(w: Lowering, groups: Groups, worker: Worker, parts: str = "") -> str:
+def grid_of(w: Lowering, groups: Groups, worker: Worker, parts: str = "") -> str:
+    """Blocks and threads of the launch."""
     number = groups.number
     if worker == "columns":
         rows = 32 if parts or extent(groups.size, w.main_values) >= _COLUMN_CHUNK else 8

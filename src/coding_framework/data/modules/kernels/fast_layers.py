@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from coding_framework.data.modules.kernels.fast_arguments import place_of_extremum
 from coding_framework.data.modules.kernels.fast_groups import (
     Groups,
     NotFasterError,
     Pass,
-    scan_lines,
     split_groups,
     split_moments,
     whole_groups,
@@ -23,7 +23,8 @@ from coding_framework.data.modules.kernels.fast_losses import (
     loss,
     loss_of_rows,
 )
-from coding_framework.data.modules.kernels.fast_maps import elementwise, move, prelu
+from coding_framework.data.modules.kernels.fast_maps import elementwise, embedding, move, prelu
+from coding_framework.data.modules.kernels.fast_scans import scan_lines
 from coding_framework.data.modules.kernels.lowering import (
     BLOCK,
     Lowering,
@@ -181,6 +182,7 @@ _VECTORS = (
 )
 _FOURS = "a thread reads four elements before it writes one, so loads wait together, not in turn"
 _TILES = "tiles go through shared memory, so that reads and writes are of whole lines of 128 bytes"
+_PLACES = "many threads share a line and read neighbours together, and pass on the best of each"
 _ROWS = "a block shares a row, so it reads neighbours together, and the row stays in a cache"
 _LOSSES = "the loss of an element goes into the sum at once, and many blocks share the sum"
 
@@ -192,12 +194,14 @@ _REDUCTIONS = (
 _FAST: dict[str, Fast] = {
     "elementwise": elementwise,
     "prelu": prelu,
+    "embedding": embedding,
     **dict.fromkeys(MOVES, move),
     **dict.fromkeys(NORMS, _norm),
     "rms_norm": partial(rms_norm, write=whole_groups),
     "normalize": partial(normalize, write=whole_groups),
     **dict.fromkeys(("softmax", "log_softmax", "softmin"), _softmax),
     **dict.fromkeys(_REDUCTIONS, _reduction),
+    **dict.fromkeys(("argmax", "argmin"), place_of_extremum),
     "global_pool": _global_pool,
     "scan": _scan,
     **dict.fromkeys(_POOLS, _pool),
@@ -215,7 +219,7 @@ def reason(task: ModuleTask) -> str:
 
 
 def _reason(o: Operation) -> str:
-    if o.name == "prelu" or (o.name in ELEMENT_LOSSES and o["reduction"] == "none"):
+    if o.name in ("prelu", "embedding") or (o.name in ELEMENT_LOSSES and o["reduction"] == "none"):
         return _VECTORS
     if o.name == "permute" and o.integers("order")[-1] != len(o.integers("order")) - 1:
         return _TILES
@@ -224,6 +228,7 @@ def _reason(o: Operation) -> str:
         **dict.fromkeys(ELEMENT_LOSSES, _LOSSES),
         **dict.fromkeys(ROW_LOSSES, _ROWS),
         **dict.fromkeys(MOVES, _FOURS),
+        **dict.fromkeys(("argmax", "argmin"), _PLACES),
         "scan": _SCANS,
     }
     return by_name.get(o.name, _GROUPS)

@@ -122,6 +122,33 @@ def vectors(w: Lowering, body: Lines, reads: Sequence[Read] = ()) -> None:
     w.x, w.post = Tensor("x", out), []
 
 
+def embedding(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """Four neighbours of a row a thread."""
+    e, weight = w.variable("embedding_dim"), parameters[0].c_name
+    out_dims = [*w.dims, e]
+    count = product_of(out_dims)
+    place = f"{weight}[x[i / {e}] * {e} + i % {e}]"
+    post, single = w.post_lines(out_dims), place
+    wide = [f"float4 r = *(const float4*)&{place};"]
+    if post:
+        w.device += ["__device__ float apply(float v) {", *(f"  {p}" for p in post), "  return v;"]
+        w.device += ["}", ""]
+        wide.append("r = make_float4(apply(r.x), apply(r.y), apply(r.z), apply(r.w));")
+        single = f"apply({place})"
+    lines = [
+        "int i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;",
+        f"if ({e} % 4 == 0 && i + 3 < {count}) {{",
+        *(f"  {line}" for line in wide),
+        "  *(float4*)(o + i) = r;",
+        "} else {",
+        f"  for (int end = min(i + 4, {count}); i < end; i++) o[i] = {single};",
+        "}",
+    ]
+    name, out = w.next_kernel()
+    grid = f"({count} + {_FOUR - 1}) / {_FOUR}, {BLOCK}"
+    w.kernel(name, lines, [Tensor(weight, weight)], out, out_dims, grid, "float", True)
+
+
 def _wide(w: Lowering, reads: Sequence[Read]) -> tuple[Lines, list[str], list[str]]:
     """What reads the values of four elements, when they lie so, and the extents that both name."""
     lines, checks, names = [], [], []

@@ -14,6 +14,7 @@ from coding_framework.data.modules.kernels.fast_layers import FAST, reason
 from coding_framework.data.modules.kernels.heads import (
     CONVOLUTIONS,
     PRODUCTS,
+    Channels,
     NotHereError,
     channels,
     factors,
@@ -26,6 +27,7 @@ from coding_framework.data.modules.kernels.short_tensor_cores import (
     EXTENTS,
     HEAD,
     OUTS,
+    TILE,
     Kernel,
     Windows,
     matrix,
@@ -39,6 +41,7 @@ from coding_framework.data.modules.records import (
     ModuleTask,
     Operation,
     Parameter,
+    extent,
 )
 
 
@@ -77,6 +80,9 @@ def _matmul(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> Non
 def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
     weight, *bias = parameters
     of = channels(w, o)
+    if _is_pointwise(w, o, of):
+        _pointwise(w, parameters, of)
+        return
     axes = len(of.spatial)
     windows = Windows(
         o.integers("kernel_size"), o.integers("stride"), o.integers("padding"),
@@ -96,6 +102,36 @@ def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
     sizes |= dict(zip(windows.extents, of.spatial, strict=True))
     sizes |= dict(zip(windows.outs, of.outs, strict=True))
     _emit(w, kernel, [w.x.host, weight.c_name, *reads], sizes, of.dims, str(of.groups))
+
+
+def _is_pointwise(w: Lowering, o: Operation, of: Channels) -> bool:
+    """Whether a convolution is a product of its weights and each image as it lies, and images are
+    large enough for tiles of their own."""
+    plain = of.taps == 1 and not of.transposed and not any(o.integers("padding"))
+    places = extent(product_of(of.spatial), w.main_values)
+    return plain and set(o.integers("stride")) == {1} and places >= 2 * TILE
+
+
+def _pointwise(w: Lowering, parameters: tuple[Parameter, ...], of: Channels) -> None:
+    """A window of one place: for each image and group the product of weights [m, k] and channels
+    [k, places], both of which come by copies of 16 bytes."""
+    weight, *bias = parameters
+    channel = "r" if of.groups == 1 else f"blockIdx.z % {of.groups} * m + r"
+    starts = [f"v += {bias[0].c_name}[{channel}];"] if bias else []
+    reads, post = _end(w, of.dims, {1: channel}, starts, [b.c_name for b in bias])
+    places = product_of(of.spatial)
+    tiled(w, of.each_out, places, of.each_in)
+    shift = "x += blockIdx.z * k * n;"
+    if of.groups > 1:
+        shift = f"x += blockIdx.z * k * n, u += blockIdx.z % {of.groups} * m * k;"
+    kernel = Kernel(
+        matrix("a", "u", "r0", "m", inner_first=True),
+        matrix("b", "x", "q0", "n", inner_first=False),
+        ("m", "n"), "(blockIdx.z * m + r) * n + q", post, [shift],
+    )  # fmt: skip
+    sizes = {"m": of.each_out, "n": places, "k": of.each_in}
+    depth = of.batch if of.groups == 1 else f"{of.batch} * {of.groups}"
+    _emit(w, kernel, [w.x.host, weight.c_name, *reads], sizes, of.dims, depth)
 
 
 # --- what all need -------------------------------------------------------------------------------
@@ -166,8 +202,6 @@ def short_variants(task: ModuleTask) -> Sequence[KernelVariant]:
     """Groups in one kernel (level 2), products on tensor cores as well (level 3). Where few large
     groups that are shared out to many blocks make level 3 too long, its groups are the naive ones.
     """
-    if any(given.dtype != "float32" for given in task.inputs[:1]):
-        return ()
     found, before = [], lower(task).source()
     for level, why, heads in ((2, reason(task), FAST), (3, _PRODUCT_REASON, FAST | SHORT)):
         try:

@@ -1,0 +1,55 @@
+"""The judge on fast kernels of modules without products, at sizes that are ragged and longer than
+what a block takes at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coding_framework.cuda.many.pool import JudgePool
+from coding_framework.data.modules.catalog import find_draft
+from coding_framework.data.modules.kernels import kernels_of
+from coding_framework.data.modules.sizes import AXES
+from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.writing import write_module
+from coding_framework.types import Status
+
+pytestmark = pytest.mark.integration
+SIZES = {
+    2: ((3, 2501), (1031, 70), (2, 3)),
+    3: ((2, 67, 131), (3, 600, 36), (2, 1, 3)),
+    4: ((2, 3, 35, 70), (2, 65, 4, 36), (2, 2, 1, 3)),
+}
+"""By rank. The kernels are those of the tasks' own sizes."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "m1_leaky_relu_90f0f3",
+        "m1_prelu_c0dca4",
+        "m1_permute_8be6e1",
+        "m1_permute_491440",
+        "m1_roll_983a5a",
+        "m1_triu_cab0a5",
+        "m1_scan_9942d8",
+        "m1_scan_f5e459",
+        "m1_scan_a6cf6c",
+        "m1_normalize_8f6e9b",
+        "m1_sum_b28fcb",
+        "m1_softmax_123546",
+        "m1_cross_entropy_185229",
+        "m1_multi_margin_loss_acd814",
+    ],
+)
+async def test_fast_kernels_of_modules_are_right_at_other_sizes(
+    emulator_pool: JudgePool, name: str
+) -> None:
+    draft = find_draft(name)
+    assert draft is not None
+    source = {v.level: v.source for v in kernels_of(write_module(draft))}[2]
+    main, odd, tiny = (dict(zip(AXES[draft.rank], s, strict=True)) for s in SIZES[draft.rank])
+    task = module_task(write_module(replace(draft, sizes=(main, odd, tiny))))
+    verdict = await emulator_pool.judge(task, source)
+    assert verdict.status is Status.CORRECT, verdict.reason
