@@ -23,16 +23,24 @@ from coding_framework.data.modules.kernels.fast_losses import (
     loss,
     loss_of_rows,
 )
-from coding_framework.data.modules.kernels.fast_maps import elementwise, embedding, move, prelu
+from coding_framework.data.modules.kernels.fast_maps import (
+    elementwise,
+    embedding,
+    enlarge,
+    gate,
+    move,
+    prelu,
+)
+from coding_framework.data.modules.kernels.fast_pools import (
+    ADAPTIVE_POOLS,
+    POOLS,
+    adaptive_pool,
+    pool,
+)
 from coding_framework.data.modules.kernels.fast_scans import scan_lines
 from coding_framework.data.modules.kernels.lowering import (
-    BLOCK,
     Lowering,
     Tensor,
-    coordinates,
-    decomposed,
-    factor,
-    product_of,
 )
 from coding_framework.data.modules.kernels.naive_layers import (
     LAYER_KERNELS,
@@ -45,7 +53,6 @@ from coding_framework.data.modules.kernels.naive_layers import (
     norm_tail,
     normalize,
     of_total,
-    pool_body,
     powers,
     rms_norm,
     softmax_passes,
@@ -56,7 +63,7 @@ from coding_framework.data.modules.kernels.naive_tensors import (
     TENSOR_KERNELS,
 )
 from coding_framework.data.modules.pointwise import POINTWISE, c_literal
-from coding_framework.data.modules.records import ModuleTask, Operation, extent
+from coding_framework.data.modules.records import ModuleTask, Operation
 
 Fast = Callable[[Lowering, Operation, Parameters], None]
 """Raises NotFasterError, before it writes anything, where it has nothing better."""
@@ -132,31 +139,6 @@ def _global_pool(w: Lowering, o: Operation, parameters: Parameters) -> None:
     _reduced(w, groups, [one], [*w.dims[:2], *("1" for _ in axes)])
 
 
-def _pool(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    """Blocks of one image's channel: what is left to divide are coordinates of a plane."""
-    batch, c, *spatial = w.dims
-    body, outs = pool_body(w, o)
-    dims, plane = [batch, c, *outs], product_of(outs)
-    if extent(plane, w.main_values) < BLOCK // 2:
-        raise NotFasterError
-    name, out = w.next_kernel()
-    end = [f"int i = blockIdx.x * {factor(plane)} + q;", *w.post_lines(dims), "o[i] = v;"]
-    known = {f"i{axis + 2}" for axis in range(len(outs))}
-    more = [line for line in coordinates(end, dims) if line.split()[1] not in known]
-    lines = [
-        f"int q = blockIdx.y * {BLOCK} + threadIdx.x;",
-        f"if (q >= {plane}) return;",
-        *decomposed("q", [f"i{axis + 2}" for axis in range(len(outs))], outs),
-        f"x += blockIdx.x * {factor(product_of(spatial))};",
-        *body,
-        end[0],
-        *more,
-        *end[1:],
-    ]
-    grid = f"dim3({batch} * {c}, ({plane} + {BLOCK - 1}) / {BLOCK}), {BLOCK}"
-    w.kernel(name, lines, (), out, dims, grid, "float", True)
-
-
 # --- scans ----------------------------------------------------------------------------
 
 
@@ -171,6 +153,7 @@ _GROUPS = (
     "each group is read from DRAM once: its passes follow each other in one kernel, and few large "
     "groups are shared out to many blocks"
 )
+_WINDOWS = "a warp or block shares a window and reads neighbours together"
 _PLANES = "a block stays in one channel of one image, so an output has two divisions less"
 _SCANS = (
     "many threads share a line, each with four loads on their way, and pass on what came before by "
@@ -181,12 +164,12 @@ _VECTORS = (
     "bytes are on their way to keep DRAM busy"
 )
 _FOURS = "a thread reads four elements before it writes one, so loads wait together, not in turn"
+_COPIES = "an element is read once and its copies go out together: one index for all, wide stores"
 _TILES = "tiles go through shared memory, so that reads and writes are of whole lines of 128 bytes"
 _PLACES = "many threads share a line and read neighbours together, and pass on the best of each"
 _ROWS = "a block shares a row, so it reads neighbours together, and the row stays in a cache"
 _LOSSES = "the loss of an element goes into the sum at once, and many blocks share the sum"
 
-_POOLS = tuple(f"{kind}_pool{n}d" for kind in ("max", "avg", "lp") for n in (1, 2, 3))
 _REDUCTIONS = (
     "amax", "amin", "max", "min", "sum", "mean", "prod", "var", "std", "vector_norm", "logsumexp",
 )  # fmt: skip
@@ -196,6 +179,8 @@ _FAST: dict[str, Fast] = {
     "prelu": prelu,
     "embedding": embedding,
     **dict.fromkeys(MOVES, move),
+    "glu": gate,
+    "upsample_nearest": enlarge,
     **dict.fromkeys(NORMS, _norm),
     "rms_norm": partial(rms_norm, write=whole_groups),
     "normalize": partial(normalize, write=whole_groups),
@@ -204,7 +189,8 @@ _FAST: dict[str, Fast] = {
     **dict.fromkeys(("argmax", "argmin"), place_of_extremum),
     "global_pool": _global_pool,
     "scan": _scan,
-    **dict.fromkeys(_POOLS, _pool),
+    **dict.fromkeys(POOLS, pool),
+    **dict.fromkeys(ADAPTIVE_POOLS, adaptive_pool),
     **dict.fromkeys(ELEMENT_LOSSES, loss),
     **dict.fromkeys(ROW_LOSSES, loss_of_rows),
 }
@@ -219,15 +205,19 @@ def reason(task: ModuleTask) -> str:
 
 
 def _reason(o: Operation) -> str:
-    if o.name in ("prelu", "embedding") or (o.name in ELEMENT_LOSSES and o["reduction"] == "none"):
+    if o.name in ("prelu", "embedding", "glu") or (
+        o.name in ELEMENT_LOSSES and o["reduction"] == "none"
+    ):
         return _VECTORS
     if o.name == "permute" and o.integers("order")[-1] != len(o.integers("order")) - 1:
         return _TILES
     by_name = {
-        **dict.fromkeys(_POOLS, _PLANES),
+        **dict.fromkeys(POOLS, _PLANES),
+        **dict.fromkeys(ADAPTIVE_POOLS, _WINDOWS),
         **dict.fromkeys(ELEMENT_LOSSES, _LOSSES),
         **dict.fromkeys(ROW_LOSSES, _ROWS),
         **dict.fromkeys(MOVES, _FOURS),
+        "upsample_nearest": _COPIES,
         **dict.fromkeys(("argmax", "argmin"), _PLACES),
         "scan": _SCANS,
     }

@@ -75,10 +75,8 @@ def vectors(w: Lowering, body: Lines, reads: Sequence[Read] = ()) -> None:
         raise NotFasterError
     lines = [*body, *w.post_lines(w.dims), "return v;"]
     number, out = w.new_head()
-    function, kernel = (
-        ("apply", "kernel1") if number == 1 else (f"apply{number}", f"kernel{number}")
-    )
-    count = "count" if number == 1 else f"count{number}"
+    kernel, suffix = f"kernel{number}", "" if number == 1 else str(number)
+    function, count = f"apply{suffix}", f"count{suffix}"
     values = ["v", *(read.value for read in reads)]
     w.device += [
         f"__device__ float {function}({', '.join(f'float {v}' for v in values)}) {{",
@@ -145,7 +143,7 @@ def embedding(w: Lowering, o: Operation, parameters: Parameters) -> None:
         "}",
     ]
     name, out = w.next_kernel()
-    grid = f"({count} + {_FOUR - 1}) / {_FOUR}, {BLOCK}"
+    grid = _grid_of_fours(count)
     w.kernel(name, lines, [Tensor(weight, weight)], out, out_dims, grid, "float", True)
 
 
@@ -183,6 +181,68 @@ def _inner(w: Lowering) -> str:
 def _lane(value: str, lane: str, reads: Sequence[Read]) -> str:
     shared = {read.value for read in reads if read.of in ("channel", "all")}
     return value if value in shared else f"{value}.{lane}"
+
+
+def gate(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """`glu`: each half of the axis lies together with what is inside it, so that an element and its
+    gate are a fixed way apart."""
+    if w.post:
+        raise NotFasterError
+    axis = o.number("axis")
+    dims = MOVES["glu"](w, o)[1]
+    half = w.new_size("half", product_of(dims[axis:]))
+    count = product_of(dims)
+    value = "v / (1.0f + expf(-gate))"
+    w.device += ["__device__ float apply(float v, float gate) {", f"  return {value};", "}", ""]
+    lanes = ", ".join(f"apply(v.{lane}, gate.{lane})" for lane in "xyzw")
+    lines = [
+        "int i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;",
+        f"if ({half} % 4 == 0 && i + 3 < {count}) {{",
+        f"  const float* p = x + i / {half} * {half} + i;",
+        f"  float4 v = *(const float4*)p, gate = *(const float4*)(p + {half});",
+        f"  *(float4*)(o + i) = make_float4({lanes});",
+        "} else {",
+        f"  for (int end = min(i + 4, {count}); i < end; i++) {{",
+        f"    const float* p = x + i / {half} * {half} + i;",
+        f"    o[i] = apply(p[0], p[{half}]);",
+        "  }",
+        "}",
+    ]
+    name, out = w.next_kernel()
+    w.kernel(name, lines, (), out, dims, _grid_of_fours(count), "float", True)
+
+
+def enlarge(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    """`upsample_nearest`: a thread reads one element and writes all its copies, those of a row by
+    8 or 16 bytes at a time."""
+    if w.post:
+        raise NotFasterError
+    r, (_, _, *spatial) = o.number("factor"), w.dims
+    width, axes = spatial[-1], len(spatial)
+    dims, count = MOVES[o.name](w, o)[1], product_of(w.dims)
+    row = {1: "i", 2: f"(i / {width} * {r} + a) * {width} + i % {width}"}.get(axes, "")
+    if axes == 3:
+        height = spatial[1]
+        plane = f"(i / ({height} * {width}) * {r} + b) * {height} + i / {width} % {height}"
+        row = f"(({plane}) * {r} + a) * {width} + i % {width}"
+    copies = {2: ("float2", "v, v"), 4: ("float4", "v, v, v, v")}
+    if r in copies:
+        kind, values = copies[r]
+        write = [f"(({kind}*)o)[{row}] = make_{kind}({values});"]
+    else:
+        place = "i" if row == "i" else f"({row})"
+        write = [f"for (int s = 0; s < {r}; s++) o[{place} * {r} + s] = v;"]
+    for name in ("a", "b")[: axes - 1]:
+        write = [f"for (int {name} = 0; {name} < {r}; {name}++)", *(f"  {line}" for line in write)]
+    lines = [
+        "int i = blockIdx.x * blockDim.x + threadIdx.x;",
+        f"if (i >= {count}) return;",
+        "float v = x[i];",
+        *write,
+    ]
+    name, out = w.next_kernel()
+    grid = f"({count} + {BLOCK - 1}) / {BLOCK}, {BLOCK}"
+    w.kernel(name, lines, (), out, dims, grid, "float", True)
 
 
 def move(w: Lowering, o: Operation, parameters: Parameters) -> None:
@@ -252,8 +312,11 @@ def _fours(w: Lowering, body: Lines, dims: Sequence[str], kept: Sequence[str]) -
         "}",
     ]
     name, out = w.next_kernel()
-    grid = f"({number} + {_FOUR - 1}) / {_FOUR}, {BLOCK}"
-    w.kernel(name, lines, (), out, kept, grid, "float", True)
+    w.kernel(name, lines, (), out, kept, _grid_of_fours(number), "float", True)
+
+
+def _grid_of_fours(count: str) -> str:
+    return f"({count} + {_FOUR - 1}) / {_FOUR}, {BLOCK}"
 
 
 def _transpose(w: Lowering, o: Operation) -> None:
