@@ -101,3 +101,31 @@ def test_a_pointwise_convolution_is_a_product_with_copies_of_16_bytes() -> None:
             continue
         as_product = "x += blockIdx.z * k * n" in found[3].source
         assert as_product == (set(draft.operations[0].integers("stride")) == {1}), draft.name
+
+
+def test_a_gate_and_its_value_are_read_16_bytes_at_a_time() -> None:
+    for draft in of_family("gate"):
+        assert (
+            "float4 v = *(const float4*)p, gate = *(const float4*)(p + "
+            in variants(draft)[2].source
+        )
+
+
+def test_an_element_that_is_upsampled_is_read_once() -> None:
+    found = [d for d in of_family("resampling") if d.operations[0].name == "upsample_nearest"]
+    for draft in found:
+        text = variants(draft)[2].source
+        assert text.count("x[i]") == 1
+        wide = {2: "float2", 3: "s < 3", 4: "float4"}
+        assert wide[draft.operations[0].number("factor")] in text
+
+
+def test_a_large_window_of_an_adaptive_pooling_is_shared() -> None:
+    texts = [variants(d)[2].source for d in of_family("adaptive_pooling") if 2 in variants(d)]
+    assert any("t += 32" in text for text in texts)
+    assert any("block_sum(v)" in text for text in texts)
+
+
+def test_places_of_extrema_and_embeddings_have_a_faster_kernel() -> None:
+    assert any(2 in variants(draft) for draft in of_family("arg_reduction"))
+    assert all("float4" in variants(draft)[2].source for draft in of_family("embedding"))

@@ -190,7 +190,7 @@ def gate(w: Lowering, o: Operation, parameters: Parameters) -> None:
         raise NotFasterError
     axis = o.number("axis")
     dims = MOVES["glu"](w, o)[1]
-    half = w.new_size("half", product_of(dims[axis:]))
+    half = w.new_size("span", product_of(dims[axis:]))
     count = product_of(dims)
     value = "v / (1.0f + expf(-gate))"
     w.device += ["__device__ float apply(float v, float gate) {", f"  return {value};", "}", ""]
