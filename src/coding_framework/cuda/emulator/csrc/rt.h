@@ -141,6 +141,7 @@ typedef struct {
   u64 most_loads_warp, most_loads_block;
   u32 *hot;   // atomics by address, HOT_PLACES sums
   Block *parked, *parked_last, *pool; u64 nparked;
+  struct Slab *slabs; char *slab, *slab_end; u64 nblocks;   // memory of blocks; blocks made so far
   u64 started_ns; u32 epoch, block_number, victim, spins;
   u64 clock_reads, clock_ahead;
   u32 access, polled;   // strength of the access that is made; warps that found nothing new in this turn

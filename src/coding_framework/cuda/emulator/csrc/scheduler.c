@@ -12,6 +12,7 @@
 #include "rt.h"
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define WARP_SLICE 65536            // instructions a warp may run before the next one gets its turn
@@ -19,6 +20,8 @@
 #define COOPERATIVE_SLICE (1ll << 20)
 #define INTERLEAVED_WARPS 1024      // resident at once, unless blocks wait for each other
 #define INTERLEAVED_BLOCKS 8        // and so many blocks at least
+#define SLAB_BYTES (32ull << 20)    // at most at a time
+#define PAGE_BYTES (2ull << 20)     // of a large page
 
 static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -62,22 +65,60 @@ static void poison(const Launch *L, void *at, u64 bytes) {
   for (u64 i = 0; i < (bytes + 3) / 4; i++) word[i] = i & 1 ? 0xfbfbfbfbu : 0x7b7b7b7bu;
 }
 
-static Block *new_block(Worker *k) {
+// Memory for blocks, until the worker is closed: the first one's from the heap; of many blocks, which
+// are resident at once, in large pages, as the first touch of each small one takes longer than the
+// block does.
+typedef struct Slab { struct Slab *next; u64 mapped; char data[] __attribute__((aligned(128))); } Slab;
+
+static char *carve(Worker *k, u64 bytes, u64 blocks) {
+  if ((u64)(k->slab_end - k->slab) < bytes) {
+    u64 wanted = bytes * blocks < SLAB_BYTES ? bytes * blocks : SLAB_BYTES;
+    u64 room = sizeof(Slab) + (wanted < bytes ? bytes : wanted), large = room >= PAGE_BYTES;
+    room = round_up(room, large ? PAGE_BYTES : 128);
+    Slab *s;
+    if (large) {
+      s = mmap(NULL, room + PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (s == MAP_FAILED) return NULL;
+      char *at = (char *)s, *from = (char *)round_up((u64)at, PAGE_BYTES);
+      if (from > at) munmap(at, from - at);
+      if (from < at + PAGE_BYTES) munmap(from + room, at + PAGE_BYTES - from);
+      s = (Slab *)from;
+      madvise(s, room, MADV_HUGEPAGE);
+    } else if (!(s = aligned_alloc(128, room))) return NULL;
+    *s = (Slab){k->slabs, large ? room : 0};
+    k->slabs = s;
+    k->slab = s->data;
+    k->slab_end = (char *)s + room;
+  }
+  k->slab += bytes;
+  return k->slab - bytes;
+}
+
+static void free_slabs(Worker *k) {
+  for (Slab *s = k->slabs, *n; s; s = n) {
+    n = s->next;
+    if (s->mapped) munmap(s, s->mapped); else free(s);
+  }
+}
+
+static Block *new_block(Worker *k, u64 more) {   // more: blocks that may follow it
   Launch *L = k->L;
   Block *b = k->pool;
   if (b) { k->pool = b->next; b->next = NULL; return b; }
   u64 threads = L->ntid[0] * L->ntid[1] * L->ntid[2], warps = (threads + 31) / 32;
+  u64 own = round_up(sizeof(Warp) * warps, 128), registers = round_up(L->register_bytes * warps, 128);
+  u64 shared = round_up(L->shared_bytes + 128, 128), local = round_up(L->local_bytes * warps * 32, 128);
   b = calloc(1, sizeof *b);
   if (!b) return NULL;
-  b->warps = aligned_alloc(64, round_up(sizeof(Warp) * warps, 64));
-  b->registers = aligned_alloc(128, round_up(L->register_bytes * warps, 128));
-  b->shared = aligned_alloc(128, round_up(L->shared_bytes + 128, 128));
-  b->local = L->local_bytes ? aligned_alloc(128, round_up(L->local_bytes * warps * 32, 128)) : NULL;
+  char *at = carve(k, own + registers + shared + local, k->nblocks++ ? more : 1);
   b->stamps = L->checks ? calloc((L->shared_bytes + 16) / 4 * 8, 8) : NULL;
-  b->nwarps = b->warps ? warps : 0;
-  for (u64 i = 0; i < b->nwarps; i++) b->warps[i].async = NULL;
-  if (!b->warps || !b->registers || !b->shared || (L->local_bytes && !b->local) || (L->checks && !b->stamps))
-    return NULL;
+  if (!at || (L->checks && !b->stamps)) { free(b->stamps); free(b); return NULL; }
+  b->warps = (Warp *)at;
+  b->registers = at + own;
+  b->shared = (u8 *)at + own + registers;
+  b->local = local ? (u8 *)at + own + registers + shared : NULL;
+  b->nwarps = warps;
+  for (u64 i = 0; i < warps; i++) b->warps[i].async = NULL;
   poison(L, b->registers, L->register_bytes * warps);
   if (b->local) poison(L, b->local, L->local_bytes * warps * 32);
   const Func *f = &L->funcs[L->entry_func];
@@ -99,7 +140,7 @@ static Block *new_block(Worker *k) {
 static void free_block(Block *b) {
   if (!b) return;
   for (u64 i = 0; i < b->nwarps; i++) free(b->warps[i].async);
-  free(b->warps); free(b->registers); free(b->shared); free(b->local); free(b->stamps); free(b);
+  free(b->stamps); free(b);
 }
 
 static void start_block(Worker *k, Block *b, u64 index) {
@@ -272,7 +313,7 @@ static void *work(void *argument) {
     if (k->nparked < (k->spins ? L->max_resident : resident)) {
       u64 next = __atomic_fetch_add(&L->next_block, 1, __ATOMIC_RELAXED);
       if (next < total) {
-        b = new_block(k);
+        b = new_block(k, (resident < total - next ? resident : total - next));
         if (!b) { raise_fault(k, NULL, FAULT_MEMORY, 0, 0, 0, 0, 0); break; }
         start_block(k, b, L->order == ORDER_FORWARD ? next : total - 1 - next);
       }
@@ -328,6 +369,7 @@ static void close_worker(Worker *k) {
   at_least(&L->most_loads_block, k->most_loads_block);
   for (Block *b = k->pool, *n; b; b = n) { n = b->next; free_block(b); }
   for (Block *b = k->parked, *n; b; b = n) { n = b->next; free_block(b); }
+  free_slabs(k);
   free(k->block_warps); free(k->block_lanes); free(k->mem); free(k->alloc_cache); free(k->l1); free(k->hot);
 }
 
