@@ -7,12 +7,16 @@ disposable: one candidate, then closed. Addresses are never mapped in the candid
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from coding_framework.cuda.device.work_meter import WorkMeter
 from coding_framework.cuda.plan.launch_plan import Launch, LaunchReport, ModuleInfo
 from coding_framework.types import BackendName
+
+Asked = tuple[Any, ...]
+"""The name of a method of `Device` and its arguments."""
 
 
 class Device(Protocol):
@@ -60,6 +64,41 @@ class Device(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class AnswersTogether(Protocol):
+    """A device that carries out several operations by one message."""
+
+    def together(self, asked: Sequence[Asked]) -> list[Any]:
+        """What each of them gives, in order. After a fault none of the others is carried out."""
+        ...
+
+
+def carry_out(device: Device, asked: Sequence[Asked]) -> list[Any]:
+    """What each of these operations gives, in order: `alloc`, `poison`, `upload`, `download`,
+    `fill`, `check_guards` and `count_events`. What is downloaded may be a view of bytes that can be
+    written to. Raises as the first of them that fails does."""
+    if not asked:
+        return []
+    if _is(type(device), AnswersTogether):
+        return cast(AnswersTogether, device).together(asked)
+    return [getattr(device, name)(*arguments) for name, *arguments in asked]
+
+
+@cache
+def _is(kind: type, protocol: type) -> bool:
+    """Kept: to look through a protocol takes as long as a small operation of a device."""
+    return issubclass(kind, protocol)
+
+
+@runtime_checkable
+class CountsEvents(Protocol):
+    """A device that may be told not to count what nobody will look at: its launches are quicker."""
+
+    def count_events(self, wanted: bool) -> None:
+        """From here on; only instructions are counted otherwise, and no time is modelled."""
+        ...
 
 
 @runtime_checkable

@@ -29,7 +29,9 @@ from coding_framework.types import BackendName, Status
 _MAX_ANSWER = 16 << 30
 _SIZE_AT = {"alloc": 0, "download": 1, "copy": 2, "fill": 2}
 """Which argument of an operation says how many bytes it moves."""
-_COUNTED = frozenset({"load", "free", "poison", "upload", "launch", "check_guards", *_SIZE_AT})
+_COUNTED = frozenset(
+    {"load", "free", "poison", "upload", "launch", "check_guards", "together", *_SIZE_AT}
+)
 """Operations that a candidate's plan is made of, or that take longer for what it has."""
 
 
@@ -157,6 +159,8 @@ def _moved(operation: str, arguments: tuple[Any, ...], payload: bytes | memoryvi
     """Bytes that an operation moves or sets."""
     if operation == "upload":
         return len(payload)
+    if operation == "together":
+        return len(payload) + sum(_moved(name, given, b"") for name, given, _ in arguments[0])
     return int(arguments[_SIZE_AT[operation]]) if operation in _SIZE_AT else 0
 
 

@@ -109,6 +109,22 @@ def _fault_as_data(fault: CandidateFault) -> dict[str, Any]:
     return {"status": fault.status.value, "reason": fault.reason, "output": fault.output}
 
 
+def _perform_together(
+    machine: DeviceMachine, own: Mapping[str, Operation], asked: list[Any], payload: memoryview
+) -> Answer:
+    """Several operations in order. asked: (operation, arguments, bytes of its payload) of each; the
+    payloads follow each other. Gives what each results in, with the size of its bytes, which begin
+    at multiples of `wire.ALIGNMENT`."""
+    results, parts, at = [], [], 0
+    for operation, arguments, nbytes in asked:
+        request = {"operation": operation, "arguments": arguments}
+        result, data = _perform(machine, own, request, payload[at : at + nbytes])
+        at += nbytes
+        results.append((result, len(data)))
+        parts += [data, bytes(-len(data) % wire.ALIGNMENT)]
+    return results, b"".join(parts)
+
+
 def _perform(
     machine: DeviceMachine,
     own: Mapping[str, Operation],
@@ -138,16 +154,25 @@ def _perform(
             memory.fill(*arguments)
         case "launch":
             launch, checks = launch_of(arguments, payload)
-            result = dataclasses.asdict(machine.launch(launch, checks=checks))
+            report = machine.launch(launch, checks=checks)
+            faults = [dataclasses.asdict(fault) for fault in report.faults]
+            result = {**_fields(report), "faults": faults}
         case "check_guards":
             result = memory.damage()
         case "process":
             result = os.getpid()
+        case "together":
+            return _perform_together(machine, own, arguments[0], payload)
         case other if other in own:
             return own[other](arguments, payload)
         case other:
             raise ValueError(f"unknown operation {other!r}")
     return result, data
+
+
+def _fields(report: LaunchReport) -> dict[str, Any]:
+    """Not `dataclasses.asdict`, which copies each of some hundred counters."""
+    return {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
 
 
 def launch_of(arguments: list[Any], params: memoryview) -> tuple[Launch, bool]:

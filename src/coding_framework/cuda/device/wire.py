@@ -12,6 +12,10 @@ from typing import Any
 
 _HEAD = struct.Struct("<IQ")
 MAX_HEADER = 64 << 20
+ALIGNMENT = 16
+"""Of the parts of a payload: numbers of any dtype can be read where they arrived."""
+_SMALL = 1 << 12
+"""Bytes that are sent with the header at once."""
 
 
 def send(
@@ -19,8 +23,11 @@ def send(
 ) -> None:
     """Send one message."""
     data = json.dumps(header).encode()
-    connection.sendall(_HEAD.pack(len(data), len(payload)) + data)
-    if len(payload):
+    message = _HEAD.pack(len(data), len(payload)) + data
+    if len(payload) <= _SMALL:
+        connection.sendall(message + payload)
+    else:
+        connection.sendall(message)
         connection.sendall(payload)
 
 

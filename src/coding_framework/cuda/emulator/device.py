@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from coding_framework.cuda.device import wire
+from coding_framework.cuda.device.device import Asked
 from coding_framework.cuda.device.remote import RemoteDevice
 from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.settings import BlockOrder, EmulatorSettings
@@ -30,6 +32,8 @@ from coding_framework.types import BackendName
 _ANSWER_S = 1800.0
 """Wall backstop on one request, far above the limits on instructions and CPU time: a device that is
 silent so long hangs, which is our fault."""
+_AT_ONCE_BYTES = 64 << 20
+"""Of one message that asks for several operations."""
 
 
 class ForkServer:
@@ -244,6 +248,36 @@ class EmulatorDevice(RemoteDevice):
                 self._end_process()
         self._server.release()
 
+    def together(self, asked: Sequence[Asked]) -> list[Any]:
+        """See `AnswersTogether`. Above some bytes by several messages."""
+        given: list[Any] = []
+        part: list[Asked] = []
+        size = 0
+        for one in asked:
+            nbytes = _carried(one)
+            if part and size + nbytes > _AT_ONCE_BYTES:
+                given += self._together(part)
+                part, size = [], 0
+            part.append(one)
+            size += nbytes
+        return given + self._together(part)
+
+    def _together(self, asked: Sequence[Asked]) -> list[Any]:
+        requests, payloads = [], []
+        for name, *arguments in asked:
+            payload = arguments.pop() if name == "upload" else b""
+            requests.append((name, arguments, len(payload)))
+            payloads.append(payload)
+        found, data = self._ask("together", requests, payload=b"".join(payloads))
+        given, view, at = [], memoryview(data), 0
+        for (name, *_), (result, nbytes) in zip(asked, found, strict=True):
+            given.append(view[at : at + nbytes] if name == "download" else result)
+            at += nbytes + -nbytes % wire.ALIGNMENT
+        return given
+
+    def count_events(self, wanted: bool) -> None:
+        self._ask("count_events", wanted)
+
     def watch_streams(self) -> None:
         self._ask("watch_streams")
 
@@ -266,3 +300,13 @@ class EmulatorDevice(RemoteDevice):
     def _end_process(self) -> int | None:
         assert self._server is not None
         return self._server.end(self._pid)
+
+
+def _carried(asked: Asked) -> int:
+    """Bytes that an operation takes along, or brings back."""
+    match asked:
+        case ("upload", _, data):
+            return len(data)
+        case ("download", _, nbytes):
+            return int(nbytes)
+    return 0

@@ -33,6 +33,7 @@ from coding_framework.cuda.plan.launch_plan import CandidateFault
 from coding_framework.errors import DeviceError
 
 _PR_SET_PDEATHSIG = 1
+_PRCTL = ctypes.CDLL(None).prctl
 _PARENT_CHECK_S = 1.0
 
 
@@ -110,12 +111,12 @@ def _fork(control: socket.socket, descriptor: int, request: dict[str, Any]) -> i
         return pid
     code = 1
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != server:
             os._exit(1)
         control.close()
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:
-            f.write("1000")
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", 0) as file:
+            file.write(b"1000")
         _RUNS[request["operation"]](socket.socket(fileno=descriptor), server, request)
         code = 0
     finally:
@@ -130,6 +131,7 @@ def _own_operations(machine: DeviceMachine) -> dict[str, Operation]:
         return lambda arguments, _: (work(*arguments), b"")
 
     return {
+        "count_events": done(machine.count_events),
         "watch_streams": done(machine.watch_streams),
         "expect": done(machine.expect),
         "touch": done(machine.touch),

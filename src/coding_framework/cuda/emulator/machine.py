@@ -60,9 +60,11 @@ def prepare(build: Path) -> None:
     Raises as `Machine.load` and `Machine.kernel`."""
     text = _text_of(build)
     module = _parsed(text)
-    if not any(_is_placed(variable) for variable in module.variables.values()):
-        for function in module.functions.values():
-            if function.is_entry:
+    placed = any(_is_placed(variable) for variable in module.variables.values())
+    for function in module.functions.values():
+        if function.is_entry:
+            _static_shared(text, function.name)
+            if not placed:
                 _assembled(text, function.name)
 
 
@@ -82,6 +84,14 @@ def _parsed(text: str) -> Module:
 def _assembled(text: str, name: str) -> Kernel:
     """A kernel of a module that has no variables, whose addresses would be in its code."""
     return Assembler(_parsed(text), {}, lower).assemble(name)
+
+
+@lru_cache(maxsize=64)
+def _static_shared(text: str, name: str) -> int:
+    """Bytes of shared memory that a kernel declares. Kept, as it takes a look at every instruction:
+    a forked process would copy the memory of each."""
+    module = _parsed(text)
+    return Assembler(module, {}, lower).place_shared(module.functions[name])
 
 
 def _is_placed(variable: Variable) -> bool:
@@ -107,6 +117,8 @@ class Machine:
         self._launches = 0
         self._spared: dict[str, set[int]] = {}
         self._watch: StreamWatch | None = None
+        self.counts = self.settings.count
+        """Whether launches count sectors and conflicts, and are given a time."""
 
     # --- loading --------------------------------------------------------------------------------
 
@@ -158,12 +170,11 @@ class Machine:
     def _info(self, function: Function) -> KernelInfo:
         assert self.module is not None
         offsets, _ = parameter_layout(function.parameters)
-        shared = self._assembler(self.module).place_shared(function)
         return KernelInfo(
             name=function.name,
             param_offsets=tuple(offsets.values()),
             param_sizes=tuple(v.nbytes for v in function.parameters),
-            static_shared_bytes=shared,
+            static_shared_bytes=_static_shared(self._text, function.name),
             max_threads=function.max_threads,
             registers=self.registers.get(function.name, 0),
         )
@@ -235,6 +246,10 @@ class Machine:
         if self._watch is not None:
             self._watch.note(self._tick, now)
         self._tick = now
+
+    def count_events(self, wanted: bool) -> None:
+        """Whether launches count more than instructions from here on, where the settings allow."""
+        self.counts = wanted and self.settings.count
 
     # --- streams: see `WatchesStreams` ------------------------------------------------------------
 
@@ -324,7 +339,7 @@ class Machine:
         warps = list(call.block_warps)
         found: dict[str, float] = {EXECUTED: executed(call.kernel, warps)}
         time_ms = None
-        if self.settings.count:
+        if self.counts:
             found = counters(call.kernel, record, warps, list(call.block_lanes), list(call.mem))
             threads = launch.block[0] * launch.block[1] * launch.block[2]
             registers = self.registers.get(launch.kernel) or ASSUMED_REGISTERS
@@ -412,7 +427,7 @@ class _Call:
             allocs=ctypes.addressof(self.table),
             nallocs=len(memory.records),
             arena_bytes=ARENA_BYTES,
-            count=int(settings.count),
+            count=int(machine.counts),
             checks=int(checks),
             nblocks_code=blocks,
             ninstructions=instructions,

@@ -174,7 +174,7 @@ class DeviceMemory:
     def upload(self, address: int, data: bytes | memoryview) -> None:
         record = self._range(address, len(data), "a copy to the device")
         at = address - BASE_GLOBAL
-        self._area[at : at + len(data)] = bytes(data) if isinstance(data, memoryview) else data
+        self._area[at : at + len(data)] = data
         self._mark(record, address, len(data))
 
     def download(self, address: int, nbytes: int) -> bytes:

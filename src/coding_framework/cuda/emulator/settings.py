@@ -30,4 +30,4 @@ class EmulatorSettings:
     address_seed: int | None = None
     """Where allocations lie; None: one after the other."""
     count: bool = True
-    """Whether launches count sectors and conflicts beside instructions, and are given a time."""
+    """Whether launches may count sectors and conflicts beside instructions, and get a time."""

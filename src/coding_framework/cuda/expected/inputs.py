@@ -158,6 +158,11 @@ def tensor_bits(tensor: torch.Tensor) -> torch.Tensor:
     return flat.view(torch.uint8)
 
 
+def tensor_view(tensor: torch.Tensor) -> memoryview:
+    """The bytes of `tensor_bytes`, which are the tensor's own where it is contiguous on the CPU."""
+    return tensor_bits(tensor).cpu().numpy().data
+
+
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
     """The elements in row-major order, as the device stores them."""
     return tensor_bits(tensor).cpu().numpy().tobytes() if tensor.numel() else b""
@@ -170,11 +175,12 @@ def tensor_from_bits(bits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return bits.view(dtype)
 
 
-def bits_of(data: bytes | bytearray) -> torch.Tensor:
-    """Bytes as a flat uint8 tensor on the CPU."""
+def bits_of(data: bytes | bytearray | memoryview) -> torch.Tensor:
+    """Bytes as a flat uint8 tensor on the CPU: the same ones, where they can be written to."""
     if not data:
         return torch.empty(0, dtype=torch.uint8)
-    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    own = data if isinstance(data, memoryview) and not data.readonly else bytearray(data)
+    return torch.frombuffer(own, dtype=torch.uint8)
 
 
 def _draw(spec: TensorSpec, family: int, generator: np.random.Generator) -> torch.Tensor:

@@ -14,7 +14,13 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from coding_framework.cuda.device.device import Device, WatchesStreams
+from coding_framework.cuda.device.device import (
+    Asked,
+    CountsEvents,
+    Device,
+    WatchesStreams,
+    carry_out,
+)
 from coding_framework.cuda.expected.inputs import (
     DTYPE_NAMES,
     TORCH_DTYPES,
@@ -22,6 +28,7 @@ from coding_framework.cuda.expected.inputs import (
     tensor_bits,
     tensor_bytes,
     tensor_from_bits,
+    tensor_view,
 )
 from coding_framework.cuda.host.forward_arguments import forward_arguments
 from coding_framework.cuda.host.plan_recorder import PlanRecorder, RunLimits
@@ -118,12 +125,14 @@ class CaseRun:
         find them elsewhere."""
         self._device = device
         self._recorder = recorder
+        self._counts_events = isinstance(device, CountsEvents)
         self.on_gpu = any(tensor.is_cuda for tensor in tensors)
         """Whether the tensors lie on the device's GPU, and results are to lie there too."""
         self.inputs = len(tensors) if inputs is None else inputs
-        first = tuple(self._place(tensor) for tensor in tensors)
         elsewhere = tensors[: self.inputs] if moves else ()
-        moved = tuple(self._place(tensor) for tensor in elsewhere) or first[: self.inputs]
+        places = self._placed((*tensors, *elsewhere))
+        first = places[: len(tensors)]
+        moved = places[len(tensors) :] or first[: self.inputs]
         self._places = (first, moved + first[self.inputs :])
 
     @property
@@ -167,11 +176,13 @@ class CaseRun:
         names: Sequence[str] = (),
         *,
         moved: bool = False,
+        counts: bool = True,
     ) -> tuple[LaunchPlan, Execution]:
         """The candidate's `forward` on these tensors: its plan, and what came of it. names: of the
-        parameters among the tensors, which are the last ones. moved: the inputs lie elsewhere."""
+        parameters among the tensors, which are the last ones. moved: the inputs lie elsewhere.
+        counts: whether somebody looks at the counters and times of its launches."""
         places = self._places[moved]
-        self._refill(places, tensors)
+        carry_out(self._device, self._refilling(places, tensors, counts))
         self._recorder.begin()
         takes = host.functions.get("forward")
         outputs = host.call(forward_arguments(places, names, scalars, takes))
@@ -187,18 +198,21 @@ class CaseRun:
         *,
         checks: bool = False,
         fill: int | None = None,
+        counts: bool = True,
     ) -> Execution:
         """The plan again on other tensors of the same shapes; no candidate host code runs.
 
         checks: also look for races and uninitialised reads (slower, same results).
         fill: a byte for all other memory instead of the device's poison, which is NaN for floats
         but -1 for integers and may be somebody's answer.
+        counts: as in `host_run`.
         """
-        self._refill(plan.inputs, tensors)
+        asked = self._refilling(plan.inputs, tensors, counts)
         for address, nbytes in self.others(plan):
-            self._device.poison(address)
+            asked.append(("poison", address))
             if fill is not None:
-                self._device.fill(address, fill, nbytes)
+                asked.append(("fill", address, fill, nbytes))
+        carry_out(self._device, asked)
         if checks and plan.unordered and isinstance(self._device, WatchesStreams):
             reports = self._carry_out_watched(plan, self._device)
         else:
@@ -208,10 +222,9 @@ class CaseRun:
     def again(self, plan: LaunchPlan, tensors: Sequence[torch.Tensor]) -> Execution:
         """One more call as `plan` has it, on memory as the last one left it; what the call itself
         allocates is poisoned."""
-        self._refill(plan.inputs, tensors)
-        for op in plan.ops:
-            if isinstance(op, Alloc):
-                self._device.poison(op.address)
+        asked = self._refilling(plan.inputs, tensors, counts=False)
+        asked += [("poison", op.address) for op in plan.ops if isinstance(op, Alloc)]
+        carry_out(self._device, asked)
         return self._finish(plan, tensors, tuple(self._carry_out(plan)))
 
     def arguments(
@@ -284,66 +297,88 @@ class CaseRun:
         plans recorded here can be replayed there. Raises DeviceError where they are not equal."""
         recorder = PlanRecorder(device, RunLimits())
         twin = CaseRun(device, recorder, tensors, self.inputs)
-        for address, nbytes in self._recorder.blocks.items():
-            recorder.blocks[device.alloc(nbytes)] = nbytes
-            if address not in recorder.blocks:
-                break
+        sizes = self._recorder.blocks.values()
+        addresses = carry_out(device, [("alloc", nbytes) for nbytes in sizes])
+        recorder.blocks.update(zip(addresses, sizes, strict=True))
         if twin._places != self._places or recorder.blocks != self._recorder.blocks:
             raise DeviceError("two devices gave other addresses for the same plan: judge again")
         return twin
 
-    def _place(self, tensor: torch.Tensor) -> TensorRef:
-        nbytes = tensor.numel() * tensor.element_size()
-        address = self._device.alloc(max(1, nbytes))
-        return TensorRef(
-            address, tuple(tensor.shape), tuple(tensor.stride()), DTYPE_NAMES[tensor.dtype]
+    def _placed(self, tensors: Sequence[torch.Tensor]) -> tuple[TensorRef, ...]:
+        """Room for these tensors, in order."""
+        sizes = [max(1, tensor.numel() * tensor.element_size()) for tensor in tensors]
+        addresses = carry_out(self._device, [("alloc", nbytes) for nbytes in sizes])
+        return tuple(
+            TensorRef(address, tuple(t.shape), tuple(t.stride()), DTYPE_NAMES[t.dtype])
+            for address, t in zip(addresses, tensors, strict=True)
         )
 
-    def _refill(self, places: Sequence[TensorRef], tensors: Sequence[torch.Tensor]) -> None:
+    def _refilling(
+        self, places: Sequence[TensorRef], tensors: Sequence[torch.Tensor], counts: bool
+    ) -> list[Asked]:
+        """What is left to do until these tensors lie at their places, before launches that are to
+        count or not."""
+        asked: list[Asked] = []
+        if self._counts_events:
+            asked.append(("count_events", counts))
         for place, tensor in zip(places, tensors, strict=True):
-            if tensor.numel():
+            if tensor.is_cuda and tensor.numel():
                 store_tensor(self._device, place.address, tensor)
+            elif tensor.numel():
+                asked.append(("upload", place.address, tensor_view(tensor)))
+        return asked
 
     def _finish(
         self, plan: LaunchPlan, tensors: Sequence[torch.Tensor], reports: tuple[LaunchReport, ...]
     ) -> Execution:
-        changed, outputs = None, plan.outputs
-        written = _written(plan, reports)
-        for i, (place, tensor) in enumerate(zip(plan.inputs, tensors, strict=True)):
-            bits = tensor_bits(tensor)
-            used = any(place.address <= a < place.address + len(bits) for a in written)
-            if len(bits) and (used or not self._holds(place.address, bits)):
-                changed = i
-                break
-        guard = self._device.check_guards()
-        size = sum(map(_bytes_to_read, outputs))
+        size = sum(map(_bytes_to_read, plan.outputs))
         allowed = self._recorder.limits.output_bytes
         if size > allowed:
             raise CandidateFault(
                 Status.MEMORY_LIMIT, f"returned tensors of {size} bytes; {allowed} are allowed"
             )
-        return Execution(tuple(self._read(ref) for ref in outputs), reports, changed, guard)
+        extents = [self.extent(ref) for ref in plan.outputs]
+        changed, others = self._first_written(plan, tensors, reports)
+        held, guard, found = self._look(others, [extent for extent in extents if extent[1]])
+        if False in held:
+            changed = held.index(False)
+        parts = iter(found)
+        bits = [next(parts) if nbytes else bits_of(b"") for _, nbytes in extents]
+        return Execution(self.outputs_of(plan, bits), reports, changed, guard)
 
-    def _holds(self, address: int, bits: torch.Tensor) -> bool:
-        """Whether the bytes of the device are these, which lie where the tensors do."""
-        if self.on_gpu and isinstance(self._device, SharesMemory):
-            return self._device.holds(address, bits)
-        return torch.equal(bits_of(self._device.download(address, len(bits))), bits)
+    def _first_written(
+        self, plan: LaunchPlan, tensors: Sequence[torch.Tensor], reports: Sequence[LaunchReport]
+    ) -> tuple[int | None, list[tuple[int, torch.Tensor]]]:
+        """Index of the first input that was written to, as far as the device knows; and the places
+        of those before it, with the bytes that must lie there."""
+        written = _written(plan, reports)
+        before: list[tuple[int, torch.Tensor]] = []
+        for i, (place, tensor) in enumerate(zip(plan.inputs, tensors, strict=True)):
+            bits = tensor_bits(tensor)
+            if any(place.address <= a < place.address + len(bits) for a in written):
+                return i, before
+            before.append((place.address, bits))
+        return None, before
 
-    def _fetch(self, address: int, nbytes: int) -> torch.Tensor:
-        """Bytes of the device as a flat uint8 tensor, where the expectation's tensors are."""
-        if self.on_gpu and isinstance(self._device, SharesMemory):
-            return self._device.give(address, nbytes)
-        return bits_of(self._device.download(address, nbytes))
+    def _look(
+        self, inputs: Sequence[tuple[int, torch.Tensor]], outputs: Sequence[tuple[int, int]]
+    ) -> tuple[list[bool], str | None, list[torch.Tensor]]:
+        """Which inputs the device holds unchanged, what its guards say, and the bytes at each of
+        the outputs' extents, as flat uint8 tensors where the expectation's tensors are."""
+        device = self._device
+        if self.on_gpu and isinstance(device, SharesMemory):
+            held = [not len(bits) or device.holds(address, bits) for address, bits in inputs]
+            return held, self._device.check_guards(), [device.give(*extent) for extent in outputs]
+        sizes = [(address, len(bits)) for address, bits in inputs]
+        asked = [("download", *extent) for extent in [*sizes, *outputs] if extent[1]]
+        guard, *data = carry_out(device, [("check_guards",), *asked])
+        parts = iter(data)
+        held = [not len(b) or torch.equal(bits_of(next(parts)), b) for _, b in inputs]
+        return held, guard, [bits_of(part) for part in parts]
 
     def outputs_of(self, plan: LaunchPlan, bits: Sequence[torch.Tensor]) -> tuple[Output, ...]:
         """The plan's outputs, given the bytes that lay at each one's `extent`."""
         return tuple(output_of(ref, b) for ref, b in zip(plan.outputs, bits, strict=True))
-
-    def _read(self, ref: TensorRef) -> Output:
-        """Read an output where the host claims it lies."""
-        address, nbytes = self.extent(ref)
-        return output_of(ref, self._fetch(address, nbytes) if nbytes else bits_of(b""))
 
     def extent(self, ref: TensorRef) -> tuple[int, int]:
         """(address, nbytes) of the memory that an output spans, 0 bytes where it has no elements.

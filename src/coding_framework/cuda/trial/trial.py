@@ -103,7 +103,7 @@ class CaseTrial:
         """All four steps. Raises CandidateFault with the status of the verdict."""
         first, *fresh = self._seeds
         try:
-            plan, execution = self._call_host(first)
+            plan, execution = self._call_host(first, counts=False)
         finally:
             self._log.output += [report.output for report in self._setup.recorder.reports]
         self._check(first, execution)
@@ -119,7 +119,7 @@ class CaseTrial:
         self._rerun(plan, fresh[-1], execution)
         edges, again, moved = self._shared_out(fresh)
         for seed in edges:
-            execution = self._setup.run.replay(plan, self._expect(seed).tensors)
+            execution = self._setup.run.replay(plan, self._expect(seed).tensors, counts=False)
             if not self._right(seed, execution):
                 return self._judge_dependent(plan, seed, execution)
         kept = KeptState(self._setup, plan)
@@ -230,7 +230,10 @@ class CaseTrial:
 
     # --- the steps --------------------------------------------------------------------------------
 
-    def _call_host(self, seed: int, *, moved: bool = False) -> tuple[LaunchPlan, Execution]:
+    def _call_host(
+        self, seed: int, *, moved: bool = False, counts: bool = True
+    ) -> tuple[LaunchPlan, Execution]:
+        """counts: whether the times and counters of its launches may get into the verdict."""
         expectation = self._expect(seed)
         return self._setup.run.host_run(
             self._setup.host,
@@ -238,6 +241,7 @@ class CaseTrial:
             expectation.scalars,
             expectation.signature.parameter_names,
             moved=moved,
+            counts=counts,
         )
 
     def _require_device_work(self, plan: LaunchPlan) -> None:
@@ -263,7 +267,7 @@ class CaseTrial:
     def _rerun(self, plan: LaunchPlan, seed: int, before: Execution) -> None:
         """The same inputs again: the same bits; right again where atomics add in any order."""
         tensors = self._expect(seed).tensors
-        again = self._setup.run.replay(plan, tensors, checks=True)
+        again = self._setup.run.replay(plan, tensors, checks=True, counts=False)
         self._require_same(seed, before, again)
         faults = [fault for report in again.reports for fault in report.faults]
         self._log.faults += faults
@@ -305,7 +309,7 @@ class CaseTrial:
     def _call_again(self, plan: LaunchPlan, seed: int, *, moved: bool = False) -> LaunchPlan:
         """Another call in the same host process, and its plan: no answer or state kept from the
         first, nothing done for its addresses alone."""
-        second, execution = self._call_host(seed, moved=moved)
+        second, execution = self._call_host(seed, moved=moved, counts=False)
         difference = self._setup.plan_reader().difference(plan, second)
         right = self._right(seed, execution)
         if difference is not None and not right and not plan.reads_back:

@@ -16,8 +16,11 @@ import numpy as np
 import psutil
 import pytest
 
-from coding_framework.cuda.device.device import Device
+from coding_framework.cuda.device.device import Device, carry_out
+from coding_framework.cuda.device.work_meter import WorkMeter
+from coding_framework.cuda.emulator import device as device_module
 from coding_framework.cuda.emulator import fork_server
+from coding_framework.cuda.emulator.counters import EXECUTED
 from coding_framework.cuda.emulator.device import EmulatorDevice, current_fork_server
 from coding_framework.cuda.emulator.settings import EmulatorSettings
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch
@@ -104,6 +107,84 @@ def test_a_fault_is_the_candidates_and_the_device_goes_on(build: Path) -> None:
             device.launch(add(a, a, c, 2000))
         assert caught.value.status is Status.RUNTIME_ERROR
         device.launch(add(a, a, c, 1000))
+
+
+def test_operations_by_one_message_give_what_each_gives_alone(build: Path) -> None:
+    with EmulatorDevice() as device:
+        device.load(build)
+        a, b = carry_out(device, [("alloc", 5), ("alloc", 100)])
+        asked = [
+            ("upload", a, memoryview(b"12345")),
+            ("download", a, 5),
+            ("fill", b, 7, 100),
+            ("check_guards",),
+            ("download", b, 3),
+            ("poison", b),
+            ("download", b, 100),
+        ]
+        given = carry_out(device, asked)
+        assert [given[i] for i in (0, 2, 3, 5)] == [None] * 4
+        assert [bytes(given[i]) for i in (1, 4, 6)] == [b"12345", b"\7" * 3, b"\xff" * 100]
+        assert device.download(a, 5) == b"12345"
+        assert carry_out(device, []) == []
+
+
+def test_after_a_fault_nothing_more_of_a_message_is_carried_out(build: Path) -> None:
+    with EmulatorDevice() as device:
+        a = device.alloc(8)
+        asked = [("fill", a, 1, 4), ("fill", a, 2, 9), ("fill", a, 3, 8)]
+        with pytest.raises(CandidateFault, match="memset of 9 bytes"):
+            carry_out(device, asked)
+        assert device.download(a, 8) == b"\1" * 4 + b"\xff" * 4
+
+
+def test_many_bytes_go_by_several_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "_AT_ONCE_BYTES", 100)
+    with EmulatorDevice() as device:
+        places = carry_out(device, [("alloc", 60)] * 4)
+        data = [bytes([i]) * 60 for i in range(4)]
+        carry_out(device, [("upload", *pair) for pair in zip(places, data, strict=True)])
+        found = carry_out(device, [("download", place, 60) for place in places])
+        assert [bytes(part) for part in found] == data
+
+
+def test_what_operations_by_one_message_move_is_counted() -> None:
+    with EmulatorDevice() as device:
+        device.meter = WorkMeter()
+        (a,) = carry_out(device, [("alloc", 60)])
+        carry_out(device, [("upload", a, bytes(60)), ("fill", a, 0, 50), ("download", a, 40)])
+        assert device.meter.nbytes == 60 + 60 + 50 + 40
+        assert device.meter.seconds > 0
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_launches_count_events_where_that_is_wanted_and_allowed(build: Path, allowed: bool) -> None:
+    with EmulatorDevice(EmulatorSettings(count=allowed)) as device:
+        device.load(build)
+        a = device.alloc(4000)
+        device.fill(a, 0, 4000)
+        whole = device.launch(add(a, a, a, 1000))
+        device.count_events(False)
+        few = device.launch(add(a, a, a, 1000))
+        device.count_events(True)
+        again = device.launch(add(a, a, a, 1000))
+        assert few.time_ms is None
+        assert few.counters == {EXECUTED: whole.counters[EXECUTED]}
+        assert (whole.time_ms is not None) == allowed
+        assert again == whole
+
+
+def test_many_resident_blocks_have_memory_of_their_own(build: Path) -> None:
+    n = 300_000
+    a = np.arange(n, dtype=np.float32)
+    with EmulatorDevice(block_order="interleaved") as device:
+        device.load(build)
+        x, z = device.alloc(4 * n), device.alloc(4 * n)
+        device.upload(x, a.data)
+        for _ in range(2):
+            device.poison(z)
+            device.launch(add(x, x, z, n))
+            assert np.array_equal(np.frombuffer(device.download(z, 4 * n), np.float32), 2 * a)
 
 
 def test_damaged_guards_are_reported(build: Path) -> None:
