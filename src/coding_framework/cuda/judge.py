@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -183,11 +184,7 @@ class Judge:
             self._tell("making inputs and expected outputs")
             draft.task = self._devices().prepared(task)
             note_few_sizes(draft)
-            self._reference_cache().require_informative(draft.task, self._seeds)
-            self._tell("running and comparing")
-            trials = self._trials(build, draft, self._tried_seeds())
-            cases, drawn = self._cases(draft.task), self._drawn_case(draft.task)
-            self._time(trials.try_all(cases, drawn), draft)
+            self._try(build, draft)
         except CandidateFault as fault:
             draft.log.output.append(fault.output)
             return draft.verdict(fault.status, fault.reason)
@@ -197,6 +194,17 @@ class Judge:
             raise DeviceFullError(f"the GPU has no memory left for the judge: {e}") from e
         off = "".join(f", without {check}" for check in self._without)
         return draft.verdict(Status.CORRECT, f"all {len(draft.log.tests)} comparisons passed{off}")
+
+    def _try(self, build: Path, draft: VerdictDraft) -> None:
+        """Everything that comes after the compilation. Raises CandidateFault."""
+        from coding_framework.cuda.expected.model_calls import one_thread
+
+        with one_thread():
+            self._reference_cache().require_informative(draft.task, self._seeds)
+            self._tell("running and comparing")
+            trials = self._trials(build, draft, self._tried_seeds())
+            cases, drawn = self._cases(draft.task), self._drawn_case(draft.task)
+            self._time(trials.try_all(cases, drawn), draft)
 
     def compile_ahead(self, code: str) -> None:
         """Compile a candidate that will be judged soon, while this judge works on another. Not an
@@ -409,8 +417,8 @@ def new_draft(
     receipt = Receipt(
         toolkit=compiler.toolkit.version,
         versions={
-            "coding_framework": version("coding-framework"),
-            "torch": version("torch"),
+            "coding_framework": _version("coding-framework"),
+            "torch": _version("torch"),
             "python": platform.python_version(),
             "architecture": f"sm_{compiler.architecture}",
         },
@@ -421,6 +429,12 @@ def new_draft(
         tolerance_formula=TOLERANCE_FORMULA,
     )
     return VerdictDraft(task, candidate, backend, receipt)
+
+
+@cache
+def _version(package: str) -> str:
+    """Kept: it reads and parses a file."""
+    return version(package)
 
 
 def note_few_sizes(draft: VerdictDraft) -> None:

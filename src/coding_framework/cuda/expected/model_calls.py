@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import nn
 
 _COPIED_BY = ("__deepcopy__", "__reduce_ex__", "__getstate__", "__setstate__")
+_UNCHANGING = (type(None), bool, int, float, str)
+_TABLES = (dict, OrderedDict, set)
 
 
 def copied(module: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
@@ -20,17 +23,37 @@ def copied(module: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
     if id(module) in memo:
         return memo[id(module)]  # type: ignore[no-any-return]
     kind = type(module)
-    if any(getattr(kind, n, None) is not getattr(nn.Module, n, None) for n in _COPIED_BY):
+    if _copies_itself(kind):  # type: ignore[arg-type]
         return copy.deepcopy(module, memo)
     made = memo[id(module)] = kind.__new__(kind)
     for name, value in vars(module).items():
-        if type(value) in (dict, OrderedDict) and not value:
+        if type(value) in _UNCHANGING:
+            made.__dict__[name] = value
+        elif type(value) in _TABLES and not value:
             made.__dict__[name] = type(value)()
         elif name == "_modules":
             made.__dict__[name] = {n: m and copied(m, memo) for n, m in value.items()}
         else:
             made.__dict__[name] = copy.deepcopy(value, memo)
     return made
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch's operations of this thread take one core. Others would wait for work by spinning,
+    and the order of its sums would depend on the machine's cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@lru_cache(maxsize=256)
+def _copies_itself(kind: Hashable) -> bool:
+    """Whether a class of modules has its own way to be copied."""
+    return any(getattr(kind, n, None) is not getattr(nn.Module, n, None) for n in _COPIED_BY)
 
 
 def call(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:

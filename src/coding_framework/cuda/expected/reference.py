@@ -35,8 +35,8 @@ from coding_framework.cuda.expected.inputs import (
 )
 from coding_framework.cuda.expected.model_calls import call as _call
 from coding_framework.cuda.expected.model_calls import call_in_float64 as _call_in_float64
+from coding_framework.cuda.expected.model_calls import one_thread, rounding_unit
 from coding_framework.cuda.expected.model_calls import perturbed as _perturbed
-from coding_framework.cuda.expected.model_calls import rounding_unit
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tolerance import ExpectedOutput, OutputSpread
 from coding_framework.errors import (
@@ -569,17 +569,12 @@ def _orders(source: str) -> dict[tuple[InitArg, ...], tuple[str, ...]]:
 def _isolated(seed: int, devices: Sequence[int] = ()) -> Iterator[None]:
     """torch's global generator seeded for the block and put back after it; one thread, so that
     PyTorch's own sums, and with them the tolerance, do not depend on the machine's cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=list(devices)):
-            # torch.manual_seed formats a stack trace each time where CUDA is not initialised
-            torch.default_generator.manual_seed(seed)
-            for device in devices:
-                torch.cuda.default_generators[device].manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), torch.random.fork_rng(devices=list(devices)):
+        # torch.manual_seed formats a stack trace each time where CUDA is not initialised
+        torch.default_generator.manual_seed(seed)
+        for device in devices:
+            torch.cuda.default_generators[device].manual_seed(seed)
+        yield
 
 
 @contextmanager

@@ -34,7 +34,9 @@ _UNDECIDED = 1e30
 _REDUCED_ARGUMENT = 16.0
 """So far the hardware's sine keeps its error small."""
 _NOISE = 1 << 16
-"""Random numbers at hand; a larger tensor gets its own."""
+"""Random numbers at hand; a larger tensor gets more."""
+_KEPT_NOISE = 1 << 20
+"""So many are kept for the next tensor of this size, 8 MiB; more are drawn each time."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -237,7 +239,8 @@ class Inexact(TorchDispatchMode):  # type: ignore[no-untyped-call]
         count = like.numel()
         numbers = self._numbers
         if count > len(numbers):
-            numbers = self._numbers = _noise(self._seed, 2 * count)
+            draw = _much_noise if 2 * count <= _KEPT_NOISE else _noise
+            numbers = self._numbers = draw(self._seed, 2 * count)
         start = self._places.randrange(len(numbers) - count + 1)
         found = numbers[start : start + count].to(device=like.device, dtype=like.dtype)
         return found.mul(self._eps).reshape(like.shape)
@@ -246,6 +249,11 @@ class Inexact(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @lru_cache(maxsize=32)
 def _usual_noise(seed: int) -> torch.Tensor:
     return _noise(seed, _NOISE)
+
+
+@lru_cache(maxsize=4)
+def _much_noise(seed: int, count: int) -> torch.Tensor:
+    return _noise(seed, count)
 
 
 def _noise(seed: int, count: int) -> torch.Tensor:

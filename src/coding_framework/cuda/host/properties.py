@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,13 @@ class DeviceProperties:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        return astuple(self)[1:]
+        return _numbers(self)
+
+
+@lru_cache(maxsize=8)
+def _numbers(properties: DeviceProperties) -> tuple[int, ...]:
+    """Kept: every host process is told."""
+    return tuple(getattr(properties, name) for name in DeviceProperties.__slots__[1:])
 
 
 H200 = DeviceProperties(

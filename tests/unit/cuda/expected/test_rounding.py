@@ -85,3 +85,14 @@ def test_the_operations_are_counted() -> None:
     with Inexact(EPS, 0) as inexact:
         torch.topk(_values(1.0, 2.0), 1)
     assert inexact.seen["topk"] == 1
+
+
+def test_large_tensors_are_moved_alike_each_time() -> None:
+    x = torch.ones(70_000, dtype=torch.float64)
+
+    def moved() -> torch.Tensor:
+        with Inexact(EPS, 1):
+            return x * 3.0
+
+    assert torch.equal(moved(), moved())
+    assert not torch.equal(moved(), x * 3.0)
