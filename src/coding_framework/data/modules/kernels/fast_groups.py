@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from coding_framework.data.modules.kernels.fours import fours
 from coding_framework.data.modules.kernels.lowering import (
     BLOCK,
     JOINS,
@@ -253,7 +254,10 @@ def split_moments(
         f"float v = (x[i] - moments[{at} * 2]) * moments[{at} * 2 + 1];",
         *([tail] if tail else []),
     ]
-    w.map(body, w.dims, moments, *reads)
+    if w.task.draft.level == 1:
+        fours(w, body, w.dims, w.dims, moments, *reads)
+    else:  # shorter: with a convolution before it an answer may not hold more
+        w.map(body, w.dims, moments, *reads)
 
 
 # --- pieces --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from coding_framework.data.modules.kernels.fast_groups import NotFasterError
+from coding_framework.data.modules.kernels.fours import FOUR, fours, grid_of_fours
 from coding_framework.data.modules.kernels.lowering import (
     BLOCK,
     Lines,
@@ -33,7 +34,6 @@ from coding_framework.data.modules.kernels.naive_tensors import MOVES, differenc
 from coding_framework.data.modules.pointwise import POINTWISE
 from coding_framework.data.modules.records import Operation
 
-_FOUR = 4 * BLOCK
 _TILE = 32
 
 
@@ -115,7 +115,7 @@ def vectors(w: Lowering, body: Lines, reads: Sequence[Read] = ()) -> None:
     w.host += [
         f"int {count} = {x}.numel();",
         f"auto {out} = torch::empty_like({x});",
-        f"{kernel}<<<({count} + {_FOUR - 1}) / {_FOUR}, {BLOCK}>>>({', '.join(arguments)});",
+        f"{kernel}<<<({count} + {FOUR - 1}) / {FOUR}, {BLOCK}>>>({', '.join(arguments)});",
     ]
     w.x, w.post = Tensor("x", out), []
 
@@ -143,7 +143,7 @@ def embedding(w: Lowering, o: Operation, parameters: Parameters) -> None:
         "}",
     ]
     name, out = w.next_kernel()
-    grid = _grid_of_fours(count)
+    grid = grid_of_fours(count)
     w.kernel(name, lines, [Tensor(weight, weight)], out, out_dims, grid, "float", True)
 
 
@@ -209,7 +209,7 @@ def gate(w: Lowering, o: Operation, parameters: Parameters) -> None:
         "}",
     ]
     name, out = w.next_kernel()
-    w.kernel(name, lines, (), out, dims, _grid_of_fours(count), "float", True)
+    w.kernel(name, lines, (), out, dims, grid_of_fours(count), "float", True)
 
 
 def enlarge(w: Lowering, o: Operation, parameters: Parameters) -> None:
@@ -251,13 +251,15 @@ def move(w: Lowering, o: Operation, parameters: Parameters) -> None:
     if o.name == "permute" and o.integers("order")[-1] != len(w.dims) - 1:
         _transpose(w, o)
         return
+    if w.x.c_type != "float":
+        raise NotFasterError
     whole, kept = list(w.dims), MOVES[o.name](w, o)[1]
     if o.name in ("flip", "roll"):
         axes = o.integers("axes") if o.name == "flip" else (o.number("axis"),)
         o, w.dims = _merged(o, w.dims, axes)
     body, dims = _rolled(w, o) if o.name == "roll" else MOVES[o.name](w, o)
     w.dims = whole
-    _fours(w, body, dims, kept)
+    fours(w, body, dims, kept)
 
 
 def _rolled(w: Lowering, o: Operation) -> tuple[Lines, Sequence[str]]:
@@ -288,35 +290,6 @@ def _merged(o: Operation, dims: Sequence[str], axes: Sequence[int]) -> tuple[Ope
     new = {"axes": moved} if o.name == "flip" else {"axis": moved[0]}
     named = tuple((n, new.get(n, value)) for n, value in o.arguments)
     return replace(o, arguments=named), [f"({p})" if " " in p else p for p in products]
-
-
-def _fours(w: Lowering, body: Lines, dims: Sequence[str], kept: Sequence[str]) -> None:
-    """Four elements a thread, a block's width apart. dims: the output's extents, by which `body`
-    names coordinates. kept: what they are where `dims` has several as one."""
-    if w.x.c_type != "float":
-        raise NotFasterError
-    number = product_of(dims)
-    write = ["float v = r[s];", *w.post_lines(kept), "o[i] = v;"]
-    lines = [
-        f"int first = blockIdx.x * {_FOUR} + threadIdx.x, count = {number};",
-        "float r[4];",
-        "for (int s = 0; s < 4; s++) {",
-        f"  int i = min(first + s * {BLOCK}, count - 1);",
-        *(f"  {line}" for line in (*coordinates(body, dims), *body)),
-        "  r[s] = v;",
-        "}",
-        "for (int s = 0; s < 4; s++) {",
-        f"  int i = first + s * {BLOCK};",
-        "  if (i >= count) break;",
-        *(f"  {line}" for line in (*coordinates(write, kept), *write)),
-        "}",
-    ]
-    name, out = w.next_kernel()
-    w.kernel(name, lines, (), out, kept, _grid_of_fours(number), "float", True)
-
-
-def _grid_of_fours(count: str) -> str:
-    return f"({count} + {_FOUR - 1}) / {_FOUR}, {BLOCK}"
 
 
 def _transpose(w: Lowering, o: Operation) -> None:
