@@ -6,6 +6,7 @@ from __future__ import annotations
 from coding_framework.data.modules.kernels.fast_groups import (
     Groups,
     NotFasterError,
+    column_end,
     grid_of,
     group_index,
     many_threads,
@@ -58,12 +59,13 @@ def place_of_extremum(w: Lowering, o: Operation, parameters: Parameters) -> None
         "}",
         "",
     ]
-    (head, *steps), at = walk(groups, groups.size, worker)
+    (head, *steps), at = walk(w, groups, groups.size, worker)
     joins: Lines = [f"for (int d = 16; d > 0; d /= 2) {_SHUFFLES}"]
     if worker == "block":
         joins += _OF_BLOCK
     lines = [
         *group_index(groups, worker),
+        *column_end(groups, groups.size, worker),
         f"float best = {'-' if greater else ''}INFINITY;",
         "int place = 0;",
         head,

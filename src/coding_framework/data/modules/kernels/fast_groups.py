@@ -144,8 +144,8 @@ def whole_groups(
     size = w.new_size("elements", groups.size)
     name, out = w.next_kernel()
     dims = list(out_dims if out_dims is not None else w.dims)
-    loop, place = walk(groups, size, worker)
-    lines = group_index(groups, worker)
+    loop, place = walk(w, groups, size, worker)
+    lines = [*group_index(groups, worker), *column_end(groups, size, worker)]
     for one in passes:
         lines += _pass(w, one, loop, place, worker)
     write = [f"float v = {result};", *w.post_lines(dims), "o[i] = v;"]
@@ -171,8 +171,9 @@ def split_groups(
     worker: Worker = "columns" if columns else "blocks"
     size, parts = _parts(w, groups, _COLUMN_CHUNK if columns else _CHUNK)
     name, out = w.next_kernel()
-    loop, place = walk(groups, size, worker, split=True)
-    lines = [*group_index(groups, worker), *_pass(w, one, loop, place, worker, finish=False)]
+    loop, place = walk(w, groups, size, worker, split=True)
+    lines = [*group_index(groups, worker), *column_end(groups, size, worker, split=True)]
+    lines += _pass(w, one, loop, place, worker, finish=False)
     at = f"blockIdx.y * {factor(groups.number)} + g" if columns else f"g * {parts} + blockIdx.x"
     lines += [*one_writes(groups, worker), f"o[{at}] = {one.name};"]
     dims = [parts, groups.number] if columns else [groups.number, parts]
@@ -185,10 +186,11 @@ def split_groups(
         Groups((parts, groups.number), (0,)) if columns else Groups((groups.number, parts), (1,))
     )
     worker = "columns" if columns else "block"
-    loop, place = walk(whole, parts, worker)
+    loop, place = walk(w, whole, parts, worker)
     write = [f"float v = {one.name};", *w.post_lines(out_dims), "o[i] = v;"]
     lines = [
         *group_index(whole, worker),
+        *column_end(whole, parts, worker),
         *_pass(w, together, loop, place, worker),
         *one_writes(whole, worker),
         "int i = g;",
@@ -209,7 +211,7 @@ def split_moments(
         raise NotFasterError
     size, parts = _parts(w, groups, _CHUNK)
     x = w.x.host
-    loop, place = walk(groups, size, "blocks", split=True)
+    loop, place = walk(w, groups, size, "blocks", split=True)
     head, *steps = loop
     first = _first(groups, size)
     w.block_function("sum")
@@ -274,16 +276,23 @@ def many_threads(w: Lowering, groups: Groups) -> bool:
     return extent(groups.number, w.main_values) >= _MANY_THREADS
 
 
-def walk(groups: Groups, size: str, worker: Worker, *, split: bool = False) -> tuple[Lines, str]:
+def column_end(groups: Groups, size: str, worker: Worker, *, split: bool = False) -> Lines:
+    """For `walk`, where columns work: the end of the loop, which has no turn for a column outside."""
+    end = f"min({size}, (int)(blockIdx.y + 1) * {_COLUMN_CHUNK})" if split else size
+    return [f"int end = g < {groups.number} ? {end} : 0;"] if worker == "columns" else []
+
+
+def walk(
+    w: Lowering, groups: Groups, size: str, worker: Worker, *, split: bool = False
+) -> tuple[Lines, str]:
     """The loop of one worker over a group (its head, then what stands in it first), and the place
     of an element. split: over a part of it."""
-    first, end = "threadIdx.y", size
+    first, rows = "threadIdx.y", _rows(w, groups, split=split)
     if split:
         first = f"blockIdx.y * {_COLUMN_CHUNK} + threadIdx.y"
-        end = f"min({size}, (blockIdx.y + 1) * {_COLUMN_CHUNK})"
     head = {
         "thread": f"for (int t = 0; t < {size}; t++) {{",
-        "columns": f"for (int t = {first}; g < {groups.number} && t < {end}; t += blockDim.y) {{",
+        "columns": f"for (int t = {first}; t < end; t += {rows}) {{",
         "warp": f"for (int t = threadIdx.x % 32; t < {size}; t += 32) {{",
         "block": f"for (int t = threadIdx.x; t < {size}; t += {BLOCK}) {{",
         "blocks": f"for (int t = blockIdx.x * {_CHUNK} + threadIdx.x; "
@@ -339,7 +348,7 @@ def grid_of(w: Lowering, groups: Groups, worker: Worker, parts: str = "") -> str
     """Blocks and threads of the launch."""
     number = groups.number
     if worker == "columns":
-        rows = 32 if parts or extent(groups.size, w.main_values) >= _COLUMN_CHUNK else 8
+        rows = _rows(w, groups, split=bool(parts))
         blocks = f"({number} + 31) / 32"
         return f"{f'dim3({blocks}, {parts})' if parts else blocks}, dim3(32, {rows})"
     blocks = {
@@ -349,6 +358,11 @@ def grid_of(w: Lowering, groups: Groups, worker: Worker, parts: str = "") -> str
         "blocks": f"dim3({parts}, {number})",
     }[worker]
     return f"{blocks}, {BLOCK}"
+
+
+def _rows(w: Lowering, groups: Groups, *, split: bool) -> int:
+    """Threads of a column."""
+    return 32 if split or extent(groups.size, w.main_values) >= _COLUMN_CHUNK else 8
 
 
 def _column_function(w: Lowering, join: Join) -> None:

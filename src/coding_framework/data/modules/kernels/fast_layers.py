@@ -6,6 +6,7 @@ As the naive lowering; an operation of which nothing faster is known keeps its n
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from coding_framework.data.modules.kernels.fast_arguments import place_of_extremum
@@ -81,7 +82,23 @@ def _norm(w: Lowering, o: Operation, parameters: Parameters) -> None:
 
 
 def _softmax(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    whole_groups(w, along(w, o.number("axis")), *softmax_passes(o.name))
+    passes, result = softmax_passes(o.name)
+    _multiplied(w, along(w, o.number("axis")), passes, result)
+
+
+def _unit(w: Lowering, o: Operation, parameters: Parameters) -> None:
+    normalize(w, o, parameters, write=_multiplied)
+
+
+def _multiplied(w: Lowering, groups: Groups, passes: list[Pass], result: str) -> None:
+    """Where a result is divided by what the last pass gave, columns multiply by its inverse: a
+    division has a branch, and the compiler reads nothing ahead of that."""
+    value, divided, by = result.partition(f" / {passes[-1].name}")
+    if divided and not by and groups.worker(w) == "columns":
+        last = passes[-1]
+        passes = [*passes[:-1], replace(last, name="scale", finish=f"1.0f / {last.finish}")]
+        result = f"{value} * scale"
+    whole_groups(w, groups, passes, result)
 
 
 # --- reductions ----------------------------------------------------------------------------------
@@ -183,7 +200,7 @@ _FAST: dict[str, Fast] = {
     "upsample_nearest": enlarge,
     **dict.fromkeys(NORMS, _norm),
     "rms_norm": partial(rms_norm, write=whole_groups),
-    "normalize": partial(normalize, write=whole_groups),
+    "normalize": _unit,
     **dict.fromkeys(("softmax", "log_softmax", "softmin"), _softmax),
     **dict.fromkeys(_REDUCTIONS, _reduction),
     **dict.fromkeys(("argmax", "argmin"), place_of_extremum),
