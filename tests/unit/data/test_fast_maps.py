@@ -71,6 +71,8 @@ def test_groups_along_an_axis_that_is_not_the_last_have_neighbours_in_a_warp() -
     assert "x[t * f + g]" in text
     assert "int g = blockIdx.x * 32 + threadIdx.x;" in text
     assert "dim3(32, 32)" in text
+    assert "t < end; t += 32" in text  # a step that the compiler knows, so that it unrolls the loop
+    assert "__restrict__ o" in text
 
 
 def test_few_long_columns_are_shared_out_to_many_blocks() -> None:

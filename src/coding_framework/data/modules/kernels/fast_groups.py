@@ -277,7 +277,7 @@ def many_threads(w: Lowering, groups: Groups) -> bool:
 
 
 def column_end(groups: Groups, size: str, worker: Worker, *, split: bool = False) -> Lines:
-    """For `walk`, where columns work: the end of the loop, which has no turn for a column outside."""
+    """For `walk`, where columns work: the end of the loop. A column outside has no turn."""
     end = f"min({size}, (int)(blockIdx.y + 1) * {_COLUMN_CHUNK})" if split else size
     return [f"int end = g < {groups.number} ? {end} : 0;"] if worker == "columns" else []
 
