@@ -66,6 +66,11 @@ def test_axes_that_a_move_leaves_as_they_are_count_as_one() -> None:
     assert "i2" not in text
 
 
+def test_a_move_that_leaves_the_last_axis_goes_by_16_bytes() -> None:
+    for name in ("m1_permute_88ee57", "m1_flip_444069", "m1_roll_c47302"):
+        assert "*(float4*)(o + i) = *(const float4*)(x + place(i" in source(name)
+
+
 def test_groups_along_an_axis_that_is_not_the_last_have_neighbours_in_a_warp() -> None:
     text = source("m1_normalize_44db47")
     assert "x[t * f + g]" in text

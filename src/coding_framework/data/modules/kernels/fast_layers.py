@@ -180,7 +180,7 @@ _VECTORS = (
     "a thread reads and writes four elements, 16 bytes in one instruction, so four times as many "
     "bytes are on their way to keep DRAM busy"
 )
-_FOURS = "a thread reads four elements before it writes one, so loads wait together, not in turn"
+_FOURS = "a thread has four elements, whose loads wait together and not in turn"
 _COPIES = "an element is read once and its copies go out together: one index for all, wide stores"
 _TILES = "tiles go through shared memory, so that reads and writes are of whole lines of 128 bytes"
 _PLACES = "many threads share a line and read neighbours together, and pass on the best of each"

@@ -13,6 +13,7 @@ PyTorch allocates it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -32,7 +33,7 @@ from coding_framework.data.modules.kernels.lowering import (
 from coding_framework.data.modules.kernels.naive_layers import Parameters
 from coding_framework.data.modules.kernels.naive_tensors import MOVES, difference_lines
 from coding_framework.data.modules.pointwise import POINTWISE
-from coding_framework.data.modules.records import Operation
+from coding_framework.data.modules.records import Operation, Value
 
 _TILE = 32
 
@@ -246,20 +247,64 @@ def enlarge(w: Lowering, o: Operation, parameters: Parameters) -> None:
 
 
 def move(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    """Permutations by tiles where they move the last axis, other moves by fours. Axes that a move
-    leaves as they are count as one, which saves divisions."""
+    """Permutations that move the last axis by tiles; other moves that leave it as it is by vectors;
+    the rest by fours. Axes that a move leaves as they are count as one, which saves divisions."""
     if o.name == "permute" and o.integers("order")[-1] != len(w.dims) - 1:
         _transpose(w, o)
         return
     if w.x.c_type != "float":
         raise NotFasterError
-    whole, kept = list(w.dims), MOVES[o.name](w, o)[1]
-    if o.name in ("flip", "roll"):
-        axes = o.integers("axes") if o.name == "flip" else (o.number("axis"),)
+    whole, kept, last = list(w.dims), MOVES[o.name](w, o)[1], len(w.dims) - 1
+    axes = _moved_axes(w, o)
+    if o.name in ("flip", "roll", "pad"):
         o, w.dims = _merged(o, w.dims, axes)
     body, dims = _rolled(w, o) if o.name == "roll" else MOVES[o.name](w, o)
     w.dims = whole
-    fours(w, body, dims, kept)
+    if o.name in ("flip", "roll", "permute") and last not in axes and not w.post:
+        _moved_vectors(w, body, dims, kept)
+    else:
+        fours(w, body, dims, kept)
+
+
+def _moved_axes(w: Lowering, o: Operation) -> tuple[int, ...]:
+    """Along which a flip, roll or padding goes; none for other moves."""
+    match o.name:
+        case "flip":
+            return o.integers("axes")
+        case "roll":
+            return (o.number("axis"),)
+        case "pad":
+            return tuple(range(len(w.dims) - len(o.integers("widths")) // 2, len(w.dims)))
+    return ()
+
+
+def _moved_vectors(w: Lowering, body: Lines, dims: Sequence[str], kept: Sequence[str]) -> None:
+    """Four neighbours a thread, which are neighbours in x as well where four divide a row. body:
+    its last statement gives `v` by its place in x."""
+    found = re.fullmatch(r"float v = x\[(.*)\];", body[-1])
+    assert found, body[-1]
+    inner = [*body[:-1], f"return {found[1]};"]
+    lines = [*coordinates(inner, dims), *inner]
+    words = set(re.findall(r"[A-Za-z_]\w*", "\n".join(lines)))
+    names = [name for name in w.sizes if name in words]
+    w.device += [
+        "// where in x an output comes from",
+        f"__device__ int place({', '.join(['int i', *(f'int {name}' for name in names)])}) {{",
+        *(f"  {line}" for line in lines),
+        "}",
+        "",
+    ]
+    row, count, place = kept[-1], product_of(kept), f"place({', '.join(['i', *names])})"
+    lines = [
+        f"int i = (blockIdx.x * blockDim.x + threadIdx.x) * 4, count = {count};",
+        f"if ({row} % 4 == 0 && i + 3 < count) {{",
+        f"  *(float4*)(o + i) = *(const float4*)(x + {place});",
+        "} else {",
+        f"  for (int end = min(i + 4, count); i < end; i++) o[i] = x[{place}];",
+        "}",
+    ]
+    name, out = w.next_kernel()
+    w.kernel(name, lines, (), out, kept, grid_of_fours(count), "float", True)
 
 
 def _rolled(w: Lowering, o: Operation) -> tuple[Lines, Sequence[str]]:
@@ -277,8 +322,8 @@ def _rolled(w: Lowering, o: Operation) -> tuple[Lines, Sequence[str]]:
 
 
 def _merged(o: Operation, dims: Sequence[str], axes: Sequence[int]) -> tuple[Operation, list[str]]:
-    """A flip or roll along these axes where neighbouring others are one; those along which it goes
-    stay apart."""
+    """A flip, roll or padding along these axes where neighbouring others are one; those along which
+    it goes stay apart."""
     runs: list[list[int]] = []
     for axis in range(len(dims)):
         if runs and axis not in axes and runs[-1][-1] not in axes:
@@ -287,7 +332,7 @@ def _merged(o: Operation, dims: Sequence[str], axes: Sequence[int]) -> tuple[Ope
             runs.append([axis])
     products = [product_of([dims[a] for a in run]) for run in runs]
     moved = tuple(number for number, run in enumerate(runs) if run[0] in axes)
-    new = {"axes": moved} if o.name == "flip" else {"axis": moved[0]}
+    new: dict[str, Value] = {"axes": moved} if o.name == "flip" else {"axis": moved[0]}
     named = tuple((n, new.get(n, value)) for n, value in o.arguments)
     return replace(o, arguments=named), [f"({p})" if " " in p else p for p in products]
 
