@@ -37,6 +37,7 @@ from coding_framework.training.recipes import (
     sft_config,
 )
 from coding_framework.training.sft_config import SFTConfig, SFTResult
+from coding_framework.training.sft_ranks import check_gpus
 
 FLAGS = (
     "base_model", "output_dir", "num_examples", "optimizer_examples", "per_role", "data", "archive",
@@ -91,6 +92,7 @@ def train(arguments: list[str] | None) -> int:
     scope = given.pop("task_scope", recipe.run.get("task_scope", "starter"))
     sandbox = given.pop("sandbox", None)
     config = sft_config(recipe, given)
+    check_gpus(config.device, config.num_gpus)
     settings = evaluation_settings(sandbox, recipe, config)
     configure_logging(Path(config.output_dir) / "log.jsonl")
     quiet_libraries()

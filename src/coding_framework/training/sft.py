@@ -50,7 +50,13 @@ from coding_framework.training.sft_examples import (
     tokenize_example,
 )
 from coding_framework.training.sft_loss import answer_loss, held_out_loss
-from coding_framework.training.sft_ranks import ALONE, Rank, followed, steps_per_epoch
+from coding_framework.training.sft_ranks import (
+    ALONE,
+    Rank,
+    check_gpus,
+    followed,
+    steps_per_epoch,
+)
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import EvaluateFn, Role, TrainingExample
 
@@ -188,10 +194,9 @@ class _Run:
         self.config, self.base, self.evaluate = config, base, evaluate
         self.folder = SFTFolder(folder)
         self.began = time.monotonic()
-        cuda = torch.cuda.is_available()
-        if config.device == "cuda" and not cuda:
-            raise UsageError("device cuda was asked for and there is no GPU: use --device cpu")
-        self.device = "cuda" if config.device != "cpu" and cuda else "cpu"
+        check_gpus(config.device, config.num_gpus)
+        cuda = config.device != "cpu" and torch.cuda.is_available()
+        self.device = "cuda" if cuda else "cpu"
         said = config.dtype
         self.dtype = fast_dtype(self.device) if said == "auto" else getattr(torch, said)
         quantize = config.quantization

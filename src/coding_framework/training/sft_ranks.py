@@ -25,6 +25,7 @@ from typing import Any
 
 from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.monitoring.child import Child
+from coding_framework.types import DeviceChoice
 
 _PATIENCE = timedelta(days=1)
 """Of a rank for the others: rank 0 may judge held-out tasks meanwhile. A rank that ends is noticed
@@ -147,8 +148,7 @@ def followed(
     device: str, ranks: int, follow: Callable[..., None], *arguments: Any
 ) -> Iterator[Rank]:
     """Rank 0, while `follow(rank, *arguments)` runs in a process for each other rank; on a GPU each
-    sees a GPU of its own. Raises, in place of what comes of it, what ended another rank; UsageError
-    where there are too few GPUs."""
+    sees a GPU of its own. Raises, in place of what comes of it, what ended another rank."""
     if ranks == 1:
         yield ALONE
         return
@@ -210,12 +210,18 @@ def _notice(child: Child, first: Rank, closing: threading.Event) -> None:
             distributed_c10d._abort_process_group()
 
 
-def _visible_gpus(wanted: int) -> list[str | None]:
-    """As CUDA_VISIBLE_DEVICES names them. Raises UsageError where they are too few."""
+def check_gpus(device: DeviceChoice, wanted: int) -> None:
+    """Raises UsageError where the GPUs that were asked for are not here."""
     import torch
 
-    here = torch.cuda.device_count()
-    if here < wanted:
+    here = torch.cuda.device_count() if device != "cpu" else 0
+    if device == "cuda" and not here:
+        raise UsageError("device cuda was asked for and there is no GPU: use --device cpu")
+    if here and here < wanted:
         raise UsageError(f"{wanted} GPUs were asked for and {here} are here: lower --num-gpus")
+
+
+def _visible_gpus(wanted: int) -> list[str | None]:
+    """As CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get(_VISIBLE)
-    return [*(named.split(",") if named else map(str, range(here)))][:wanted]
+    return [*(named.split(",") if named else map(str, range(wanted)))][:wanted]

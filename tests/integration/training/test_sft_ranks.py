@@ -104,15 +104,20 @@ def test_a_process_that_is_killed_ends_the_run_in_a_sentence(
     killer.join()
 
 
-def test_too_few_gpus_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_that_are_not_there_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert sft_ranks._visible_gpus(2) == ["5", "7"]
+    sft_ranks.check_gpus("auto", 2)
+    sft_ranks.check_gpus("cpu", 4)
     message = re.escape("4 GPUs were asked for and 2 are here: lower --num-gpus")
     with pytest.raises(UsageError, match=message):
-        sft_ranks._visible_gpus(4)
+        sft_ranks.check_gpus("auto", 4)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(UsageError, match="there is no GPU: use --device cpu"):
+        sft_ranks.check_gpus("cuda", 1)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert sft_ranks._visible_gpus(2) == ["5", "7"]
 
 
 @pytest.mark.parametrize("before", [None, "5,7"])
