@@ -85,8 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         if argv is None:  # this process is the command's own
             interrupts.end_soon(EXIT_INTERRUPTED)
-        resumes = " ".join(given[:2]).startswith(RESUMABLE)
-        return fail("cuda-rl", f"stopped{RESUMES if resumes else ''}", EXIT_INTERRUPTED)
+        return fail("cuda-rl", f"stopped{RESUMES if _resumes(given) else ''}", EXIT_INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
@@ -117,6 +116,13 @@ def _run(argv: Sequence[str]) -> int:
     return status
 
 
+def _resumes(argv: Sequence[str]) -> bool:
+    """Whether the same command goes on where this one ended: it needs a file that it goes on in."""
+    if "judge-many" in argv[:1]:
+        return any(word.split("=")[0] == "--output" for word in argv)
+    return " ".join(argv[:2]).startswith(RESUMABLE)
+
+
 def _sentence_and_status(error: Exception) -> tuple[str, int]:
     if isinstance(error, CodingFrameworkError):
         return str(error), status_of(error)
@@ -125,7 +131,8 @@ def _sentence_and_status(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):
         from coding_framework.paths import write_error
 
-        where = Path(str(error.filename)) if error.filename else Path("the output")
+        name = error.filename2 or error.filename  # (of a copy the second one is what is written)
+        where = Path(str(name)) if name else Path("the output")
         return _sentence_and_status(write_error(where, error))
     text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return (

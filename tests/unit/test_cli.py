@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import pytest
 
 from coding_framework import cli
-from coding_framework.commands import tasks
+from coding_framework.commands import judge_many, tasks
 from coding_framework.errors import InfrastructureError
 
 pytestmark = pytest.mark.unit
@@ -51,6 +52,8 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         (["judge", "--task", "relu", "--kernel", "/tmp"], "cannot be read (Is a directory)"),
         (["judge", "--task", "relu_nosuch", "--kernel", "k"], "no task is called 'relu_nosuch'"),
         (["judge", "--task", "nofile.json", "--kernel", "k"], "cannot read the task file"),
+        (["judge", "--taks", "relu", "--kernel", "k"], "no flag '--taks': did you mean --task?"),
+        (["eval", "comapre", "a", "b"], "did you mean `cuda-rl eval compare`?"),
         (["tasks"], "choose one of list, show, build, stats"),
         (["tasks", "list", "--family", "nosuch"], "no family is called 'nosuch'; there are:"),
         (["tasks", "list", "--tier", "9"], "--tier cannot be 9: give a whole number from 0 to 3"),
@@ -111,6 +114,45 @@ def test_ctrl_c_is_one_sentence_and_exit_130(capsys, monkeypatch):
     monkeypatch.setattr(tasks, "run_list", interrupted)
     status, _, err = run(capsys, "tasks", "list")
     assert (status, err.count("\n")) == (130, 1)
+
+
+def test_ctrl_c_promises_to_go_on_only_where_an_output_was_kept(capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(judge_many, "run", interrupted)
+    pairs = ("judge-many", "--tasks-and-kernels", "p.jsonl")
+    assert run(capsys, *pairs)[2] == "cuda-rl: stopped\n"
+    assert "goes on from where it was" in run(capsys, *pairs, "--output=o.jsonl")[2]
+
+
+def test_a_copy_that_does_not_fit_names_the_disk_that_it_goes_to(capsys, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", "from/a", None, "to/a")
+
+    monkeypatch.setattr(tasks, "run_list", full)
+    status, _, err = run(capsys, "tasks", "list")
+    assert (status, "the disk of to is full" in err) == (3, True)
+
+
+def test_a_task_of_the_users_own_is_shown_with_its_call(tmp_path, capsys):
+    problem = tmp_path / "mine.py"
+    problem.write_text(
+        "import torch\nfrom torch import nn\nrows, columns = 8, 32\n\n"
+        "class Model(nn.Module):\n"
+        "    def __init__(self, columns):\n"
+        "        super().__init__()\n"
+        "        self.norm = nn.LayerNorm(columns)\n"
+        "    def forward(self, x):\n"
+        "        return self.norm(x)\n\n"
+        "def get_inputs():\n    return [torch.randn(rows, columns)]\n\n"
+        "def get_init_inputs():\n    return [columns]\n"
+    )
+    _, out, _ = run(capsys, "tasks", "show", str(problem))
+    assert (
+        "forward(Tensor x[8, 32], Tensor norm_weight[32], Tensor norm_bias[32], int columns)" in out
+    )
+    assert "may be left out" in out
 
 
 def test_help_and_errors_load_nothing_heavy():

@@ -54,6 +54,12 @@ PARTS: dict[str, Part] = {
     "models": Part("weights of models, converted", "*/*"),
     "datasets": Part("kernels judged on this machine, and data sets", "*"),
 }
+_KEPT = {
+    "slots": "locks, by which processes take turns at compiling",
+    "viewer": "indexes of `cuda-rl view`, which can be deleted",
+    "benchmarks": "what our benchmarks keep",
+}
+"""What other folders hold; `prune` leaves them."""
 PartName = Literal["builds", "baselines", "verdicts", "listings", "native", "models", "datasets"]
 
 
@@ -94,7 +100,7 @@ def run_list(args: Namespace) -> int:
         if name.startswith(_GRAVE):
             continue
         found = list(_entries(root / name, PARTS[name].pattern if name in PARTS else "*"))
-        holds = PARTS[name].holds if name in PARTS else ""
+        holds = PARTS[name].holds if name in PARTS else _KEPT.get(name, "")
         size = sum(entry.bytes for entry in found)
         row = {"part": name, "bytes": size, "entries": len(found), "holds": holds}
         print(json.dumps(row) if args.json else _line(name, size, len(found), holds))

@@ -315,7 +315,7 @@ def _status_lines(status: Status) -> Iterator[str]:
     if found.decision is not None:
         yield f"  demanded by the log: {found.decision} ({found.decision_reason})"
     elif gate["missing"]:
-        yield f"  next: {gate['to']}, missing: {', '.join(gate['missing'])}"
+        yield f"  next: {gate['to']}; it waits for {', '.join(gate['missing'])}"
 
 
 def _history(args: Namespace) -> int:

@@ -89,7 +89,8 @@ def _wrong_output(verdict: Verdict) -> Diagnosis:
         "Most elements are wrong, so it is the formula or the indexing, and no edge case.",
         (
             "Compute the element named above by hand from the reference.",
-            "Check the order of forward's arguments: the task's inputs come first, in order.",
+            "Check the order of forward's arguments: the inputs, then the module's parameters and "
+            "buffers, then numbers (`cuda-rl tasks show TASK` shows it).",
         ),
     )
 

@@ -111,10 +111,11 @@ def show(results: tuple[CheckResult, ...], console: Console) -> None:
 
     table = Table(title="cuda-rl doctor", title_justify="left")
     for column in ("component", "state", "s", "what was found, and how to get what is not there"):
-        table.add_column(column, overflow="fold")
+        narrow = 16 if column == "component" else None
+        table.add_column(column, overflow="fold", max_width=narrow)
     for r in results:
         style = STYLES[r.state] if r.needed or r.state is State.WORKS else "yellow"
-        state = f"[{style}]{r.state.value}[/]" + ("" if r.needed else " (not needed)")
+        state = f"[{style}]{r.state.value}[/]" + ("" if r.needed else "\n(not needed)")
         table.add_row(
             r.name, state, f"{r.seconds:.1f}", escape(r.detail + (f"\n→ {r.fix}" if r.fix else ""))
         )

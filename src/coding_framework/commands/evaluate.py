@@ -19,6 +19,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,10 @@ def run(args: Namespace) -> int:
             raise UsageError(f"`cuda-rl eval {action}` takes {needs}")
         return work(*map(Path, folders), args)
     if folders:
-        raise UsageError(f"one model at a time: {' '.join(args.what)!r} names {len(args.what)}")
+        near = get_close_matches(action, actions, n=1)
+        hint = f"; did you mean `cuda-rl eval {near[0]}`?" if near else ""
+        named = " ".join(args.what)
+        raise UsageError(f"one model at a time: {named!r} names {len(args.what)}{hint}")
     return _evaluate(action or None, args)
 
 

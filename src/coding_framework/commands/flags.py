@@ -58,7 +58,17 @@ class FlagParser(argparse.ArgumentParser):
             raise UsageError(
                 f"--task is missing: did you mean --task {first}? (see `{self.prog} --help`)"
             )
+        misspelt = self._misspelt()
+        if misspelt is not None and "are required" in message:
+            raise UsageError(_unknown_argument(self, misspelt))
         raise UsageError(_sentence(self, message))
+
+    def _misspelt(self) -> str | None:
+        """A flag that was given and is none of this parser's, of which a near one is."""
+        known = [s for s in self._option_string_actions if s.startswith("--")]
+        words = (word for word in self._given if word.startswith("--") and len(word) > 2)
+        unknown = next((word for word in words if word.split("=")[0] not in known), None)
+        return unknown if unknown is not None and _near(unknown.split("=")[0], known) else None
 
 
 def script_parser(description: str | None) -> FlagParser:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 import json
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
@@ -81,7 +82,9 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     _add_reason(p, "quarantined by hand")
     p = add_command(actions, "export", _export, "Write kernels to a tar file.")
     p.add_argument("output", metavar="FILE", type=Path, help="the tar file to write")
-    p.add_argument("names", nargs="*", metavar="KERNEL", help="ids or ops (default: all)")
+    p.add_argument(
+        "names", nargs="*", default=[], metavar="KERNEL", help="ids or ops (default: all)"
+    )
     _add_place(p)
     p = add_command(actions, "import", _import, "Add the kernels of a tar file of `export`.")
     p.add_argument("archive", metavar="FILE", type=Path, help="the tar file to read")
@@ -90,7 +93,9 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     _add_place(p)
     add_switch(p, "--retired", "also forget retired and quarantined kernels")
     p = add_command(actions, "reverify", _reverify, "Judge kernels again on this machine.")
-    p.add_argument("names", nargs="*", metavar="KERNEL", help="ids or ops (default: all)")
+    p.add_argument(
+        "names", nargs="*", default=[], metavar="KERNEL", help="ids or ops (default: all)"
+    )
     add_switch(p, "--stale", "only those judged with another protocol or driver than now")
     _add_signing(p, keys)
 
@@ -155,6 +160,13 @@ def _add(args: Namespace) -> int:
         print(f"{short(found.kernel)} is verified for {one_line(found.op)} in {args.registry}")
         for line in _template_lines(found):
             print(line)
+        if found.status == "verified":
+            folder = shlex.quote(str(args.registry))
+            place = "" if args.registry == REGISTRY else f" --registry {folder}"
+            print(
+                f"no program uses it yet: `cuda-rl kernel promote {short(found.kernel)}{place}` "
+                "makes it a canary, and once more active"
+            )
     return EXIT_OK
 
 
@@ -277,10 +289,13 @@ def _lines(registry: KernelRegistry, kernel: RegisteredKernel) -> Iterator[str]:
 def _template_lines(kernel: RegisteredKernel) -> Iterator[str]:
     for template in kernel.templates:
         temporary = sum(a.nbytes for a in template.allocations if a.use == "temporary")
+        count = len(template.launches)
+        launches = f"{count} launch{'es' if count != 1 else ''}"
+        aligned = max(a.alignment for a in template.arguments)
+        order = "" if template.deterministic else ", sums in any order"
         yield (
-            f"  {template.shape_key}: {len(template.launches)} launches, {temporary} temporary "
-            f"bytes, inputs aligned to {max(a.alignment for a in template.arguments)} bytes"
-            + ("" if template.deterministic else ", sums in any order")
+            f"  {template.shape_key}: {launches}, {temporary} temporary bytes, inputs aligned to "
+            f"{aligned} bytes{order}"
         )
     for refusal in kernel.refusals:
         yield f"  {refusal.shape_key}: no template ({refusal.obstacle}): {refusal.reason}"
@@ -343,7 +358,10 @@ def _promote(args: Namespace) -> int:
         kernel = registry.find(args.name)
         to = args.to or PROMOTED.get(kernel.status)
         if to is None:
-            raise UsageError(f"a kernel that is {kernel.status} goes no step on: say --to")
+            raise UsageError(
+                f"a kernel that is {kernel.status} goes no step on by itself: --to says where it "
+                "goes (verified, canary, active or retired)"
+            )
         return _moved(registry, kernel, to, args.reason)
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command
+from coding_framework.commands.waiting import Waiting
 from coding_framework.errors import UsageError
+from coding_framework.monitoring.text import one_line
 from coding_framework.paths import write_atomic
 
 
@@ -37,14 +39,17 @@ def run_export(args: Namespace) -> int:
     from coding_framework.data.modelnew import export_modelnew
     from coding_framework.data.registry import find_task
 
-    task = find_task(args.task)
-    return _write(export_modelnew(_read(args.kernel), task), args.output)
+    with Waiting(f"writing an answer for {one_line(args.task, 60)}"):
+        answer = export_modelnew(_read(args.kernel), find_task(args.task))
+    return _write(answer, args.output)
 
 
 def run_import(args: Namespace) -> int:
     from coding_framework.data.modelnew import import_modelnew
 
-    return _write(import_modelnew(_read(args.answer)), args.output)
+    with Waiting(f"reading {one_line(str(args.answer), 60)}"):
+        kernel = import_modelnew(_read(args.answer))
+    return _write(kernel, args.output)
 
 
 def _read(path: Path) -> str:

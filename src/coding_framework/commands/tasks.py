@@ -20,7 +20,9 @@ from coding_framework.commands.flags import (
     config_from,
 )
 from coding_framework.commands.options import TaskSelection
-from coding_framework.types import Config
+from coding_framework.commands.waiting import Waiting
+from coding_framework.monitoring.text import one_line
+from coding_framework.types import Config, Task
 
 
 class BuildOptions(Config):
@@ -94,9 +96,23 @@ def _list_modules(chosen: TaskSelection, *, as_json: bool) -> int:
 def run_show(args: Namespace) -> int:
     from coding_framework.data.registry import describe_task, find_task
 
-    task = find_task(args.task)
-    print(task.model_dump_json(indent=2) if args.json else describe_task(args.task))
+    with Waiting(f"reading {one_line(args.task, 60)}"):
+        task = find_task(args.task)
+        called = [] if args.json or not Path(args.task).suffix else _how_it_is_called(task)
+    print(task.model_dump_json(indent=2) if args.json else describe_task(task))
+    print(*called, sep="\n", end="\n" if called else "")
     return EXIT_OK
+
+
+def _how_it_is_called(task: Task) -> list[str]:
+    """For a task of the user's own, of which no kernel of ours shows it."""
+    from coding_framework.agents.prompts.contract import contract_of
+
+    contract = contract_of(task)
+    lines = ["", "a kernel's forward is called as", f"  {contract.signature}"]
+    if contract.numbers:
+        lines.append("the numbers at the end may be left out, all of them")
+    return lines
 
 
 def run_build(args: Namespace) -> int:

@@ -240,7 +240,8 @@ def _tasks(
     tasks = list(islice(drawn, n))
     if n is not None and len(tasks) < n:
         raise UsageError(
-            f"{n} {split.value} tasks were asked for; {len(tasks)} have a judged kernel"
+            f"{n} {split.value} tasks were asked for; {len(tasks)} have a judged kernel: ask for "
+            "fewer, or judge more with `cuda-rl tasks build`"
         )
     return tasks
 

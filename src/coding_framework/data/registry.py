@@ -94,9 +94,8 @@ def select_functions(
     ]
 
 
-def describe_task(spec: str) -> str:
+def describe_task(task: Task) -> str:
     """A task for people to read: its facts, the PyTorch source, the kernels we have for it."""
-    task = find_task(spec)
     lines = [
         f"{task.name}  (family {task.family}, tier {task.tier}, {task.split}, {task.source})",
         task.description,

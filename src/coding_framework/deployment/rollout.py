@@ -478,10 +478,10 @@ class Rollout:
         """Where the rollout goes next, and what is missing for it."""
         if self.state == "SHADOW":
             units = int(self.pairs.units)
-            return Gate("RAMPING", (f"{units} of {self.config.shadow_units} pairs",))
+            return Gate("RAMPING", (f"pairs, {units} of {self.config.shadow_units} so far",))
         if self.state == "HOLDING":
             closed = sum(self.counts.closed)
-            return Gate("PROMOTED", (f"{closed} of {self.horizon} units",))
+            return Gate("PROMOTED", (f"closed units, {closed} of {self.horizon} so far",))
         if self.state in FINAL:
             return Gate(self.state, ())
         if self.state != "RAMPING":

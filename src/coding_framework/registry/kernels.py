@@ -249,11 +249,10 @@ class KernelRegistry:
         """Change a status. Raises UsageError for a change that there is not, ConflictError where
         somebody else was first."""
         if status not in MOVES[kernel.status]:
-            choices = ", ".join(MOVES[kernel.status]) or "nothing but by `kernel reverify`"
-            raise UsageError(
-                f"{short(kernel.kernel)} is {kernel.status} and cannot become {status}: it may "
-                f"become {choices}"
-            )
+            choices = ", ".join(MOVES[kernel.status])
+            what_next = f"it may become {choices}" if choices else "only `kernel reverify` moves it"
+            refused = "already" if status == kernel.status else f"and cannot become {status}"
+            raise UsageError(f"{short(kernel.kernel)} is {kernel.status} {refused}: {what_next}")
         self._database.move(self._entry(kernel)._replace(status=kernel.status), status, reason)
         return self._one(kernel.kernel, kernel.task)
 

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -205,8 +206,12 @@ def new_key(folder: Path, name: str) -> SigningKey:
     public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_new(path.with_suffix(".pub"), public, 0o644)
-        _write_new(path, pem, 0o600)
+        public_path = path.with_suffix(".pub")
+        with ExitStack() as written:
+            for part, content, mode in ((public_path, public, 0o644), (path, pem, 0o600)):
+                _write_new(part, content, mode)
+                written.callback(part.unlink)
+            written.pop_all()  # both are there: they stay
     except FileExistsError as e:
         raise UsageError(
             f"there is a key {name!r} in {folder} already, and it may have signed: choose another "
@@ -218,10 +223,16 @@ def new_key(folder: Path, name: str) -> SigningKey:
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a file that is not there yet, or none. Raises OSError."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink()
+        raise
 
 
 def load_key(folder: Path, name: str) -> SigningKey:

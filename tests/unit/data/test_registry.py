@@ -125,7 +125,7 @@ def test_lists_filter_by_split_family_and_tier() -> None:
 
 
 def test_a_described_task_shows_source_shapes_and_kernels() -> None:
-    text = describe_task("exp_rowsum_log")
+    text = describe_task(find_task("exp_rowsum_log"))
     assert "out = log(rowsum(exp(x)))" in text
     assert "torch.sum(x, dim=1)" in text
     rows, columns = find_task("exp_rowsum_log").cases[1].inputs[0].shape

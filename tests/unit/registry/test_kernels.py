@@ -226,7 +226,7 @@ def test_a_kernel_goes_from_verified_to_active_and_back_only_by_a_new_verdict(
     kernel = registry.move(kernel, "canary", "a try")
     kernel = registry.move(kernel, "active", "it is faster")
     kernel = registry.move(kernel, "quarantined", "a mismatch")
-    with pytest.raises(UsageError, match="nothing but by `kernel reverify`"):
+    with pytest.raises(UsageError, match="only `kernel reverify` moves it"):
         registry.move(kernel, "active", "no")
     assert add_kernel(registry, key, driver="581").status == "verified"
     changes = [(h.before, h.after) for h in registry.history(kernel)]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coding_framework.data.registry import find_task
-from coding_framework.errors import UsageError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.registry.receipts import (
     ReceiptError,
     canonical,
@@ -110,6 +112,24 @@ def test_a_key_is_never_overwritten(tmp_path: Path) -> None:
         new_key(tmp_path, "judge")
     assert (tmp_path / "judge.key").read_bytes() == before
     assert (tmp_path / "judge.key").stat().st_mode & 0o077 == 0
+
+
+def test_a_key_that_cannot_be_written_whole_leaves_no_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(InfrastructureError, match="is full"):
+            new_key(tmp_path, "judge")
+    assert list(tmp_path.iterdir()) == []
+    new_key(tmp_path, "judge")
+    (tmp_path / "judge.pub").unlink()
+    with pytest.raises(UsageError, match="already"):
+        new_key(tmp_path, "judge")
+    assert [path.name for path in tmp_path.iterdir()] == ["judge.key"]
 
 
 def test_a_kept_key_signs_as_the_new_one_did(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from torch import nn
 
@@ -234,6 +234,8 @@ def _open(folder: Path, device: Device, options: Options, keys: str | Path | Non
 
 def _launcher(device: Device) -> Launcher:
     """Raises UsageError where there is no such device."""
+    if device not in get_args(Device):
+        raise UsageError(f"kernels run on no device {device!r}: choose cuda or emulator (the CPU)")
     if device == "emulator":
         from coding_framework.deployment.apply.emulator_launcher import EmulatorLauncher
 
