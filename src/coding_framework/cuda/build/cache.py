@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -33,8 +34,11 @@ _MANIFEST = "manifest.json"
 RESULT_NAME = "result.json"
 """File of a build: its result. The emulator finds the registers there."""
 _LOCK = ".lock"
-_SWEEP_EVERY = 64
-"""Writes between two looks at the size, which costs one pass over the entries."""
+_SWEEP_EVERY, _SWEEP_S = 64, 600.0
+"""A process's writes, or the seconds of all processes, between two looks at the size: one costs a
+pass over the entries."""
+_SWEPT = "swept"
+"""File that is touched by each look."""
 
 
 class KernelCompilationCache:
@@ -96,9 +100,16 @@ class KernelCompilationCache:
                 self._discard(entry)
             os.rename(partial, entry)
         self._writes += 1
-        if self._writes % _SWEEP_EVERY == 1:
+        if self._writes % _SWEEP_EVERY == 0 or self._unswept_for() > _SWEEP_S:
             self.sweep()
         return stored
+
+    def _unswept_for(self) -> float:
+        """Seconds since a process has looked at the size, which takes it a look at each entry."""
+        try:
+            return time.time() - (self.folder / _SWEPT).stat().st_mtime
+        except FileNotFoundError:
+            return math.inf
 
     @contextmanager
     def building(self, digest: str) -> Iterator[None]:
@@ -113,6 +124,7 @@ class KernelCompilationCache:
 
     def sweep(self) -> int:
         """Bring the size under the bound; returns how many entries were removed."""
+        (self.folder / _SWEPT).touch()
         now = time.time()
         entries: list[tuple[float, int, Path]] = []
         for entry in (self.folder / "entries").glob("*/*"):

@@ -102,6 +102,27 @@ def test_entries_in_use_are_kept_even_over_the_bound(tmp_path: Path) -> None:
     assert cache.get(DIGEST) is not None
 
 
+def test_processes_that_follow_each_other_look_at_the_size_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Path] = []
+    plain = KernelCompilationCache.sweep
+    monkeypatch.setattr(
+        KernelCompilationCache, "sweep", lambda self: looks.append(self.folder) or plain(self)
+    )
+    for _ in range(3):
+        store(KernelCompilationCache(tmp_path), DIGEST)
+    assert len(looks) == 1
+    old = time.time() - 1000
+    os.utime(tmp_path / "swept", (old, old))
+    store(KernelCompilationCache(tmp_path), DIGEST)
+    assert len(looks) == 2
+    busy = KernelCompilationCache(tmp_path)
+    for _ in range(64):
+        store(busy, DIGEST)
+    assert len(looks) == 3
+
+
 def _write_until_killed(folder: Path, started: Path) -> None:
     with KernelCompilationCache(folder).scratch() as scratch:
         (scratch / "kernel.cu").write_text("half")
