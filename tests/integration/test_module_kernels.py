@@ -42,6 +42,7 @@ SIZES = {
         "m1_normalize_8f6e9b",
         "m1_sum_b28fcb",
         "m1_softmax_123546",
+        "m1_scale_softmax_c7d1a1",
         "m1_cross_entropy_185229",
         "m1_multi_margin_loss_acd814",
     ],

@@ -153,10 +153,12 @@ def whole_groups(
         lines += [*one_writes(groups, worker), "int i = g;", *coordinates(write, dims), *write]
     else:
         head, *steps = loop
-        each = [*steps, f"int i = {place};", *coordinates(write, dims), "float e = x[i];", *write]
+        read = [f"int i = {place};", *coordinates(write, dims), "float e = x[i];", *w.before]
+        each = [*steps, *read, *write]
         lines += [head, *(f"  {line}" for line in each), "}"]
     grid, ahead = grid_of(w, groups, worker), worker == "columns" and out_dims is None
     w.kernel(name, lines, reads, out, dims, grid, "float", True, restrict=ahead)
+    w.before = []
 
 
 def split_groups(
@@ -394,11 +396,13 @@ def _pass(
 ) -> Lines:
     head, *steps = loop
     join = JOINS[one.join]
-    element = f"x[{place}]" if one.element == "e" else one.element
+    direct = one.element == "e" and not w.before
+    element = f"x[{place}]" if direct else one.element
     inner = [*steps]
-    if one.element != "e":
+    if not direct:
         inner.append(f"int i = {place};" if "[i]" in one.element else "")
         inner.append("float e = x[i];" if "[i]" in one.element else f"float e = x[{place}];")
+        inner += w.before
     inner.append(join.format(a=one.name, e=element))
     lines = [f"float {one.name} = {_STARTS[one.join]};", head]
     lines += [*(f"  {line}" for line in inner if line), "}"]

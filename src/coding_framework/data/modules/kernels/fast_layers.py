@@ -61,6 +61,7 @@ from coding_framework.data.modules.kernels.naive_layers import (
 from coding_framework.data.modules.kernels.naive_tensors import (
     MOVES,
     SCANS,
+    SOFTMAXES,
     TENSOR_KERNELS,
 )
 from coding_framework.data.modules.pointwise import POINTWISE, c_literal
@@ -180,6 +181,7 @@ _VECTORS = (
     "a thread reads and writes four elements, 16 bytes in one instruction, so four times as many "
     "bytes are on their way to keep DRAM busy"
 )
+_BEFORE = "what comes before the softmax is done where an element is read, without a kernel"
 _FOURS = "a thread has four elements, whose loads wait together and not in turn"
 _COPIES = "an element is read once and its copies go out together: one index for all, wide stores"
 _TILES = "tiles go through shared memory, so that reads and writes are of whole lines of 128 bytes"
@@ -201,7 +203,7 @@ _FAST: dict[str, Fast] = {
     **dict.fromkeys(NORMS, _norm),
     "rms_norm": partial(rms_norm, write=whole_groups),
     "normalize": _unit,
-    **dict.fromkeys(("softmax", "log_softmax", "softmin"), _softmax),
+    **dict.fromkeys(SOFTMAXES, _softmax),
     **dict.fromkeys(_REDUCTIONS, _reduction),
     **dict.fromkeys(("argmax", "argmin"), place_of_extremum),
     "global_pool": _global_pool,
@@ -215,8 +217,10 @@ _FAST: dict[str, Fast] = {
 
 def reason(task: ModuleTask) -> str:
     """Why the kernels of this module beat the naive ones."""
-    first = task.operations[0].name
-    found = [_VECTORS] if first in POINTWISE else []
+    names = [o.name for o in task.operations]
+    found = [_VECTORS] if names[0] in POINTWISE else []
+    if found and set(names) & set(SOFTMAXES):
+        found = [_BEFORE]
     found += [_reason(o) for o in task.operations if o.name in _FAST]
     return "; ".join(dict.fromkeys(found))
 

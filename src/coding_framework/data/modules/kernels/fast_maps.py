@@ -31,8 +31,8 @@ from coding_framework.data.modules.kernels.lowering import (
     product_of,
 )
 from coding_framework.data.modules.kernels.naive_layers import Parameters
-from coding_framework.data.modules.kernels.naive_tensors import MOVES, difference_lines
-from coding_framework.data.modules.pointwise import POINTWISE
+from coding_framework.data.modules.kernels.naive_tensors import MOVES, SOFTMAXES, difference_lines
+from coding_framework.data.modules.pointwise import POINTWISE, c_statements
 from coding_framework.data.modules.records import Operation, Value
 
 _TILE = 32
@@ -50,8 +50,14 @@ class Read:
 
 
 def elementwise(w: Lowering, o: Operation, parameters: Parameters) -> None:
-    """The operations that follow, of an input as it stands."""
-    vectors(w, [])
+    """The operations that follow, of an input as it stands. A softmax after them has them done
+    wherever it reads an element, and nothing is written for it."""
+    head = next((o.name for o in w.task.operations if o.name not in POINTWISE), "")
+    if head in SOFTMAXES and not any(POINTWISE[o.name].reads for o, _ in w.post):
+        w.before = [line for o, _ in w.post for line in c_statements(o, "e")]
+        w.post = []
+    else:
+        vectors(w, [])
 
 
 def prelu(w: Lowering, o: Operation, parameters: Parameters) -> None:

@@ -77,6 +77,8 @@ class Lowering:
     dims: list[str] = field(default_factory=list)
     post: list[tuple[Operation, tuple[Parameter, ...]]] = field(default_factory=list)
     """Elementwise operations that the next final kernel ends with."""
+    before: Lines = field(default_factory=list)
+    """Statements on each element `e` that the next kernel of groups reads."""
     terms: list[str] = field(default_factory=list)
     """Expressions of the lengths of all sums."""
     kernels: int = 0

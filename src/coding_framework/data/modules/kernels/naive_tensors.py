@@ -83,6 +83,9 @@ def _arg_reduction(w: Lowering, axis: int, keepdim: bool, better: str) -> None:
     w.map(body, out, c_type="int64_t")
 
 
+SOFTMAXES = ("softmax", "log_softmax", "softmin")
+
+
 def lower_softmax(w: Lowering, o: Operation, parameters: Parameters) -> None:
     softmax(w, o.number("axis"), o.name)
 
@@ -483,7 +486,7 @@ def lower_embedding(w: Lowering, o: Operation, parameters: Parameters) -> None:
 TENSOR_KERNELS: dict[str, Lower] = {
     "elementwise": lower_elementwise,
     **dict.fromkeys(REDUCTIONS, lower_reduction),
-    **dict.fromkeys(("softmax", "log_softmax", "softmin"), lower_softmax),
+    **dict.fromkeys(SOFTMAXES, lower_softmax),
     "scan": lower_scan,
     **dict.fromkeys(_LOSSES, lower_loss),
     "hinge": lower_hinge,
