@@ -10,7 +10,7 @@ from coding_framework.commands.diagnosis import diagnose, time_sentence, versus
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, add_switch, config_from
 from coding_framework.commands.judge import FRESH, JUDGING
-from coding_framework.commands.one_kernel import judge_one, read_kernel
+from coding_framework.commands.one_kernel import judge_one, read_kernel, read_task
 from coding_framework.commands.verdict_text import at_line, counter_texts
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.ncu_metrics import bank_conflicts, occupancy_pct, used_share
@@ -33,9 +33,7 @@ def add_to(commands: Any) -> None:
 def run(args: Namespace) -> int:
     settings = config_from(JudgeSettings, args)
     code = read_kernel(args.kernel)
-    from coding_framework.data.registry import find_task
-
-    task = find_task(args.task)
+    task = read_task(args.task)
     verdict = judge_one(task, code, settings, fresh=args.fresh)
     print(page(verdict, task, code), flush=True)
     return EXIT_OK

@@ -14,7 +14,7 @@ from coding_framework.commands.flags import (
     add_switch,
     config_from,
 )
-from coding_framework.commands.one_kernel import judge_one, read_kernel
+from coding_framework.commands.one_kernel import judge_one, read_kernel, read_task
 from coding_framework.errors import UsageError
 from coding_framework.types import HeadersName
 from coding_framework.wiring import JudgeSettings
@@ -56,9 +56,8 @@ def run(args: Namespace) -> int:
     settings = config_from(JudgeSettings, args)
     name = _one_file(args)
     from coding_framework.commands.verdict_text import verdict_text
-    from coding_framework.data.registry import find_task
 
-    task = find_task(args.task)
+    task = read_task(args.task)
     if args.watch is not None:
         from coding_framework.commands.judge_watch import watch
 

@@ -20,7 +20,7 @@ from coding_framework.commands.flags import (
     add_switch,
     config_from,
 )
-from coding_framework.commands.one_kernel import make_one_judge, read_kernel
+from coding_framework.commands.one_kernel import make_one_judge, read_kernel, read_task
 from coding_framework.commands.waiting import Waiting
 from coding_framework.errors import UsageError
 from coding_framework.monitoring.text import one_line
@@ -143,11 +143,10 @@ def _add_signing(parser: Any, keys: Path) -> None:
 
 
 def _add(args: Namespace) -> int:
-    from coding_framework.data.registry import find_task
     from coding_framework.registry.kernels import KernelRegistry, short
     from coding_framework.registry.receipts import load_key
 
-    task = find_task(args.task)
+    task = read_task(args.task)
     if args.op is not None:
         task = task.model_copy(update={"name": args.op})
     code = read_kernel(args.file)

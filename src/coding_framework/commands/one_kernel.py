@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coding_framework.commands.waiting import Waiting
@@ -23,6 +24,17 @@ KEPT = "verdicts"
 KEPT_BYTES = 256 << 20
 MAX_KERNEL_BYTES = 16 * 2**20
 """A larger file is a wrong path, not a kernel; what is smaller the judge decides on."""
+
+
+def read_task(spec: str) -> Task:
+    """The task of a name or a file. A problem in Python runs to be read, which is told on stderr
+    where it takes more than two seconds. Raises UsageError."""
+    from coding_framework.data.registry import find_task
+
+    if Path(spec).suffix != ".py":
+        return find_task(spec)
+    with Waiting(f"reading {one_line(spec, 60)}"):
+        return find_task(spec)
 
 
 def judge_one(task: Task, code: str, settings: JudgeSettings, *, fresh: bool = False) -> Verdict:

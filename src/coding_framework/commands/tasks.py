@@ -19,9 +19,8 @@ from coding_framework.commands.flags import (
     add_json,
     config_from,
 )
+from coding_framework.commands.one_kernel import read_task
 from coding_framework.commands.options import TaskSelection
-from coding_framework.commands.waiting import Waiting
-from coding_framework.monitoring.text import one_line
 from coding_framework.types import Config, Task
 
 
@@ -94,11 +93,10 @@ def _list_modules(chosen: TaskSelection, *, as_json: bool) -> int:
 
 
 def run_show(args: Namespace) -> int:
-    from coding_framework.data.registry import describe_task, find_task
+    from coding_framework.data.registry import describe_task
 
-    with Waiting(f"reading {one_line(args.task, 60)}"):
-        task = find_task(args.task)
-        called = [] if args.json or not Path(args.task).suffix else _how_it_is_called(task)
+    task = read_task(args.task)
+    called = [] if args.json or not Path(args.task).suffix else _how_it_is_called(task)
     print(task.model_dump_json(indent=2) if args.json else describe_task(task))
     print(*called, sep="\n", end="\n" if called else "")
     return EXIT_OK

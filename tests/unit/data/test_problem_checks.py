@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from coding_framework.data.registry import find_task
 from coding_framework.errors import UsageError
@@ -53,6 +54,12 @@ def test_what_is_no_function_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(UsageError, match=told):
         find_task(problem(tmp_path, forward, init, inputs))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_problem_that_asks_for_a_gpu_is_told_to_leave_it_out(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"leave out \.cuda\(\)"):
+        find_task(problem(tmp_path, "return x * 2", "pass", "[torch.randn(n, f).cuda()]"))
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,11 @@ def problem_task(source: str, name: str, *, level: int | None = None) -> Task:
                 f"the problem {name} has no {e.args[0]}: it needs a `Model`, `get_inputs()` and "
                 "`get_init_inputs()`; `cuda-rl new-task NAME` writes one to begin with"
             ) from e
+        if any(word in str(e) for word in ("NVIDIA driver", "compiled with CUDA", "CUDA GPUs")):
+            raise UsageError(
+                f"the problem {name} asks for a GPU, and it is read on the CPU: leave out .cuda() "
+                "and device='cuda'; the judge puts the tensors where the kernel runs"
+            ) from e
         raise UsageError(
             f"the problem {name} cannot be run ({type(e).__name__}: {e}): it needs a `Model`, "
             "`get_inputs()` and `get_init_inputs()` that work together"
