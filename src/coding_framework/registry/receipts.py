@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import Field, ValidationError
 
-from coding_framework.errors import CodingFrameworkError, InfrastructureError, UsageError
+from coding_framework.errors import CodingFrameworkError, UsageError
 from coding_framework.monitoring.text import one_line
-from coding_framework.paths import cannot_write
+from coding_framework.paths import require_writable, write_error
 from coding_framework.registry.digests import shape_key, task_id
 from coding_framework.registry.templates import LaunchTemplate
 from coding_framework.types import Record, Status, Task, Verdict
@@ -204,8 +204,8 @@ def new_key(folder: Path, name: str) -> SigningKey:
     private = Ed25519PrivateKey.generate()
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    require_writable(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         public_path = path.with_suffix(".pub")
         with ExitStack() as written:
             for part, content, mode in ((public_path, public, 0o644), (path, pem, 0o600)):
@@ -218,7 +218,7 @@ def new_key(folder: Path, name: str) -> SigningKey:
             "name"
         ) from e
     except OSError as e:
-        raise InfrastructureError(cannot_write(path, e)) from e
+        raise write_error(path, e) from e
     return SigningKey(name, private)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coding_framework.data.registry import find_task
-from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.errors import InfrastructureError, UnwritableError, UsageError
 from coding_framework.registry.receipts import (
     ReceiptError,
     canonical,
@@ -139,6 +139,12 @@ def test_a_kept_key_signs_as_the_new_one_did(tmp_path: Path) -> None:
     )
     assert check_receipt(made.model_dump(mode="json"), tmp_path).reference == "caller"
     assert public_pem(tmp_path, "judge").startswith("-----BEGIN PUBLIC KEY-----")
+
+
+def test_a_folder_of_keys_that_cannot_be_is_wrong_use(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(UnwritableError, match="choose a folder that can be written"):
+        new_key(tmp_path / "file", "judge")
 
 
 def test_a_key_file_that_is_none_is_a_sentence(tmp_path: Path) -> None:
