@@ -236,6 +236,7 @@ class _Replays:
 
     def _replay(self, seed: int, addresses: Sequence[int], number: int) -> tuple[Output, ...]:
         expectation = self._references.get(self._task, self._case, seed)
+        self._require_shapes(expectation)
         try:
             outputs = self._outputs(expectation, addresses, _POISONS[number % len(_POISONS)])
         except CandidateFault as fault:
@@ -244,6 +245,16 @@ class _Replays:
         if wrong is not None:
             raise NotPortable("replay_differs", f"replayed on {draw_name(seed)}: {wrong}")
         return outputs
+
+    def _require_shapes(self, expectation: Expectation) -> None:
+        """Before an output is read: one that repeats a few bytes may claim to be of any size."""
+        for i, (o, expected) in enumerate(
+            zip(self._template.outputs, expectation.outputs, strict=False)
+        ):
+            wanted = tuple(expected.native.shape)
+            if tuple(o.shape) != wanted:
+                claim = f"output {i}: shape {tuple(o.shape)}, expected {wanted}"
+                raise NotPortable("replay_differs", claim)
 
     def _outputs(
         self, expectation: Expectation, addresses: Sequence[int], poison: int

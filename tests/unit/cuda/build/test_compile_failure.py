@@ -76,6 +76,13 @@ def test_a_process_killed_after_its_time_is_a_timeout() -> None:
     assert explain(-24, "").status is Status.COMPILE_TIMEOUT
 
 
+def test_the_kernel_counts_cpu_time_by_ticks_and_may_end_a_process_before_its_time() -> None:
+    assert explain(-9, "Killed", cpu_s=27).status is Status.COMPILE_TIMEOUT
+    for cpu_s, killed in ((27, 1), (20, 0)):
+        with pytest.raises(CompilerKilledError, match="killed from outside"):
+            explain(-9, "Killed", cpu_s=cpu_s, killed=killed)
+
+
 def test_gcc_killed_for_memory_is_ours_where_the_kernel_counted_a_kill() -> None:
     with pytest.raises(CompilerKilledError, match="out of memory"):
         explain(1, GCC_KILLED, killed=1)
