@@ -46,7 +46,7 @@ def test_a_rollout_is_shown_with_the_figures_of_its_log(
 ) -> None:
     viewed = viewed_of(deployed, tmp_path)
     address = f"/deploy/experiments/{deployed.id}"
-    assert "0 of 1000 units" in viewed.page(address)
+    assert "closed units, 0 of 1000 so far" in viewed.page(address)
     deployed.units(250)
     deployed.request(False)  # the page knows the time by the log
     deployed.act()
@@ -54,7 +54,7 @@ def test_a_rollout_is_shown_with_the_figures_of_its_log(
     told = viewed.data(address)["numbers"]
     assert told == deployed.manager.evaluate(deployed.id).numbers, "as the controller finds them"
     assert "50%" in page
-    assert "It waits for 250 of 1000 units" in page
+    assert "It waits for closed units, 250 of 1000 so far" in page
     assert f"cuda-rl deploy pause kernels --database {deployed.path}" in page
 
 
