@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,16 +82,20 @@ async def judge_pairs(
     exit status: our fault where one kept a pair from its verdict, else wrong use where a line could
     not be used. Such a line gets its error, and the others go on. Pairs whose verdict is in
     `output` already are left out; one that ended with an error is judged again. ray: address of a
-    cluster to judge on instead of this machine.
+    cluster to judge on instead of this machine. Raises UsageError where another process adds to
+    `output`.
     """
     from coding_framework.monitoring.progress import Progress
+    from coding_framework.store.folder import locked
     from coding_framework.store.lines import JsonlSink
 
-    done = _ids_with_verdict(output) if output is not None else frozenset()
-    left = [pair for pair in pairs if pair.id not in done]
-    tasks = _tasks(left)
     statuses = {EXIT_OK}
     with ExitStack() as stack:
+        if output is not None:
+            stack.enter_context(locked(_lock_of(output), partial(_in_use, output)))
+        done = _ids_with_verdict(output) if output is not None else frozenset()
+        left = [pair for pair in pairs if pair.id not in done]
+        tasks = _tasks(left)
         sink = stack.enter_context(JsonlSink(output)) if output is not None else None
         total = len(pairs)
         progress = stack.enter_context(
@@ -124,6 +129,19 @@ async def judge_pairs(
             for pair in left:
                 group.create_task(one(pair))
     return max(statuses)
+
+
+def _lock_of(output: Path) -> Path:
+    """It lies beside the output, hidden, and stays there: only a living process holds it."""
+    file = output.resolve()
+    return file.with_name(f".{file.name}.lock")
+
+
+def _in_use(output: Path, process: str) -> str:
+    return (
+        f"another judge-many (process {process}) writes to {output}: wait for it, or choose "
+        "another --output"
+    )
 
 
 def _tasks(pairs: Sequence[Pair]) -> dict[str, Task | UsageError]:

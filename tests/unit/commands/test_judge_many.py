@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -51,3 +54,24 @@ def test_a_wrong_line_is_named_and_the_others_stay(tmp_path, text, told):
 def test_a_file_that_is_not_there_is_wrong_use(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
         read_pairs(tmp_path / "nosuch.jsonl")
+
+
+def test_a_second_one_with_the_same_output_is_told_who_writes_to_it(tmp_path):
+    """And what a killed one left keeps nobody out: the kernel drops its lock."""
+    pairs, output, other = (tmp_path / name for name in ("p.jsonl", "v.jsonl", "link.jsonl"))
+    pairs.write_text("")
+    other.symlink_to(output)
+    command = [sys.executable, "-m", "coding_framework.cli", "judge-many"]
+    command += ["--tasks-and-kernels", str(pairs), "--output", str(other)]
+    with (tmp_path / ".v.jsonl.lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        lock.write("4711\n")
+        lock.flush()
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert second.returncode == 2
+    assert second.stderr == (
+        f"cuda-rl: another judge-many (process 4711) writes to {other}: wait for it, or choose "
+        "another --output\n"
+    )
+    third = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert third.returncode == 0, third.stderr
