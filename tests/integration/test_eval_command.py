@@ -162,7 +162,9 @@ def test_a_finished_run_is_verified_judged_again_and_written_for_kernelbench(
     assert main(first) == 0
     assert main(["eval", "verify", str(tmp_path / "first"), "--judge-again", "2"]) == 0
     assert "2 samples, 2 kernels judged again: no problems" in capsys.readouterr().out
-    assert main(["eval", "report", str(tmp_path / "first")]) == 0
+    capsys.readouterr()
+    assert main(["eval", "report", str(tmp_path / "first"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"report": str(tmp_path / "first/report.html")}
     again = ["eval", "--answers", str(tmp_path / "first"), *judged, str(tmp_path / "again")]
     assert main([*again, "--time-limit", "1e-9"]) == 4
     assert main([*again, "--compare", str(tmp_path / "first")]) == 0
@@ -176,7 +178,6 @@ def test_a_finished_run_is_verified_judged_again_and_written_for_kernelbench(
         ((), "give a model, or answers with --answers, and not both"),
         (("m", "--answers", "."), "give a model, or answers with --answers, and not both"),
         (("m", "n"), "one model at a time"),
-        (("compare", "a"), "takes two finished runs"),
         (("m", "--k", "0"), "--k cannot be 0"),
         (("m", "--p", "inf"), "--p cannot be inf"),
         (("m", "--baseline", "slow"), "--baseline cannot be slow"),

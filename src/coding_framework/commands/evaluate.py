@@ -14,11 +14,9 @@ of time.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +25,8 @@ from annotated_types import Ge
 
 from coding_framework.commands.failures import EXIT_EARLY, EXIT_HIT, EXIT_OK, EXIT_OURS, fail
 from coding_framework.commands.flags import (
+    FlagParser,
+    add_action,
     add_command,
     add_flags,
     add_json,
@@ -59,8 +59,8 @@ def add_to(commands: Any) -> None:
         nargs="*",
         metavar="WHAT",
         help="a model (a hub name, a folder, or the folder of a training run; with --server the "
-        "name that the server knows), nothing with --answers, `compare A B` (two finished runs), "
-        "`report DIR`, `verify DIR`, or `kernelbench-score RUN`",
+        "name that the server knows), nothing with --answers, or an action with a help of its own: "
+        "compare (two finished runs), report or verify (one), kernelbench-score",
     )
     p.add_argument(
         "--suite",
@@ -72,47 +72,80 @@ def add_to(commands: Any) -> None:
         "kernelbench:LEVEL[:representative], "
         "or the path of problems; may be given again",
     )
-    add_flags(p, EvalOptions, (name for name in EvalOptions.model_fields if name != "baseline"))
+    add_flags(p, EvalOptions, EvalOptions.model_fields)
     add_flags(p, JudgeSettings, OF_THE_JUDGE)
     add_switch(p, "--dry-run", "show what would be evaluated, and end")
     p.add_argument("--junit", type=Path, metavar="FILE", help="write the gates as JUnit's XML here")
+    add_json(p, "print the result as one JSON object")
+    for add in (_add_compare, _add_report, _add_verify, _add_kernelbench_score):
+        add(p)
+
+
+def _add_compare(command: FlagParser) -> None:
+    p = add_action(command, "compare", _compare, "Compare two finished runs, task by task.")
+    p.add_argument("one", type=Path, metavar="A", help="folder of a finished run")
+    p.add_argument("other", type=Path, metavar="B", help="likewise, said to be better or worse")
+    add_flags(p, EvalOptions, ["p"])
+    add_json(p, "print the comparison as one JSON object")
+
+
+def _add_report(command: FlagParser) -> None:
+    text = "Write report.html and the figures of a finished run anew."
+    p = add_action(command, "report", _report, text)
+    p.add_argument("folder", type=Path, metavar="DIR", help="folder of the run")
+    add_json(p, "print where the report is as one JSON object")
+
+
+def _add_verify(command: FlagParser) -> None:
+    text = "Check a finished run: its numbers made anew, a few of its kernels judged again."
+    p = add_action(command, "verify", _verify, text)
+    p.add_argument("folder", type=Path, metavar="DIR", help="folder of the run")
     p.add_argument(
         "--judge-again",
         type=value_of(int, Ge(0)),
         default=5,
         metavar="N",
-        help="verify: how many kernels are judged again (default: 5)",
+        help="how many kernels are judged again (default: 5)",
     )
-    p.add_argument("--level", type=int, metavar="N", help="kernelbench-score: level of the run")
+    add_flags(p, JudgeSettings, ["workers"])
+    add_json(p, "print what was found as one JSON object")
+
+
+def _add_kernelbench_score(command: FlagParser) -> None:
+    text = "Print of a run what KernelBench's own scripts print."
+    p = add_action(command, "kernelbench-score", _kernelbench_score, text)
+    p.add_argument(
+        "folder", type=Path, metavar="RUN", help="folder of a run of KernelBench, or its results"
+    )
+    p.add_argument("--level", type=int, required=True, metavar="N", help="level of the run")
     p.add_argument(
         "--baseline",
-        default=argparse.SUPPRESS,
-        metavar="WHAT",
-        help="what measured times are compared with: eager, compiled or naive (default: eager); "
-        "kernelbench-score: their file of times",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="KernelBench's file of the times that are compared with",
     )
-    add_json(p, "print the result as one JSON object")
+    p.add_argument(
+        "--kernelbench-dir",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="checkout of KernelBench",
+    )
+    add_json(p, "print the numbers as one JSON object")
 
 
 def run(args: Namespace) -> int:
-    actions: dict[str, tuple[int, str, Callable[..., int]]] = {
-        "compare": (2, "two finished runs", _compare),
-        "report": (1, "one finished run", _report),
-        "verify": (1, "one finished run", _verify),
-        "kernelbench-score": (1, "one run folder", _kernelbench_score),
-    }
-    action, *folders = args.what or [""]
-    if action in actions:
-        count, needs, work = actions[action]
-        if len(folders) != count:
-            raise UsageError(f"`cuda-rl eval {action}` takes {needs}")
-        return work(*map(Path, folders), args)
-    if folders:
-        near = get_close_matches(action, actions, n=1)
+    first, *more = args.what or [""]
+    actions = args.parser.actions
+    if first in actions:
+        raise UsageError(f"give {first} first, its flags after it: `cuda-rl eval {first} --help`")
+    if more:
+        near = get_close_matches(first, actions, n=1)
         hint = f"; did you mean `cuda-rl eval {near[0]}`?" if near else ""
         named = " ".join(args.what)
         raise UsageError(f"one model at a time: {named!r} names {len(args.what)}{hint}")
-    return _evaluate(action or None, args)
+    return _evaluate(first or None, args)
 
 
 def _evaluate(model: str | None, args: Namespace) -> int:
@@ -223,12 +256,12 @@ def _summary_lines(summary: EvalSummary) -> list[str]:
     return lines
 
 
-def _compare(one: Path, other: Path, args: Namespace) -> int:
+def _compare(args: Namespace) -> int:
     from coding_framework.evaluation.compare import compare_runs
     from coding_framework.run.evaluation import read_sample_records
 
     thresholds = config_from(EvalOptions, args).thresholds
-    found = compare_runs(read_sample_records(one), read_sample_records(other), thresholds)
+    found = compare_runs(read_sample_records(args.one), read_sample_records(args.other), thresholds)
     print(found.model_dump_json() if args.json else "\n".join(_comparison_lines(found)))
     return EXIT_OK
 
@@ -249,17 +282,18 @@ def _comparison_lines(found: Comparison) -> list[str]:
     return lines
 
 
-def _report(folder: Path, args: Namespace) -> int:
+def _report(args: Namespace) -> int:
     from coding_framework.run.eval_folder import write_report_of
 
-    print(write_report_of(folder))
+    report = write_report_of(args.folder)
+    print(json.dumps({"report": str(report)}) if args.json else report)
     return EXIT_OK
 
 
-def _verify(folder: Path, args: Namespace) -> int:
+def _verify(args: Namespace) -> int:
     from coding_framework.run.eval_folder import verify_folder
 
-    found = verify_folder(folder, args.judge_again, getattr(args, "workers", None))
+    found = verify_folder(args.folder, args.judge_again, getattr(args, "workers", None))
     if args.json:
         print(found.model_dump_json())
     else:
@@ -272,7 +306,7 @@ def _verify(folder: Path, args: Namespace) -> int:
     return EXIT_HIT if found.problems else EXIT_OK
 
 
-def _kernelbench_score(folder: Path, args: Namespace) -> int:
+def _kernelbench_score(args: Namespace) -> int:
     from coding_framework.evaluation.kernelbench_score import (
         kernelbench_score,
         read_baseline,
@@ -280,13 +314,11 @@ def _kernelbench_score(folder: Path, args: Namespace) -> int:
     )
     from coding_framework.evaluation.suites import kernelbench_files, problem_number
 
-    checkout = getattr(args, "kernelbench_dir", None)
-    baseline = getattr(args, "baseline", None)
-    if args.level is None or baseline is None or checkout is None:
-        raise UsageError("kernelbench-score needs --level, --baseline FILE and --kernelbench-dir")
-    names = {problem_number(p): p.name for p in kernelbench_files(checkout, args.level)}
-    results = read_results(folder / "eval_results.json" if folder.is_dir() else folder)
-    score = kernelbench_score(results, read_baseline(Path(baseline), args.level), names)
+    problems = kernelbench_files(args.kernelbench_dir, args.level)
+    names = {problem_number(p): p.name for p in problems}
+    run = args.folder
+    results = read_results(run / "eval_results.json" if run.is_dir() else run)
+    score = kernelbench_score(results, read_baseline(args.baseline, args.level), names)
     if args.json:
         print(score.model_dump_json())
         return EXIT_OK

@@ -34,6 +34,8 @@ class FlagParser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, **settings)
         self._given: list[str] = []
+        self.actions: dict[str, FlagParser] = {}
+        """By the first word, of a command that also works without one (`add_action`)."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = self.parse_known_args(args, namespace)
@@ -42,6 +44,8 @@ class FlagParser(argparse.ArgumentParser):
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if args and args[0] in self.actions:
+            return self.actions[args[0]].parse_known_args(args[1:], namespace)
         self._given = list(args) if args is not None else []
         found, unknown = super().parse_known_args(args, namespace)
         if getattr(found, "no_docker", False):
@@ -99,6 +103,15 @@ def add_actions(commands: Any, name: str, text: str) -> Any:
     parser = commands.add_parser(name, help=text, description=text)
     parser.set_defaults(parser=parser)
     return parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+
+def add_action(command: FlagParser, name: str, run: Callable[[Any], int], text: str) -> FlagParser:
+    """An action of a command whose first word may also be something else, such as `cuda-rl eval`:
+    it has arguments and help of its own."""
+    parser = FlagParser(prog=f"{command.prog} {name}", description=text)
+    parser.set_defaults(run=run, parser=parser)
+    command.actions[name] = parser
+    return parser
 
 
 def add_flags(

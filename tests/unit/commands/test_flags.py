@@ -40,6 +40,11 @@ KEPT = {
         "--output-dir --backend --sandbox --seed --baselines --profile"
     ),
     "cuda-rl replay": "run_path episode --reward --json",
+    "cuda-rl eval": "what --suite --answers --output-dir --baseline --dry-run --junit --json",
+    "cuda-rl eval compare": "one other --p --json",
+    "cuda-rl eval report": "folder",
+    "cuda-rl eval verify": "folder --judge-again --workers --json",
+    "cuda-rl eval kernelbench-score": "folder --level --baseline --kernelbench-dir --json",
     "cuda-rl tasks list": "--split --family --tier --json",
     "cuda-rl tasks show": "task --json",
     "cuda-rl tasks build": "--split --family --tier --tasks --workers --output",
@@ -88,8 +93,10 @@ def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
         yield script, script_parser_of(script)
 
 
-def walk(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, FlagParser]]:
+def walk(name: str, parser: FlagParser) -> Iterator[tuple[str, FlagParser]]:
     yield name, parser
+    for word, child in parser.actions.items():
+        yield from walk(f"{name} {word}", child)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for word, child in action.choices.items():
