@@ -180,7 +180,10 @@ def test_a_finished_run_is_verified_judged_again_and_written_for_kernelbench(
         (("m", "n"), "one model at a time"),
         (("m", "--k", "0"), "--k cannot be 0"),
         (("m", "--p", "inf"), "--p cannot be inf"),
-        (("m", "--baseline", "slow"), "--baseline cannot be slow"),
+        (
+            ("m", "--baseline", "slow"),
+            "--baseline cannot be 'slow': choose one of eager",
+        ),
         (("--answers", "none"), "there are no answers none"),
     ],
 )

@@ -12,6 +12,7 @@ from typing import Any
 from coding_framework.commands.failures import EXIT_HIT, EXIT_OK
 from coding_framework.commands.flags import add_actions, add_command, add_json
 from coding_framework.commands.kernel_registry import (
+    REGISTRY,
     add_place,
     add_registry_actions,
     verify_registered,
@@ -39,14 +40,19 @@ def add_to(commands: Any) -> None:
         "receipt",
         nargs="?",
         metavar="RECEIPT",
-        help="a receipt, or an answer of the server that holds one; - reads stdin. With --registry "
-        "a kernel there (default: all that is in it)",
+        help="a receipt, or an answer of the server that holds one (a file; - reads stdin), or a "
+        "kernel of the registry (default: all that is in it)",
     )
-    add_place(p, required=False)
+    add_place(p, default=None)
     p.add_argument(
         "--kernel", metavar="FILE", help="also check that the receipt is about this source"
     )
-    _add_folder(p)
+    p.add_argument(
+        "--keys",
+        type=Path,
+        metavar="DIR",
+        help=f"public keys that you trust (default: {KEYS}; of a registry those in it)",
+    )
     add_json(p, "print the receipt as one JSON object")
     add_registry_actions(actions, KEYS)
 
@@ -80,13 +86,12 @@ def run_export(args: Namespace) -> int:
 def run_verify(args: Namespace) -> int:
     from coding_framework.registry.receipts import ReceiptError, check_receipt
 
-    if args.registry is not None:
+    if args.registry is not None or not _is_file(args.receipt):
+        args.registry = args.registry or REGISTRY
         return verify_registered(args)
-    if args.receipt is None:
-        raise UsageError("name a receipt, or a registry with --registry DIR")
     given = _receipt_in(_read(args.receipt))
     try:
-        receipt = check_receipt(given, args.keys)
+        receipt = check_receipt(given, args.keys or KEYS)
         if args.kernel is not None:
             _require_source(receipt.kernel, args.kernel)
     except ReceiptError as e:
@@ -100,6 +105,11 @@ def run_verify(args: Namespace) -> int:
             f"with protocol {receipt.protocol}, signed by {receipt.key} at {receipt.made_at}"
         )
     return EXIT_OK
+
+
+def _is_file(named: str | None) -> bool:
+    """Whether a file is meant, and no kernel of a registry."""
+    return named is not None and (named == "-" or named.endswith(".json") or Path(named).exists())
 
 
 def _require_source(kernel: str, file: str) -> None:

@@ -100,12 +100,14 @@ def add_registry_actions(actions: Any, keys: Path) -> None:
     _add_signing(p, keys)
 
 
-def add_place(parser: Any, *, required: bool = True) -> None:
-    """--registry, and whom to trust there."""
-    default = REGISTRY if required else None
-    shown = f" (default: {REGISTRY})" if required else ""
+def add_place(parser: Any, default: Path | None = REGISTRY) -> None:
+    """--registry. default: another one where it has to be known whether the flag was given."""
     parser.add_argument(
-        "--registry", type=Path, default=default, metavar="DIR", help=f"folder of kernels{shown}"
+        "--registry",
+        type=Path,
+        default=default,
+        metavar="DIR",
+        help=f"folder of kernels (default: {REGISTRY})",
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from coding_framework.cli import main
 from coding_framework.data.registry import find_task
 from coding_framework.errors import UsageError
 from coding_framework.registry.database import ConflictError
@@ -336,3 +337,23 @@ def test_a_kernel_is_found_by_op_and_by_the_start_of_its_id(filled: Filled) -> N
         registry.find("relu")
     with pytest.raises(UsageError, match="there is no kernel 'tanh'"):
         registry.find("tanh")
+
+
+def test_the_command_checks_the_registry_of_its_sisters_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["kernel", "verify"]) == 2
+    assert "there is no kernel registry in registry" in capsys.readouterr().err
+    registry, key = registry_in(tmp_path)
+    with registry:
+        kernel = add_kernel(registry, key)
+    assert main(["kernel", "verify"]) == 0
+    assert "verified: all 1 kernels of registry" in capsys.readouterr().out
+    assert main(["kernel", "verify", "relu"]) == 0
+    assert f"{kernel.kernel[7:19]} is correct for relu" in capsys.readouterr().out
+    (tmp_path / "receipt.json").write_text(kernel.receipts[0].model_dump_json())
+    assert main(["kernel", "verify", "receipt.json", "--keys", "judge"]) == 0
+    assert "signed by judge" in capsys.readouterr().out
+    assert main(["kernel", "verify", "none.json"]) == 2
+    assert "the receipt 'none.json' cannot be read" in capsys.readouterr().err
