@@ -466,10 +466,14 @@ class SafetyReport(Record):
     findings: tuple[Finding, ...] = ()
 
 
+EMULATOR_OF = "emulator of "
+
+
 class Receipt(Record):
     """What it takes to repeat a verdict."""
 
     device: str = ""
+    """The GPU, or "emulator of" the GPU; receipts of before name the GPU alone in both cases."""
     driver: str = ""
     toolkit: str = ""
     versions: Mapping[str, str] = Field(default_factory=dict)
@@ -483,6 +487,11 @@ class Receipt(Record):
     kernel, and is never kept beside real ones."""
     tolerance_formula: str = ""
     duration_s: float = 0.0
+
+    @property
+    def gpu(self) -> str:
+        """The GPU that times are measured on or modelled for."""
+        return self.device.removeprefix(EMULATOR_OF)
 
 
 class CompileSummary(Record):

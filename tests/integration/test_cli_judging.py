@@ -45,6 +45,7 @@ def test_a_right_kernel_on_stdin_gives_one_json_object_of_the_contract():
     assert verdict["timing"]["eager_ms"] is None
     assert verdict["timing"]["speedup_vs_naive"] == pytest.approx(1.0, rel=0.2)
     assert verdict["receipt"]["sandbox"]
+    assert verdict["receipt"]["device"] == "emulator of NVIDIA H200"
     assert Verdict.model_validate_json(line).correct
 
     again = cuda_rl(*command, stdin=RIGHT.read_bytes(), python=("-X", "importtime"))

@@ -229,7 +229,7 @@ def check_emulator() -> Finding:
 
     with contextlib.closing(EmulatorDevice()) as device:
         fix = f"remove {cache_dir() / 'native'} to build the interpreter anew"
-        return _run_kernel(device, f"models {device.name}", fix)
+        return _run_kernel(device, f"an {device.name}", fix)
 
 
 def check_gpu() -> Finding:

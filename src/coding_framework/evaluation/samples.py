@@ -82,6 +82,7 @@ class SampleRecord(Record):
     """Why its time cannot be believed: it enters no mean, and the report lists it."""
     code_sha256: str = ""
     device: str = ""
+    """The GPU that times are measured on or modelled for, as `basis` says."""
     protocol: str = ""
     holdout_status: str | None = None
     """Of the same kernel at shapes that training does not have; None: not judged there."""
@@ -148,7 +149,7 @@ def _verdict_fields(verdict: Verdict, baseline: BaselineName) -> dict[str, objec
         "reason": verdict.reason,
         "correct": verdict.correct,
         "cheats": tuple(finding.rule for finding in verdict.cheats),
-        "device": verdict.receipt.device,
+        "device": verdict.receipt.gpu,
         "protocol": verdict.receipt.protocol,
         "registers": None if compiled is None else compiled.registers,
         "spill_bytes": None if compiled is None else compiled.spill_bytes,

@@ -34,7 +34,7 @@ from coding_framework.monitoring.text import one_line
 from coding_framework.paths import require_writable, write_error
 from coding_framework.registry.digests import shape_key, task_id
 from coding_framework.registry.templates import LaunchTemplate
-from coding_framework.types import Record, Status, Task, Verdict
+from coding_framework.types import EMULATOR_OF, Record, Status, Task, Verdict
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
@@ -149,8 +149,8 @@ def receipt_of(
 
 def judged_on(verdict: Verdict) -> str:
     """What a receipt calls the device: one of the emulator is never taken for one of the GPU."""
-    device = verdict.receipt.device
-    return f"emulator of {device}" if verdict.backend == "emulator" else device
+    judged = verdict.receipt
+    return f"{EMULATOR_OF}{judged.gpu}" if verdict.backend == "emulator" else judged.device
 
 
 def _shapes(

@@ -461,7 +461,7 @@ def _judged_by(states: Sequence[CUDAConversationState]) -> dict[str, str]:
     backend = verdicts[0].backend if verdicts else "none"
     return {
         "backend": backend,
-        "device": receipt.device or "not reached",
+        "device": receipt.gpu or "not reached",
         "sandbox": receipt.sandbox or "not reached",
         "toolkit": receipt.toolkit,
     }

@@ -19,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from coding_framework.types import EMULATOR_OF
 from coding_framework.viewer.runs import Source
 
 VERSION = 6
@@ -473,7 +474,8 @@ def _device(found: Mapping[str, Any]) -> str:
             verdict = _part(turn, "verdict")
             device = _part(verdict, "receipt").get("device")
             if device and verdict.get("backend") == "emulator":
-                return _text(f"the emulator, times modelled for {device}")
+                gpu = str(device).removeprefix(EMULATOR_OF)
+                return _text(f"the emulator, times modelled for {gpu}")
             if device:
                 return _text(device)
     return ""

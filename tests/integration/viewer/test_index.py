@@ -53,13 +53,18 @@ def test_lines_that_are_added_are_found(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend", "said"), [("emulator", "the emulator, times modelled for T4"), ("cuda", "T4")]
+    ("backend", "device", "said"),
+    [
+        ("emulator", "emulator of T4", "the emulator, times modelled for T4"),
+        ("emulator", "T4", "the emulator, times modelled for T4"),  # as verdicts of before say
+        ("cuda", "T4", "T4"),
+    ],
 )
 def test_a_run_without_a_gpu_is_not_said_to_be_judged_on_one(
-    file: Path, tmp_path: Path, backend: str, said: str
+    file: Path, tmp_path: Path, backend: str, device: str, said: str
 ) -> None:
     text = line("a").replace('"backend":"emulator"', f'"backend":"{backend}"')
-    file.write_text(re.sub(r'"device":"[^"]*"', '"device":"T4"', text))
+    file.write_text(re.sub(r'"device":"[^"]*"', f'"device":"{device}"', text))
     viewed = Viewed(file, index=tmp_path / "index")
     assert viewed.data("")["rows"][0]["device"] == said
 

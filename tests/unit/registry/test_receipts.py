@@ -16,6 +16,7 @@ from coding_framework.registry.receipts import (
     ReceiptError,
     canonical,
     check_receipt,
+    judged_on,
     load_key,
     new_key,
     public_pem,
@@ -44,6 +45,14 @@ def test_a_receipt_holds_by_the_public_key(receipt: dict[str, Any], tmp_path: Pa
 
 def test_a_receipt_of_the_emulator_says_so(receipt: dict[str, Any]) -> None:
     assert receipt["device"] == "emulator of script"
+
+
+def test_a_verdict_names_the_emulator_now_and_the_gpu_before_in_one_receipt() -> None:
+    verdict = verdict_of()
+    for device in ("NVIDIA H200", "emulator of NVIDIA H200"):
+        named = verdict.receipt.model_copy(update={"device": device})
+        assert judged_on(verdict.model_copy(update={"receipt": named})) == "emulator of NVIDIA H200"
+        assert named.gpu == "NVIDIA H200"
 
 
 @pytest.mark.parametrize("field", ["kernel", "task", "verdict"])

@@ -28,7 +28,7 @@ class Device(Protocol):
     meter: WorkMeter | None
     """Counts what the candidate has the device do; None: nobody counts."""
     name: str
-    """The GPU that times are measured on or modelled for, e.g. "NVIDIA H200"."""
+    """As a receipt names it: "NVIDIA H200", or "emulator of NVIDIA H200"."""
 
     def load(self, build: Path) -> ModuleInfo:
         """Load the device code of a build folder (CompilationResult.binary_path)."""

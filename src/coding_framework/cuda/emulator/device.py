@@ -27,7 +27,7 @@ from coding_framework.cuda.emulator import timing_model
 from coding_framework.cuda.emulator.settings import BlockOrder, EmulatorSettings
 from coding_framework.cuda.plan.launch_plan import ModuleInfo
 from coding_framework.errors import DeviceError
-from coding_framework.types import BackendName
+from coding_framework.types import EMULATOR_OF, BackendName
 
 _ANSWER_S = 1800.0
 """Wall backstop on one request, far above the limits on instructions and CPU time: a device that is
@@ -207,7 +207,7 @@ class EmulatorDevice(RemoteDevice):
         if block_order is not None:
             chosen = dataclasses.replace(chosen, block_order=block_order)
         self.settings = chosen
-        self.name = timing_model.gpu(chosen.gpu).name
+        self.name = EMULATOR_OF + timing_model.gpu(chosen.gpu).name
         self._server: ForkServer | None = None
         self._closed = False
 

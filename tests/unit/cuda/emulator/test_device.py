@@ -67,7 +67,7 @@ def test_it_is_a_device_and_adds(build: Path) -> None:
         assert report.time_ms > 0
         assert report.faults == ()
         assert report.counters["launch__block_size"] == 256
-        assert (device.backend, device.name) == ("emulator", "NVIDIA H200")
+        assert (device.backend, device.name) == ("emulator", "emulator of NVIDIA H200")
         assert device.check_guards() is None
 
 
@@ -295,7 +295,7 @@ def test_devices_do_not_share_memory(build: Path) -> None:
 
 def test_block_order_and_gpu_are_settings() -> None:
     with EmulatorDevice(EmulatorSettings(gpu="a100"), block_order="reverse") as device:
-        assert device.name == "NVIDIA A100"
+        assert device.name == "emulator of NVIDIA A100"
         assert device.settings.block_order == "reverse"
     with pytest.raises(UsageError, match="choose one of"):
         EmulatorDevice(EmulatorSettings(gpu="GTX 280"))
