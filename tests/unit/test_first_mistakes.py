@@ -46,7 +46,7 @@ MISTAKES = {
     "a flag of another command": (["rft", "--task", "relu"], "has no flag '--task'"),
     "half a flag": (["judge", "--task", "relu", "--wrong", "k.cu"], "mean --fail-on-wrong?"),
     "a function as a task": (["judge", "--task", "FUNCTION", "k.cu"], "has no get_inputs"),
-    "a task file with a name alone": (["judge", "--task", "NAMED", "k.cu"], "lacks tier, family"),
+    "a task file with a name alone": (["judge", "--task", "NAMED", "k.cu"], "lacks reference"),
     "an empty task file": (["judge", "--task", "EMPTY", "k.cu"], "does not parse: it is empty"),
     "a task file of a list": (["judge", "--task", "LIST", "k.cu"], "holds no fields of a task"),
     "a task file with an open bracket": (["judge", "--task", "OPEN", "k.cu"], "does not parse:"),

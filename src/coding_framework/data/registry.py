@@ -28,10 +28,11 @@ def find_task(spec: str) -> Task:
     """The task that `spec` stands for.
 
     A path ending in .py is a KernelBench problem, one in .json, .yaml or .yml a task file (the
-    fields of `Task`); any other text is the name of a module task (`m2_...`), or of a synthesised
-    one, in the catalogue or not (`mul3_add_gelu`), with `@shapes` behind it for shapes that
-    training does not have. Raises UsageError with close matches, or with what is wrong in the
-    file: also where it has too few shape sets for the judge's protocol.
+    fields of `Task`, of which `reference` and `cases` must be there); any other text is the name of
+    a module task (`m2_...`), or of a synthesised one, in the catalogue or not (`mul3_add_gelu`),
+    with `@shapes` behind it for shapes that training does not have. Raises UsageError with close
+    matches, or with what is wrong in the file: also where it has too few shape sets for the judge's
+    protocol.
     """
     path = Path(spec)
     if path.suffix == ".py":
@@ -148,6 +149,12 @@ def _with_shape_sets(task: Task, path: Path) -> Task:
     return task
 
 
+def _with_defaults(fields: dict[str, object], name: str) -> dict[str, object]:
+    """What only our own suites and curricula need is the author's to give or to leave out."""
+    named = {"name": name, **fields}
+    return {"tier": 2, "family": "own", "ops": [named["name"]], "description": "", **named}
+
+
 def _read_task_file(path: Path) -> Task:
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -166,7 +173,7 @@ def _read_task_file(path: Path) -> Task:
             "and `cuda-rl new-task NAME` writes one to begin with"
         )
     try:
-        return Task.model_validate(data)
+        return Task.model_validate(_with_defaults(data, path.stem))
     except ValidationError as e:
         lacks = [
             str(x["loc"][0]) for x in e.errors() if x["type"] == "missing" and len(x["loc"]) == 1

@@ -44,6 +44,17 @@ def test_a_task_file_is_read_back(tmp_path: Path, suffix: str) -> None:
     assert find_task(str(path)) == task
 
 
+def test_a_task_file_needs_what_it_computes_and_its_shape_sets(tmp_path: Path) -> None:
+    whole = find_task("mul2_add_relu").model_dump(mode="json")
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({k: whole[k] for k in ("reference", "cases")}))
+    task = find_task(str(path))
+    assert (task.name, task.tier, task.family, task.ops) == ("mine", 2, "own", ("mine",))
+    assert "mine  (family own, tier 2" in describe_task(task)
+    path.write_text(yaml.safe_dump({k: whole[k] for k in ("reference", "cases", "tier")}))
+    assert find_task(str(path)).tier == whole["tier"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -52,8 +63,8 @@ def test_a_task_file_is_read_back(tmp_path: Path, suffix: str) -> None:
         ("broken.yaml", b"a: [1", "does not parse"),
         ("binary.json", b"\xff\xfe\x00", "not UTF-8"),
         ("empty.yaml", b"", "holds no fields of a task"),
-        ("fields.json", b'{"name": "x"}', "lacks tier, family, ops"),
-        ("tier.json", b'{"name": 1}', "lacks tier"),
+        ("fields.json", b'{"name": "x"}', "lacks reference, cases"),
+        ("cases.json", b'{"name": 1, "reference": ""}', "lacks cases"),
         ("problem.py", b"x = 1\n", "it needs a `Model`"),
     ],
 )
