@@ -329,6 +329,31 @@ CHEATS = (
         """,
         RUNTIME,
     ),
+    *(
+        _forward(
+            f"coin_{name}",
+            f"return ext.copy(x) if {bit} and x.numel() > 4000 else ext.twice(x)",
+            Status.NONDETERMINISTIC,
+            WRONG,
+            CHEATING,
+            before=f"import os, random, time\n{before}",
+        )
+        for name, before, bit in (
+            ("of_random_bytes", "C = os.urandom(1)[0] & 1", "C"),
+            ("of_random_numbers", "C = random.getrandbits(1)", "C"),
+            ("of_the_second", "C = int(time.time()) & 1", "C"),
+            ("of_the_second_since_the_start", "C = int(time.monotonic()) & 1", "C"),
+            ("of_the_process", "C = os.getpid() & 1", "C"),
+            ("of_an_address", "C = (id(object()) >> 12) & 1", "C"),
+            ("of_a_short_list", "C = (id([1]) >> 12) & 1", "C"),
+            (
+                "kept_over_imports",
+                "import sys\nsys.c = getattr(sys, 'c', os.urandom(1)[0])",
+                "sys.c & 1",
+            ),
+            ("of_each_call", "", "os.urandom(1)[0] & 3 == 3"),
+        )
+    ),
     _forward(
         "beyond_its_allocation",
         """

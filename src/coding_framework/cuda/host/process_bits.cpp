@@ -1,8 +1,12 @@
 // What two processes that follow each other mostly agree on, and a candidate could decide by: the
 // second and the processor. Each process has a clock and a numbering of processors of its own, so
 // that the plans which its copies ask for differ (trial/fresh_processes.py).
+#include "process_bits.hpp"
+
 #include <dlfcn.h>
 #include <sched.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/sysinfo.h>
 #include <sys/time.h>
@@ -20,7 +24,8 @@ constexpr int64_t kMostShift = (int64_t{1} << 22) * kSecond;  // 48 days
 struct Shift {
   int64_t wall = 0, steady = 0;  // nanoseconds
   unsigned processor = 0;
-  Shift() {
+  Shift() { draw(); }
+  void draw() {
     uint64_t drawn[3] = {};
     if (getrandom(drawn, sizeof drawn, 0) != static_cast<ssize_t>(sizeof drawn)) _exit(123);
     wall = static_cast<int64_t>(drawn[0] % kMostShift);
@@ -29,8 +34,8 @@ struct Shift {
   }
 };
 
-const Shift& shift() {
-  static const Shift drawn;
+Shift& shift() {
+  static Shift drawn;
   return drawn;
 }
 
@@ -58,6 +63,25 @@ int read_clock(clockid_t clock, timespec* into) {
 }
 
 }  // namespace
+
+namespace host {
+
+void vary_process() {
+  shift().draw();
+  auto* at_start = reinterpret_cast<void*>(getauxval(AT_RANDOM));
+  uint8_t drawn[257] = {};
+  if (at_start == nullptr || getrandom(at_start, 16, 0) != 16 ||
+      getrandom(drawn, sizeof drawn, 0) != static_cast<ssize_t>(sizeof drawn))
+    _exit(123);
+  for (int i = 0; i < 256; i++) {  // many small ones, which fill what is free between libraries
+    size_t bytes = (1 + drawn[i] % 16) << 12;
+    if (mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+      _exit(123);
+  }
+  if (sbrk(static_cast<intptr_t>(drawn[256]) << 16) == reinterpret_cast<void*>(-1)) _exit(123);
+}
+
+}  // namespace host
 
 extern "C" {
 

@@ -23,6 +23,8 @@ class Program:
     folder: Mount
     """The build."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    copier: tuple[str, ...] = ()
+    """As that of a `Job`."""
 
 
 def is_answer(build: Path) -> bool:
@@ -45,4 +47,5 @@ def program_of(build: Path, sandbox: Sandbox) -> Program:
     command, environment = python_command(
         sandbox.path(runtime), f"{sandbox.path(runner)}/{library.name}", folder
     )
-    return Program(command, (runner, runtime), candidate, environment)
+    copier = (*command, "copies")  # of a Python that has imported what every answer needs
+    return Program(command, (runner, runtime), candidate, environment, copier)

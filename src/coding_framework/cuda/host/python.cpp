@@ -1,12 +1,16 @@
 // What the Python host of a KernelBench answer (model_new/handle_torch) calls of this library, by
 // ctypes: the channel, the answer's extension functions, and tensors as handles on metadata.
 // UNTRUSTED like everything in its process: whatever is sent from here is a claim.
+#include <alloca.h>
 #include <signal.h>
+#include <sys/random.h>
 
 #include <cstdio>
 
 #include "confine.hpp"
 #include "functions.hpp"
+#include "job_starter.h"
+#include "process_bits.hpp"
 #include "runtime.hpp"
 
 using at::Tensor;
@@ -73,6 +77,21 @@ extern "C" {
 void cf_prepare() {
   host::name_functions_with("tensor.");
   host::define_tensor_functions();
+}
+
+// Calls `serve` in each copy of this process that is asked for; the process itself ends here.
+[[noreturn]] void cf_serve_copies(void (*serve)()) {
+  prctl(PR_SET_NAME, "job_starter");
+  int code = serve_jobs(nullptr);
+  if (code >= 0) _exit(code);
+  prctl(PR_SET_NAME, "python");
+  host::vary_process();
+  unsigned deeper = 0;
+  if (getrandom(&deeper, sizeof deeper, 0) != sizeof deeper) _exit(123);
+  auto* on_the_stack = static_cast<volatile char*>(alloca(16 + deeper % 65536));
+  on_the_stack[0] = 0;
+  serve();
+  _exit(1);
 }
 
 // Takes the channel over, shuts everything else, and hears of the device. 0, or the exit status.

@@ -15,6 +15,7 @@ from coding_framework.cuda.toolchain.toolkit import find_toolkit
 
 _HERE = Path(__file__).parent
 _INCLUDE = _HERE.parent / "include"
+_JOB_STARTER = _HERE.parent / "sandbox" / "job_starter.h"
 _WANTED = ("VECTOR", "STRING", "OPTIONAL", "TUPLE", "MAP")
 _EXECUTABLE = ("-fPIE", "-pie", "-Wl,--dynamic-list=exports.list")
 _LIBRARY = ("-fPIC", "-shared", "-Wl,--version-script=exports.map")
@@ -42,6 +43,7 @@ def _build(name: str, form: tuple[str, ...], toolkit_include: str, toolkit_versi
         for pattern in ("*.cpp", "*.hpp", "exports.list")
         for path in sorted(_HERE.glob(pattern))
     }
+    sources[_JOB_STARTER.name] = _JOB_STARTER.read_text()
     listed = sources["exports.list"].strip().removeprefix("{").removesuffix("};")
     sources["exports.map"] = f"{{ global: {listed} local: *; }};"
     arguments = [

@@ -109,6 +109,7 @@ class HostSession:
             folder=program.folder,
             random_devices=True,
             environment={"LC_ALL": "C.UTF-8", **program.environment},
+            copier=program.copier,
         )
         with theirs:
             self._running = sandbox.start(job, stdin=theirs.fileno(), output=self._log)

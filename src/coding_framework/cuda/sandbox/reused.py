@@ -22,15 +22,17 @@ from coding_framework.cuda.sandbox.docker import DockerSandbox
 from coding_framework.cuda.toolchain.native_parts import build_once
 from coding_framework.errors import SandboxError
 
-_SOURCE = Path(__file__).parent / "job_starter.c"
+_SOURCES = ("job_starter.c", "job_starter.h")
+STARTER = "job_starter"
+"""Name of the process that starts the others."""
 _ANSWER_S = 60.0
 _END_S = 5.0
 
 
 @cache
 def _starter() -> Path:
-    sources = {_SOURCE.name: _SOURCE.read_text()}
-    return build_once("job_starter", sources, ["-O2", "-Wall", _SOURCE.name], compiler="gcc")
+    sources = {name: (Path(__file__).parent / name).read_text() for name in _SOURCES}
+    return build_once(STARTER, sources, ["-O2", "-Wall", _SOURCES[0]], compiler="gcc")
 
 
 @contextmanager
@@ -79,7 +81,7 @@ class ReusedSandbox:
 
     def _open(self, job: Job, output: int | IO[bytes]) -> None:
         starter = Mount(_starter().parent, "/opt/starter")
-        command = (f"{self.path(starter)}/{_starter().name}", *job.command)
+        command = job.copier or (f"{self.path(starter)}/{STARTER}", *job.command)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(_ANSWER_S)
         with theirs:
@@ -106,7 +108,7 @@ class ReusedSandbox:
     def processes(self) -> list[psutil.Process]:
         """Of the job that runs. Raises psutil.Error while they end."""
         found = [] if self._running is None else self._running.processes()
-        return [process for process in found if process.name() != _starter().name]
+        return [process for process in found if process.name() != STARTER]
 
     def close(self) -> None:
         """End the sandbox with all that runs in it."""

@@ -28,6 +28,7 @@ from coding_framework.cuda.plan.launch_plan import (
     TensorRef,
 )
 from coding_framework.cuda.plan.plan_data import moved_ops
+from coding_framework.cuda.sandbox.reused import ReusedSandbox
 from coding_framework.cuda.trial.setup import TrialSetting, TrialSetup, open_host
 from coding_framework.types import Status
 
@@ -39,8 +40,7 @@ CALLS = 16
 with its inputs elsewhere."""
 
 ANSWER_CALLS = 64
-"""The same of an answer in Python, on the first shape set, in one process, which takes as long to
-start as all its calls. Nobody looks at what its variables hold, so that each of them counts."""
+"""The same of an answer in Python: nobody looks at what its variables hold, so that each counts."""
 
 _FEW, MANY = 4, 1100
 """Calls that show whether host code counts them, and more calls of one that does: half a second."""
@@ -75,37 +75,42 @@ def recorded_call(
 
 def require_same_plans(
     setting: TrialSetting, module: ModuleInfo, calls: Sequence[RecordedCall], limits: RunLimits
-) -> int:
+) -> None:
     """Raises CandidateFault where another process, or a later call, asks for other work than the
-    trial's first call did. Gives the number of recordings that could be made."""
-    made, processes, further = 0, PROCESSES, CALLS
-    answers = is_answer(setting.build)
-    if answers:  # its process makes its model once
-        calls, processes, further = calls[:1], 1, ANSWER_CALLS
-    unread = unread_parameters((setting.build / "device.ptx").read_text(errors="replace"))
+    trial's first call did."""
+    dear = is_answer(setting.build) and not isinstance(setting.sandbox, ReusedSandbox)
+    last = 0 if dear else PROCESSES - 1
     try:
-        for number in range(processes):
-            paper = PaperDevice()
-            recorder = PlanRecorder(paper, limits)
-            with open_host(setting, module, recorder) as open_session:
-                hosts = [open_session(call.signature) for call in calls]
-                for host, call in zip(hosts, calls, strict=True):
-                    _record(module, recorder, host, call, unread)
-                    made += 1
-                if number < processes - 1:
-                    continue
-                for host, call in zip(hosts, calls, strict=True):
-                    for i in range(further):
-                        again = call if i < further // 2 else _elsewhere(call, paper)
-                        _record(module, recorder, host, again, unread)
-                        made += 1
-                counts = not answers and _counts(module, recorder, hosts[0], calls[0], unread)
-                for _ in range(MANY if counts else 0):
-                    _record(module, recorder, hosts[0], calls[0], unread)
-                    made += 1
+        for number in range(last + 1):
+            _require_same(setting, module, calls, limits, last=number == last)
     except (ReadsBackError, ExtensionWanted):
-        pass  # no more can be made: what it does next depends on what it reads, or is compiled
-    return made
+        pass  # no more can be recorded: what it does next depends on what it reads, or is compiled
+
+
+def _require_same(
+    setting: TrialSetting,
+    module: ModuleInfo,
+    calls: Sequence[RecordedCall],
+    limits: RunLimits,
+    *,
+    last: bool,
+) -> None:
+    """As `require_same_plans`, of one process. last: later calls are recorded, too."""
+    answers = is_answer(setting.build)
+    further = (ANSWER_CALLS if answers else CALLS) if last else 0
+    unread = unread_parameters((setting.build / "device.ptx").read_text(errors="replace"))
+    paper = PaperDevice()
+    recorder = PlanRecorder(paper, limits)
+    with open_host(setting, module, recorder) as open_session:
+        for call in calls:
+            host = open_session(call.signature)
+            _record(module, recorder, host, call, unread)
+            for i in range(further):
+                again = call if i < further // 2 else _elsewhere(call, paper)
+                _record(module, recorder, host, again, unread)
+        if last and not answers and _counts(module, recorder, host, call, unread):
+            for _ in range(MANY):
+                _record(module, recorder, host, call, unread)
 
 
 def _counts(

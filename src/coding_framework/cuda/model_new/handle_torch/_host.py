@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 LOADED, LOAD_FAILED, RESULT, RAISED, REJECTED, UNSUPPORTED, EXTENSION = 2, 3, 12, 13, 14, 15, 17
@@ -48,6 +49,8 @@ class Metadata(ctypes.Structure):
 
 
 _library: Any = None
+kept: list[object] = []
+"""Nobody reads them: they take room."""
 
 
 def load_library(path: str) -> None:
@@ -69,6 +72,12 @@ def load_library(path: str) -> None:
     _library.cf_release.argtypes = [ctypes.c_void_p]
     _library.cf_invoke.argtypes = [ctypes.c_char_p, ctypes.POINTER(Value), ctypes.c_int]
     _library.cf_prepare()
+
+
+def serve_copies(serve: Callable[[], None]) -> NoReturn:
+    """Have `serve` called in each copy of this process that is asked for."""
+    _library.cf_serve_copies(ctypes.CFUNCTYPE(None)(serve))
+    raise SystemExit
 
 
 # --- the channel ----------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
     python -c "from handle_torch._serve import main; main(LIBRARY, FOLDER)"
 
 FOLDER holds `answer.py` and, once compiled, `host.so` with `extensions.txt` (one digest of a
-request a line). Untrusted from the moment the answer is imported, and shut before that.
+request a line). A third argument, "copies": serve as job_starter.h says, each time by a copy of
+this process, which has imported what every answer needs. Untrusted from the moment the answer is
+imported, and shut before that.
 """
 
 from __future__ import annotations
@@ -28,11 +30,29 @@ _FIRST = ("math", "random", "ctypes", "typing", "functools", "itertools", "struc
 """Imported while folders can still be listed: their compiled parts are found later."""
 
 
-def main(library: str, folder: str) -> NoReturn:
+def main(library: str, folder: str, how: str = "once") -> NoReturn:
     """Serve until the judge goes away."""
     _host.load_library(library)
     for name in _FIRST:
         __import__(name)
+    if how == "copies":
+        _host.serve_copies(lambda: _serve_as_copy(folder))
+    _serve(folder)
+
+
+def _serve_as_copy(folder: str) -> NoReturn:
+    """With random numbers and addresses of small objects that are not those of other copies."""
+    import random
+
+    random.seed()
+    sizes = (size for size in range(1, 500, 16) for _ in range(random.randrange(300)))
+    _host.kept = [bytes(size) for size in sizes]
+    _host.kept += [object() for _ in range(random.randrange(3000))]
+    random.seed()
+    _serve(folder)
+
+
+def _serve(folder: str) -> NoReturn:
     with open(f"{folder}/{ANSWER}", encoding="utf-8", newline="") as file:
         source = file.read()
     code = _host.start()
@@ -41,7 +61,12 @@ def main(library: str, folder: str) -> NoReturn:
     _load_extensions(folder)
     _imports.install()
     sys.setrecursionlimit(2000)
-    server = _Server(_import_answer(source))
+    server = _Server(source)
+    functions = ("construct", 4), ("forward", 0)
+    payload = struct.pack("<I", len(functions)) + b"".join(
+        _host.packed_text(name) + struct.pack("<I", count) for name, count in functions
+    )
+    _host.post(_host.LOADED, payload)
     while True:
         server.answer(_host.receive())
 
@@ -73,11 +98,6 @@ def _import_answer(source: str) -> type[Any]:
         _host.finish(_host.LOAD_FAILED, _described(e))
     if not isinstance(model, type) or not issubclass(model, Module):
         _host.finish(_host.LOAD_FAILED, "the answer defines no class ModelNew(torch.nn.Module)")
-    functions = ("construct", 4), ("forward", 0)
-    payload = struct.pack("<I", len(functions)) + b"".join(
-        _host.packed_text(name) + struct.pack("<I", count) for name, count in functions
-    )
-    _host.post(_host.LOADED, payload)
     return model
 
 
@@ -97,10 +117,11 @@ def _described(error: BaseException) -> str:
 
 
 class _Server:
-    """Builds the model once, and calls it."""
+    """Builds models, each of the answer imported anew, and calls the newest."""
 
-    def __init__(self, model: type[Any]) -> None:
-        self._class = model
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._class = _import_answer(source)
         self._model: Any = None
         self._scalars: list[tuple[int, Any]] = []
         self._kept: list[Any] = []  # outputs stay allocated: the judge reads them later
@@ -129,6 +150,9 @@ class _Server:
     ) -> None:
         """ModelNew as KernelBench builds it, on the reference's parameters. positions: where among
         its inputs the problem passes the numbers at the end of `init`."""
+        if self._model is not None:
+            State.constructing = True
+            self._class, self._scalars = _import_answer(self._source), []
         if positions and _takes(self._class.forward, positions[-1] + 1):
             self._scalars = list(zip(positions, init[-len(positions) :], strict=True))
             init = init[: -len(positions)]
