@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coding_framework.agents.feedback import hints
-from coding_framework.types import BenchmarkResult, Diagnostic, Status, TestResult, Verdict
+from coding_framework.types import BenchmarkResult, Diagnostic, Status, Task, TestResult, Verdict
 
 LAUNCH_MS = 0.002
 """About what starting a kernel costs: a function whose bytes move faster cannot be told good."""
@@ -56,6 +56,18 @@ def time_sentence(timing: BenchmarkResult) -> str:
         return f"near the limit, at {share:.0%} of it: {limit}"
     word = "good" if share >= GOOD else "there is room"
     return f"{word}, {share:.0%} of the limit: {limit}"
+
+
+def no_naive_time(timing: BenchmarkResult, task: Task) -> str:
+    """Why the time is not held against a naive kernel, in one sentence; "" where it is."""
+    if timing.speedup_vs_naive is not None:
+        return ""
+    if task.naive_kernel is not None:
+        return "no naive time: the task's naive kernel was not correct here, or could not be timed"
+    return (
+        "no naive time: the task has no naive kernel (one is made of a .py problem with float32 "
+        "inputs and operations that we know; a task file can give one as naive_kernel)"
+    )
 
 
 def versus(speedup: float, baseline: str) -> str:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from coding_framework.commands.diagnosis import diagnose, time_sentence, versus
+from coding_framework.commands.diagnosis import diagnose, no_naive_time, time_sentence, versus
 from coding_framework.commands.failures import EXIT_OK
 from coding_framework.commands.flags import add_command, add_flags, add_switch, config_from
 from coding_framework.commands.judge import FRESH, JUDGING
@@ -46,7 +46,7 @@ def page(verdict: Verdict, task: Task, code: str) -> str:
         ("What was asked", [one_line(task.description), *visible(task.reference).splitlines()]),
         ("What was found", list(_found(verdict, code))),
         ("Why", [diagnose(verdict).why]),
-        ("Time", list(_time(verdict))),
+        ("Time", list(_time(verdict, task))),
         ("Where the time goes", list(_measures(verdict))),
         ("Try next", [f"- {text}" for text in diagnose(verdict).tries]),
     )
@@ -98,7 +98,7 @@ def _quoted(source: list[str], line: int | None) -> Iterator[str]:
         yield f"  {mark} {number:>4} | {source[number - 1][:120]}"
 
 
-def _time(verdict: Verdict) -> Iterator[str]:
+def _time(verdict: Verdict, task: Task) -> Iterator[str]:
     timing = verdict.timing
     if timing is None:
         return
@@ -109,7 +109,7 @@ def _time(verdict: Verdict) -> Iterator[str]:
         yield versus(timing.speedup_vs_compiled, "torch.compile")
     if timing.speedup_vs_naive is not None:
         yield versus(timing.speedup_vs_naive, "the naive kernel of the task")
-    yield time_sentence(timing)
+    yield from filter(None, [no_naive_time(timing, task), time_sentence(timing)])
 
 
 def _measures(verdict: Verdict) -> Iterator[str]:

@@ -64,7 +64,7 @@ def run(args: Namespace) -> int:
         return watch(name, task, settings, as_json=args.json)
     code = read_kernel(name)
     verdict = judge_one(task, code, settings, fresh=args.fresh)
-    print(verdict.model_dump_json() if args.json else verdict_text(verdict), flush=True)
+    print(verdict.model_dump_json() if args.json else verdict_text(verdict, task), flush=True)
     if args.headers == "torch":
         _print_header_comparison(code, settings.sandbox)
     return EXIT_HIT if args.fail_on_wrong and not verdict.correct else EXIT_OK

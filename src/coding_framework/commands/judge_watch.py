@@ -36,7 +36,7 @@ def watch(name: str, task: Task, settings: JudgeSettings, *, as_json: bool = Fal
         except CodingFrameworkError as e:
             print(f"cuda-rl: {e}", file=sys.stderr, flush=True)
             continue
-        print(verdict.model_dump_json() if as_json else verdict_text(verdict), flush=True)
+        print(verdict.model_dump_json() if as_json else verdict_text(verdict, task), flush=True)
         took = time.perf_counter() - start
         print(f"in {took:.1f} s; waiting for {path} to be saved", file=sys.stderr, flush=True)
     return EXIT_OK

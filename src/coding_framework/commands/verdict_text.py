@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coding_framework.commands.diagnosis import diagnose, time_sentence, versus
+from coding_framework.commands.diagnosis import diagnose, no_naive_time, time_sentence, versus
 from coding_framework.monitoring.text import one_line
-from coding_framework.types import PRINTED, Verdict
+from coding_framework.types import PRINTED, BenchmarkResult, Task, Verdict
 
 SHOWN_COUNTERS = {
     "smsp__inst_executed.sum": "instructions of warps",
@@ -32,7 +32,7 @@ def at_line(line: int | None, message: str) -> str:
     return f"line {line}: {message}" if line else message
 
 
-def verdict_text(verdict: Verdict) -> str:
+def verdict_text(verdict: Verdict, task: Task) -> str:
     """Several lines: the status and the reason, then a row for each thing that is known."""
     rows = [("task", verdict.task), ("backend", verdict.backend)]
     if verdict.compile is not None:
@@ -51,7 +51,7 @@ def verdict_text(verdict: Verdict) -> str:
         rows.append(("tests", f"{passed} of {len(verdict.tests)} passed"))
         rows += [("", f"{t.case}: {t.detail}") for t in verdict.tests if not t.passed][:3]
     if verdict.timing is not None:
-        rows += [("time", text) for text in _timing_texts(verdict)]
+        rows += [("time", text) for text in _timing_texts(verdict.timing, task)]
     rows += [("counter", text) for text in counter_texts(verdict)]
     printed = [
         line for f in verdict.pitfalls if f.rule == PRINTED for line in f.message.split("\n")
@@ -77,10 +77,8 @@ def counter_texts(verdict: Verdict) -> list[str]:
     ]
 
 
-def _timing_texts(verdict: Verdict) -> list[str]:
+def _timing_texts(timing: BenchmarkResult, task: Task) -> list[str]:
     """The time, what it is over the baselines, and whether it is good."""
-    timing = verdict.timing
-    assert timing is not None
     how = "modelled" if timing.modelled else "measured"
     low, high = timing.kernel_ms_ci95
     text = f"{timing.kernel_ms:.4g} ms {how} (95%: {low:.4g} to {high:.4g})"
@@ -88,4 +86,4 @@ def _timing_texts(verdict: Verdict) -> list[str]:
         text += f", {versus(timing.speedup, 'PyTorch eager')}"
     if timing.speedup_vs_naive is not None:
         text += f", {versus(timing.speedup_vs_naive, 'the naive kernel')}"
-    return [text, *filter(None, [time_sentence(timing)])]
+    return [text, *filter(None, [no_naive_time(timing, task), time_sentence(timing)])]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from coding_framework.commands.explain import page
 from coding_framework.commands.verdict_text import verdict_text
+from coding_framework.data.registry import find_task
 from coding_framework.types import (
+    BenchmarkResult,
     CompileSummary,
     Diagnostic,
     Finding,
@@ -43,7 +46,32 @@ def test_a_verdict_for_people_cannot_act_on_the_terminal():
         ),
         pitfalls=(Finding(rule="r", severity="low", line=None, message=hostile, basis="source"),),
     )
-    text = verdict_text(verdict)
+    text = verdict_text(verdict, find_task("relu"))
     assert text.startswith("wrong_output: <U+001B>[2J")
     assert not set(text) & {"\x1b", "\x07", "\u202e"}
     assert "0 of 1 passed" in text
+
+
+@pytest.mark.parametrize(
+    ("speedup", "naive", "said"),
+    [
+        (None, None, "no naive time: the task has no naive kernel (one is made of a .py problem"),
+        (None, "code", "no naive time: the task's naive kernel was not correct here"),
+        (2.0, "code", None),
+    ],
+)
+def test_a_time_without_a_naive_one_says_why(speedup, naive, said):
+    task = find_task("relu").model_copy(update={"naive_kernel": naive})
+    passed = TestResult(
+        case="main", seed=0, shapes=((4,),), dtype="float32", max_abs_error=0.0, max_rel_error=0.0,
+        tolerance=1e-6, passed=True,
+    )  # fmt: skip
+    verdict = Verdict(
+        status=Status.CORRECT, reason="all comparisons passed", task="relu", backend="emulator",
+        candidate_sha256="0" * 64, tests=(passed,),
+        timing=BenchmarkResult(
+            kernel_ms=1.0, kernel_ms_ci95=(1.0, 1.0), modelled=True, speedup_vs_naive=speedup
+        ),
+    )  # fmt: skip
+    for text in (verdict_text(verdict, task), page(verdict, task, "code")):
+        assert said in text if said else "no naive time" not in text
