@@ -1,7 +1,7 @@
 """Shows stored conversations turn by turn. Rewards may be recomputed; nothing is judged again.
 
-A run is what any command of ours left: a folder of `solve`, of the quickstart or of RL, or one of
-their files. Nothing in it is changed.
+A run is what any command of ours left: a folder of `solve`, of `eval`, of the quickstart or of RL,
+or one of their files. Nothing in it is changed.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ValidationError
 from coding_framework.errors import UsageError
 from coding_framework.store.folder import (
     AttemptFolder,
+    EvalFolder,
+    RejectionFolder,
     RLFolder,
     RunFolder,
     SolveFolder,
@@ -134,8 +136,8 @@ def episodes(run: Path) -> Iterator[CUDAConversationState]:
     """The conversations of a run, in the order in which they were stored.
 
     Args:
-        run: What a command of ours left: a folder of `solve`, of the quickstart or of RL, or one of
-            their files.
+        run: What a command of ours left: a folder of `solve`, of `eval`, of `rft`, of the
+            quickstart or of RL, or one of their files.
 
     Raises:
         UsageError: where there is no such run, or nothing of ours in it.
@@ -146,16 +148,24 @@ def episodes(run: Path) -> Iterator[CUDAConversationState]:
     for state in _of_file(run) if run.is_file() else _of_folder(run):
         found = True
         yield state
+    if not found and EvalFolder(run).manifest.exists():
+        raise UsageError(
+            f"{run} is an evaluation that is not finished, and its conversations are written at "
+            "its end: the command that began it goes on with it"
+        )
     if not found:
         raise UsageError(
-            f"{run} holds no conversation of ours: give the --output-dir of solve, of the "
-            "quickstart or of a training run, or one of their .jsonl files"
+            f"{run} holds no conversation of ours: give the --output-dir of solve, of eval, of "
+            "rft, of the quickstart or of a training run, or one of their .jsonl files"
         )
 
 
 def _of_folder(folder: Path) -> Iterator[CUDAConversationState]:
-    run, transcript = RunFolder(folder), SolveFolder(folder).transcript
-    for path in (transcript, *sorted(run.evaluations.glob("*.jsonl"))):
+    run = RunFolder(folder)
+    samples = (RejectionFolder(folder).samples, run.rft.samples)
+    of_evaluations = [EvalFolder(root).conversations for root in (folder, *samples)]
+    of_stages = sorted(run.evaluations.glob("*.jsonl"))
+    for path in (SolveFolder(folder).transcript, *of_evaluations, *of_stages):
         if path.exists():
             yield from _of_file(path)
     for root in (folder, run.rl.root):

@@ -110,3 +110,23 @@ def test_replay_tells_the_course_of_a_conversation(
     assert main(["replay", str(quickstart), "g-0"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == "speedup by turn: - 3.00x; 1 of 2 turns failed; tried: nothing"
+
+
+def test_the_samples_of_an_evaluation_are_shown_and_an_unfinished_one_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """`cuda-rl eval` writes its conversations at its end, `rft` has such a folder in its own."""
+    for folder in (tmp_path / "eval", tmp_path / "rft/samples"):
+        folder.mkdir(parents=True)
+        (folder / "eval.json").write_text("{}")
+        (folder / "answers.jsonl").write_text('{"key": "s/relu/0/0/0", "answer": "text"}\n')
+    assert main(["replay", str(tmp_path / "eval")]) == 2
+    assert "is an evaluation that is not finished" in capsys.readouterr().err
+    for folder in (tmp_path / "eval", tmp_path / "rft/samples"):
+        line = state(f"{folder.name}/relu/0").model_dump_json()
+        (folder / "conversations.jsonl").write_text(f"{line}\n")
+    assert main(["replay", str(tmp_path / "eval")]) == 0
+    assert "eval/relu/0" in capsys.readouterr().out
+    assert main(["replay", str(tmp_path / "eval"), "0", "--reward", "gated"]) == 0
+    assert "turn 2: optimizer" in capsys.readouterr().out
+    assert [s.conversation_id for s in episodes(tmp_path / "rft")] == ["samples/relu/0"]
