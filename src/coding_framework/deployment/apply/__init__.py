@@ -155,13 +155,18 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def replace(
-    model: nn.Module, modules: Mapping[str, str], *, registry: str | Path | None = None
+    model: nn.Module,
+    modules: Mapping[str, str],
+    *,
+    names: Mapping[str, str] = {},
+    registry: str | Path | None = None,
 ) -> None:
     """Modules by name become operations by name, e.g. {"mlp.act": "bias_gelu"}; undone by
     `restore`. An operation's parameters are the module's inputs, then the module's attributes of
-    the same names. The first call compares the operation with the module: where they differ the
-    module stays as it was.
+    the same names, also those of a layer in it: `ln_weight` is `ln.weight`. The first call compares
+    the operation with the module: where they differ the module stays as it was.
 
+    names: attributes by the parameters that are not called like them, e.g. {"gamma": "ln.weight"}.
     registry: of this model's kernels; None: the enabled one. Raises UsageError.
     """
     for name in modules.values():
@@ -169,10 +174,17 @@ def replace(
             raise UsageError(
                 f"there is no operation {name!r}: define one with @kernels.op({name!r})"
             )
+    known = {p for name in modules.values() for p in _ops[name].signature.parameters}
+    if unknown := sorted(names.keys() - known):
+        raise UsageError(
+            f"no operation here has the parameter {unknown[0]!r} of names: they have "
+            f"{', '.join(sorted(known))}"
+        )
     done = []
     try:
         for path, name in modules.items():
-            replace_module(model, path, _ops[name] if registry is None else _of(name, registry))
+            op = _ops[name] if registry is None else _of(name, registry)
+            replace_module(model, path, op, names)
             done.append(path)
     except UsageError:
         for path in done:

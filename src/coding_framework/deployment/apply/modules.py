@@ -2,7 +2,7 @@
 
 The module stays where it is, with its class, parameters, hooks and names in `state_dict`: only its
 own attribute `forward` is set. An operation's parameters are the module's inputs, then attributes
-of the module of the same names (`weight`, `bias`, `eps`).
+of the module of the same names: `weight`, `bias`, `eps`, or `ln_weight` for `ln.weight`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import types
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,9 +27,11 @@ _MARK = "_cuda_rl_replaced"
 class _State:
     """Of one replaced module. A plain object, so that a copy of the model has its own."""
 
-    def __init__(self, path: str, op: KernelOp) -> None:
+    def __init__(self, path: str, op: KernelOp, attributes: Mapping[str, Sequence[str]]) -> None:
         self.path = path
         self.op = op
+        self.attributes = attributes
+        """Where in the module each parameter's value is."""
         self.names = tuple(op.signature.parameters)
         self.defaults = {
             p.name: p.default for p in op.signature.parameters.values() if p.default is not p.empty
@@ -38,13 +40,16 @@ class _State:
         """What the first call outside of a compiler found; None: there was none."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _State:
-        made = _State(self.path, self.op)
+        made = _State(self.path, self.op, self.attributes)
         made.means_the_same = self.means_the_same
         return made
 
 
-def replace_module(model: nn.Module, path: str, op: KernelOp) -> None:
-    """Raises UsageError where there is no such module, or it lacks what the operation takes."""
+def replace_module(
+    model: nn.Module, path: str, op: KernelOp, names: Mapping[str, str] = {}
+) -> None:
+    """names: attributes of the module, by the parameters that have another name. Raises UsageError
+    where there is no such module, or it lacks what the operation takes."""
     try:
         module = model.get_submodule(path)
     except AttributeError as e:
@@ -59,8 +64,54 @@ def replace_module(model: nn.Module, path: str, op: KernelOp) -> None:
             f"the module {path!r} has a forward of its own, set by another library: replace its "
             "modules before that library"
         )
-    module.__dict__[_MARK] = _State(path, op)
+    attributes = {
+        name: _attribute(module, path, op, name, names) for name in op.signature.parameters
+    }
+    module.__dict__[_MARK] = _State(path, op, attributes)
     module.__dict__["forward"] = types.MethodType(_forward, module)
+
+
+def _attribute(
+    module: nn.Module, path: str, op: KernelOp, name: str, names: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Where a parameter of the operation lies in the module; its own name where nothing has it."""
+    if name in names:
+        wanted = tuple(names[name].split("."))
+        if not _has(module, wanted):
+            raise UsageError(f"the module {path!r} has no {names[name]}, which names gives {name}")
+        return wanted
+    found = list(_spelled(module, name))
+    if len(found) > 1:
+        raise UsageError(
+            f"{name} of the operation {op.name!r} can be {' or '.join(map('.'.join, found))} of "
+            f'the module {path!r}: say which by names={{"{name}": ...}}'
+        )
+    return found[0] if found else (name,)
+
+
+def _spelled(module: nn.Module, name: str) -> Iterator[tuple[str, ...]]:
+    """Attributes that are spelled like the parameter, with a dot for an underscore where they are
+    of a layer; the module's own alone where it has one."""
+    if hasattr(module, name):
+        yield (name,)
+        return
+    for child, layer in module.named_children():
+        if name.startswith(f"{child}_"):
+            yield from ((child, *rest) for rest in _spelled(layer, name[len(child) + 1 :]))
+
+
+def _has(module: Any, attribute: Sequence[str]) -> bool:
+    for part in attribute:
+        if not hasattr(module, part):
+            return False
+        module = getattr(module, part)
+    return True
+
+
+def _value(module: Any, attribute: Sequence[str]) -> Any:
+    for part in attribute:
+        module = getattr(module, part)
+    return module
 
 
 def restore_modules(model: nn.Module) -> int:
@@ -102,14 +153,15 @@ def _arguments(
     for name in state.names[len(inputs) :]:
         if name in named:
             values.append(named[name])
-        elif hasattr(module, name):
-            values.append(getattr(module, name))
+        elif _has(module, state.attributes[name]):
+            values.append(_value(module, state.attributes[name]))
         elif name in state.defaults:
             values.append(state.defaults[name])
         else:
             raise UsageError(
                 f"the module {state.path!r} has no {name}, which the operation {state.op.name!r} "
-                "takes: give it as an input, or name the parameter as the module's attribute"
+                "takes: give it as an input, name the parameter as the module's attribute "
+                f'(ln_weight for ln.weight), or replace with names={{"{name}": "ITS.ATTRIBUTE"}}'
             )
     return tuple([_as_argument(value) for value in values])
 

@@ -110,3 +110,81 @@ def test_a_layer_norm_gives_its_own_attributes() -> None:
     with torch.no_grad():
         assert torch.equal(whole(x), expected)
     assert kernels.stats()["m_norm"]["misses"] == {"disabled": 1}
+
+
+class NormGelu(nn.Module):
+    """As a task's model is written: its parameters are those of a layer in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ln = nn.LayerNorm(32, eps=1e-3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(self.ln(x))
+
+
+def test_parameters_of_a_layer_within_are_found_by_themselves() -> None:
+    def norm_gelu(
+        x: torch.Tensor, ln_weight: torch.Tensor, ln_bias: torch.Tensor, ln_eps: float
+    ) -> torch.Tensor:
+        return nn.functional.gelu(
+            nn.functional.layer_norm(x, x.shape[-1:], ln_weight, ln_bias, ln_eps)
+        )
+
+    kernels.op("m_nested")(norm_gelu)
+    whole, x = nn.Sequential(NormGelu(), NormGelu()), inputs()[0]
+    whole[1].ln.weight.data.mul_(3.0)
+    expected = whole(x)
+    kernels.replace(whole, {"0": "m_nested", "1": "m_nested"})
+    with torch.no_grad():
+        assert torch.equal(whole(x), expected)
+        assert torch.equal(copy.deepcopy(whole)(x), expected)
+        compiled = torch.compile(whole, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(x), expected)
+    assert kernels.stats()["m_nested"]["misses"]["disabled"] >= 6
+
+
+def test_parameters_of_other_names_are_given_by_names() -> None:
+    def gamma_gelu(
+        x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float = 1e-3
+    ) -> torch.Tensor:
+        return nn.functional.gelu(nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, eps))
+
+    kernels.op("m_named")(gamma_gelu)
+    whole, x = nn.Sequential(NormGelu()), inputs()[0]
+    expected = whole(x)
+    kernels.replace(whole, {"0": "m_named"})
+    with pytest.raises(UsageError, match=r'or replace with names={"gamma": "ITS.ATTRIBUTE"}'):
+        whole(x)
+    kernels.restore(whole)
+    with pytest.raises(UsageError, match=r"has no ln\.scale, which names gives gamma"):
+        kernels.replace(whole, {"0": "m_named"}, names={"gamma": "ln.scale"})
+    with pytest.raises(UsageError, match="the parameter 'gama' of names: they have beta, eps"):
+        kernels.replace(whole, {"0": "m_named"}, names={"gama": "ln.weight"})
+    kernels.replace(whole, {"0": "m_named"}, names={"gamma": "ln.weight", "beta": "ln.bias"})
+    with torch.no_grad():
+        assert torch.equal(whole(x), expected)
+    assert kernels.stats()["m_named"]["misses"] == {"disabled": 1}
+
+
+def test_a_parameter_that_can_be_two_attributes_is_asked_for() -> None:
+    def scaled(x: torch.Tensor, a_b_c: torch.Tensor) -> torch.Tensor:
+        return x * a_b_c
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.a_b = nn.Module(), nn.Module()
+            self.a.b_c = nn.Parameter(torch.tensor(2.0))
+            self.a_b.c = nn.Parameter(torch.tensor(3.0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.a_b.c
+
+    kernels.op("m_two")(scaled)
+    whole, x = nn.Sequential(Scaled()), inputs()[0]
+    with pytest.raises(UsageError, match=r"can be a\.b_c or a_b\.c of the module '0'"):
+        kernels.replace(whole, {"0": "m_two"})
+    kernels.replace(whole, {"0": "m_two"}, names={"a_b_c": "a_b.c"})
+    with torch.no_grad():
+        assert torch.equal(whole(x), 3.0 * x)
