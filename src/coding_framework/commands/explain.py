@@ -83,7 +83,7 @@ def _found(verdict: Verdict, code: str) -> Iterator[str]:
         yield f"shape set {case}, inputs {shapes}: {passed} of {len(tests)} comparisons passed"
         if failed is not None:
             yield f"  {one_line(failed.detail)}"
-    for finding in (*verdict.cheats, *verdict.pitfalls, *verdict.safety.findings):
+    for finding in dict.fromkeys((*verdict.cheats, *verdict.pitfalls, *verdict.safety.findings)):
         if finding.rule != PRINTED:
             yield f"{finding.rule} ({finding.severity}): {one_line(finding.message)}"
             yield from _quoted(source, finding.line)

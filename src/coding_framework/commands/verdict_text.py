@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from coding_framework.commands.diagnosis import diagnose, no_naive_time, time_sentence, versus
 from coding_framework.monitoring.text import one_line
 from coding_framework.types import PRINTED, BenchmarkResult, Task, Verdict
@@ -45,11 +48,11 @@ def verdict_text(verdict: Verdict, task: Task) -> str:
             )
         )
         rows += [("", at_line(e.line, e.message)) for e in c.errors[:5]]
-        rows += [("warning", text) for text in c.warnings[:3]]
+        rows += _folded(("warning", text) for text in c.warnings)[:3]
     if verdict.tests:
         passed = sum(t.passed for t in verdict.tests)
         rows.append(("tests", f"{passed} of {len(verdict.tests)} passed"))
-        rows += [("", f"{t.case}: {t.detail}") for t in verdict.tests if not t.passed][:3]
+        rows += _folded(("", f"{t.case}: {t.detail}") for t in verdict.tests if not t.passed)[:3]
     if verdict.timing is not None:
         rows += [("time", text) for text in _timing_texts(verdict.timing, task)]
     rows += [("counter", text) for text in counter_texts(verdict)]
@@ -59,13 +62,21 @@ def verdict_text(verdict: Verdict, task: Task) -> str:
     rows += [(PRINTED, line) for line in printed[:SHOWN_LINES]]
     observed = [f for f in verdict.pitfalls if f.rule != PRINTED]
     findings = (*verdict.cheats, *observed, *verdict.safety.findings)
-    rows += [(f.severity, f"{f.rule}: {f.message}") for f in findings[:10]]
+    rows += _folded((f.severity, f"{f.rule}: {f.message}") for f in findings)[:10]
     rows.append(("sandbox", verdict.receipt.sandbox or "none"))
     found = diagnose(verdict)
     rows += [("why", found.why)] if found.why else []
     rows += [("try", text) for text in found.tries]
     body = "\n".join(f"  {name:<8}  {one_line(text)}" for name, text in rows)
     return f"{verdict.status.value}: {one_line(verdict.reason, 1000)}\n{body}"
+
+
+def _folded(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Each row once, with how often it is there: several draws may go wrong alike."""
+    return [
+        (name, f"{text} ({count} times)" if count > 1 else text)
+        for (name, text), count in Counter(rows).items()
+    ]
 
 
 def counter_texts(verdict: Verdict) -> list[str]:

@@ -6,7 +6,7 @@ or one of their files. Nothing in it is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -104,13 +104,18 @@ def _facts(turn: ConversationTurn) -> Table:
         table.add_row("tokens", tokens)
     for note in turn.notes:
         table.add_row("note", Text(one_line(note)))
-    for found in turn.probes:
-        if found.passed is False:
-            shapes = " ".join(str(list(s)) for s in found.probe.shapes)
-            table.add_row("probe", Text(f"fails for {shapes}: {one_line(found.detail)}"))
+    for text in dict.fromkeys(_failed_probes(turn)):
+        table.add_row("probe", Text(text))
     if turn.alternatives:
         table.add_row("candidates", f"{len(turn.alternatives) + 1}, the best of them is shown")
     return table
+
+
+def _failed_probes(turn: ConversationTurn) -> Iterator[str]:
+    for found in turn.probes:
+        if found.passed is False:
+            shapes = " ".join(str(list(s)) for s in found.probe.shapes)
+            yield f"fails for {shapes} with {found.probe.values} values: {one_line(found.detail)}"
 
 
 def _reward(turn: ConversationTurn) -> Table:

@@ -75,3 +75,23 @@ def test_a_time_without_a_naive_one_says_why(speedup, naive, said):
     )  # fmt: skip
     for text in (verdict_text(verdict, task), page(verdict, task, "code")):
         assert said in text if said else "no naive time" not in text
+
+
+def test_what_several_draws_say_alike_stands_once():
+    wrong = TestResult(
+        case="odd", seed=0, shapes=((3,),), dtype="float32", max_abs_error=None,
+        max_rel_error=None, tolerance=None, passed=False, detail="shape (4,), expected (3,)",
+    )  # fmt: skip
+    other = wrong.model_copy(update={"seed": 1})
+    read = Finding(rule="r", severity="high", line=2, message="reads nothing", basis="run")
+    verdict = Verdict(
+        status=Status.WRONG_OUTPUT, reason="wrong", task="relu", backend="emulator",
+        candidate_sha256="0" * 64, tests=(wrong, other, wrong.model_copy(update={"case": "tiny"})),
+        pitfalls=(read, read, read.model_copy(update={"line": 3})),
+    )  # fmt: skip
+    task = find_task("relu")
+    lines = [line.strip() for line in verdict_text(verdict, task).splitlines()]
+    assert lines.count("odd: shape (4,), expected (3,) (2 times)") == 1
+    assert lines.count("tiny: shape (4,), expected (3,)") == 1
+    assert lines.count("high      r: reads nothing (3 times)") == 1
+    assert page(verdict, task, "one\ntwo\nthree").count("r (high): reads nothing") == 2  # lines

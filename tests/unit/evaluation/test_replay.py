@@ -12,7 +12,7 @@ from coding_framework.errors import UsageError
 from coding_framework.evaluation.replay import episodes, find_episode
 from coding_framework.store.conversations import append_rollout
 from coding_framework.store.records import Rollout
-from coding_framework.types import CUDAConversationState, Status
+from coding_framework.types import CUDAConversationState, Probe, ProbeResult, Status
 from support.made_conversations import make_state, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
@@ -66,6 +66,22 @@ def test_replay_shows_every_turn_and_what_a_terminal_would_act_on(
         assert part in said
     assert "\x1b" not in said
     assert "U+001B" in said
+
+
+def test_failed_probes_are_told_apart_by_what_they_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    failed = [
+        ProbeResult(probe=Probe(shapes=((4,),), values=values), passed=False, detail="got 1")
+        for values in ("zeros", "zeros", "ends")
+    ]
+    turn = make_turn(0, make_verdict(Status.CORRECT, 2.0))
+    shown = make_state(turn.model_copy(update={"probes": tuple(failed)}), name="p")
+    (tmp_path / "transcript.json").write_text(shown.model_dump_json())
+    assert main(["replay", str(tmp_path), "p"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("fails for [4] with zeros values: got 1") == 1
+    assert said.count("fails for [4] with ends values: got 1") == 1
 
 
 def test_rewards_are_recomputed_under_another_preset_without_judging(
