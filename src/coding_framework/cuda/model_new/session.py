@@ -19,8 +19,12 @@ from coding_framework.types import Status
 class AnswerSession:
     """`HostProcess` of an answer."""
 
-    def __init__(self, host: HostSession, signature: ModelSignature) -> None:
+    def __init__(self, host: HostSession, signature: ModelSignature, *, anew: bool) -> None:
+        """anew: the process made a model of the answer before: it is imported again first. Raises
+        CandidateFault where that fails."""
         self._host = host
+        if anew:
+            host.call((), function="import")
         self._signature = signature
         self._built = False
         self.functions: dict[str, int] = {}

@@ -19,7 +19,6 @@ from coding_framework.cuda.host.plan_recorder import (
     first_budget,
     instruction_budget,
 )
-from coding_framework.cuda.host.program import is_answer
 from coding_framework.cuda.model_new.build import ExtensionWanted
 from coding_framework.cuda.model_new.extensions import ExtensionRequest
 from coding_framework.cuda.plan.launch_plan import CandidateFault, ModuleInfo
@@ -189,7 +188,7 @@ class CandidateTrials:
             if case is self._drawn:
                 passed = trial.call_twice()
                 one_draw = len(set(self._seeds)) == 1  # of an experiment
-                if not one_draw and not is_answer(setting.build):  # it makes its model once
+                if not one_draw:
                     trial.call_at_other_sizes(references.swept_cases(task))
                 _require_no_file(setup)
                 return passed

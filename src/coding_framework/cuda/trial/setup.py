@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from coding_framework.cuda.device.device import Device
@@ -92,7 +93,14 @@ def open_host(
         properties=properties,
         on_extension=want_extension if answers else None,  # nobody else may ask for kernels
     ) as session:
-        yield lambda signature: AnswerSession(session, signature) if answers else session
+        models = count()
+
+        def open_session(signature: ModelSignature) -> HostProcess:
+            if not answers:
+                return session
+            return AnswerSession(session, signature, anew=next(models) > 0)
+
+        yield open_session
         setting.meter.spend(session.cpu_s)
 
 

@@ -62,7 +62,7 @@ def _serve(folder: str) -> NoReturn:
     _imports.install()
     sys.setrecursionlimit(2000)
     server = _Server(source)
-    functions = ("construct", 4), ("forward", 0)
+    functions = ("import", 0), ("construct", 4), ("forward", 0)
     payload = struct.pack("<I", len(functions)) + b"".join(
         _host.packed_text(name) + struct.pack("<I", count) for name, count in functions
     )
@@ -117,7 +117,7 @@ def _described(error: BaseException) -> str:
 
 
 class _Server:
-    """Builds models, each of the answer imported anew, and calls the newest."""
+    """Imports the answer, at wish anew, builds its model, and calls it."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -131,9 +131,12 @@ class _Server:
         reader = _Reader(message)
         name, arguments = reader.text(), reader.values()
         try:
-            if name == "construct":
+            outputs: list[Tensor] = []
+            if name == "import":
+                State.constructing = True
+                self._class, self._scalars = _import_answer(self._source), []
+            elif name == "construct":
                 self._construct(*arguments)
-                outputs: list[Tensor] = []
             else:
                 outputs = list(_tensors(self._model(*self._with_scalars(arguments))))
             payload = struct.pack("<I", len(outputs)) + b"".join(map(_packed, outputs))
@@ -150,9 +153,6 @@ class _Server:
     ) -> None:
         """ModelNew as KernelBench builds it, on the reference's parameters. positions: where among
         its inputs the problem passes the numbers at the end of `init`."""
-        if self._model is not None:
-            State.constructing = True
-            self._class, self._scalars = _import_answer(self._source), []
         if positions and _takes(self._class.forward, positions[-1] + 1):
             self._scalars = list(zip(positions, init[-len(positions) :], strict=True))
             init = init[: -len(positions)]
