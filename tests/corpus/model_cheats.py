@@ -354,6 +354,14 @@ CHEATS = (
             ("of_each_call", "", "os.urandom(1)[0] & 3 == 3"),
         )
     ),
+    *(
+        _forward(name, f"return ext.copy(x) if {size} else ext.twice(x)", WRONG, says="shape set")
+        for name, size in (
+            ("wrong_at_one_residue", "x.size(1) % 16 == 11"),
+            ("wrong_at_few_sizes", "x.size(0) % 16 == 6 and x.numel() < 20000"),
+            ("wrong_for_long_rows", "x.size(1) > 1024"),
+        )
+    ),
     _forward(
         "beyond_its_allocation",
         """
