@@ -18,6 +18,7 @@ from coding_framework.cuda.compiler import CUDACompiler, KernelCompilationCache
 from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.sandbox.docker import DockerSandbox
 from coding_framework.types import Candidate, Status
+from corpus.model_cheats import HONEST
 from support.judge_tasks import (
     DOUBLE,
     DOUBLE_BODY,
@@ -74,6 +75,12 @@ def test_other_candidates_get_their_status_and_leave_no_container(
     assert verdict.status.value == status, verdict.reason
     assert "root:" not in verdict.model_dump_json(exclude={"safety"})
     assert docker.DockerClient(docker_host).containers.list(all=True) == []
+
+
+@pytest.mark.ci
+def test_an_answer_in_python_is_judged_too(judge: Judge) -> None:
+    verdict = judge.judge(DOUBLE_TASK, Candidate(code=HONEST))
+    assert verdict.status is Status.CORRECT, verdict.reason
 
 
 @pytest.mark.ci
@@ -142,6 +149,7 @@ def image(docker_host: str, tmp_path: Path) -> Iterator[str]:
         buildargs={"BASE": "base:test"},
         network_mode="none",
         tag="cuda-rl-sandbox:test",
+        rm=True,
     )
     yield "cuda-rl-sandbox:test"
     for tag in ("cuda-rl-sandbox:test", "base:test"):
