@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from argparse import Namespace
@@ -15,9 +14,9 @@ from coding_framework.commands.kernel_registry import (
     REGISTRY,
     add_place,
     add_registry_actions,
+    require_source,
     verify_registered,
 )
-from coding_framework.commands.one_kernel import read_kernel
 from coding_framework.errors import UsageError
 
 KEYS = Path("deployment/keys")
@@ -53,7 +52,7 @@ def add_to(commands: Any) -> None:
         metavar="DIR",
         help=f"public keys that you trust (default: {KEYS}; of a registry those in it)",
     )
-    add_json(p, "print the receipt as one JSON object")
+    add_json(p, "print the receipt, or what is in the registry, as one JSON object")
     add_registry_actions(actions, KEYS)
 
 
@@ -93,7 +92,7 @@ def run_verify(args: Namespace) -> int:
     try:
         receipt = check_receipt(given, args.keys or KEYS)
         if args.kernel is not None:
-            _require_source(receipt.kernel, args.kernel)
+            require_source(receipt.kernel, args.kernel)
     except ReceiptError as e:
         print(f"not verified: {e}", file=sys.stderr)
         return EXIT_HIT
@@ -110,18 +109,6 @@ def run_verify(args: Namespace) -> int:
 def _is_file(named: str | None) -> bool:
     """Whether a file is meant, and no kernel of a registry."""
     return named is not None and (named == "-" or named.endswith(".json") or Path(named).exists())
-
-
-def _require_source(kernel: str, file: str) -> None:
-    from coding_framework.registry.receipts import ReceiptError
-
-    code = read_kernel(file)
-    digests = {
-        f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-        for text in (code, code.strip() + "\n", code.strip())
-    }
-    if kernel not in digests:
-        raise ReceiptError(f"the receipt is about another source than {file}")
 
 
 def _read(name: str) -> Any:

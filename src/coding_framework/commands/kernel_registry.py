@@ -324,29 +324,56 @@ def _told(kernel: RegisteredKernel) -> dict[str, Any]:
 
 def verify_registered(args: Namespace) -> int:
     """`kernel verify` of what is in a registry: signatures and digests."""
-    from coding_framework.registry.kernels import short
+    from coding_framework.registry.receipts import ReceiptError
 
+    if args.receipt is None and args.kernel is not None:
+        raise UsageError("--kernel is the source of one kernel: name that kernel of the registry")
     with _open(args, read_only=True) as registry:
         if args.receipt is None:
-            problems = registry.damage()
-            for problem in problems:
-                print(f"not whole: {problem}", file=sys.stderr)
-            if not problems:
-                print(f"verified: all {len(registry.snapshot())} kernels of {args.registry}")
-            return EXIT_HIT if problems else EXIT_OK
+            return _verify_whole(registry, args)
         kernel = registry.find(args.receipt)
-        source = registry.source(kernel)
+        registry.source(kernel)
         registry.task(kernel)
         for template in kernel.templates:
             for part in template.code:
                 registry.code(part)
-        digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+        try:
+            if args.kernel is not None:
+                require_source(kernel.kernel, args.kernel)
+        except ReceiptError as e:
+            print(f"not verified: {e}", file=sys.stderr)
+            return EXIT_HIT
         signers = ", ".join(sorted({r.key for r in kernel.receipts}))
-        print(
-            f"verified: {short(digest)} is correct for {one_line(kernel.op)}, with "
+        said = (
+            f"verified: {kernel.kernel} is correct for {one_line(kernel.op)}, with "
             f"{len(kernel.templates)} templates, signed by {signers}"
         )
+        print(json.dumps(_told(kernel)) if args.json else said)
     return EXIT_OK
+
+
+def _verify_whole(registry: KernelRegistry, args: Namespace) -> int:
+    problems = registry.damage()
+    for problem in problems:
+        print(f"not whole: {problem}", file=sys.stderr)
+    if args.json:
+        print(json.dumps({"registry": str(args.registry), "problems": problems}))
+    elif not problems:
+        print(f"verified: all {len(registry.snapshot())} kernels of {args.registry}")
+    return EXIT_HIT if problems else EXIT_OK
+
+
+def require_source(kernel: str, file: str) -> None:
+    """Raises ReceiptError where a digest is not that of the kernel in `file`."""
+    from coding_framework.registry.receipts import ReceiptError
+
+    code = read_kernel(file)
+    digests = {
+        f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        for text in (code, code.strip() + "\n", code.strip())
+    }
+    if kernel not in digests:
+        raise ReceiptError(f"the receipt is about another source than {file}")
 
 
 # --- changing -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -106,10 +107,16 @@ def test_kernel_add_stores_what_the_judge_found(
     assert "not added: wrong_output" in capsys.readouterr().err
     assert main(["kernel", "add", "affine.cu", *common]) == 0
     assert main(["kernel", "verify", "--registry", "registry"]) == 0
+    assert "is verified for affine" in capsys.readouterr().out
+    assert main(["kernel", "verify", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"registry": "registry", "problems": []}
+    assert main(["kernel", "verify", "affine", "--kernel", "affine.cu"]) == 0
+    assert main(["kernel", "verify", "affine", "--kernel", "wrong.cu"]) == 1
+    assert "about another source than wrong.cu" in capsys.readouterr().err
+    assert main(["kernel", "verify", "--kernel", "affine.cu"]) == 2
     assert main(["kernel", "promote", "affine"]) == 0
     assert main(["kernel", "list"]) == 0
     said = capsys.readouterr().out
-    assert "is verified for affine" in said
     assert "canary" in said
     with KernelRegistry("registry", read_only=True) as registry:
         (kernel,) = registry.snapshot()
