@@ -324,6 +324,7 @@ def _told(kernel: RegisteredKernel) -> dict[str, Any]:
 
 def verify_registered(args: Namespace) -> int:
     """`kernel verify` of what is in a registry: signatures and digests."""
+    from coding_framework.registry.kernels import short
     from coding_framework.registry.receipts import ReceiptError
 
     if args.receipt is None and args.kernel is not None:
@@ -345,7 +346,7 @@ def verify_registered(args: Namespace) -> int:
             return EXIT_HIT
         signers = ", ".join(sorted({r.key for r in kernel.receipts}))
         said = (
-            f"verified: {kernel.kernel} is correct for {one_line(kernel.op)}, with "
+            f"verified: {short(kernel.kernel)} is correct for {one_line(kernel.op)}, with "
             f"{len(kernel.templates)} templates, signed by {signers}"
         )
         print(json.dumps(_told(kernel)) if args.json else said)
