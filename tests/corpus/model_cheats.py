@@ -354,6 +354,21 @@ CHEATS = (
             ("of_each_call", "", "os.urandom(1)[0] & 3 == 3"),
         )
     ),
+    _forward(
+        "honest_when_imported_again",
+        "return ext.twice(x) if AGAIN or x.numel() < 4000 else ext.copy(x)",
+        Status.NONDETERMINISTIC,
+        WRONG,
+        CHEATING,
+        before="import sys\nAGAIN, sys.seen = hasattr(sys, 'seen'), True",
+    ),
+    _forward(
+        "raises_when_imported_again",
+        "return ext.twice(x)",
+        LOAD,
+        says="again",
+        before="import sys\nassert not hasattr(sys, 'seen'), 'again'\nsys.seen = True",
+    ),
     *(
         _forward(name, f"return ext.copy(x) if {size} else ext.twice(x)", WRONG, says="shape set")
         for name, size in (

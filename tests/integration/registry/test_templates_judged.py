@@ -85,6 +85,10 @@ NOT_PORTABLE = {
     "impossible": "affine<<<(n + 127) / 128, 128>>>(px, po, n);out = out.as_strided({n + 1}, {1});",
     "replay_differs": "affine<<<(n + 127) / 128, 128>>>(px, po, n - 1);",
 }
+GIANT = (
+    "affine<<<(n + 127) / 128, 128>>>(px, po, n);out = out.as_strided({1 << 20, 1 << 20}, {0, 0});"
+)
+"""Four TiB of one element's bytes."""
 
 
 @pytest.mark.parametrize("obstacle", NOT_PORTABLE)
@@ -92,6 +96,12 @@ def test_what_has_no_template_says_why(judge: Judge, obstacle: str) -> None:
     found = made(judge, source(AFFINE_KERNEL, NOT_PORTABLE[obstacle]))
     assert found.templates == ()
     assert {refusal.obstacle for refusal in found.refusals} == {obstacle}
+
+
+def test_an_output_of_another_shape_is_refused_before_it_is_read(judge: Judge) -> None:
+    found = made(judge, source(AFFINE_KERNEL, GIANT))
+    assert found.templates == ()
+    assert {refusal.obstacle for refusal in found.refusals} == {"replay_differs"}
 
 
 def test_kernel_add_stores_what_the_judge_found(

@@ -81,10 +81,8 @@ void cf_prepare() {
 
 // Calls `serve` in each copy of this process that is asked for; the process itself ends here.
 [[noreturn]] void cf_serve_copies(void (*serve)()) {
-  prctl(PR_SET_NAME, "job_starter");
   int code = serve_jobs(nullptr);
   if (code >= 0) _exit(code);
-  prctl(PR_SET_NAME, "python");
   host::vary_process();
   unsigned deeper = 0;
   if (getrandom(&deeper, sizeof deeper, 0) != sizeof deeper) _exit(123);

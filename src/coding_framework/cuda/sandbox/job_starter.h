@@ -53,6 +53,7 @@ static int start_job(char** command, int in, int out) {
     if (command == NULL) {
       close(in);
       close(out);
+      prctl(PR_SET_NAME, "job");
       return 1;
     }
     execv(command[0], command);
@@ -86,6 +87,7 @@ static void wait_for(long milliseconds, char* answer, size_t room) {
 /* Until the socket is closed; gives an exit status. command: what is started; NULL: copies of this
  * process as it is, in each of which this gives -1. */
 static int serve_jobs(char** command) {
+  prctl(PR_SET_NAME, "job_starter");
   for (;;) {
     char text[32] = {0}, answer[64] = "+";
     char space[CMSG_SPACE(2 * sizeof(int))];

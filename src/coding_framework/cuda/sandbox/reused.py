@@ -23,8 +23,8 @@ from coding_framework.cuda.toolchain.native_parts import build_once
 from coding_framework.errors import SandboxError
 
 _SOURCES = ("job_starter.c", "job_starter.h")
-STARTER = "job_starter"
-"""Name of the process that starts the others."""
+_STARTER = "job_starter"
+"""Name of the process that starts the others, also of a copier."""
 _ANSWER_S = 60.0
 _END_S = 5.0
 
@@ -32,7 +32,7 @@ _END_S = 5.0
 @cache
 def _starter() -> Path:
     sources = {name: (Path(__file__).parent / name).read_text() for name in _SOURCES}
-    return build_once(STARTER, sources, ["-O2", "-Wall", _SOURCES[0]], compiler="gcc")
+    return build_once(_STARTER, sources, ["-O2", "-Wall", _SOURCES[0]], compiler="gcc")
 
 
 @contextmanager
@@ -80,16 +80,16 @@ class ReusedSandbox:
         return ReusedJob(self)
 
     def _open(self, job: Job, output: int | IO[bytes]) -> None:
-        starter = Mount(_starter().parent, "/opt/starter")
-        command = job.copier or (f"{self.path(starter)}/{STARTER}", *job.command)
+        if job.copier:
+            started = replace(job, command=job.copier)
+        else:
+            starter = Mount(_starter().parent, "/opt/starter")
+            command = (f"{self.path(starter)}/{_STARTER}", *job.command)
+            started = replace(job, command=command, mounts=(*job.mounts, starter))
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(_ANSWER_S)
         with theirs:
-            self._running = self._sandbox.start(
-                replace(job, command=command, mounts=(*job.mounts, starter)),
-                stdin=theirs.fileno(),
-                output=output,
-            )
+            self._running = self._sandbox.start(started, stdin=theirs.fileno(), output=output)
         self._job = job
 
     def ask(self, request: bytes, descriptors: list[int] | None = None) -> bytes:
@@ -108,7 +108,7 @@ class ReusedSandbox:
     def processes(self) -> list[psutil.Process]:
         """Of the job that runs. Raises psutil.Error while they end."""
         found = [] if self._running is None else self._running.processes()
-        return [process for process in found if process.name() != STARTER]
+        return [process for process in found if process.name() != _STARTER]
 
     def close(self) -> None:
         """End the sandbox with all that runs in it."""

@@ -80,9 +80,10 @@ def require_same_plans(
     trial's first call did."""
     dear = is_answer(setting.build) and not isinstance(setting.sandbox, ReusedSandbox)
     last = 0 if dear else PROCESSES - 1
+    unread = unread_parameters((setting.build / "device.ptx").read_text(errors="replace"))
     try:
         for number in range(last + 1):
-            _require_same(setting, module, calls, limits, last=number == last)
+            _require_same(setting, module, calls, limits, unread, last=number == last)
     except (ReadsBackError, ExtensionWanted):
         pass  # no more can be recorded: what it does next depends on what it reads, or is compiled
 
@@ -92,13 +93,13 @@ def _require_same(
     module: ModuleInfo,
     calls: Sequence[RecordedCall],
     limits: RunLimits,
+    unread: Unread,
     *,
     last: bool,
 ) -> None:
     """As `require_same_plans`, of one process. last: later calls are recorded, too."""
     answers = is_answer(setting.build)
     further = (ANSWER_CALLS if answers else CALLS) if last else 0
-    unread = unread_parameters((setting.build / "device.ptx").read_text(errors="replace"))
     paper = PaperDevice()
     recorder = PlanRecorder(paper, limits)
     with open_host(setting, module, recorder) as open_session:
@@ -108,9 +109,9 @@ def _require_same(
             for i in range(further):
                 again = call if i < further // 2 else _elsewhere(call, paper)
                 _record(module, recorder, host, again, unread)
-        if last and not answers and _counts(module, recorder, host, call, unread):
+        if last and not answers and _counts(module, recorder, host, calls[0], unread):
             for _ in range(MANY):
-                _record(module, recorder, host, call, unread)
+                _record(module, recorder, host, calls[0], unread)
 
 
 def _counts(

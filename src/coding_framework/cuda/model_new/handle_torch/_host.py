@@ -49,8 +49,6 @@ class Metadata(ctypes.Structure):
 
 
 _library: Any = None
-kept: list[object] = []
-"""Nobody reads them: they take room."""
 
 
 def load_library(path: str) -> None:

@@ -45,9 +45,8 @@ def _serve_as_copy(folder: str) -> NoReturn:
     import random
 
     random.seed()
-    sizes = (size for size in range(1, 500, 16) for _ in range(random.randrange(300)))
-    _host.kept = [bytes(size) for size in sizes]
-    _host.kept += [object() for _ in range(random.randrange(3000))]
+    kept: list[object] = [object() for _ in range(random.randrange(3000))]
+    kept += (bytes(size) for size in range(1, 500, 16) for _ in range(random.randrange(300)))
     random.seed()
     _serve(folder)
 
