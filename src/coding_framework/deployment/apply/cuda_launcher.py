@@ -52,6 +52,13 @@ template may still load."""
 _NO_CONTEXT = 201
 """Of a thread in which nothing has used CUDA yet: PyTorch's calls take the device's context for it,
 the driver's do not."""
+# None in a PyTorch without CUDA, where this module still says what is missing
+_current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
+_current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_deterministic = torch._C._get_deterministic_algorithms
+_empty_strided: Any = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
+"""On the current device and without PyTorch's dispatcher, as code of torch.compile has it: half the
+time of `torch.empty_strided`."""
 
 
 class CudaLauncher:
@@ -155,37 +162,42 @@ class _Prepared:
         self._index = index
         first = len(template.arguments)
         device = torch.device("cuda", index)
-        self._outputs = [_new_output(template, o.place.region, device) for o in template.outputs]
-        self._output_regions = [o.place.region for o in template.outputs]
+        self._has_state = template.module_state
+        regions = [o.place.region for o in template.outputs]
+        self._regions_and_outputs = [(r, _new_output(template, r, device)) for r in regions]
         self._temporaries: list[tuple[int, int]] = []
         """(region, offset in the slab) of what no output is."""
         at = 0
         for region, allocation in enumerate(template.allocations, start=first):
-            if region not in self._output_regions:
+            if region not in regions:
                 self._temporaries.append((region, at))
                 at += (allocation.nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         self._slab_bytes = at
-        self._new_slab = partial(torch.empty, at, dtype=torch.uint8, device=device)
+        self._new_slab, self._new_filled_slab = _makers((at,), (1,), torch.uint8, device)
         self._modules: dict[int, _Module] = {}
         """Where the module has variables that kernels write: one for each stream; else one at 0."""
         self._module_of(0)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        if torch._C._cuda_getDevice() != self._index:
+        if _current_device() != self._index:
             with torch.cuda.device(self._index):
                 return self._enqueue(tensors)
         return self._enqueue(tensors)
 
     def _enqueue(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        stream = torch._C._cuda_getCurrentRawStream(self._index)
-        module = self._module_of(stream if self._template.module_state else 0)
+        stream = _current_stream(self._index)
+        module = self._modules.get(stream if self._has_state else 0) or self._module_of(stream)
         addresses = [tensor.data_ptr() for tensor in tensors]
         addresses += module.blank
-        outputs = tuple([make() for make in self._outputs])
-        for region, output in zip(self._output_regions, outputs, strict=True):
-            addresses[region] = output.untyped_storage().data_ptr()
+        filled = _deterministic()
+        outputs = []
+        for region, (make, make_filled, whole) in self._regions_and_outputs:
+            output = make_filled() if filled else make()
+            outputs.append(output)
+            # of an empty tensor PyTorch tells no address; making a storage takes longer
+            addresses[region] = output.data_ptr() if whole else output.untyped_storage().data_ptr()
         if self._slab_bytes:
-            slab = self._new_slab()
+            slab = self._new_filled_slab() if filled else self._new_slab()
             base = slab.data_ptr()
             for region, at in self._temporaries:
                 addresses[region] = base + at
@@ -204,9 +216,10 @@ class _Prepared:
             if error:
                 raise _launch_error(error)
         module.frames.append(frame)  # the driver has copied the blocks when a launch returns
-        return outputs
+        return tuple(outputs)
 
     def _module_of(self, stream: int) -> _Module:
+        stream = stream if self._has_state else 0
         found = self._modules.get(stream)
         if found is None:
             made = _Module(self._driver, self._template, self._image, self._index)
@@ -360,16 +373,31 @@ def _block(data: bytes, relocations: Sequence[Relocation], frame: _Frame) -> int
     return start
 
 
+_Make = Callable[[], torch.Tensor]
+
+
+def _makers(
+    shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> tuple[_Make, _Make]:
+    """Two ways to a dense tensor: the quick one, while the device is the current one, and
+    PyTorch's, which fills it where algorithms have to be deterministic."""
+    usual = partial(torch.empty_strided, shape, strides, dtype=dtype, device=device)
+    if _empty_strided is None:
+        return usual, usual
+    return partial(_empty_strided, tuple(shape), tuple(strides), dtype), usual
+
+
 def _new_output(
     template: LaunchTemplate, region: int, device: torch.device
-) -> Callable[[], torch.Tensor]:
-    """Makes the tensor of an output, at the place in its allocation where the template has it."""
+) -> tuple[_Make, _Make, bool]:
+    """Two ways to make the tensor of an output (`_makers`), at the place in its allocation where
+    the template has it; and whether its address is that of the allocation."""
     output = next(o for o in template.outputs if o.place.region == region)
     dtype, nbytes = TORCH_DTYPES[output.dtype], template.region_bytes(region)
     shape, strides = output.shape, output.strides
     span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     if output.place.offset == 0 and nbytes == span * DTYPE_BYTES[output.dtype] and 0 not in shape:
-        return partial(torch.empty_strided, shape, strides, dtype=dtype, device=device)
+        return (*_makers(shape, strides, dtype, device), True)
     start, rest = divmod(output.place.offset, DTYPE_BYTES[output.dtype])
     if rest:
         raise LoadError("an output does not lie at a multiple of its elements' size")
@@ -379,7 +407,7 @@ def _new_output(
         flat = torch.empty(size, dtype=dtype, device=device)
         return flat.as_strided(shape, strides, start)
 
-    return make
+    return make, make, False
 
 
 def _launch_error(code: int) -> Exception:

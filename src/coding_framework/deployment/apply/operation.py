@@ -51,7 +51,11 @@ _MOST_ROUTES = 4096
 _MOST_WANTED = 8
 _TIMED = 127
 """One call in so many (a mask) is timed."""
+# without a look-up in three modules each, on every call
 _dispatch_keys = torch._C._dispatch_keys
+_deterministic = torch._C._get_deterministic_algorithms
+_tracing_state = torch._C._get_tracing_state
+_grad_enabled, _autocast = torch.is_grad_enabled, torch.is_autocast_enabled
 _library: Any = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
 
 
@@ -65,6 +69,8 @@ class _Route:
     offer: Offer | None = None
     call: PreparedCall | None = None
     alignments: tuple[int, ...] = ()
+    unaligned: int = -1
+    """Where no address has one of these bits every alignment holds; else they are looked at."""
     capturable: bool = True
     countdown: int = 0
     """Calls until the next check."""
@@ -111,6 +117,7 @@ class KernelOp:
             names, self.tensor_names, "_keys({}).raw_repr()", ", ", "", _keys=_dispatch_keys
         )
         self._addresses = over_tensors(names, self.tensor_names, "{}.data_ptr()", ", ", "")
+        self._address_bits = over_tensors(names, self.tensor_names, "{}.data_ptr()", " | ", "0")
         self._routes: dict[Any, _Route] = {}
         self._trials: dict[Any, Trial[_Route]] = {}
         self._generation = -1
@@ -199,7 +206,7 @@ class KernelOp:
             self.forget_routes()
             self._generation = kernels.generation
         try:
-            if torch.is_grad_enabled() and self._needs_grad(*args):
+            if _grad_enabled() and self._needs_grad(*args):
                 return self._miss("grad", args)
             key = self._key(*args)
             route = self._routes.get(key)
@@ -213,22 +220,25 @@ class KernelOp:
             return self._miss(route.reason, args)
         if not route.plain.issuperset(self._keys(*args)):
             return self._miss("arguments", args)
-        if forward_ad._current_level >= 0 or torch._C._get_tracing_state() is not None:
+        if forward_ad._current_level >= 0 or _tracing_state() is not None:
             return self._miss("mode", args)
-        for address, alignment in zip(self._addresses(*args), route.alignments, strict=True):
-            if address % alignment:
-                return self._miss("alignment", args)
-        if torch.are_deterministic_algorithms_enabled():
+        if self._address_bits(*args) & route.unaligned and not self._aligned(route, args):
+            return self._miss("alignment", args)
+        if _deterministic():
             assert route.offer is not None
             if not route.offer.template.deterministic:
                 return self._miss("deterministic", args)
-        if torch.is_autocast_enabled(kernels.launcher.device_type):
+        if _autocast(kernels.launcher.device_type):
             kept = route.autocast.get(torch.get_autocast_dtype(kernels.launcher.device_type))
             if not kept:
                 return self._under_autocast(route, kernels, args)
         if route.trial is not None and not kernels.launcher.capturing():
             return self._tried(route, route.trial, kernels, args)
         return self._launch(route, kernels, args)
+
+    def _aligned(self, route: _Route, args: tuple[Any, ...]) -> bool:
+        pairs = zip(self._addresses(*args), route.alignments, strict=True)
+        return not any(address % alignment for address, alignment in pairs)
 
     def _miss(self, reason: Reason, args: tuple[Any, ...]) -> Any:
         self.misses[reason] += 1
@@ -492,9 +502,13 @@ def _usable_route(kernels: KernelSet, offer: Offer, device: torch.device) -> _Ro
         return None
     most = kernels.launcher.alignment
     alignments = tuple(min(most, a.alignment) for a in offer.template.arguments)
+    largest = max(alignments, default=1)
+    powers = all(a & (a - 1) == 0 for a in alignments)
     capturable = not kernels.launcher.refuses_capture(offer.template)
-    plain = _plain_keys(device)
-    return _Route(None, "", offer, prepared, alignments, capturable, plain=plain)
+    return _Route(
+        None, "", offer, prepared, alignments, largest - 1 if powers else -1, capturable,
+        plain=_plain_keys(device),
+    )  # fmt: skip
 
 
 # --- tensors --------------------------------------------------------------------------------------
