@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +28,9 @@ def this_gpu() -> Gpu:
 
 
 def short_name(gpu: str) -> str:
-    """ "NVIDIA H200" -> "h200"."""
-    return gpu.removeprefix("NVIDIA ").removeprefix("GeForce ").replace(" ", "_").lower()
+    """ "NVIDIA H200" -> "h200", "NVIDIA H100 80GB HBM3" -> "h100"."""
+    name = re.sub(r"[ -]\d+GB.*", "", gpu.removeprefix("NVIDIA ").removeprefix("GeForce "))
+    return name.replace(" ", "_").lower()
 
 
 def result_path(name: str) -> Path:

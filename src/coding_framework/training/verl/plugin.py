@@ -9,7 +9,9 @@ by those that load agent.agent_loop_manager_class.
 
 from __future__ import annotations
 
+import logging
 import os
+from typing import Any
 
 from coding_framework.training.verl.overrides import CPU_ROLLOUT
 
@@ -19,7 +21,17 @@ any module that the configuration names (model.external_lib) would be imported."
 _ADAPTER = "coding_framework.training.verl.cpu_rollout.CPURolloutAdapter"
 
 
+class _TakesFlush(logging.Logger):
+    """verl 0.9.1's trainer for rollout GPUs of their own says at its start, as to `print`, that its
+    line is to be flushed. A logger knows no such argument, and the run would end there."""
+
+    def info(self, msg: object, *args: object, flush: bool = False, **kwargs: Any) -> None:
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        super().info(msg, *args, **kwargs)
+
+
 def _register() -> None:
+    logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").__class__ = _TakesFlush
     if os.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu":
         from coding_framework.training.verl import cpu_platform
 
