@@ -212,8 +212,10 @@ class CandidateTrials:
         self._recorded.append(call)
 
     def _note_device(self, setting: TrialSetting, setup: TrialSetup) -> None:
-        """The emulator that tries small sizes for a GPU has its name, and no driver of its own."""
-        self._draft.device = setup.device_name
+        """A GPU's verdict names the GPU, whatever the emulator tried for it; the emulator has no
+        driver of its own."""
+        if not self._draft.device or setting.backend.name == self._draft.backend:
+            self._draft.device = setup.device_name
         self._draft.driver = setting.backend.driver or self._draft.driver
 
     def _count_events(
