@@ -57,3 +57,17 @@ async def test_fast_kernels_of_modules_are_right_at_other_sizes(
     task = module_task(write_module(replace(draft, sizes=(main, odd, tiny))))
     verdict = await emulator_pool.judge(task, source)
     assert verdict.status is Status.CORRECT, verdict.reason
+
+
+async def test_the_loss_of_a_logit_may_keep_what_pytorch_loses(emulator_pool: JudgePool) -> None:
+    """PyTorch's form cancels the logit and gives 0 far from it; the usual one gives 1e-30."""
+    draft = find_draft("m1_bce_with_logits_3861d8")
+    assert draft is not None
+    module = write_module(draft)
+    source = {v.level: v.source for v in kernels_of(module)}[0]
+    right = await emulator_pool.judge(module_task(module), source)
+    assert right.status is Status.CORRECT, right.reason
+    dropped = source.replace(" + log1pf(expf(-fabsf(e)))", "")
+    assert dropped != source
+    wrong = await emulator_pool.judge(module_task(module), dropped)
+    assert wrong.status is Status.WRONG_OUTPUT

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-PROTOCOL = "13"
+PROTOCOL = "14"
 """Raised with every change that can change a verdict; verdicts are shared within one version."""
 
 TOLERANCE_FORMULA = (

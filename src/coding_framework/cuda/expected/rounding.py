@@ -148,13 +148,27 @@ def _largest(x: torch.Tensor, axis: int) -> torch.Tensor:
     return torch.nan_to_num(size, 0.0, 0.0, 0.0) + 1
 
 
+def _of_logits(
+    out: torch.Tensor, x: torch.Tensor, target: Any, weight: Any = None, positive: Any = None,
+    reduction: int = 1,
+) -> torch.Tensor:  # fmt: skip
+    """Forms of a loss that cancel the logit, or go through 1, lose what is far smaller than these:
+    PyTorch's does too, in float64 as in float32."""
+    size = x.abs().clamp_min(1.0)
+    for factor in (weight, None if positive is None else positive.clamp_min(1.0)):
+        size = size if factor is None else size * factor.abs()
+    return size if out.shape == size.shape else (size.mean() if reduction == 1 else size.sum())
+
+
 _OF_ROWS: dict[str, Callable[..., torch.Tensor]] = {
+    "binary_cross_entropy_with_logits": _of_logits,
     "logsumexp": _one_at_least,
     "logcumsumexp": _one_at_least,
     "_log_softmax": lambda out, x, axis, *rest: _largest(x, axis),
     "_softmax": lambda out, x, axis, *rest: _largest(x, axis) * out,
 }
-"""The same of operations on rows: an exponent less the sum of maximum and logarithm."""
+"""The same of operations on rows, an exponent less the sum of maximum and logarithm, and of a
+loss."""
 
 
 class Inexact(TorchDispatchMode):  # type: ignore[no-untyped-call]

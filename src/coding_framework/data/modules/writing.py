@@ -6,6 +6,8 @@ are the main sizes of a GPU.
 
 from __future__ import annotations
 
+import ast
+
 from coding_framework.data.modules.layers import LAYERS
 from coding_framework.data.modules.pointwise import POINTWISE, write_pointwise
 from coding_framework.data.modules.records import (
@@ -130,7 +132,7 @@ def _forward(w: Writing) -> list[str]:
         inner = body[0].removeprefix(start) if body else w.value
         value = last.removeprefix(start)
         if body and value.count(w.value) == 1 and value != inner:
-            value, body = value.replace(w.value, inner), []
+            value, body = _with_inner(value, w.value, inner), []
         tail = [f"return {value}"]
     elif w.spelling.choice % 3 and last.startswith(start):
         tail = [f"return {last.removeprefix(start)}"]
@@ -140,6 +142,13 @@ def _forward(w: Writing) -> list[str]:
         f"    def forward(self, {said}){arrow}:",
         *(f"        {line}" for line in (*body, *tail)),
     ]
+
+
+def _with_inner(outer: str, name: str, inner: str) -> str:
+    """The expression `outer`, with another for the name in it: in parentheses where Python would
+    read something else without them."""
+    plain, safe = outer.replace(name, inner), outer.replace(name, f"({inner})")
+    return plain if ast.dump(ast.parse(plain)) == ast.dump(ast.parse(safe)) else safe
 
 
 def _test_code(w: Writing) -> list[str]:

@@ -31,6 +31,11 @@ def _values(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
+def _logit_loss(x: torch.Tensor, reduction: str) -> torch.Tensor:
+    target = torch.zeros_like(x)
+    return functional.binary_cross_entropy_with_logits(x, target, reduction=reduction)
+
+
 @pytest.mark.parametrize(
     ("function", "x", "scale"),
     [
@@ -43,8 +48,22 @@ def _values(*values: float) -> torch.Tensor:
         (torch.sin, 1e4, 17.0),  # not ten thousand
         (torch.relu, -1.0, 0.0),
         (torch.abs, 2.0, 0.0),
+        (lambda x: _logit_loss(x, "none"), -67.0, 67.0),  # of which PyTorch keeps nothing
+        (lambda x: _logit_loss(x, "mean"), -67.0, 67.0),
     ],
-    ids=["product", "difference", "exp", "exp of square", "tanh", "gelu", "sine", "relu", "abs"],
+    ids=[
+        "product",
+        "difference",
+        "exp",
+        "exp of square",
+        "tanh",
+        "gelu",
+        "sine",
+        "relu",
+        "abs",
+        "loss of a logit",
+        "mean loss of logits",
+    ],
 )
 def test_an_element_has_the_scale_of_its_own_computation(
     function: Function, x: float, scale: float
