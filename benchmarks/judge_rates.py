@@ -158,6 +158,8 @@ def judge_all(cases: list[Case], sandbox: str, workers: int, deadline: float) ->
     todo = CaseQueue(cases, read_kept(sandbox)[0], deadline)
     if not todo:
         return
+    with JudgePool(JudgeConfig(sandbox=sandbox), workers=workers) as pool:
+        workers = pool.capacity  # as many judges as the memory of the GPUs holds
     before = set(psutil.Process().children(recursive=True))
     machine, started = this_machine(), time.monotonic()
     open_bench = partial(Bench, sandbox, usual_verdict(sandbox))
