@@ -51,6 +51,7 @@ from coding_framework.training.import_paths import build
 from coding_framework.training.reward_functions.custom import chosen_reward
 from coding_framework.training.reward_functions.overlong import OverlongShaping
 from coding_framework.training.verl import (  # noqa: F401  (bound into verl by their import)
+    answers_wait,
     dynamic_sampling,
     estimator,
     row_order,
