@@ -11,13 +11,12 @@ over the eager call, replays of a captured graph, and the example's modules befo
 from __future__ import annotations
 
 import argparse
-import ctypes
 import statistics
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ class _Nothing(EmulatorLauncher):
 
     def prepare(self, template: LaunchTemplate, read: ReadCode, index: int) -> PreparedCall:
         outputs = (self._output,)
-        return lambda tensors: outputs
+        return lambda tensors, addresses: outputs
 
 
 def guards(loops: int) -> dict[str, float]:
@@ -97,19 +96,27 @@ def guards(loops: int) -> dict[str, float]:
 # --- a GPU ----------------------------------------------------------------------------------------
 
 
-def host_us(call: Call, calls: int = 200) -> float:
-    """Host time a call, while the GPU's queue has room: median over repeats."""
-    for _ in range(20):
-        call()
-    found = []
-    for _ in range(REPEATS):
-        torch.cuda.synchronize()
-        before = time.perf_counter_ns()
-        for _ in range(calls):
+def host_us(calls: Mapping[str, Call], count: int = 200) -> dict[str, list[float]]:
+    """Host time of each call, while the GPU's queue has room: by repeat, in which they take turns,
+    so that what else the machine does meets all of them."""
+    for call in calls.values():
+        for _ in range(20):
             call()
-        found.append((time.perf_counter_ns() - before) / calls / 1e3)
-        torch.cuda.synchronize()
-    return statistics.median(found)
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(REPEATS):
+        for name, call in calls.items():
+            torch.cuda.synchronize()
+            before = time.perf_counter_ns()
+            for _ in range(count):
+                call()
+            found[name].append((time.perf_counter_ns() - before) / count / 1e3)
+    torch.cuda.synchronize()
+    return found
+
+
+def over(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Quartiles of the differences of the same repeat."""
+    return statistics.quantiles((a - b for a, b in zip(one, other, strict=True)), n=4)
 
 
 def gpu_us(call: Call, calls: int = 50) -> float:
@@ -132,16 +139,15 @@ def bare_launch(x: torch.Tensor, bias: torch.Tensor, output: torch.Tensor) -> Ca
     """The kernel of `bias_gelu` at these tensors, launched with everything prepared."""
     routes = kernels._ops["bias_gelu"]._routes.values()
     prepared = next(r.call for r in routes if r.offer and _fits(r.offer.template, x))
-    module = prepared._module_of(0)  # type: ignore[union-attr]
-    frame = module.new_frame()
-    addresses = [x.data_ptr(), bias.data_ptr(), output.data_ptr(), *module.blank[1:]]
-    for slot, region, offset in frame.slots:
+    frame = prepared.__globals__["module_of"](0).new_frame()  # type: ignore[union-attr]
+    addresses = [x.data_ptr(), bias.data_ptr(), output.data_ptr()]
+    for slot, (region, offset) in zip(frame.slots, frame.places, strict=True):
         slot.value = addresses[region] + offset
     (step,) = frame.steps
 
     def launch(owned: object = (frame, output)) -> None:  # the parameters, and what it writes to
-        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(x.get_device()))
-        error = step(addresses, stream)
+        frame.stream.value = torch._C._cuda_getCurrentRawStream(x.get_device())
+        error = step()
         if error:
             raise RuntimeError(f"the driver refuses the bare launch: error {error}")
 
@@ -200,7 +206,7 @@ def on_gpu(registry: Path | None) -> tuple[dict[str, Any], list[dict[str, Any]]]
     return found, bars
 
 
-def _dispatch_bars(found: dict[str, float]) -> list[dict[str, Any]]:
+def _dispatch_bars(found: dict[str, Any]) -> list[dict[str, Any]]:
     replay = found["graph_us"] / found["bare_graph_us"]
     return [
         at_most("dispatch over the bare launch, us", 12.0, found["hit_over_bare_us"]),
@@ -227,22 +233,31 @@ _BARS: dict[str, Callable[[Any], list[dict[str, Any]]]] = {
 }
 
 
-def _dispatch(s: Any, fused: Callable[..., Any]) -> dict[str, float]:
+def _dispatch(s: Any, fused: Callable[..., Any]) -> dict[str, Any]:
     x = torch.randn(s.batch, s.length, s.hidden, device="cuda")
     bias = torch.randn(s.hidden, device="cuda")
     other = torch.randn(s.batch, s.length + 1, s.hidden, device="cuda")
     reference = kernels._ops["bias_gelu"].function
     fused(x, bias)
     bare = bare_launch(x, bias, torch.empty_like(x))
-    found = {
-        "bare_us": host_us(bare),
-        "hit_us": host_us(lambda: fused(x, bias)),
-        "torch_ops_us": host_us(lambda: torch.ops.cuda_rl.bias_gelu(x, bias)),
-        "eager_us": host_us(lambda: reference(other, bias)),
-        "miss_us": host_us(lambda: fused(other, bias)),
-    }
-    found["hit_over_bare_us"] = found["hit_us"] - found["bare_us"]
-    found["miss_over_eager_us"] = found["miss_us"] - found["eager_us"]
+
+    def nothing(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return x
+
+    times = host_us({
+        "bare": bare,
+        "hit": lambda: fused(x, bias),
+        "torch_ops": lambda: torch.ops.cuda_rl.bias_gelu(x, bias),
+        "eager": lambda: reference(other, bias),
+        "miss": lambda: fused(other, bias),
+        "python": lambda: nothing(x, bias),
+    })  # fmt: skip
+    found: dict[str, Any] = {f"{n}_us": statistics.median(us) for n, us in times.items()}
+    found["python_ns"] = 1e3 * found.pop("python_us")  # how fast the machine's Python is
+    for one, other_one in (("hit", "bare"), ("miss", "eager")):
+        low, middle, high = over(times[one], times[other_one])
+        found[f"{one}_over_{other_one}_us"] = middle
+        found[f"{one}_over_{other_one}_quartiles_us"] = [low, high]
     graph, of_bare = graph_of(lambda: fused(x, bias)), graph_of(bare)
     before = kernels.stats()["bias_gelu"]["calls"]
     found["graph_us"], found["bare_graph_us"] = gpu_us(graph.replay), gpu_us(of_bare.replay)

@@ -182,7 +182,7 @@ def test_a_call_of_a_rollout_is_timed_by_the_gpu() -> None:
     x, b = torch.randn(4, 32, device="cuda"), torch.randn(32, device="cuda")
     made, launcher = offer(template()), CudaLauncher()
     call = launcher.prepare(made.template, lambda code: ptx(), 0)
-    (got,), milliseconds = launcher.timed(call, (x, b))
+    (got,), milliseconds = launcher.timed(call, (x, b), (x.data_ptr(), b.data_ptr()))
     assert torch.allclose(got, torch.nn.functional.gelu(x + b), atol=1e-5)
     assert 0 < milliseconds() < 1000
 
@@ -237,7 +237,7 @@ def test_a_fault_in_a_captured_graph_is_known_to_the_next_process(tmp_path: Path
         call = made.prepare(made.offers["faulty"][0], 0)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            call((x, b))
+            call((x, b), (x.data_ptr(), b.data_ptr()))
         graph.replay()"""
     _run(_FAULTY.format(folder=str(tmp_path), entry="faulty", body=body))
     assert list((tmp_path / "quarantine").glob("*.json"))
@@ -279,5 +279,5 @@ def test_ptx_is_compiled_by_the_driver_where_there_is_no_cubin() -> None:
     for entry in ("bias_gelu", "through"):
         made = offer(template(entry=entry))
         call = CudaLauncher().prepare(made.template, lambda code: ptx(), 0)
-        (got,) = call((x, b))
+        (got,) = call((x, b), (x.data_ptr(), b.data_ptr()))
         assert torch.allclose(got, torch.nn.functional.gelu(x + b), atol=1e-5)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
@@ -36,6 +36,7 @@ from coding_framework.registry.templates import (
     FillStep,
     LaunchStep,
     LaunchTemplate,
+    Place,
     Relocation,
     UploadStep,
 )
@@ -104,7 +105,7 @@ class CudaLauncher:
                     image += b"\0"
                 try:
                     _enter_context(index)
-                    return _Prepared(self._driver, template, image, index)
+                    return _Prepared(self._driver, template, image, index).launch
                 except DriverError as e:
                     if e.code not in _REFUSES_CODE:
                         raise LoadError(f"the driver cannot load it: {e}") from e
@@ -114,13 +115,13 @@ class CudaLauncher:
         raise LoadError(f"{refused}. {compiled_here(name, template.kernel)}")
 
     def timed(
-        self, call: PreparedCall, tensors: Sequence[torch.Tensor]
+        self, call: PreparedCall, tensors: Sequence[torch.Tensor], addresses: Sequence[int]
     ) -> tuple[tuple[torch.Tensor, ...], Callable[[], float]]:
         stream = torch.cuda.current_stream(tensors[0].device)
         new_event: Callable[..., Any] = torch.cuda.Event
         start, end = new_event(enable_timing=True), new_event(enable_timing=True)
         start.record(stream)
-        outputs = call(tensors)
+        outputs = call(tensors, addresses)
         end.record(stream)
 
         def milliseconds() -> float:
@@ -150,8 +151,35 @@ class CudaLauncher:
         """Modules stay loaded: a captured graph may launch them again."""
 
 
+_LAUNCH = """
+def launch(tensors, addresses):
+    if current_device() != index:
+        with device_of(index):
+            return launch(tensors, addresses)
+    stream = current_stream(index)
+    module = shared or module_of(stream)
+    filled = deterministic()
+    {given}= addresses
+    {addresses}
+    try:
+        frame = module.frames.pop()
+    except IndexError:  # as many calls at once as never before
+        frame = module.new_frame()
+    frame.stream.value = stream
+    {slots}= frame.slots
+    {values}
+    for enqueue in frame.steps:
+        error = enqueue()
+        if error:
+            failed(error, enqueue)
+    module.frames.append(frame)  # the driver has copied the blocks when a launch returns
+    return ({outputs})
+"""
+
+
 class _Prepared:
-    """A template whose module is loaded on one device."""
+    """A template whose module is loaded on one device. `launch`, a `PreparedCall`, is made as text:
+    loops over regions and slots would take as long as the driver's call."""
 
     def __init__(
         self, driver: ctypes.CDLL, template: LaunchTemplate, image: bytes, index: int
@@ -160,66 +188,68 @@ class _Prepared:
         self._template = template
         self._image = image
         self._index = index
-        first = len(template.arguments)
-        device = torch.device("cuda", index)
-        self._has_state = template.module_state
-        regions = [o.place.region for o in template.outputs]
-        self._regions_and_outputs = [(r, _new_output(template, r, device)) for r in regions]
-        self._temporaries: list[tuple[int, int]] = []
-        """(region, offset in the slab) of what no output is."""
-        at = 0
-        for region, allocation in enumerate(template.allocations, start=first):
-            if region not in regions:
-                self._temporaries.append((region, at))
-                at += (allocation.nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-        self._slab_bytes = at
-        self._new_slab, self._new_filled_slab = _makers((at,), (1,), torch.uint8, device)
         self._modules: dict[int, _Module] = {}
-        """Where the module has variables that kernels write: one for each stream; else one at 0."""
-        self._module_of(0)
+        """By stream, where the module has variables that kernels write; else one at 0."""
+        module = self.module_of(0)
+        frame = module.new_frame()
+        module.frames.append(frame)
+        scope: dict[str, Any] = {
+            "current_device": _current_device, "current_stream": _current_stream,
+            "deterministic": _deterministic, "device_of": torch.cuda.device, "index": index,
+            "shared": None if template.module_state else module, "module_of": self.module_of,
+            "failed": self._failed,
+        }  # fmt: skip
+        addresses = self._addresses(scope)
+        regions = range(len(template.arguments))
+        values = (
+            f"slot_{i}.value = at_{region} + {offset}"
+            for i, (region, offset) in enumerate(frame.places)
+        )
+        text = _LAUNCH.format(
+            given="".join(f"at_{r}, " for r in regions) or "() ",
+            addresses="\n    ".join(addresses),
+            slots="".join(f"slot_{i}, " for i in range(len(frame.slots))) or "() ",
+            values="\n    ".join(values),
+            outputs="".join(f"output_{o.place.region}, " for o in template.outputs),
+        )
+        exec(text, scope)
+        self.launch: PreparedCall = scope["launch"]
 
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        if _current_device() != self._index:
-            with torch.cuda.device(self._index):
-                return self._enqueue(tensors)
-        return self._enqueue(tensors)
-
-    def _enqueue(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        stream = _current_stream(self._index)
-        module = self._modules.get(stream if self._has_state else 0) or self._module_of(stream)
-        addresses = [tensor.data_ptr() for tensor in tensors]
-        addresses += module.blank
-        filled = _deterministic()
-        outputs = []
-        for region, (make, make_filled, whole) in self._regions_and_outputs:
-            output = make_filled() if filled else make()
-            outputs.append(output)
+    def _addresses(self, scope: dict[str, Any]) -> list[str]:
+        """Lines that make outputs and temporaries, and name the address of each region. scope: gets
+        what they call."""
+        template, device, lines = self._template, torch.device("cuda", self._index), []
+        outputs = {o.place.region for o in template.outputs}
+        first = len(template.arguments)
+        size = 0  # of the slab, which is one allocation for what no output is
+        for region, allocation in enumerate(template.allocations, start=first):
+            if region not in outputs:
+                lines.append(f"at_{region} = base + {size}")
+                size += (allocation.nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+                continue
+            new, new_filled, whole = _new_output(template, region, device)
+            scope[f"new_{region}"], scope[f"new_filled_{region}"] = new, new_filled
+            lines.append(f"output_{region} = new_filled_{region}() if filled else new_{region}()")
             # of an empty tensor PyTorch tells no address; making a storage takes longer
-            addresses[region] = output.data_ptr() if whole else output.untyped_storage().data_ptr()
-        if self._slab_bytes:
-            slab = self._new_filled_slab() if filled else self._new_slab()
-            base = slab.data_ptr()
-            for region, at in self._temporaries:
-                addresses[region] = base + at
-        try:
-            frame = module.frames.pop()
-        except IndexError:  # the first call, or as many at once as never before
-            frame = module.new_frame()
-        for slot, region, offset in frame.slots:
-            slot.value = addresses[region] + offset
-        handle = ctypes.c_void_p(stream)
-        for enqueue in frame.steps:
-            error = enqueue(addresses, handle)
-            if error == _NO_CONTEXT:
-                _enter_context(self._index)
-                error = enqueue(addresses, handle)
-            if error:
-                raise _launch_error(error)
-        module.frames.append(frame)  # the driver has copied the blocks when a launch returns
-        return tuple(outputs)
+            storage = "" if whole else ".untyped_storage()"
+            lines.append(f"at_{region} = output_{region}{storage}.data_ptr()")
+        if size:
+            scope["new"], scope["new_filled"] = _makers((size,), (1,), torch.uint8, device)
+            lines[:0] = ["slab = new_filled() if filled else new()", "base = slab.data_ptr()"]
+        for i in range(len(template.variables)):
+            lines.append(f"at_{first + len(template.allocations) + i} = module.variables[{i}]")
+        return lines
 
-    def _module_of(self, stream: int) -> _Module:
-        stream = stream if self._has_state else 0
+    def _failed(self, error: int, enqueue: Callable[[], int]) -> None:
+        """Enqueue again where only the context was missing. Raises LaunchError."""
+        if error == _NO_CONTEXT:
+            _enter_context(self._index)
+            error = enqueue()
+        if error:
+            raise _launch_error(error)
+
+    def module_of(self, stream: int) -> _Module:
+        stream = stream if self._template.module_state else 0
         found = self._modules.get(stream)
         if found is None:
             made = _Module(self._driver, self._template, self._image, self._index)
@@ -231,11 +261,23 @@ class _Prepared:
 class _Frame:
     """Parameter blocks of one call: no two calls that run at once share one."""
 
-    slots: list[tuple[Any, int, int]]
-    """(place of an address, region, offset)."""
-    steps: list[Callable[[Sequence[int], ctypes.c_void_p], int]]
-    """Enqueue a step; the driver's error."""
-    keep: list[Any]
+    stream: ctypes.c_void_p = field(default_factory=ctypes.c_void_p)
+    slots: list[ctypes.c_uint64] = field(default_factory=list)
+    """Where the addresses of a call go."""
+    places: list[tuple[int, int]] = field(default_factory=list)
+    """Of each slot: region and offset."""
+    steps: list[Callable[[], int]] = field(default_factory=list)
+    """Enqueue a step, by what is in the slots; the driver's error."""
+    keep: list[Any] = field(default_factory=list)
+
+    def address(self, place: Place) -> ctypes.c_uint64:
+        """Of a place in each call."""
+        self.add(slot := ctypes.c_uint64(), place.region, place.offset)
+        return slot
+
+    def add(self, slot: ctypes.c_uint64, region: int, offset: int) -> None:
+        self.slots.append(slot)
+        self.places.append((region, offset))
 
 
 class _Module:
@@ -250,10 +292,11 @@ class _Module:
         self._functions: dict[str, _Function] = {}
         for step in template.launches:
             self._functions[step.entry] = self._function(step, index)
-        self.blank = [0] * len(template.allocations)
+        self.variables: list[int] = []
+        """Their addresses."""
         for variable in template.variables:
             address, _ = call(cuda.cuModuleGetGlobal(self._module, variable.name.encode()))
-            self.blank.append(int(address))
+            self.variables.append(int(address))
         self.frames: list[_Frame] = []
 
     def _function(self, step: LaunchStep, index: int) -> _Function:
@@ -274,63 +317,47 @@ class _Module:
         return _Function(int(function), _offsets(function))
 
     def new_frame(self) -> _Frame:
-        frame = _Frame([], [], [])
+        frame = _Frame()
         for step in self._template.steps:
             match step:
                 case LaunchStep():
                     frame.steps.append(self._launch(step, frame))
                 case FillStep():
-                    frame.steps.append(self._fill(step))
+                    frame.steps.append(self._fill(step, frame))
                 case CopyStep():
-                    frame.steps.append(self._copy(step))
+                    frame.steps.append(self._copy(step, frame))
                 case UploadStep():
                     frame.steps.append(self._upload(step, frame))
         return frame
 
-    def _launch(
-        self, step: LaunchStep, frame: _Frame
-    ) -> Callable[[Sequence[int], ctypes.c_void_p], int]:
+    def _launch(self, step: LaunchStep, frame: _Frame) -> Callable[[], int]:
         function = self._functions[step.entry]
         block = _block(step.params, step.relocations, frame)
         pointers = (ctypes.c_void_p * max(1, len(function.offsets)))(
             *(block + offset for offset in function.offsets)
         )
-        frame.keep.append(pointers)
-        extents = [ctypes.c_uint(n) for n in (*step.grid, *step.block, step.shared_bytes)]
         handle = ctypes.c_void_p(function.handle)
+        # plain numbers are converted in half the time of ctypes' own
+        given = (handle, *step.grid, *step.block, step.shared_bytes, frame.stream, pointers)
         if step.cooperative:
-            enqueue = partial(self._driver.cuLaunchCooperativeKernel, handle, *extents)
-            return lambda addresses, stream: enqueue(stream, pointers)
-        enqueue = partial(self._driver.cuLaunchKernel, handle, *extents)
-        return lambda addresses, stream: enqueue(stream, pointers, None)
+            return partial(self._driver.cuLaunchCooperativeKernel, *given)
+        return partial(self._driver.cuLaunchKernel, *given, None)
 
-    def _fill(self, step: FillStep) -> Callable[[Sequence[int], ctypes.c_void_p], int]:
-        region, offset = step.to.region, step.to.offset
+    def _fill(self, step: FillStep, frame: _Frame) -> Callable[[], int]:
         value, nbytes = ctypes.c_ubyte(step.value), ctypes.c_size_t(step.nbytes)
-        fill = self._driver.cuMemsetD8Async
-        return lambda addresses, stream: fill(
-            ctypes.c_uint64(addresses[region] + offset), value, nbytes, stream
-        )
+        to = frame.address(step.to)
+        return partial(self._driver.cuMemsetD8Async, to, value, nbytes, frame.stream)
 
-    def _copy(self, step: CopyStep) -> Callable[[Sequence[int], ctypes.c_void_p], int]:
-        to, source, nbytes = step.to, step.source, ctypes.c_size_t(step.nbytes)
-        copy = self._driver.cuMemcpyDtoDAsync_v2
-        return lambda addresses, stream: copy(
-            ctypes.c_uint64(addresses[to.region] + to.offset),
-            ctypes.c_uint64(addresses[source.region] + source.offset),
-            nbytes,
-            stream,
-        )
+    def _copy(self, step: CopyStep, frame: _Frame) -> Callable[[], int]:
+        to, source = frame.address(step.to), frame.address(step.source)
+        nbytes = ctypes.c_size_t(step.nbytes)
+        return partial(self._driver.cuMemcpyDtoDAsync_v2, to, source, nbytes, frame.stream)
 
-    def _upload(
-        self, step: UploadStep, frame: _Frame
-    ) -> Callable[[Sequence[int], ctypes.c_void_p], int]:
+    def _upload(self, step: UploadStep, frame: _Frame) -> Callable[[], int]:
         block = ctypes.c_void_p(_block(step.data, step.relocations, frame))
-        region, offset, nbytes = step.to.region, step.to.offset, ctypes.c_size_t(len(step.data))
+        to, nbytes = frame.address(step.to), ctypes.c_size_t(len(step.data))
         upload = self._driver.cuMemcpyHtoDAsync_v2  # pageable: the driver has read it on return
-        return lambda addresses, stream: upload(
-            ctypes.c_uint64(addresses[region] + offset), block, nbytes, stream
-        )
+        return partial(upload, to, block, nbytes, frame.stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,8 +395,7 @@ def _block(data: bytes, relocations: Sequence[Relocation], frame: _Frame) -> int
     ctypes.memmove(start, data, len(data))
     frame.keep.append(buffer)
     for r in relocations:
-        slot = ctypes.c_uint64.from_address(start + r.at)
-        frame.slots.append((slot, r.region, r.offset))
+        frame.add(ctypes.c_uint64.from_address(start + r.at), r.region, r.offset)
     return start
 
 

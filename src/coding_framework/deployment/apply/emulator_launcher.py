@@ -65,10 +65,10 @@ class EmulatorLauncher:
         return made
 
     def timed(
-        self, call: PreparedCall, tensors: Sequence[torch.Tensor]
+        self, call: PreparedCall, tensors: Sequence[torch.Tensor], addresses: Sequence[int]
     ) -> tuple[tuple[torch.Tensor, ...], Callable[[], float]]:
         started = time.perf_counter()
-        outputs = call(tensors)
+        outputs = call(tensors, addresses)
         ms = 1e3 * (time.perf_counter() - started)
         return outputs, lambda: ms
 
@@ -109,7 +109,9 @@ class _OnEmulator:
             self.device.close()
             raise LoadError(f"the emulator cannot load it: {e}") from e
 
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], addresses: Sequence[int]
+    ) -> tuple[torch.Tensor, ...]:
         with self._lock:
             held: list[Layout] = []
             try:

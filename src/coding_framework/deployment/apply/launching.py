@@ -17,8 +17,9 @@ from coding_framework.registry.templates import DeviceCode, LaunchTemplate
 
 ReadCode = Callable[[DeviceCode], bytes]
 """The bytes of device code, from where the registry has them."""
-PreparedCall = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, ...]]
-"""Enqueues every step on the current stream, and gives the outputs. Raises LaunchError."""
+PreparedCall = Callable[[Sequence[torch.Tensor], Sequence[int]], tuple[torch.Tensor, ...]]
+"""Of tensors and their addresses: enqueues every step on the current stream, and gives the outputs.
+Raises LaunchError."""
 
 
 class LoadError(CodingFrameworkError):
@@ -64,7 +65,7 @@ class Launcher(Protocol):
         ...
 
     def timed(
-        self, call: PreparedCall, tensors: Sequence[torch.Tensor]
+        self, call: PreparedCall, tensors: Sequence[torch.Tensor], addresses: Sequence[int]
     ) -> tuple[tuple[torch.Tensor, ...], Callable[[], float]]:
         """A call's outputs, and its milliseconds once they are asked for: that waits for it, and
         raises RuntimeError where the device failed. Not while a graph is captured."""

@@ -20,6 +20,12 @@ import torch
 from torch.autograd import forward_ad
 
 from coding_framework.deployment.apply.agreement import as_outputs, disagreement
+from coding_framework.deployment.apply.generated import (
+    GUARD_ERRORS,
+    PLAIN_TYPES,
+    TIMED,
+    generate,
+)
 from coding_framework.deployment.apply.kernel_set import (
     CallShape,
     KernelSet,
@@ -35,7 +41,6 @@ from coding_framework.deployment.apply.launching import (
 )
 from coding_framework.deployment.apply.parameters import (
     is_tensor,
-    key_function,
     over_tensors,
     schema_of,
     typed_signature,
@@ -49,13 +54,6 @@ switched_off: ContextVar[bool] = ContextVar("switched_off", default=False)
 _MOST_ROUTES = 4096
 """Of an operation: a program whose extents never repeat would fill the memory."""
 _MOST_WANTED = 8
-_TIMED = 127
-"""One call in so many (a mask) is timed."""
-# without a look-up in three modules each, on every call
-_dispatch_keys = torch._C._dispatch_keys
-_deterministic = torch._C._get_deterministic_algorithms
-_tracing_state = torch._C._get_tracing_state
-_grad_enabled, _autocast = torch.is_grad_enabled, torch.is_autocast_enabled
 _library: Any = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
 
 
@@ -70,18 +68,21 @@ class _Route:
     call: PreparedCall | None = None
     alignments: tuple[int, ...] = ()
     unaligned: int = -1
-    """Where no address has one of these bits every alignment holds; else they are looked at."""
+    """Where no address has one of these bits every alignment holds."""
     capturable: bool = True
     countdown: int = 0
     """Calls until the next check."""
     agreed: bool = False
     """A check has passed."""
-    plain: frozenset[int] = frozenset()
-    """Dispatch keys that the tensors of a hit may have."""
     autocast: dict[torch.dtype, bool] = field(default_factory=dict)
     """Whether the function's outputs keep their dtypes under autocast to a dtype."""
     trial: Trial[_Route] | None = None
     """Says which kernel's turn it is, where kernels are rolled out."""
+    on_cuda: bool = False
+    quick: bool = False
+    """A call of its key is a hit by the guards of the generated function alone."""
+    misses: int = 0
+    """Of the generated function, until they are added to the operation's."""
 
 
 class KernelOp:
@@ -108,22 +109,18 @@ class KernelOp:
         self.tensor_names = [n for n in names if is_tensor(self.signature.parameters[n])]
         self._has_scalars = len(self.tensor_names) < len(names)
         self._arity = len(names)
-        self._key = key_function(names, self.tensor_names)
         self._needs_grad = over_tensors(
             names, self.tensor_names, "{}.requires_grad", " or ", "False"
         )
         self._tensors = over_tensors(names, self.tensor_names, "{}", ", ", "")
-        self._keys = over_tensors(
-            names, self.tensor_names, "_keys({}).raw_repr()", ", ", "", _keys=_dispatch_keys
-        )
         self._addresses = over_tensors(names, self.tensor_names, "{}.data_ptr()", ", ", "")
-        self._address_bits = over_tensors(names, self.tensor_names, "{}.data_ptr()", " | ", "0")
         self._routes: dict[Any, _Route] = {}
+        self._grad_route = _Route("grad")
         self._trials: dict[Any, Trial[_Route]] = {}
-        self._generation = -1
+        self.generation = -1
         self._define()
         self.torch_op = getattr(getattr(torch.ops, NAMESPACE), name).default
-        self.eager = self._eager()
+        self._generate()
 
     # --- what PyTorch knows -----------------------------------------------------------------------
 
@@ -155,26 +152,24 @@ class KernelOp:
 
     _fake = _function_alone
 
-    def _eager(self) -> Function:
-        """What takes the decorated function's place."""
-        run, bind, torch_op, function = self.run, self.bind, self.torch_op, self.function
-        arity, is_compiling = self._arity, torch.compiler.is_compiling
-        dispatch_modes = torch._C._len_torch_dispatch_stack
-        function_modes = torch._C._len_torch_function_stack
+    def _generate(self) -> None:
+        """What takes the decorated function's place, and its parts that other calls need."""
+        torch_op, function = self.torch_op, self.function
 
-        @functools.wraps(function)
-        def kernel_or_function(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling():
-                if torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"):
-                    return function(*args, **kwargs)
-                return torch_op(*args, **kwargs)
-            if kwargs or len(args) != arity:
-                args = bind(args, kwargs)
-            if dispatch_modes() or function_modes():
-                return torch_op(*args)
-            return run(args)
+        def as_operator(*args: Any) -> Any:
+            """Where PyTorch has to see the call."""
+            if torch.compiler.is_compiling() and (
+                torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
+            ):
+                return function(*args)
+            return torch_op(*args)
 
-        return kernel_or_function
+        known = {
+            "op": self, "as_operator": as_operator, "routes": self._routes,
+            "grad_route": self._grad_route, "off": switched_off.get,
+        }  # fmt: skip
+        self._key, self._uncounted, eager = generate(self.signature, self.tensor_names, known)
+        self.eager = functools.wraps(function)(eager)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Every argument by position. Raises TypeError as the function would."""
@@ -189,56 +184,68 @@ class KernelOp:
     def run(self, args: tuple[Any, ...]) -> Any:
         """By a kernel where all guards hold, else by the function. args: all, by position."""
         self.calls += 1
-        if self.calls & _TIMED != 2:  # the first is checked
-            return self._run(args)
+        if self.calls & TIMED != 2:
+            return self._uncounted(*args)
         hits, started = self.hits, time.perf_counter_ns()
-        result = self._run(args)
+        result = self._uncounted(*args)
         if self.hits > hits:
             self._timed_ns += time.perf_counter_ns() - started
             self._timed_calls += 1
         return result
 
-    def _run(self, args: tuple[Any, ...]) -> Any:
+    def guarded(self, args: tuple[Any, ...]) -> Any:
+        """A call that the generated function leaves open, by every guard in its order."""
         kernels = self.kernels
         if kernels is None or switched_off.get():
             return self._miss(self.away if kernels is None else "disabled", args)
-        if self._generation != kernels.generation:
+        if self.generation != kernels.generation:
             self.forget_routes()
-            self._generation = kernels.generation
-        try:
-            if _grad_enabled() and self._needs_grad(*args):
-                return self._miss("grad", args)
-            key = self._key(*args)
-            route = self._routes.get(key)
-        except (AttributeError, TypeError, RuntimeError):  # None, sparse, symbolic extents
-            return self._miss("arguments", args)
+            self.generation = kernels.generation
+        reason, key = self._reason_or_key(args)
+        if reason is not None:
+            return self._miss(reason, args)
+        route = self._routes.get(key)
         if route is None:
             route = self._find(kernels, key, args)
         if route.reason is not None:
             if route.shape_key:
                 self.wanted[route.shape_key] += 1
             return self._miss(route.reason, args)
-        if not route.plain.issuperset(self._keys(*args)):
+        if not all(map(_is_plain, self._tensors(*args))):
             return self._miss("arguments", args)
-        if forward_ad._current_level >= 0 or _tracing_state() is not None:
-            return self._miss("mode", args)
-        if self._address_bits(*args) & route.unaligned and not self._aligned(route, args):
+        addresses = self._addresses(*args)
+        if not all(addresses):  # of memory that was freed
+            return self._miss("arguments", args)
+        if any(map(operator.mod, addresses, route.alignments)):
             return self._miss("alignment", args)
-        if _deterministic():
-            assert route.offer is not None
-            if not route.offer.template.deterministic:
-                return self._miss("deterministic", args)
-        if _autocast(kernels.launcher.device_type):
-            kept = route.autocast.get(torch.get_autocast_dtype(kernels.launcher.device_type))
-            if not kept:
-                return self._under_autocast(route, kernels, args)
+        assert route.offer is not None
+        if torch.are_deterministic_algorithms_enabled() and not route.offer.template.deterministic:
+            return self._miss("deterministic", args)
+        if not self.same_under_autocast(route, kernels):
+            return self._under_autocast(route, kernels, args)
         if route.trial is not None and not kernels.launcher.capturing():
             return self._tried(route, route.trial, kernels, args)
         return self._launch(route, kernels, args)
 
-    def _aligned(self, route: _Route, args: tuple[Any, ...]) -> bool:
-        pairs = zip(self._addresses(*args), route.alignments, strict=True)
-        return not any(address % alignment for address, alignment in pairs)
+    def _reason_or_key(self, args: tuple[Any, ...]) -> tuple[Reason | None, Any]:
+        """Why no kernel may be looked for, or the key of the call."""
+        try:
+            if torch.is_grad_enabled() and self._needs_grad(*args):
+                return "grad", None
+            if forward_ad._current_level >= 0 or torch._C._get_tracing_state() is not None:
+                return "mode", None
+            key = self._key(*args)
+            hash(key)
+        except GUARD_ERRORS:
+            return "arguments", None
+        return None, key
+
+    def same_under_autocast(self, route: _Route, kernels: KernelSet) -> bool:
+        """Whether autocast is off for these kernels, or is known to keep the outputs' dtypes."""
+        device_type = kernels.launcher.device_type
+        if not torch.is_autocast_enabled(device_type):
+            return True
+        return route.autocast.get(torch.get_autocast_dtype(device_type), False)
 
     def _miss(self, reason: Reason, args: tuple[Any, ...]) -> Any:
         self.misses[reason] += 1
@@ -252,11 +259,9 @@ class KernelOp:
         if not all(map(_is_plain, tensors)):
             return _Route("arguments")  # its key is that of plain tensors, too
         route = self._new_route(kernels, args, tensors)
-        self._generation = kernels.generation  # a kernel may have been left out meanwhile
+        self.generation = kernels.generation  # a kernel may have been left out meanwhile
         if len(self._routes) >= _MOST_ROUTES:
-            self._routes.clear()
-        if len(self.wanted) > _MOST_ROUTES:
-            self.wanted = Counter(dict(self.wanted.most_common(_MOST_WANTED)))
+            self._clear_routes()
         self._routes[key] = route
         return route
 
@@ -289,6 +294,8 @@ class KernelOp:
             if route is not None:
                 if kernels.rollouts is not None:
                     route.trial = self._trial(kernels, kernels.rollouts, route, call, tensors[0])
+                # a trace of torch.jit does not show in the keys of tensors without extents
+                route.quick = route.trial is None and any(t.ndim for t in tensors)
                 return route
         return _Route("load")
 
@@ -341,10 +348,11 @@ class KernelOp:
         """times: where the time of the call goes; None: it is not timed."""
         assert route.offer is not None
         assert route.call is not None
-        tensors, capturing = self._tensors(*args), kernels.launcher.capturing
+        tensors, addresses = self._tensors(*args), self._addresses(*args)
+        capturing = kernels.launcher.capturing
         if not route.capturable and capturing():
             return self._miss("capture", args)
-        if route.countdown:
+        if route.countdown > 0:
             route.countdown -= 1
         elif not capturing():
             return self._checked(route, kernels, args, tensors)
@@ -353,12 +361,12 @@ class KernelOp:
         kernels.launched.add(route.offer.kernel)
         try:
             if times is None:
-                outputs = route.call(tensors)
+                outputs = route.call(tensors, addresses)
             else:
-                outputs, milliseconds = kernels.launcher.timed(route.call, tensors)
+                outputs, milliseconds = kernels.launcher.timed(route.call, tensors, addresses)
                 times.append(milliseconds)
         except LaunchError as e:
-            raise self._fault(kernels, e, route.offer.kernel) from e
+            raise self.fault(kernels, e, route.offer.kernel) from e
         self.hits += 1
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -383,10 +391,10 @@ class KernelOp:
         self._require_well(kernels, index)
         kernels.launched.add(route.offer.kernel)
         try:
-            outputs = route.call(tensors)
+            outputs = route.call(tensors, self._addresses(*args))
             kernels.launcher.wait(index)
         except LaunchError as e:
-            raise self._fault(kernels, e, route.offer.kernel) from e
+            raise self.fault(kernels, e, route.offer.kernel) from e
         try:
             wrong = disagreement(self.function, args, native, outputs, route.offer.reduction_length)
         except torch.OutOfMemoryError:
@@ -407,7 +415,7 @@ class KernelOp:
         except LaunchError as e:
             if not kernels.launched:
                 raise (e.__cause__ or e) from None
-            raise self._fault(kernels, e) from e
+            raise self.fault(kernels, e) from e
         kernels.launched.clear()
 
     def _mismatch(self, route: _Route, kernels: KernelSet, wrong: str, result: Any) -> Any:
@@ -437,7 +445,7 @@ class KernelOp:
         route.autocast[torch.get_autocast_dtype(kernels.launcher.device_type)] = kept
         return result
 
-    def _fault(self, kernels: KernelSet, error: LaunchError, kernel: str = "") -> KernelFault:
+    def fault(self, kernels: KernelSet, error: LaunchError, kernel: str = "") -> KernelFault:
         """The error to raise, after the quarantine has been written. kernel: that was launched."""
         names = sorted({kernel} if error.certain and kernel else kernels.launched)
         paths = kernels.quarantine(names, str(error))
@@ -456,6 +464,7 @@ class KernelOp:
 
     def statistics(self) -> dict[str, Any]:
         """Counts since the start of the process."""
+        self._add_misses()
         timed = self._timed_calls
         asker = self.kernels.options.asker if self.kernels is not None else None
         said = {} if asker is None else dict(asker.said)
@@ -479,8 +488,23 @@ class KernelOp:
     def forget_routes(self) -> None:
         """Choose anew for every call."""
         self.end_trials()
+        self._clear_routes()
+        self.generation = -1
+
+    def _clear_routes(self) -> None:
+        self._add_misses()
         self._routes.clear()
-        self._generation = -1
+
+    def _add_misses(self) -> None:
+        """Those that the generated function left at their routes."""
+        for route in (self._grad_route, *self._routes.values()):
+            count, route.misses = route.misses, 0
+            if count and route.reason is not None:
+                self.misses[route.reason] += count
+                if route.shape_key:
+                    self.wanted[route.shape_key] += count
+        if len(self.wanted) > _MOST_ROUTES:
+            self.wanted = Counter(dict(self.wanted.most_common(_MOST_WANTED)))
 
     def end_trials(self) -> None:
         """Write what came of the units so far."""
@@ -491,7 +515,7 @@ class KernelOp:
     def take_function(self, function: Function) -> None:
         """The same function, defined again: what was found of the former one counts no more."""
         self.function = function
-        self.eager = self._eager()
+        self._generate()
         self.forget_routes()
 
 
@@ -507,7 +531,7 @@ def _usable_route(kernels: KernelSet, offer: Offer, device: torch.device) -> _Ro
     capturable = not kernels.launcher.refuses_capture(offer.template)
     return _Route(
         None, "", offer, prepared, alignments, largest - 1 if powers else -1, capturable,
-        plain=_plain_keys(device),
+        on_cuda=device.type == "cuda",
     )  # fmt: skip
 
 
@@ -516,8 +540,10 @@ def _usable_route(kernels: KernelSet, offer: Offer, device: torch.device) -> _Ro
 
 @functools.cache
 def _plain_keys(device: torch.device) -> frozenset[int]:
-    """Dispatch keys of dense tensors that hold what they seem to: no subclass, view of a conjugate
-    or negative, sparse, quantised or functorch's."""
+    """Dispatch keys of dense tensors that hold what they seem to: no view of a conjugate or
+    negative, sparse, quantised or functorch's. None on a device that no launcher has."""
+    if device.type not in ("cpu", "cuda"):
+        return frozenset()
     with torch.inference_mode():
         inference = torch._C._dispatch_keys(torch.empty(0, device=device)).raw_repr()
     with torch.inference_mode(False):
@@ -526,10 +552,9 @@ def _plain_keys(device: torch.device) -> frozenset[int]:
 
 
 def _is_plain(tensor: Any) -> bool:
-    kinds = (torch.Tensor, torch.nn.Parameter)
-    if type(tensor) not in kinds or tensor.device.type not in ("cpu", "cuda"):
+    if type(tensor) not in PLAIN_TYPES:
         return False
-    return _dispatch_keys(tensor).raw_repr() in _plain_keys(tensor.device)
+    return torch._C._dispatch_keys(tensor).raw_repr() in _plain_keys(tensor.device)
 
 
 def _dtype(name: str) -> torch.dtype:

@@ -1,5 +1,4 @@
-"""What an operation takes: types of its parameters, the schema of its operator, and what of a call
-decides which kernel fits."""
+"""What an operation takes: types of its parameters, and the schema of its operator."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ from typing import Any
 
 import torch
 
-from coding_framework.deployment.apply.kernel_set import scalar_key
 from coding_framework.errors import UsageError
 
 
@@ -54,19 +52,11 @@ def schema_of(signature: inspect.Signature) -> str:
     return torch.library.infer_schema(shaped, mutates_args=())
 
 
-def key_function(names: Sequence[str], tensors: Sequence[str]) -> Callable[..., Any]:
-    """What of a call decides its route. Made as text, as `dataclass` makes `__init__`: a loop over
-    arguments takes twice as long."""
-    of_tensor = "{0}.__class__, {0}.dtype, {0}.shape, {0}.stride(), {0}.get_device()"
-    parts = [of_tensor.format(n) if n in tensors else f"_scalar({n})" for n in names]
-    known = {"_scalar": scalar_key}
-    return eval(f"lambda {', '.join(names)}: ({', '.join(parts)},)", known)  # type: ignore[no-any-return]
-
-
 def over_tensors(
-    names: Sequence[str], tensors: Sequence[str], part: str, joint: str, empty: str, **known: Any
+    names: Sequence[str], tensors: Sequence[str], part: str, joint: str, empty: str
 ) -> Callable[..., Any]:
-    """The same of every tensor argument. known: what `part` names."""
+    """The same of every tensor argument. Made as text, as `dataclass` makes `__init__`: a loop over
+    arguments takes twice as long."""
     parts = [part.format(n) for n in tensors]
     body = joint.join(parts) + ("," if joint == ", " and parts else "")
-    return eval(f"lambda {', '.join(names)}: ({body or empty})", known)  # type: ignore[no-any-return]
+    return eval(f"lambda {', '.join(names)}: ({body or empty})", {})  # type: ignore[no-any-return]

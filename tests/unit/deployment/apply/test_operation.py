@@ -7,8 +7,10 @@ import os
 import signal
 import threading
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -47,6 +49,7 @@ def test_a_kernel_runs_where_its_verdict_holds_and_the_function_elsewhere(tmp_pa
         assert torch.equal(fused(x=x.double(), b=b.double()), bias_gelu(x.double(), b.double()))
         assert counts("t_hit") == {"hits": 3, "shape": 1, "dtype": 1}
         assert kernels.stats()["t_hit"]["checks"] == 1
+        assert kernels.stats()["t_hit"]["ns_per_call"] > 0
         wanted = {"float32[5,32];float32[32]": 1, "float64[4,32];float64[32]": 1}
         assert kernels.stats()["t_hit"]["wanted"] == wanted
 
@@ -76,6 +79,94 @@ def test_each_guard_falls_back_and_says_why(tmp_path: Path, reason: str, argumen
 
 class Sub(torch.Tensor):
     pass
+
+
+def wrapped(transform: Callable[..., Any], *args: Any) -> torch.Tensor:
+    """What a function sees in a transformation, kept after it."""
+    seen: list[torch.Tensor] = []
+    transform(lambda t: (seen.append(t), (t * 1).sum())[1])(*args)
+    return seen[0]
+
+
+def freed(x: torch.Tensor) -> torch.Tensor:
+    x.untyped_storage().resize_(0)
+    return x
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        torch._neg_view,
+        lambda x: torch._efficientzerotensor(x.shape),
+        lambda x: x.rename("rows", "columns"),
+        lambda x: x.to("meta"),
+        lambda x: x.to_sparse(),
+        lambda x: x.to_sparse_csr(),
+        lambda x: x.to_mkldnn(),
+        lambda x: torch.nested.nested_tensor([x]),
+        lambda x: x.as_subclass(Sub),
+        torch._to_functional_tensor,
+        lambda x: wrapped(torch.vmap, x.expand(2, 4, 32)),
+        lambda x: wrapped(torch.func.grad, x),
+        lambda x: wrapped(torch.func.functionalize, x),
+        lambda x: freed(x.clone()),
+    ],
+)
+def test_what_is_no_plain_tensor_is_the_functions_where_plain_ones_hit(
+    tmp_path: Path, change: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """All of them have the extents and strides of a tensor that hits."""
+    name = f"t_plain_{next(_numbers)}"
+    x, b = inputs()
+    expected = bias_gelu(x, b)
+    with applied(name, one(tmp_path, name), lambda x, b: expected) as fused:
+        for _ in range(2):
+            fused(x, b)
+        other = change(x)
+        with torch.no_grad():
+            assert fused(other, b) is expected
+        assert fused(x, b) is not expected
+        assert counts(name) == {"hits": 3, "arguments": 1}
+
+
+def test_a_function_that_fails_is_called_once(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def failing(x: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        raise RuntimeError("of its own")
+
+    x, b = inputs()
+    with applied("t_fails", one(tmp_path, "t_fails"), failing) as fused:
+        for given in ((x.clone().requires_grad_(), b), inputs(5), inputs(5)):
+            with pytest.raises(RuntimeError, match="of its own"):
+                fused(*given)
+        assert len(calls) == 3
+        assert counts("t_fails") == {"hits": 0, "grad": 1, "shape": 2}
+
+
+def test_parameters_may_have_any_names(tmp_path: Path) -> None:
+    def same(len: torch.Tensor, op: torch.Tensor, repr: float = 1.0) -> torch.Tensor:
+        return bias_gelu(len, op)
+
+    x, b = inputs()
+    made = kernel_set(tmp_path, offer(template(op="t_names", init_args=(1.0,))))
+    with applied("t_names", made, same) as fused:
+        for _ in range(3):
+            assert torch.allclose(fused(op=b, len=x), same(x, b), atol=1e-6)
+        assert counts("t_names") == {"hits": 3}
+
+
+def test_misses_are_counted_whatever_becomes_of_the_kernels(tmp_path: Path) -> None:
+    with applied("t_count", one(tmp_path, "t_count")) as fused:
+        for _ in range(3):
+            fused(*inputs(5))
+        kernels._ops["t_count"].forget_routes()
+        fused(*inputs(5))
+        kernels._ops["t_count"].forget()
+        fused(*inputs(5))
+        assert counts("t_count") == {"hits": 0, "shape": 4, "disabled": 1}
+        assert kernels.stats()["t_count"]["wanted"] == {"float32[5,32];float32[32]": 4}
 
 
 _numbers = iter(range(10_000))
@@ -119,8 +210,12 @@ def test_tensors_of_rank_0_have_kernels_of_their_own(tmp_path: Path) -> None:
     with applied("t_rank_0", kernel_set(tmp_path, offer(made))) as fused:
         for _ in range(2):
             assert torch.allclose(fused(x, b), bias_gelu(x, b), atol=1e-6)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(lambda a, c: fused(a, c), (x, b), check_trace=False)
+        assert torch.allclose(traced(x + 1, b), bias_gelu(x + 1, b))
         fused(x.reshape(1, 1), b.reshape(1))
-        assert counts("t_rank_0") == {"hits": 2, "shape": 1}
+        assert counts("t_rank_0") == {"hits": 2, "mode": 1, "shape": 1}
 
 
 def test_gradients_flow_through_the_function_and_not_within_no_grad(tmp_path: Path) -> None:
@@ -140,6 +235,7 @@ def test_gradients_flow_through_the_function_and_not_within_no_grad(tmp_path: Pa
 def test_forward_mode_gradients_vmap_and_traces_see_the_function(tmp_path: Path) -> None:
     x, b = inputs()
     with applied("t_modes", one(tmp_path, "t_modes")) as fused:
+        fused(x, b)
         _, tangent = torch.func.jvp(lambda t: fused(t, b), (x,), (torch.ones_like(x),))
         _, expected = torch.func.jvp(lambda t: bias_gelu(t, b), (x,), (torch.ones_like(x),))
         assert torch.allclose(tangent, expected)
@@ -149,7 +245,7 @@ def test_forward_mode_gradients_vmap_and_traces_see_the_function(tmp_path: Path)
             warnings.simplefilter("ignore")
             traced = torch.jit.trace(lambda a, c: fused(a, c), (x, b), check_trace=False)
         assert torch.allclose(traced(x + 1, b), bias_gelu(x + 1, b))
-        assert counts("t_modes")["hits"] == 0
+        assert counts("t_modes")["hits"] == 1
 
 
 def test_autocast_that_changes_dtypes_and_deterministic_mode_are_guards(tmp_path: Path) -> None:
