@@ -60,6 +60,7 @@ def steps(config: SFTConfig) -> list[tuple[float, float]]:
     return [(r["loss"], r["gradient_norm"]) for r in records]
 
 
+@pytest.mark.ci
 def test_two_processes_learn_what_one_learns_from_as_many_batches_a_step(
     base: Path, examples: list[TrainingExample], tmp_path: Path
 ) -> None:
