@@ -3,7 +3,8 @@
 All guards stand in one body without loops, argument tuples and calls of Python, each of which takes
 as long as a guard. It launches where it is sure of a hit, and calls the function where the route
 says why it is a miss. Every other call goes to `KernelOp.guarded`, which looks at all guards in
-their order. Names of its own begin with two underscores, so that no parameter is called alike.
+their order. Names of its own, which the text begins with a `$`, have more underscores before them
+than any parameter.
 """
 
 from __future__ import annotations
@@ -22,55 +23,55 @@ from coding_framework.deployment.apply.launching import LaunchError
 _KEY = "{0}.dtype, {0}.shape, {0}.is_contiguous() or {0}.stride(), {0}.get_device()"
 # What its dispatch keys say, in less time: what wraps another tensor has no address, or 0.
 _PLAIN = (
-    "{0}.__class__ in __PLAIN_TYPES and (__at_{0} := {0}.data_ptr()) and not {0}.is_neg() "
-    "and not {0}.has_names() and {0}.is_cuda is __route.on_cuda"
+    "{0}.__class__ in $PLAIN_TYPES and ($at_{0} := {0}.data_ptr()) and not {0}.is_neg() "
+    "and not {0}.has_names() and {0}.is_cuda is $route.on_cuda"
 )
 _BODY = """
-    __route = __sure = None
-    __kernels = __op.kernels
-    if __kernels is not None and not __off() and __op.generation == __kernels.generation:
+    $route = $sure = None
+    $kernels = $op.kernels
+    if $kernels is not None and not $off() and $op.generation == $kernels.generation:
         try:
-            if __grad_enabled() and ({needs_grad}):
-                __route = __grad_route
+            if $grad_enabled() and ({needs_grad}):
+                $route = $grad_route
             else:
-                __route = __routes.get(({key}))
-            __sure = (
-                __route is not None and __route.quick and __route.countdown > 0
-                and __forward_ad._current_level < 0 and {plain}
-                and not ({address_bits}) & __route.unaligned
-                and (not __deterministic() or __route.offer.template.deterministic)
-                and (not __any_autocast() or __op.same_under_autocast(__route, __kernels))
-                and (__route.capturable or not __kernels.launcher.capturing())
+                $route = $routes.get(({key}))
+            $sure = (
+                $route is not None and $route.quick and $route.countdown > 0
+                and $forward_ad._current_level < 0 and {plain}
+                and not ({address_bits}) & $route.unaligned
+                and (not $deterministic() or $route.offer.template.deterministic)
+                and (not $any_autocast() or $op.same_under_autocast($route, $kernels))
+                and ($route.capturable or not $kernels.launcher.capturing())
             )
-        except __GUARD_ERRORS:
+        except $GUARD_ERRORS:
             pass
-    if __sure:
-        __kernel = __route.offer.kernel
-        __route.countdown -= 1
-        __kernels.launched.add(__kernel)
+    if $sure:
+        $kernel = $route.offer.kernel
+        $route.countdown -= 1
+        $kernels.launched.add($kernel)
         try:
-            __outputs = __route.call(({tensors}), ({addresses}))
-        except __LaunchError as __error:
-            raise __op.fault(__kernels, __error, __kernel) from __error
-        __op.hits += 1
-        return __outputs[0] if __len(__outputs) == 1 else __outputs
-    if __route is not None and __route.reason is not None:
-        __route.misses += 1
-        return __op.function({arguments})
-    return __op.guarded(({arguments}))
+            $outputs = $route.call(({tensors}), ({addresses}))
+        except $LaunchError as $error:
+            raise $op.fault($kernels, $error, $kernel) from $error
+        $op.hits += 1
+        return $outputs[0] if $len($outputs) == 1 else $outputs
+    if $route is not None and $route.reason is not None:
+        $route.misses += 1
+        return $op.function({arguments})
+    return $op.guarded(({arguments}))
 """
 _TEXT = """
-def __key({arguments}):
+def $key({arguments}):
     return ({key})
 
-def __uncounted({arguments}):{body}
-def __eager({parameters}):
-    if __dynamo() or __compiler._is_compiling_flag or __dispatch_modes() or __function_modes():
-        return __as_operator({arguments})
-    __calls = __op.calls + 1
-    if __calls & {timed} == 2:  # the first is checked
-        return __op.run(({arguments}))
-    __op.calls = __calls{body}"""
+def $uncounted({arguments}):{body}
+def $eager({parameters}):
+    if $dynamo() or $compiler._is_compiling_flag or $dispatch_modes() or $function_modes():
+        return $as_operator({arguments})
+    $calls = $op.calls + 1
+    if $calls & {timed} == 2:  # the first is checked
+        return $op.run(({arguments}))
+    $op.calls = $calls{body}"""
 PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 GUARD_ERRORS = (AttributeError, TypeError, RuntimeError)
 """Of looking at what is no dense tensor: None, sparse and nested tensors, symbolic extents."""
@@ -84,6 +85,7 @@ def generate(
     """What of a call decides its route; a call that is not counted; and one as the program makes
     it. tensors: names of parameters. known: of the operation, by names in the text above."""
     names = list(signature.parameters)
+    own = "_" * (2 + max((len(n) - len(n.lstrip("_")) for n in names), default=0))
 
     def each(part: str, of: Collection[str] = tensors) -> str:
         return "".join(f"{part.format(n)}, " for n in of)
@@ -92,39 +94,40 @@ def generate(
         return joint.join(part.format(n) for n in tensors) or empty
 
     defaults = {
-        f"__default_{p.name}": p.default
+        f"$default_{p.name}": p.default
         for p in signature.parameters.values()
         if p.default is not p.empty
     }
     parts = {
-        "key": "".join(f"{(_KEY if n in tensors else '__repr({0})').format(n)}, " for n in names),
+        "key": "".join(f"{(_KEY if n in tensors else '$repr({0})').format(n)}, " for n in names),
         "arguments": each("{}", names),
         "tensors": each("{}"),
-        "addresses": each("__at_{}"),
-        "address_bits": joined("__at_{}", " | ", "0"),
+        "addresses": each("$at_{}"),
+        "address_bits": joined("$at_{}", " | ", "0"),
         "needs_grad": joined("{}.requires_grad", " or ", "False"),
         "plain": joined(_PLAIN, " and ", "True"),
     }
     parameters = "".join(
-        f"{n}=__default_{n}, " if f"__default_{n}" in defaults else f"{n}, " for n in names
+        f"{n}=$default_{n}, " if f"$default_{n}" in defaults else f"{n}, " for n in names
     )
     text = _TEXT.format(body=_BODY.format(**parts), parameters=parameters, timed=TIMED, **parts)
     scope: dict[str, Any] = {
-        "__grad_enabled": torch.is_grad_enabled,
-        "__deterministic": torch._C._get_deterministic_algorithms,
-        "__any_autocast": torch._C._is_any_autocast_enabled,
-        "__forward_ad": forward_ad,
-        "__dynamo": torch.compiler.is_dynamo_compiling,
-        "__compiler": torch.compiler,
-        "__dispatch_modes": torch._C._len_torch_dispatch_stack,
-        "__function_modes": torch._C._len_torch_function_stack,
-        "__repr": repr,
-        "__len": len,
-        "__PLAIN_TYPES": PLAIN_TYPES,
-        "__GUARD_ERRORS": GUARD_ERRORS,
-        "__LaunchError": LaunchError,
-        **{f"__{name}": value for name, value in known.items()},
+        "$grad_enabled": torch.is_grad_enabled,
+        "$deterministic": torch._C._get_deterministic_algorithms,
+        "$any_autocast": torch._C._is_any_autocast_enabled,
+        "$forward_ad": forward_ad,
+        "$dynamo": torch.compiler.is_dynamo_compiling,
+        "$compiler": torch.compiler,
+        "$dispatch_modes": torch._C._len_torch_dispatch_stack,
+        "$function_modes": torch._C._len_torch_function_stack,
+        "$repr": repr,
+        "$len": len,
+        "$PLAIN_TYPES": PLAIN_TYPES,
+        "$GUARD_ERRORS": GUARD_ERRORS,
+        "$LaunchError": LaunchError,
+        **{f"${name}": value for name, value in known.items()},
         **defaults,
     }
-    exec(text, scope)
-    return scope["__key"], scope["__uncounted"], scope["__eager"]
+    scope = {name.replace("$", own): value for name, value in scope.items()}
+    exec(text.replace("$", own), scope)
+    return scope[f"{own}key"], scope[f"{own}uncounted"], scope[f"{own}eager"]

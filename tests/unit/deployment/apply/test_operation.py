@@ -157,6 +157,18 @@ def test_parameters_may_have_any_names(tmp_path: Path) -> None:
         assert counts("t_names") == {"hits": 3}
 
 
+def test_parameters_may_be_called_as_the_generated_text_calls_its_own(tmp_path: Path) -> None:
+    def same(__op: torch.Tensor, ___route: torch.Tensor) -> torch.Tensor:
+        return bias_gelu(__op, ___route)
+
+    x, b = inputs()
+    with applied("t_own", one(tmp_path, "t_own"), same) as fused:
+        for _ in range(3):
+            assert torch.allclose(fused(x, ___route=b), same(x, b), atol=1e-6)
+        fused(*inputs(5))
+        assert counts("t_own") == {"hits": 3, "shape": 1}
+
+
 def test_misses_are_counted_whatever_becomes_of_the_kernels(tmp_path: Path) -> None:
     with applied("t_count", one(tmp_path, "t_count")) as fused:
         for _ in range(3):
