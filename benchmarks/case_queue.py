@@ -18,6 +18,7 @@ from typing import Any
 from bench_io import ROOT
 
 from coding_framework.cuda.choose_backend import choose_backend
+from coding_framework.cuda.many.pool import judges_at_once
 from coding_framework.cuda.protocol import judge_digest
 from coding_framework.monitoring.progress import Progress
 from coding_framework.paths import cache_dir
@@ -30,6 +31,11 @@ SEED, HOST_CPU_S = 7, 4
 """Of the judges that try them."""
 Bench = AbstractContextManager[Callable[[Case], Any]]
 """Opened by one thread: tries a case, and gives a dataclass of what came of it."""
+
+
+def at_once(workers: int) -> int:
+    """So many workers, each of which opens a judge, or as many as the GPUs' memory holds."""
+    return judges_at_once(workers, choose_backend("auto"))
 
 
 def kept_in(name: str, ending: str = "") -> Path:

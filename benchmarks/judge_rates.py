@@ -45,7 +45,7 @@ from typing import Any
 import docker
 import psutil
 from bench_io import bar, finish, head, this_machine
-from case_queue import HOST_CPU_S, SEED, CaseQueue, kept_in
+from case_queue import HOST_CPU_S, SEED, CaseQueue, at_once, kept_in
 from gpu_bench import result_path
 from mechanism_rates import (
     accepted,
@@ -158,8 +158,6 @@ def judge_all(cases: list[Case], sandbox: str, workers: int, deadline: float) ->
     todo = CaseQueue(cases, read_kept(sandbox)[0], deadline)
     if not todo:
         return
-    with JudgePool(JudgeConfig(sandbox=sandbox), workers=workers) as pool:
-        workers = pool.capacity  # as many judges as the memory of the GPUs holds
     before = set(psutil.Process().children(recursive=True))
     machine, started = this_machine(), time.monotonic()
     open_bench = partial(Bench, sandbox, usual_verdict(sandbox))
@@ -365,7 +363,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         for name in asked:
             if options.again:
                 rates_in(name).unlink(missing_ok=True)
-            judge_all(cases, name, options.workers, deadline)
+            judge_all(cases, name, at_once(options.workers), deadline)
     reports = {name: sandbox_report(cases, name) for name in (asked if options.only else SANDBOXES)}
     whole = {name: report for name, report in reports.items() if report is not None}
     print_table(whole)

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench_io import bar, finish, head
-from case_queue import HOST_CPU_S, SEED, CaseQueue, kept_in
+from case_queue import HOST_CPU_S, SEED, CaseQueue, at_once, kept_in
 from gpu_bench import result_path
 
 from coding_framework.cuda.judge import JudgeConfig
@@ -202,7 +202,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         kept_in("templates").unlink(missing_ok=True)
     todo = CaseQueue(cases, read_kept(), time.monotonic() + 60 * options.minutes)
     if todo:
-        todo.try_all("templates", "kernels", kept_in("templates"), Bench, options.workers)
+        todo.try_all("templates", "kernels", kept_in("templates"), Bench, at_once(options.workers))
     found = read_kept()
     left = [c for c in cases if c.key not in found]
     for case in cases:

@@ -37,6 +37,7 @@ from coding_framework.monitoring.judge_watch import JudgeWatch
 from coding_framework.registry.templates import MadeTemplates
 from coding_framework.store.events import log
 from coding_framework.types import (
+    BackendName,
     Candidate,
     CompilationResult,
     Probe,
@@ -50,6 +51,16 @@ T = TypeVar("T")
 
 _START_S = 120.0
 _RETRIES = 1
+
+
+def judges_at_once(workers: int, backend: BackendName) -> int:
+    """So many judges, or as many as the memory of the GPUs holds."""
+    if backend != "cuda":
+        return workers
+    most = max(1, sum(gpu.memory_bytes // ROOM_BYTES for gpu in gpus()))
+    if workers > most:
+        log.warning("fewer_judges", workers=most, asked_for=workers, why="memory of the GPUs")
+    return min(workers, most)
 
 
 class JudgePool:
@@ -77,7 +88,7 @@ class JudgePool:
         self._job_wall_s = job_wall_s
         self._cache_folder, self._cache_bytes = cache_folder, cache_bytes
         self._setup = {**_setup_frame(self.config), "remote_builds": remote_builds}
-        self.capacity = self._fitting(workers or available_cores())
+        self.capacity = judges_at_once(workers or available_cores(), self._backend)
         """Candidates at a time."""
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
         self._equal_jobs = Coalescer[Verdict](comes_again)
@@ -87,15 +98,6 @@ class JudgePool:
         self._started: set[_Worker] = set()
         self._lock = threading.Lock()
         self._closed = False
-
-    def _fitting(self, workers: int) -> int:
-        """So many judges, or as many as the memory of the GPUs holds."""
-        if self._backend != "cuda":
-            return workers
-        most = max(1, sum(gpu.memory_bytes // ROOM_BYTES for gpu in gpus()))
-        if workers > most:
-            log.warning("fewer_judges", workers=most, asked_for=workers, why="memory of the GPUs")
-        return min(workers, most)
 
     async def judge(self, task: Task, code: str) -> Verdict:
         """The verdict on one candidate. Raises InfrastructureError on a fault of ours."""
