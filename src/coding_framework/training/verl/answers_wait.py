@@ -1,7 +1,7 @@
 """How long a step waits for its last answer; bound into verl where this is imported.
 
 verl 0.9.1 looks every 2 s whether the answers of a step are there, so each step waited a second for
-nothing. A look takes about a millisecond.
+nothing.
 """
 
 from __future__ import annotations
