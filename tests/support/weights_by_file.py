@@ -3,7 +3,7 @@ file. With it verl's trainer for rollout GPUs of their own runs on a CPU, as it 
 
 from __future__ import annotations
 
-import tempfile
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +13,13 @@ import torch
 from verl.checkpoint_engine import CheckpointEngine, CheckpointEngineRegistry
 
 BACKEND = "by_file"
+FOLDER = "WEIGHTS_BY_FILE"
+"""Variable that names a run's folder for them."""
 WAIT_S = 120.0
 
 
 def _file(step: int | None) -> Path:
-    """In the folder for temporary files, of which each run has its own."""
-    return Path(tempfile.gettempdir()) / f"weights-{step}.pt"
+    return Path(os.environ[FOLDER]) / f"weights-{step}.pt"
 
 
 @CheckpointEngineRegistry.register(BACKEND)
@@ -63,4 +64,6 @@ class WeightsByFile(CheckpointEngine):  # type: ignore[misc]
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no weights of step {global_steps}")
             time.sleep(0.05)
-        yield from torch.load(_file(global_steps)).items()
+        state = torch.load(_file(global_steps))
+        _file(global_steps).unlink()
+        yield from state.items()
