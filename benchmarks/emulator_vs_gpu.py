@@ -60,10 +60,11 @@ from coding_framework.cuda.expected.reference import (
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tolerance import ExpectedOutput
 from coding_framework.cuda.gpu.device import CudaDevice
+from coding_framework.cuda.gpu.event_cost import protocol_on
 from coding_framework.cuda.host.case_run import Output
 from coding_framework.cuda.plan.launch_plan import CandidateFault, LaunchPlan
 from coding_framework.cuda.timing.profiler import ReplayFiles, profile_plans
-from coding_framework.cuda.timing.statistics import TimingProtocol, summary
+from coding_framework.cuda.timing.statistics import summary
 from coding_framework.cuda.toolchain.slots import available_cores
 from coding_framework.data.synthesis import catalog
 from coding_framework.types import KernelExample, Task, TestCase
@@ -110,7 +111,7 @@ def run_synthesised(folder: Path, task: Task, example: KernelExample) -> Row:
         return {"skipped": compiled.reason}
     found, sandbox = Path(compiled.binary_path), compiler.sandbox
     draws = [_draw(task, case_of(task), seed) for seed in range(2)]
-    first, protocol = draws[0], TimingProtocol()
+    first, protocol = draws[0], protocol_on(this_gpu())
     names = first.signature.parameter_names
     with open_setup(TrialSetting(found, sandbox, host_cpu_s, _emulator()), first) as setup:
         _, on_emulator = setup.run.host_run(setup.host, first.tensors, first.scalars, names)
@@ -186,9 +187,9 @@ def _times(gpu: CudaDevice, kernel: PlannedKernel, plan: LaunchPlan, x: int, o: 
     region = (x, kernel.input_bytes, 4)
     for draw in range(2):
         gpu.stage(region, 2, draw, torch.from_numpy(kernel.contents(draw)))
-    outputs = [(o, kernel.output_bytes)]
-    raw = gpu.measure(plan, [region], outputs, outputs, 2, TimingProtocol())
-    return {"measured_us": 1e3 * summary(raw["samples_ms"], TimingProtocol()).median_ms}
+    outputs, protocol = [(o, kernel.output_bytes)], protocol_on(gpu.gpu)
+    raw = gpu.measure(plan, [region], outputs, outputs, 2, protocol)
+    return {"measured_us": 1e3 * summary(raw["samples_ms"], protocol).median_ms}
 
 
 def emulate(kernel: PlannedKernel) -> tuple[Row, np.ndarray[Any, np.dtype[np.float32]]]:

@@ -34,6 +34,7 @@ from gpu_plans import PlannedKernel, build, clock_kernels
 from coding_framework.cuda.compiler import CUDACompiler
 from coding_framework.cuda.device.gpu_sharing import clocks
 from coding_framework.cuda.gpu.device import CudaDevice
+from coding_framework.cuda.gpu.event_cost import protocol_on
 from coding_framework.cuda.plan.launch_plan import ModuleInfo
 from coding_framework.cuda.timing.profiler import ReplayFiles, profile_plans
 from coding_framework.cuda.timing.statistics import TimingProtocol, summary
@@ -68,7 +69,7 @@ def measure(folder: Path, kernel: PlannedKernel, protocol: TimingProtocol) -> di
 
 def run_part(rows: Rows, part: str, folder: Path, deadline: Deadline) -> None:
     """Our clock on every kernel that this part has not measured yet."""
-    protocol = TimingProtocol()
+    protocol = protocol_on(this_gpu())
     for kernel in clock_kernels():
         key = f"{part}/{kernel.name}"
         if key in rows:
@@ -204,6 +205,11 @@ def report(rows: Rows) -> bool:
         bar("kernels timed by our clock and by Nsight or CUPTI", 30, len(errors), len(errors) >= 30)
     ]
     bars.append(_median_bar("error against Nsight (CUPTI below 20 us), median", 0.03, errors))
+    near = {n: abs(first[n]["us"] - r["us"]) for n, r in by["cupti"].items()
+            if n in first and r["us"] >= 2.0 and first[n]["us"] < SHORT_US}  # fmt: skip
+    within = sum(us <= max(0.03 * by["cupti"][n]["us"], 0.15) for n, us in near.items())
+    what = "of those from 2 to 20 us, within 3% or 0.15 us of CUPTI"
+    bars.append(bar(what, len(near), within, bool(near) and within == len(near)))
     apart = {n: r["at"] - first[n]["at"] for n, r in by["second"].items() if n in first}
     enough = bool(apart) and min(apart.values()) >= APART_S
     agree = {n: abs(r["us"] / first[n]["us"] - 1) for n, r in by["second"].items() if n in first}

@@ -36,8 +36,8 @@ def time_problem(source: str, mode: str) -> Row:
     import torch
 
     from coding_framework.cuda.gpu.baselines import time_compiled, time_model
+    from coding_framework.cuda.gpu.event_cost import protocol_on
     from coding_framework.cuda.gpu.place import place_of
-    from coding_framework.cuda.timing.statistics import TimingProtocol
 
     place = place_of(this_gpu())
     space: dict[str, Any] = {"__name__": "problem"}
@@ -49,7 +49,7 @@ def time_problem(source: str, mode: str) -> Row:
                  for _ in range(2)]  # fmt: skip
         time_it = time_model if mode == "eager" else time_compiled
         timing = time_it(_Tensors(model, draws[0]), [_tensors(d) for d in draws], place,
-                         TimingProtocol())  # fmt: skip
+                         protocol_on(this_gpu()))  # fmt: skip
     if timing is None:
         return {"failed": "torch.compile cannot compile it"}
     return {

@@ -24,6 +24,7 @@ from coding_framework.cuda.expected.reference import (
 )
 from coding_framework.cuda.gpu.baselines import time_compiled, time_model
 from coding_framework.cuda.gpu.device import CudaDevice
+from coding_framework.cuda.gpu.event_cost import protocol_on
 from coding_framework.cuda.gpu.memory_need import needed_bytes
 from coding_framework.cuda.gpu.place import GPU_CASE, GpuPlace, place_of
 from coding_framework.cuda.gpu.settings import LAUNCH_WALL_S, GpuSettings
@@ -38,7 +39,7 @@ from coding_framework.cuda.timing.measurement import Measurement, measure_plan
 from coding_framework.cuda.timing.physical_floor import Peaks, floor_ms, is_impossible, peaks_of
 from coding_framework.cuda.timing.profiler import Profile, ReplayFiles, profile_plan
 from coding_framework.cuda.timing.results import Baselines, TimedCase, measured_result
-from coding_framework.cuda.timing.statistics import Timing, TimingProtocol
+from coding_framework.cuda.timing.statistics import Timing
 from coding_framework.errors import DeviceFullError
 from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.types import (
@@ -72,12 +73,12 @@ class CudaBackend:
         shape sets first, for a GPU of these properties."""
         self._wanted = baselines
         self._usual = GpuSettings(launch_wall_s=launch_wall_s)
-        self.protocol = TimingProtocol()
         with CudaDevice(self._usual) as device:
             self.gpu: Gpu = device.gpu
             self.driver = device.gpu.driver
             self._properties = DeviceProperties(**device.facts["properties"])
             self.peaks: Peaks = peaks_of(device.name, _bandwidth(device), self._properties.l2_bytes)
+        self.protocol = protocol_on(self.gpu)
         self.checker = make_checker(self._properties) if make_checker is not None else None
         self._times: dict[str, BaselineTimes] = {}
         self._needed: dict[tuple[str, str], int] = {}
@@ -218,7 +219,8 @@ class CudaBackend:
 
     def _times_of(self, mode: _Mode) -> BaselineTimes:
         if mode not in self._times:
-            salt = f"{mode} {self.gpu.name} {self.gpu.driver} {torch.__version__} {self.protocol}"
+            every_gpu = replace(self.protocol, event_ms=float(self.protocol.event_ms > 0))
+            salt = f"{mode} {self.gpu.name} {self.gpu.driver} {torch.__version__} {every_gpu}"
             measure = functools.partial(self._measure_baseline, mode)
             self._times[mode] = BaselineTimes(measure, salt)
         return self._times[mode]

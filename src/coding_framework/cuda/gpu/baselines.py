@@ -52,7 +52,7 @@ def time_model(
             return _profiled(model, draws[0], protocol)
         empty = _GraphTimer(_Nothing(), [()], device)
         empty.capture()
-        nothing_ms = median([empty.call() for _ in range(30)][10:])
+        nothing_ms = median([empty.call() for _ in range(30)][10:]) + protocol.event_ms
         warm_up(timer.call, protocol, time.monotonic)
         samples = sample_until_known(timer.call, protocol, time.monotonic)
     return summary([max(s - nothing_ms, 1e-6) for s in samples], protocol)

@@ -93,7 +93,7 @@ class _Process:
                  str(theirs.fileno()), str(os.getpid()), self.seat.gpu.uuid,
                  json.dumps(settings.as_data())],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=self._log, start_new_session=True, env=_environment(self.seat.gpu.uuid),
+                stderr=self._log, start_new_session=True, env=environment(self.seat.gpu.uuid),
             )  # fmt: skip
         self.connection = ours
 
@@ -124,7 +124,7 @@ class _Process:
             self._log.close()
 
 
-def _environment(uuid: str) -> dict[str, str]:
+def environment(uuid: str) -> dict[str, str]:
     """Of a process that sees one GPU only, and loads all device code when it is asked to."""
     root = str(Path(__file__).resolve().parents[3])
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]

@@ -63,6 +63,9 @@ class TimedPlan:
     """False: every call takes the first draw, for a plan that is right for no other."""
 
 
+_NO_PLAN = TimedPlan((), (), (), (), 0)
+
+
 @dataclass(slots=True)
 class Measured:
     """Maker: `Replayer.measure`. Times of the calls in ms, none left out but those of warm-up."""
@@ -70,7 +73,8 @@ class Measured:
     samples_ms: list[float]
     warm_up_ms: list[float]
     empty_ms: float
-    """What the clock shows for an empty plan; already taken off."""
+    """What the clock shows for an empty plan, and what events count of a first kernel beyond its
+    own time (`event_cost.py`); already taken off."""
     upload_ms: float = 0.0
     """Device time of the plan's copies from the host, which are not part of the samples."""
     read_back_ms: float = 0.0
@@ -152,10 +156,11 @@ class Replayer:
                 samples.append(call_.run(draw))
         finally:
             call_.close()
+        empty_ms = self._empty_ms + protocol.event_ms
         return Measured(
-            samples_ms=[max(s - self._empty_ms, 1e-6) for s in samples],
+            samples_ms=[max(s - empty_ms, 1e-6) for s in samples],
             warm_up_ms=warm,
-            empty_ms=self._empty_ms,
+            empty_ms=empty_ms,
             upload_ms=self._time_transfers([op for op in plan.ops if isinstance(op, Upload)]),
             read_back_ms=self._time_transfers([op for op in plan.ops if isinstance(op, ReadBack)]),
             not_captured=call_.not_captured,
@@ -178,12 +183,18 @@ class Replayer:
             call(cuda.cuMemFree(address))
         return nbytes / (min(times) / 1e3)
 
+    def time_read(self, address: int, nbytes: int, calls: int) -> float:
+        """What the clock shows of a read of ours, cold, less what it shows of an empty plan."""
+        return self._shown(_Read(self, address, nbytes), calls) - self._time_nothing()
+
     def _time_nothing(self) -> float:
         """What lies between the two events where the plan is empty."""
-        nothing = TimedPlan((), (), (), (), 0)
-        call_ = _Call(self, nothing, {})
+        return self._shown(_Call(self, _NO_PLAN, {}), 20)
+
+    def _shown(self, call_: _Call, calls: int) -> float:
+        """The median of so many calls after the first ten, in ms."""
         try:
-            return median([call_.run(None) for _ in range(30)][10:])
+            return median([call_.run(None) for _ in range(calls + 10)][10:])
         finally:
             call_.close()
 
@@ -380,8 +391,11 @@ class _Call:
     def _enqueue(self, flags: int) -> None:
         self._replayer.enqueue_flush()
         self._replayer.enqueue_event(0, flags)
-        self._replayer.enqueue_ops(self._plan.ops, self._staged)
+        self._enqueue_plan()
         self._replayer.enqueue_event(1, flags)
+
+    def _enqueue_plan(self) -> None:
+        self._replayer.enqueue_ops(self._plan.ops, self._staged)
 
     def _capture(self) -> Any:
         """Flush, event, plan, event, as one graph."""
@@ -397,3 +411,14 @@ class _Call:
             return call(cuda.cuGraphInstantiate(graph, 0))
         finally:
             call(cuda.cuGraphDestroy(graph))
+
+
+class _Read(_Call):
+    """One read of ours after another, by the clock of a plan."""
+
+    def __init__(self, replayer: Replayer, address: int, nbytes: int) -> None:
+        self._read = (address, nbytes)
+        super().__init__(replayer, _NO_PLAN, {})
+
+    def _enqueue_plan(self) -> None:
+        self._replayer.machine.read_all(*self._read)

@@ -42,6 +42,9 @@ class TimingProtocol:
     """Two batches whose medians differ by less are stable."""
     warm_up_calls: int = 160
     warm_up_s: float = 0.3
+    event_ms: float = 0.0
+    """What events count of a kernel beyond its own time and beyond an empty plan, on the GPU that
+    measures: taken off each sample."""
 
     def as_data(self) -> dict[str, Any]:
         """For the device process, and for the key of what is kept."""
