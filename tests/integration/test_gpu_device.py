@@ -15,7 +15,9 @@ import pytest
 import torch
 
 from coding_framework.cuda.compiler import CUDACompiler
+from coding_framework.cuda.device.gpu_sharing import gpus
 from coding_framework.cuda.gpu.device import CudaDevice, end_idle
+from coding_framework.cuda.gpu.event_cost import event_cost_ms
 from coding_framework.cuda.gpu.settings import GpuSettings
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, LaunchPlan
 from coding_framework.cuda.timing.statistics import TimingProtocol, summary
@@ -181,3 +183,10 @@ def test_no_process_is_left_when_the_judge_dies(build: Path) -> None:
         time.sleep(0.05)
     assert not psutil.pid_exists(pid)
     end_idle()
+
+
+def test_what_events_cost_is_measured_in_a_process_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    assert 5e-4 < event_cost_ms(gpus()[0]) < 3e-3
