@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import shutil
 import sys
 import time
@@ -47,7 +48,7 @@ from coding_framework.training.sft_examples import (
     check_apart,
     load_examples,
     load_held_out,
-    tokenize_example,
+    tokenize_examples,
 )
 from coding_framework.training.sft_loss import answer_loss, held_out_loss
 from coding_framework.training.sft_ranks import (
@@ -214,14 +215,14 @@ class _Run:
 
         set_seed(self.config.seed)
         tokenizer = AutoTokenizer.from_pretrained(self.base)
-        beside = self._short(tokenizer, extra)
-        kept = [*self._short(tokenizer, examples), *beside]
+        beside = self._short(extra)
+        kept = [*self._short(examples), *beside]
         left_out = len(examples) + len(extra) - len(kept)
         if not kept:
             raise UsageError(
                 f"no example has at most {self.config.max_length} tokens: raise --max-length"
             )
-        unseen = self._short(tokenizer, held_out)
+        unseen = self._short(held_out)
         model = self.model()
         trainable, parameters = model.get_nb_trainable_parameters()
         print(
@@ -282,10 +283,11 @@ class _Run:
             gpu_memory_gib=held,
         )
 
-    def _short(self, tokenizer: Any, examples: Sequence[TrainingExample]) -> list[TokenizedExample]:
+    def _short(self, examples: Sequence[TrainingExample]) -> list[TokenizedExample]:
         """Those that are not too long, as token ids."""
-        tokenized = (tokenize_example(tokenizer, e, self.config.prompts) for e in examples)
-        return [t for t in tokenized if len(t.input_ids) <= self.config.max_length]
+        cores = len(os.sched_getaffinity(0))
+        found = tokenize_examples(self.base, examples, self.config.prompts, cores)
+        return [t for t in found if len(t.input_ids) <= self.config.max_length]
 
     def model(self) -> Any:
         """The base model with fresh LoRA weights (float32) on it."""

@@ -23,7 +23,7 @@ from coding_framework.data.examples import held_out_examples, training_examples
 from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
 from coding_framework.store.checkpoints import last_sft_checkpoint
 from coding_framework.store.training_log import read_sft_records
-from coding_framework.training import sft_loss
+from coding_framework.training import sft_examples, sft_loss
 from coding_framework.training.sft import (
     SFTConfig,
     SFTResult,
@@ -130,6 +130,21 @@ def test_a_batch_padded_at_the_right_has_the_loss_of_its_examples_alone(
     sum(alone).backward()
     other = next(p.grad for p in model.parameters() if p.grad is not None)
     assert torch.allclose(gradient, other, rtol=1e-3, atol=1e-5)
+
+
+def test_processes_tokenise_many_examples_as_one_does_and_in_their_order(
+    base: Path, examples: list[TrainingExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = sft_examples.tokenize_examples(base, examples, "v3", 1)
+    monkeypatch.setattr(sft_examples, "_A_PROCESS", 1)
+    monkeypatch.setattr(sft_examples, "_CHUNK", 3)
+    assert sft_examples.tokenize_examples(base, examples, "v3", 2) == alone
+    assert sft_examples.tokenize_examples(base, [], "v3", 2) == []
+    broken = examples[0].task.model_copy(update={"reference": "class Model: pass"})
+    with pytest.raises(UsageError, match="cannot be built"):
+        sft_examples.tokenize_examples(
+            base, [*examples, examples[0].model_copy(update={"task": broken})], "v3", 2
+        )
 
 
 def test_a_loss_in_parts_is_the_loss(
