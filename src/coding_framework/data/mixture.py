@@ -52,8 +52,6 @@ PARTS: Mapping[str, int] = {
 TOTAL = sum(PARTS.values())
 BEYOND = "beyond the catalogue"
 """The part of the spare modules, which is none of the mixture's shares."""
-OTHER_LEVEL_EVERY = 3
-"""Of the spare modules, every third shows another level than the best kernel."""
 WORTH = 0.8
 """Speed over PyTorch eager from which on a kernel is shown for its speed, as RL's milestones pay:
 where that is a family's median, some of its tasks are faster than eager. Below it the shortest
@@ -173,7 +171,7 @@ def sft_mixture(
     if spare:
         wanted[BEYOND] = len(spare)
         beyond = _Taught(receipts, fits, spare, speeds or {})
-        parts[BEYOND] = tuple(beyond.one_each())
+        parts[BEYOND] = tuple(beyond.best())
         taught.too_long += beyond.too_long
     return Mixture(parts, wanted, taught.too_long)
 
@@ -274,13 +272,6 @@ class _Taught:
             others = self._split(task, kernels)[1]
             if others:
                 yield _generate(task, *others[number % len(others)])
-
-    def one_each(self) -> Iterator[TrainingExample]:
-        """Of each task its best kernel, or in turn another one."""
-        for number, (task, kernels, _) in enumerate(self._all()):
-            best, others = self._split(task, kernels)
-            other = others and number % OTHER_LEVEL_EVERY == OTHER_LEVEL_EVERY - 1
-            yield _generate(task, *(others[number % len(others)] if other else best))
 
     def improvements(self) -> Iterator[TrainingExample]:
         """From a kernel to the next faster one."""

@@ -86,8 +86,9 @@ class EpochOrder:
         self._epoch = epoch
 
     def _order(self) -> list[int]:
-        if self._by_length:
-            return order_by_length(self._lengths, self._batch_size, self._seed, self._epoch)
+        if self._by_length:  # the ranks' batches of a step are one batch, so none waits for others
+            together = self._batch_size * self._ranks
+            return order_by_length(self._lengths, together, self._seed, self._epoch)
         return shuffled(len(self._lengths), self._seed, self._epoch)
 
     def __iter__(self) -> Iterator[int]:

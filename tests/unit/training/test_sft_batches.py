@@ -63,3 +63,12 @@ def test_a_rank_has_no_short_batch_but_its_last() -> None:
         [*range(4, 8), *range(16, 19)],
         [*range(8, 12), *range(4)],
     ]
+
+
+def test_two_ranks_learn_in_a_step_what_one_learns_of_twice_the_batch() -> None:
+    lengths = LENGTHS[:1000]
+    alone = list(EpochOrder(lengths, 8, seed=1))
+    pair = [list(EpochOrder(lengths, 4, seed=1, rank=r, ranks=2)) for r in range(2)]
+    for step in range(125):
+        halves = [each[4 * step : 4 * step + 4] for each in pair]
+        assert halves[0] + halves[1] == alone[8 * step : 8 * step + 8]
