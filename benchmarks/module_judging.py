@@ -7,13 +7,16 @@ import sys
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from bench_io import bar
 
+from coding_framework.cuda.toolchain.slots import available_cores
 from coding_framework.data.examples import round_robin
 from coding_framework.data.modules import catalog
 from coding_framework.data.modules.examples import module_jobs
@@ -75,10 +78,25 @@ def drafts(count: int | None) -> list[ModuleDraft]:
     return list(islice(round_robin(families.values()), count))
 
 
+def made(chosen: Sequence[ModuleDraft]) -> list[Job]:
+    """The kernels of the drafts in their order, written by all cores: one takes the better part of
+    a minute for the whole catalogue, in which a GPU waits."""
+    parts = [chosen[k : k + 64] for k in range(0, len(chosen), 64)]
+    count = min(available_cores(), len(parts) // 4)
+    if count < 2:
+        return list(module_jobs(chosen))
+    with ProcessPoolExecutor(count, get_context("spawn")) as pool:
+        return [job for part in pool.map(_jobs, parts) for job in part]
+
+
+def _jobs(part: Sequence[ModuleDraft]) -> list[Job]:
+    return list(module_jobs(part))
+
+
 def judge(given: Judging) -> tuple[Row, list[Row]]:
     """Judge what has no receipt, pack, and tell; (figures, bars)."""
     chosen = drafts(given.tasks)
-    jobs = list(module_jobs(chosen))
+    jobs = made(chosen)
     known: dict[Key, KernelReceipt] = {}
     for path in given.merge:
         known |= load_receipts(path)
