@@ -61,12 +61,12 @@ def steps(config: SFTConfig) -> list[tuple[float, float]]:
 
 
 @pytest.mark.ci
-def test_two_processes_learn_what_one_learns_from_as_many_batches_a_step(
+def test_two_processes_learn_what_one_learns_from_as_many_examples_a_step(
     base: Path, examples: list[TrainingExample], tmp_path: Path
 ) -> None:
     from safetensors.torch import load_file
 
-    one = tiny(base, tmp_path / "one", gradient_accumulation_steps=2)
+    one = tiny(base, tmp_path / "one", batch_size=2)
     two = tiny(base, tmp_path / "two", num_gpus=2)
     alone = train(one, examples[:10])
     with pytest.raises(OutOfTimeError, match="after step 1 of 10: the same command goes on"):
