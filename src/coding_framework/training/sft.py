@@ -215,14 +215,14 @@ class _Run:
 
         set_seed(self.config.seed)
         tokenizer = AutoTokenizer.from_pretrained(self.base)
-        beside = self._short(extra)
-        kept = [*self._short(examples), *beside]
+        beside = self._short(tokenizer, extra)
+        kept = [*self._short(tokenizer, examples), *beside]
         left_out = len(examples) + len(extra) - len(kept)
         if not kept:
             raise UsageError(
                 f"no example has at most {self.config.max_length} tokens: raise --max-length"
             )
-        unseen = self._short(held_out)
+        unseen = self._short(tokenizer, held_out)
         model = self.model()
         trainable, parameters = model.get_nb_trainable_parameters()
         print(
@@ -283,10 +283,10 @@ class _Run:
             gpu_memory_gib=held,
         )
 
-    def _short(self, examples: Sequence[TrainingExample]) -> list[TokenizedExample]:
+    def _short(self, tokenizer: Any, examples: Sequence[TrainingExample]) -> list[TokenizedExample]:
         """Those that are not too long, as token ids."""
         cores = len(os.sched_getaffinity(0))
-        found = tokenize_examples(self.base, examples, self.config.prompts, cores)
+        found = tokenize_examples(tokenizer, examples, self.config.prompts, cores)
         return [t for t in found if len(t.input_ids) <= self.config.max_length]
 
     def model(self) -> Any:

@@ -7,8 +7,8 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 from coding_framework.agents.policies import prompt_ids
@@ -17,7 +17,7 @@ from coding_framework.agents.prompts import (
     messages_for_example,
     render_answer,
 )
-from coding_framework.errors import UsageError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.progress import Progress
 from coding_framework.store.events import log
 from coding_framework.training.sft_config import SFTConfig
@@ -28,7 +28,7 @@ _CHUNK = 32
 _A_PROCESS = 500
 """Examples for which a process is worth its start."""
 _here: dict[str, Any] = {}
-"""What this process tokenises with."""
+"""What a process of the pool tokenises with."""
 
 
 class TokenizedExample(Record):
@@ -55,40 +55,38 @@ def tokenize_example(
 
 
 def tokenize_examples(
-    base: Path, examples: Sequence[TrainingExample], prompts: PromptVersion, processes: int
+    tokenizer: Any, examples: Sequence[TrainingExample], prompts: PromptVersion, processes: int
 ) -> list[TokenizedExample]:
-    """All of them in their order, by so many processes where there is work for them. Twelve
+    """All of them in their order, by so many processes where there is work for them: twelve
     thousand took one core of a fast machine two minutes, while the GPU waited.
 
-    base: folder of the tokenizer.
+    Raises InfrastructureError where a process is killed.
     """
-    chunks = [examples[k : k + _CHUNK] for k in range(0, len(examples), _CHUNK)]
     count = min(processes, len(examples) // _A_PROCESS)
     if count < 2:
-        _begin(base, prompts)
-        return [t for chunk in chunks for t in _tokenize_chunk(chunk)]
+        return [tokenize_example(tokenizer, e, prompts) for e in examples]
+    chunks = [examples[k : k + _CHUNK] for k in range(0, len(examples), _CHUNK)]
     found: list[TokenizedExample] = []
-    pool = ProcessPoolExecutor(count, get_context("spawn"), _begin_process, (base, prompts))
+    pool = ProcessPoolExecutor(count, get_context("spawn"), _begin, (tokenizer, prompts))
     with Progress("tokenising", len(examples), "examples") as progress:
         try:
             for done in pool.map(_tokenize_chunk, chunks):
                 found += done
                 progress.advance(len(done))
+        except BrokenProcessPool as e:
+            raise InfrastructureError(
+                "a process that turns examples into tokens has ended: see that there is memory "
+                "enough, and give the same command again"
+            ) from e
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return found
 
 
-def _begin(base: Path, prompts: PromptVersion) -> None:
-    from transformers import AutoTokenizer
-
-    _here["tokenizer"], _here["prompts"] = AutoTokenizer.from_pretrained(base), prompts
-
-
-def _begin_process(base: Path, prompts: PromptVersion) -> None:
+def _begin(tokenizer: Any, prompts: PromptVersion) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the other cores have a process each
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the one that waits for this
-    _begin(base, prompts)
+    _here["tokenizer"], _here["prompts"] = tokenizer, prompts
 
 
 def _tokenize_chunk(examples: Sequence[TrainingExample]) -> list[TokenizedExample]:

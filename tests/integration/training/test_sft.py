@@ -8,19 +8,21 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from coding_framework.agents.policies import prompt_ids
 from coding_framework.agents.prompts import messages_for_example, render_answer
 from coding_framework.data.example_store import ExampleStore
 from coding_framework.data.examples import held_out_examples, training_examples
-from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
+from coding_framework.errors import InfrastructureError, OutOfTimeError, TrainingError, UsageError
 from coding_framework.store.checkpoints import last_sft_checkpoint
 from coding_framework.store.training_log import read_sft_records
 from coding_framework.training import sft_examples, sft_loss
@@ -36,7 +38,7 @@ from coding_framework.training.sft_loss import answer_loss
 from coding_framework.training.sft_watch import Watch
 from coding_framework.types import Role, TrainingExample
 from support.tiny_lm import make_tiny_lm
-from support.waiting import at_most_cpu_s
+from support.waiting import at_most_cpu_s, until
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
@@ -136,11 +138,37 @@ def test_a_batch_padded_at_the_right_has_the_loss_of_its_examples_alone(
 def test_processes_tokenise_many_examples_as_one_does_and_in_their_order(
     base: Path, examples: list[TrainingExample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = sft_examples.tokenize_examples(base, examples, "v3", 1)
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    alone = sft_examples.tokenize_examples(tokenizer, examples, "v3", 1)
     monkeypatch.setattr(sft_examples, "_A_PROCESS", 1)
     monkeypatch.setattr(sft_examples, "_CHUNK", 3)
-    assert sft_examples.tokenize_examples(base, examples, "v3", 2) == alone
-    assert sft_examples.tokenize_examples(base, [], "v3", 2) == []
+    assert sft_examples.tokenize_examples(tokenizer, examples, "v3", 2) == alone
+    assert sft_examples.tokenize_examples(tokenizer, [], "v3", 2) == []
+
+
+@pytest.mark.ci
+def test_a_killed_process_that_tokenises_ends_it_in_a_sentence(
+    base: Path, examples: list[TrainingExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import AutoTokenizer
+
+    def kill() -> None:
+        def workers() -> list[psutil.Process]:
+            children = psutil.Process(os.getpid()).children()
+            return [c for c in children if "spawn_main" in " ".join(c.cmdline())]
+
+        until(lambda: bool(workers()))
+        workers()[0].kill()
+
+    monkeypatch.setattr(sft_examples, "_A_PROCESS", 1)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(InfrastructureError, match="has ended: see that there is memory enough"):
+        sft_examples.tokenize_examples(tokenizer, examples, "v3", 2)
+    killer.join()
 
 
 def test_a_loss_in_parts_is_the_loss(

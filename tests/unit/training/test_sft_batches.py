@@ -72,3 +72,10 @@ def test_two_ranks_learn_in_a_step_what_one_learns_of_twice_the_batch() -> None:
     for step in range(125):
         halves = [each[4 * step : 4 * step + 4] for each in pair]
         assert halves[0] + halves[1] == alone[8 * step : 8 * step + 8]
+
+
+@pytest.mark.parametrize("examples", [0, 1, 3, 9])
+def test_fewer_examples_than_a_step_has_keep_no_rank_waiting(examples: int) -> None:
+    shares = [list(EpochOrder(LENGTHS[:examples], 4, seed=1, rank=r, ranks=8)) for r in range(8)]
+    assert {i for each in shares for i in each} == set(range(examples))
+    assert len({-(-len(each) // 4) for each in shares}) == 1

@@ -61,8 +61,10 @@ def event_cost_ms(gpu: Gpu) -> float:
 def _kept(path: Path, gpu: Gpu) -> float | None:
     try:
         row: dict[str, Any] = json.loads(path.read_text())
-        lasts = not row["why"] or time.time() - row["at"] < _AGAIN_S
-        return float(row["event_ms"]) if row["driver"] == gpu.driver and lasts else None
+        found, failed = float(row["event_ms"]), bool(row["why"])
+        right = found == 0.0 if failed else _believed(found)
+        lasts = not failed or time.time() - row["at"] < _AGAIN_S
+        return found if row["driver"] == gpu.driver and right and lasts else None
     except (OSError, ValueError, KeyError, TypeError):
         return None  # not there yet, or damaged: measured again
 
@@ -80,10 +82,14 @@ def _measured(gpu: Gpu) -> tuple[float, str]:
         return 0.0, f"its process ended with {e.returncode}: {e.stderr.strip()[-300:]}"
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as e:
         return 0.0, f"{type(e).__name__}: {e}"
-    low, high = _BELIEVED_MS
-    if not low <= found <= high:
+    if not _believed(found):
         return 0.0, f"{1e3 * found:.2f} us are not believed"
     return found, ""
+
+
+def _believed(found: float) -> bool:
+    low, high = _BELIEVED_MS
+    return low <= found <= high
 
 
 def main() -> None:

@@ -69,10 +69,21 @@ def test_what_cannot_be_measured_or_believed_takes_nothing_off(
     assert event_cost.event_cost_ms(GPU) == 0.0012
 
 
-def test_a_damaged_file_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"driver": "580.1", "why": "", "event_ms": "much"}',
+        '{"driver": "580.1", "why": "", "event_ms": 5.0}',
+        '{"driver": "580.1", "why": "", "event_ms": NaN}',
+    ],
+)
+def test_a_damaged_file_is_measured_again(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = cache_dir() / "gpus" / GPU.uuid / "event_cost.json"
     path.parent.mkdir(parents=True)
-    path.write_text("{")
+    path.write_text(text)
     said(monkeypatch, "0.0012")
     assert event_cost.event_cost_ms(GPU) == 0.0012
 
