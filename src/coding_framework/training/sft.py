@@ -88,6 +88,7 @@ def train_sft(
     if finished is not None:
         log.info("sft_already_finished", folder=str(folder))
         return finished
+    check_gpus(config.device, config.num_gpus)  # here alone: each other rank sees one GPU
     base = resolve(config.base_model)
     with RunWatch(folder, "sft"):
         result = _Run(config, folder, base, evaluate).train(examples, extra, held_out)
@@ -195,7 +196,6 @@ class _Run:
         self.config, self.base, self.evaluate = config, base, evaluate
         self.folder = SFTFolder(folder)
         self.began = time.monotonic()
-        check_gpus(config.device, config.num_gpus)
         cuda = config.device != "cpu" and torch.cuda.is_available()
         self.device = "cuda" if cuda else "cpu"
         said = config.dtype

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 import signal
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 from coding_framework.agents.policies import prompt_ids
@@ -67,8 +70,15 @@ def tokenize_examples(
         return [tokenize_example(tokenizer, e, prompts) for e in examples]
     chunks = [examples[k : k + _CHUNK] for k in range(0, len(examples), _CHUNK)]
     found: list[TokenizedExample] = []
-    pool = ProcessPoolExecutor(count, get_context("spawn"), _begin, (tokenizer, prompts))
-    with Progress("tokenising", len(examples), "examples") as progress:
+    with (
+        tempfile.NamedTemporaryFile(prefix="sft-tokenizer-") as file,
+        Progress("tokenising", len(examples), "examples") as progress,
+    ):
+        # By a file: a process whose start takes more than a pipe holds keeps the next from its own
+        # until it has imported everything, and 32 of them took 4 minutes one after the other.
+        pickle.dump((tokenizer, prompts), file)
+        file.flush()
+        pool = ProcessPoolExecutor(count, get_context("spawn"), _begin, (file.name,))
         try:
             for done in pool.map(_tokenize_chunk, chunks):
                 found += done
@@ -83,10 +93,10 @@ def tokenize_examples(
     return found
 
 
-def _begin(tokenizer: Any, prompts: PromptVersion) -> None:
+def _begin(file: str) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the other cores have a process each
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the one that waits for this
-    _here["tokenizer"], _here["prompts"] = tokenizer, prompts
+    _here["tokenizer"], _here["prompts"] = pickle.loads(Path(file).read_bytes())
 
 
 def _tokenize_chunk(examples: Sequence[TrainingExample]) -> list[TokenizedExample]:

@@ -17,6 +17,7 @@ import math
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -33,6 +34,8 @@ at once, by its process."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _NOTICE_S = 4.0
 """Until it is known whether an error in a sum is another rank's end."""
+_LOOK_S = 0.05
+"""Between two looks for the ranks that are to join."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Rank:
         torch.set_num_threads(self.threads)
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(name, "lo")  # all are on this machine
+        self._meet()
         dist.init_process_group(
             "nccl" if device == "cuda" else "gloo",
             init_method=f"file://{self.meeting}",
@@ -79,6 +83,16 @@ class Rank:
             torch.set_num_threads(alone)
             if not self.lost:  # else the group was ended already
                 dist.destroy_process_group()
+
+    def _meet(self) -> None:
+        """Rank 0 waits until the others are about to join: the joining itself would wait a day for
+        one that has ended before it. Raises what ended it."""
+        Path(f"{self.meeting}.{self.number}").touch()
+        while self.number == 0 and any(
+            not Path(f"{self.meeting}.{n}").exists() for n in range(self.of)
+        ):
+            self.check()
+            time.sleep(_LOOK_S)
 
     def sum(self, tensor: Any) -> Any:
         """The tensor, in place, summed over the ranks. Raises what ended another rank."""

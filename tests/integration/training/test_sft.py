@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import runpy
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -144,8 +146,16 @@ def test_processes_tokenise_many_examples_as_one_does_and_in_their_order(
     alone = sft_examples.tokenize_examples(tokenizer, examples, "v3", 1)
     monkeypatch.setattr(sft_examples, "_A_PROCESS", 1)
     monkeypatch.setattr(sft_examples, "_CHUNK", 3)
+    told: list[bytes] = []
+
+    def pool(*arguments: Any) -> Any:
+        told.append(pickle.dumps(arguments[-1]))
+        return ProcessPoolExecutor(*arguments)
+
+    monkeypatch.setattr(sft_examples, "ProcessPoolExecutor", pool)
     assert sft_examples.tokenize_examples(tokenizer, examples, "v3", 2) == alone
     assert sft_examples.tokenize_examples(tokenizer, [], "v3", 2) == []
+    assert [len(t) < 4096 for t in told] == [True]  # fits a pipe: they start side by side
 
 
 @pytest.mark.ci

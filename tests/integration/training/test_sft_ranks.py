@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from coding_framework.data.examples import training_examples
 from coding_framework.errors import InfrastructureError, OutOfTimeError, UsageError
 from coding_framework.store.training_log import read_sft_records
-from coding_framework.training import sft_ranks
+from coding_framework.training import sft, sft_ranks
 from coding_framework.training.sft import SFTConfig, SFTResult, load_examples, train_sft
 from coding_framework.types import TrainingExample
 from support.tiny_lm import make_tiny_lm
@@ -60,17 +61,23 @@ def steps(config: SFTConfig) -> list[tuple[float, float]]:
     return [(r["loss"], r["gradient_norm"]) for r in records]
 
 
-@pytest.mark.ci
+@pytest.mark.parametrize(
+    "device",
+    [pytest.param("cpu", marks=pytest.mark.ci), pytest.param("cuda", marks=pytest.mark.cuda)],
+)
 def test_two_processes_learn_what_one_learns_from_as_many_examples_a_step(
-    base: Path, examples: list[TrainingExample], tmp_path: Path
+    base: Path, examples: list[TrainingExample], tmp_path: Path, device: str
 ) -> None:
+    import torch
     from safetensors.torch import load_file
 
-    one = tiny(base, tmp_path / "one", batch_size=2)
-    two = tiny(base, tmp_path / "two", num_gpus=2)
+    if device == "cuda" and torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    one = tiny(base, tmp_path / "one", batch_size=2, device=device)
+    two = tiny(base, tmp_path / "two", num_gpus=2, device=device)
     alone = train(one, examples[:10])
     with pytest.raises(OutOfTimeError, match="after step 1 of 10: the same command goes on"):
-        train(tiny(base, tmp_path / "two", num_gpus=2, minutes=1e-6), examples[:10])
+        train(two.model_copy(update={"minutes": 1e-6}), examples[:10])
     together = train(two, examples[:10])
     assert alone.steps == together.steps == 10
     for expected, found in zip(steps(one), steps(two), strict=True):
@@ -103,6 +110,30 @@ def test_a_process_that_is_killed_ends_the_run_in_a_sentence(
     with pytest.raises(InfrastructureError, match="signal 9: see that there is memory enough"):
         train(config, examples)
     killer.join()
+
+
+def test_a_process_that_ends_before_it_joins_is_not_waited_for() -> None:
+    began = time.monotonic()
+    with (
+        pytest.raises(InfrastructureError, match="setsid failed"),
+        sft_ranks.followed("cpu", 2, os.setsid) as rank,  # takes no rank: it ends at once
+        rank.joined("cpu"),
+    ):
+        pytest.fail("joined alone")
+    assert time.monotonic() - began < 60
+
+
+def test_only_the_first_rank_counts_the_gpus(
+    base: Path, examples: list[TrainingExample], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    config = tiny(base, tmp_path, num_gpus=2, device="cuda")
+    assert sft._Run(config, tmp_path, base, None).device == "cuda"  # as rank 1, which sees its own
+    with pytest.raises(UsageError, match="2 GPUs were asked for and 1 are here"):
+        train(config, examples)
 
 
 def test_gpus_that_are_not_there_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
