@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from statistics import median
+from typing import NamedTuple
 
 from coding_framework.data.examples import (
     UNVERIFIED,
@@ -53,16 +54,26 @@ TOTAL = sum(PARTS.values())
 BEYOND = "beyond the catalogue"
 """The part of the spare modules, which is none of the mixture's shares."""
 WORTH = 0.8
-"""Speed over PyTorch eager from which on a kernel is shown for its speed, as RL's milestones pay:
-where that is a family's median, some of its tasks are faster than eager. Below it the shortest
-kernel is shown, which is learnt best."""
+"""Speed over PyTorch eager from which on a kernel is shown for its speed, as RL's milestones pay.
+Below it the shortest kernel is shown, which is learnt best."""
+WORTH_SHARE = 0.2
+"""The same of a kernel whose own speed is not known: the share of its family's kernels of its level
+that are at least as fast as eager. Where their median is 0.8, a third of them are."""
 SPARE = 1.1
 ARCHIVE_SHARE = 0.3
 """Most of the part "functions" that kernels of the archive take, where they are given."""
 
 
-Speeds = Mapping[tuple[str, str], float]
-"""(family, level) -> median speed over eager of its kernels."""
+class LevelSpeed(NamedTuple):
+    """How fast a family's kernels of a level are, over eager."""
+
+    median: float
+    at_least_eager: float
+    """Their share."""
+
+
+Speeds = Mapping[tuple[str, str], LevelSpeed]
+"""By (family, level)."""
 
 
 class PartStatistics(Record):
@@ -176,15 +187,17 @@ def sft_mixture(
     return Mixture(parts, wanted, taught.too_long)
 
 
-def level_speeds(receipts: Receipts) -> dict[tuple[str, str], float]:
-    """The median speed over eager of the correct kernels that were measured, by family and level of
-    the module."""
+def level_speeds(receipts: Receipts) -> dict[tuple[str, str], LevelSpeed]:
+    """How fast the correct kernels are that were measured, by family and level of the module."""
     found: dict[tuple[str, str], list[float]] = {}
     for receipt in receipts.values():
         draft, speed = find_draft(receipt.task), _measured(receipt)
         if draft is not None and speed is not None and receipt.verdict.correct:
             found.setdefault((draft.family, receipt.level), []).append(speed)
-    return {place: median(values) for place, values in sorted(found.items())}
+    return {
+        place: LevelSpeed(median(values), sum(v >= 1.0 for v in values) / len(values))
+        for place, values in sorted(found.items())
+    }
 
 
 def _measured(receipt: KernelReceipt | None) -> float | None:
@@ -242,7 +255,7 @@ class _Taught:
             if self._receipts is not UNVERIFIED:
                 correct.sort(key=lambda one: -kernel_ms(one[1]))
             elif all((task.family, k.level) in self._speeds for k, _ in correct):
-                correct.sort(key=lambda one: self._speeds[task.family, one[0].level])
+                correct.sort(key=lambda one: self._speeds[task.family, one[0].level].median)
             self._made[draft.name] = (task, correct, break_module(kernels[0].code, task.name))
         return self._made[draft.name]
 
@@ -256,9 +269,10 @@ class _Taught:
         """(the kernel that is worth showing, the others): the fastest, but the shortest where that
         is known to be slower than eager."""
         kernel, receipt = kernels[-1]
-        speed = _measured(receipt) or self._speeds.get((task.family, kernel.level))
+        own, alike = _measured(receipt), self._speeds.get((task.family, kernel.level))
         at = len(kernels) - 1
-        if speed is not None and speed < WORTH:
+        slow = own < WORTH if own else alike is not None and alike.at_least_eager < WORTH_SHARE
+        if slow:
             at = min(range(len(kernels)), key=lambda i: len(kernels[i][0].code))
         return kernels[at], kernels[:at] + kernels[at + 1 :]
 

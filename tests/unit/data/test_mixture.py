@@ -14,6 +14,7 @@ from coding_framework.data.mixture import (
     BEYOND,
     PARTS,
     TOTAL,
+    LevelSpeed,
     level_speeds,
     mixture_jobs,
     sft_mixture,
@@ -117,11 +118,16 @@ def _levels(draft: ModuleDraft) -> dict[str, int]:
     return {f"level {k.level}" if k.level else "naive": len(k.source) for k in kernels_of(module)}
 
 
-@pytest.mark.parametrize(("speed", "shown"), [(1.2, "level 3"), (0.5, "naive")])
-def test_a_kernel_that_loses_to_eager_is_not_shown_for_its_speed(speed: float, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("speed", "shown"),
+    [((1.2, 0.8), "level 3"), ((0.7, 0.3), "level 3"), ((0.9, 0.1), "naive")],
+)
+def test_a_kernel_that_loses_to_eager_is_not_shown_for_its_speed(
+    speed: tuple[float, float], shown: str
+) -> None:
     draft = next(d for d in shown_drafts() if d.family == "linear_fused" and len(_levels(d)) == 4)
-    speeds = {(draft.family, level): 0.1 for level in _levels(draft)}
-    speeds[draft.family, "level 3"] = speed
+    speeds = {(draft.family, level): LevelSpeed(0.1, 0.0) for level in _levels(draft)}
+    speeds[draft.family, "level 3"] = LevelSpeed(*speed)
     mixture = sft_mixture(
         UNVERIFIED, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
     )
@@ -144,7 +150,9 @@ def test_what_was_measured_stands_for_the_kernels_of_its_family_and_level() -> N
         timing = receipt.verdict.timing.model_copy(update={"modelled": False, "speedup": number})
         verdict = receipt.verdict.model_copy(update={"timing": timing})
         receipts[key] = receipt.model_copy(update={"verdict": verdict})
-    assert level_speeds(receipts) == {(draft.family, j.level): n for n, j in enumerate(jobs)}
+    assert level_speeds(receipts) == {
+        (draft.family, j.level): (n, float(n >= 1)) for n, j in enumerate(jobs)
+    }
 
 
 def test_spare_modules_come_on_top_and_are_of_no_other_part() -> None:
