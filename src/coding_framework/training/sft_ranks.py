@@ -24,7 +24,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from coding_framework.errors import CodingFrameworkError, UsageError
+from coding_framework.errors import CodingFrameworkError, InfrastructureError, UsageError
 from coding_framework.monitoring.child import Child
 from coding_framework.types import DeviceChoice
 
@@ -34,6 +34,8 @@ at once, by its process."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _NOTICE_S = 4.0
 """Until it is known whether an error in a sum is another rank's end."""
+_REACH_S = 300.0
+"""Until the first sum is given up."""
 _LOOK_S = 0.05
 """Between two looks for the ranks that are to join."""
 
@@ -58,7 +60,8 @@ class Rank:
 
     @contextlib.contextmanager
     def joined(self, device: str) -> Iterator[None]:
-        """The ranks can sum in the block. device: "cuda" or "cpu"."""
+        """The ranks can sum in the block. device: "cuda" or "cpu". What ends the block early leaves
+        the group, whose orderly end waits for the others' sums, to `followed`."""
         if self.of == 1:
             yield
             return
@@ -76,13 +79,13 @@ class Rank:
             rank=self.number,
             world_size=self.of,
             timeout=_PATIENCE,
+            device_id=torch.device("cuda:0") if device == "cuda" else None,
         )
         try:
             yield
+            dist.destroy_process_group()
         finally:
             torch.set_num_threads(alone)
-            if not self.lost:  # else the group was ended already
-                dist.destroy_process_group()
 
     def _meet(self) -> None:
         """Rank 0 waits until the others are about to join: the joining itself would wait a day for
@@ -117,12 +120,22 @@ class Rank:
             gradient.copy_(part.view_as(gradient))
 
     def begin_equal(self, weights: Sequence[Any]) -> None:
-        """Give every rank the weights of rank 0."""
+        """Give every rank the weights of rank 0. Raises InfrastructureError where they do not reach
+        each other: a GPU's library waits for that without a word."""
         if self.of == 1:
             return
         import torch
         import torch.distributed as dist
 
+        try:
+            first = dist.all_reduce(torch.zeros_like(weights[0]), async_op=True)
+            first.wait(timedelta(seconds=_REACH_S))
+        except RuntimeError as e:
+            self.check()
+            raise InfrastructureError(
+                f"the {self.of} processes of the training do not reach each other: "
+                "NCCL_DEBUG=INFO before the command shows why, --num-gpus 1 does without"
+            ) from e
         with torch.no_grad():
             for weight in weights:
                 dist.broadcast(weight, 0)
@@ -194,6 +207,7 @@ def followed(
             closing.set()
             for child in children:
                 child.end()
+            _end_sums()
         first.check()
 
 
@@ -218,10 +232,15 @@ def _notice(child: Child, first: Rank, closing: threading.Event) -> None:
         if closing.is_set():
             return
         first.lost.append(e)
-        with contextlib.suppress(Exception):  # where none waits
-            from torch.distributed import distributed_c10d
+        _end_sums()
 
-            distributed_c10d._abort_process_group()
+
+def _end_sums() -> None:
+    """End those that wait for other ranks."""
+    with contextlib.suppress(Exception):  # where none waits
+        from torch.distributed import distributed_c10d
+
+        distributed_c10d._abort_process_group()
 
 
 def check_gpus(device: DeviceChoice, wanted: int) -> None:

@@ -19,6 +19,7 @@ from coding_framework.store.training_log import read_sft_records
 from coding_framework.training import sft, sft_ranks
 from coding_framework.training.sft import SFTConfig, SFTResult, load_examples, train_sft
 from coding_framework.types import TrainingExample
+from support.ranks import join_and_say_nothing
 from support.tiny_lm import make_tiny_lm
 from support.waiting import until
 
@@ -121,6 +122,23 @@ def test_a_process_that_ends_before_it_joins_is_not_waited_for() -> None:
     ):
         pytest.fail("joined alone")
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_processes_that_do_not_reach_each_other_are_said(
+    monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    import torch
+
+    if device == "cuda" and torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    monkeypatch.setattr(sft_ranks, "_REACH_S", 2.0)
+    with (
+        pytest.raises(InfrastructureError, match="do not reach each other: NCCL_DEBUG=INFO"),
+        sft_ranks.followed(device, 2, join_and_say_nothing, device) as rank,
+        rank.joined(device),
+    ):
+        rank.begin_equal([torch.ones(1000, device=device)])
 
 
 def test_only_the_first_rank_counts_the_gpus(
