@@ -68,11 +68,11 @@ class Rank:
         import torch
         import torch.distributed as dist
 
+        self._meet()
         alone = torch.get_num_threads()
         torch.set_num_threads(self.threads)
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(name, "lo")  # all are on this machine
-        self._meet()
         dist.init_process_group(
             "nccl" if device == "cuda" else "gloo",
             init_method=f"file://{self.meeting}",
