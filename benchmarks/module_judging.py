@@ -22,6 +22,7 @@ from coding_framework.data.modules import catalog
 from coding_framework.data.modules.examples import module_jobs
 from coding_framework.data.modules.receipts import module_receipts, pack, shard_of
 from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.speeds import write_speeds
 from coding_framework.data.synthesis.receipts import (
     Job,
     KernelReceipt,
@@ -59,6 +60,11 @@ class Judging:
     """Judge nothing."""
     minutes: float
     """After which no further kernel is begun."""
+    measured: str = ""
+    """Where and when, for that table."""
+    speeds: Path | None = None
+    """Table of families' and levels' speeds, of all receipts, those of texts that have changed
+    since among them; None: none is written."""
 
 
 def shard(text: str) -> tuple[int, int]:
@@ -116,6 +122,8 @@ def judge(given: Judging) -> tuple[Row, list[Row]]:
         share = figures["faster_share"]
         bars.append(bar(f"tasks with a kernel of {FASTER} times eager, averaged over families",
                         0.6, share, share >= 0.6))  # fmt: skip
+    if given.speeds is not None:
+        write_speeds(receipts.values(), given.speeds, {"measured": given.measured})
     if given.pack is not None:
         count, size = pack((*given.merge, given.receipts), jobs, given.pack)
         each = size / max(1, count)

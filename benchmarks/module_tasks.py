@@ -3,7 +3,7 @@
     python benchmarks/module_tasks.py --kernelbench FILE_OR_FOLDER ... [--write-exclusions]
     python benchmarks/module_tasks.py --write-constant
     python benchmarks/module_tasks.py --judge [--backend cuda] [--shard 1/4] [--tasks N]
-        [--minutes M] [--receipts FILE] [--merge FILE ...] [--pack FILE] [--write]
+        [--minutes M] [--receipts FILE] [--merge FILE ...] [--pack FILE] [--speeds FILE] [--write]
 
 The audit compares every module task with every problem in three ways that know nothing of the
 generator: the syntax trees, the values on the same inputs with the same parameters, and the overlap
@@ -20,7 +20,8 @@ and how many tasks have a kernel above eager. It takes one task of each family i
 run of any length covers all families, and goes on where a stopped run was. --minutes: begin no
 kernel after these; those that were begun end within half a minute or so. --shard 2/4: this is the
 second of four machines; --merge adds the receipts of the others. --pack writes all receipts as one
-compressed file. The report lies beside the receipts; --write: it is
+compressed file; --speeds writes how fast families and levels are
+(`data/modules/level_speeds.json`). The report lies beside the receipts; --write: it is
 benchmarks/results/module_kernels.json, or .GPU.json on a GPU.
 """
 
@@ -316,6 +317,8 @@ def _judging_flags(cli: argparse.ArgumentParser) -> None:
     cli.add_argument("--receipts", type=Path, default=ROOT / "runs/module_kernels/receipts.jsonl")
     cli.add_argument("--merge", type=Path, nargs="*", default=[], help="receipts of other machines")
     cli.add_argument("--pack", type=Path, help="write all receipts compressed to this file")
+    cli.add_argument("--speeds", type=Path, help="with --pack: write the table of speeds here")
+    cli.add_argument("--measured", default="", help="where and when, for that table")
     cli.add_argument("--write", action="store_true", help="write the report to benchmarks/results")
 
 
@@ -323,6 +326,7 @@ def _judge(args: argparse.Namespace) -> int:
     given = Judging(
         args.receipts, args.backend, shard(args.shard), args.tasks, args.workers, args.pack,
         tuple(args.merge), packed_only=not args.judge, minutes=args.minutes,
+        measured=args.measured, speeds=args.speeds,
     )  # fmt: skip
     report = head("module_kernels", packages=("torch",))
     figures, bars = judge(given)

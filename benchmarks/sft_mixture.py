@@ -53,7 +53,8 @@ def main() -> int:
     args, (_, _, count) = parsed(cli)
     report = head("sft_mixture", packages=("tokenizers",))
     mixture = sft_mixture(
-        UNVERIFIED,
+        {},
+        unjudged=True,
         total=args.total,
         functions=UNVERIFIED,
         drafts=mixture_drafts(args.total),

@@ -6,6 +6,7 @@ bfloat16 form, so an adapter that was rounded (`rounded`) is stored and restored
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,8 +53,18 @@ def store(adapter: Path, folder: Path) -> Path:
         small |= {name: numbers.contiguous(), name + _EXPONENT: exponent}
     folder.mkdir(parents=True, exist_ok=True)
     _copy_beside(adapter, folder)
+    _name_base(folder)
     save_file(small, folder / SMALL)
     return folder / SMALL
+
+
+def _name_base(folder: Path) -> None:
+    """Let PEFT's settings name the base model as the card does, not by where it lay."""
+    card = card_of(folder) if (folder / CARD).exists() else None
+    path = folder / "adapter_config.json"
+    if card is not None and path.exists():
+        told = json.loads(path.read_text())
+        path.write_text(json.dumps({**told, "base_model_name_or_path": card.base_model}, indent=2))
 
 
 def restore(folder: Path, adapter: Path) -> None:

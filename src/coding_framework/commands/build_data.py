@@ -27,7 +27,6 @@ from coding_framework.data.mistakes import (
 )
 from coding_framework.data.mixture import (
     MixtureStatistics,
-    level_speeds,
     mixture_drafts,
     mixture_jobs,
     sft_mixture,
@@ -36,6 +35,7 @@ from coding_framework.data.modules.catalog import spare_drafts
 from coding_framework.data.modules.examples import module_jobs, module_pairs
 from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.speeds import level_speeds
 from coding_framework.data.modules.statistics import select_modules
 from coding_framework.data.pairs import (
     PairReport,
@@ -266,11 +266,12 @@ def build_mixture(
     if wanted.tokenizer is not None:
         how["fits"] = _fits(wanted.tokenizer)
     mixture = sft_mixture(
-        UNVERIFIED if wanted.unjudged else receipts,
+        receipts,
+        unjudged=wanted.unjudged,
         total=wanted.total,
         drafts=drafts,
         spare=spare,
-        speeds=level_speeds(receipts),
+        speeds=level_speeds(receipts.values()),
         functions=UNVERIFIED if wanted.unjudged else all_receipts(),
         mistakes=given[0],
         archive=given[1],

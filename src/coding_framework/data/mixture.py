@@ -2,11 +2,13 @@
 
     receipts of the judge, own mistakes, archive -> parts of a wanted size -> examples, statistics
 
-Half of it shows a kernel of each module task that SFT shows (`modules.pool`): of most the one that
-is worth showing, the fastest where it can compete with PyTorch and else the shortest, and of some
-another level too, so that the policy keeps several ways to answer. The rest is what a conversation
-needs: faster kernels from slower ones, repairs of its own mistakes and of faults of arguments, and
-the functions of the old algebra. Where it is asked for, modules beyond the catalogue come on top.
+Half of it shows a kernel of each module task that SFT shows (`modules.pool`): the one that is worth
+showing, the fastest where it can compete with PyTorch and else the shortest. Modules of one layer
+show it for a second spelling of the module too, and some modules a kernel of another level that is
+about as fast: a slow one beside a fast one teaches to answer slowly. The rest is what a
+conversation needs: faster kernels from slower ones, repairs of its own mistakes and of faults of
+arguments, and the functions of the old algebra. Where it is asked for, modules beyond the catalogue
+come on top.
 Guaranteed: no example is of a validation or held-out task, or of a task that is left for RFT and
 RL; a part that lacks material is short and says so: nothing stands in for it.
 """
@@ -19,11 +21,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from statistics import median
-from typing import NamedTuple
 
 from coding_framework.data.examples import (
-    UNVERIFIED,
     Receipts,
     generating,
     kernel_ms,
@@ -31,19 +30,20 @@ from coding_framework.data.examples import (
     repairing,
     training_examples,
 )
-from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.faults import break_module
 from coding_framework.data.modules.kernels import MOST_CHARACTERS
 from coding_framework.data.modules.pool import shown_drafts
 from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.speeds import Speeds, measured_speed
 from coding_framework.data.synthesis.faults import BrokenKernel
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt
 from coding_framework.types import KernelExample, Record, Role, Task, TaskScope, TrainingExample
 
 PARTS: Mapping[str, int] = {
     "best kernel": 4200,
-    "another level": 1800,
+    "another spelling": 1200,
+    "another level": 600,
     "functions": 1500,
     "optimise": 2000,
     "own mistakes": 1500,
@@ -59,21 +59,11 @@ Below it the shortest kernel is shown, which is learnt best."""
 WORTH_SHARE = 0.2
 """The same of a kernel whose own speed is not known: the share of its family's kernels of its level
 that are at least as fast as eager. Where their median is 0.8, a third of them are."""
+CLOSE = 0.8
+"""Share of the speed of a task's best kernel from which on another level may be shown beside it."""
 SPARE = 1.1
 ARCHIVE_SHARE = 0.3
 """Most of the part "functions" that kernels of the archive take, where they are given."""
-
-
-class LevelSpeed(NamedTuple):
-    """How fast a family's kernels of a level are, over eager."""
-
-    median: float
-    at_least_eager: float
-    """Their share."""
-
-
-Speeds = Mapping[tuple[str, str], LevelSpeed]
-"""By (family, level)."""
 
 
 class PartStatistics(Record):
@@ -148,6 +138,7 @@ class Mixture:
 def sft_mixture(
     receipts: Receipts,
     *,
+    unjudged: bool = False,
     total: int = TOTAL,
     drafts: Sequence[ModuleDraft] | None = None,
     functions: Receipts | None = None,
@@ -161,18 +152,21 @@ def sft_mixture(
     """The mixture of about `total` examples, deterministic. fits: whether a kernel is short enough
     for an answer; longer ones are not there for the mixture.
 
-    receipts: of module kernels; `UNVERIFIED` takes them as synthesised, and then the argument
-    faults and the optimise examples show no verdict. drafts: tasks that it shows, by default all
+    receipts: of module kernels. unjudged: kernels without one are taken as synthesised, and shown
+    without a verdict where a conversation shows one. drafts: tasks that it shows, by default all
     that SFT does. functions: of the old algebra's kernels, by default those that ship, which are
     fewer than the whole mixture wants. mistakes, archive: examples that were built from
     conversations (`data.mistakes`) and from the archive. spare: tasks beyond the catalogue, of
-    which one kernel each is shown, above `total`. speeds: what stands for the times of kernels that
-    are taken as synthesised; without it the highest level is the fastest.
+    which one kernel each is shown, above `total`. speeds: what stands for the speeds of a
+    task's kernels where they have not all been measured; where it does not know them, the highest
+    level is the fastest.
     """
     wanted = {name: round(count * total / TOTAL) for name, count in PARTS.items()}
-    taught = _Taught(receipts, fits, shown_drafts() if drafts is None else drafts, speeds or {})
+    known = _Known(receipts, unjudged, fits, speeds or {})
+    taught = _Taught(known, shown_drafts() if drafts is None else drafts)
     parts = {
         "best kernel": _most(taught.best(), wanted["best kernel"]),
+        "another spelling": _most(taught.spelt_anew(), wanted["another spelling"]),
         "another level": _most(taught.others(), wanted["another level"]),
         "functions": _functions(functions, archive, wanted["functions"], seed),
         "optimise": _most(taught.improvements(), wanted["optimise"]),
@@ -181,29 +175,10 @@ def sft_mixture(
     }
     if spare:
         wanted[BEYOND] = len(spare)
-        beyond = _Taught(receipts, fits, spare, speeds or {})
+        beyond = _Taught(known, spare)
         parts[BEYOND] = tuple(beyond.best())
         taught.too_long += beyond.too_long
     return Mixture(parts, wanted, taught.too_long)
-
-
-def level_speeds(receipts: Receipts) -> dict[tuple[str, str], LevelSpeed]:
-    """How fast the correct kernels are that were measured, by family and level of the module."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for receipt in receipts.values():
-        draft, speed = find_draft(receipt.task), _measured(receipt)
-        if draft is not None and speed is not None and receipt.verdict.correct:
-            found.setdefault((draft.family, receipt.level), []).append(speed)
-    return {
-        place: LevelSpeed(median(values), sum(v >= 1.0 for v in values) / len(values))
-        for place, values in sorted(found.items())
-    }
-
-
-def _measured(receipt: KernelReceipt | None) -> float | None:
-    """Speed over eager; None where no GPU measured it."""
-    timing = receipt.verdict.timing if receipt is not None else None
-    return timing.speedup if timing is not None and not timing.modelled else None
 
 
 def mixture_drafts(total: int) -> list[ModuleDraft]:
@@ -224,89 +199,146 @@ def mixture_jobs(drafts: Iterable[ModuleDraft]) -> Iterator[Job]:
 
 
 Judged = tuple[KernelExample, KernelReceipt | None]
+"""A kernel that may be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of kernels."""
+
+    receipts: Receipts
+    unjudged: bool
+    """Kernels without a receipt are taken as synthesised."""
+    fits: Callable[[str], bool]
+    speeds: Speeds
+
+    def receipt(self, task: Task, code: str) -> KernelReceipt | None:
+        return self.receipts.get(Job(task, "", code).key)
+
+    def usable(self, receipt: KernelReceipt | None) -> bool:
+        return self.unjudged if receipt is None else receipt.verdict.correct
+
+    def ordered(self, family: str, kernels: list[Judged]) -> tuple[list[Judged], list[float]]:
+        """(a task's kernels from the slowest to the fastest, their relative speeds): by their
+        times where all have one, else as their family's kernels of these levels are; where that is
+        not known either, as they come, and no speeds."""
+        times = [kernel_ms(r) if r is not None else 0.0 for _, r in kernels]
+        levels = [self.speeds.get((family, kernel.level)) for kernel, _ in kernels]
+        if all(times):
+            speeds = [1 / time for time in times]
+        elif all(levels):
+            speeds = [level.median for level in levels if level is not None]
+        else:
+            return kernels, []
+        order = sorted(range(len(kernels)), key=speeds.__getitem__)
+        return [kernels[i] for i in order], [speeds[i] for i in order]
+
+    def is_slow(self, family: str, kernel: Judged, *, of_all: bool) -> bool:
+        """Whether the fastest kernel of a task is not worth showing for its speed. of_all: all
+        kernels of the task have a time."""
+        own, alike = measured_speed(kernel[1]), self.speeds.get((family, kernel[0].level))
+        if own and (of_all or alike is None):
+            return own < WORTH
+        return alike is not None and alike.at_least_eager < WORTH_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A task with what may be shown of it."""
+
+    draft: ModuleDraft
+    task: Task
+    kernels: list[Judged]
+    """Correct, from the slowest to the fastest."""
+    best: int
+    """Which of them is worth showing."""
+    close: list[int]
+    """Others that are about as fast."""
+    broken: BrokenKernel | None
+    """The naive one with a fault of an argument."""
 
 
 class _Taught:
     """Tasks with their correct kernels, each made once."""
 
-    def __init__(
-        self,
-        receipts: Receipts,
-        fits: Callable[[str], bool],
-        drafts: Sequence[ModuleDraft],
-        speeds: Speeds,
-    ) -> None:
-        self._receipts, self._fits, self._drafts, self._speeds = receipts, fits, drafts, speeds
-        self._made: dict[str, tuple[Task, list[Judged], BrokenKernel | None]] = {}
+    def __init__(self, known: _Known, drafts: Sequence[ModuleDraft]) -> None:
+        self._known, self._drafts = known, drafts
+        self._made: dict[str, _Shown | None] = {}
         self.too_long: Counter[str] = Counter()
 
-    def _of(self, draft: ModuleDraft) -> tuple[Task, list[Judged], BrokenKernel | None]:
-        """(task, its correct kernels from the slowest to the fastest, its naive one broken)."""
+    def _of(self, draft: ModuleDraft) -> _Shown | None:
         if draft.name not in self._made:
-            task, kernels = module_kernels(draft)
-            self.too_long.update(k.level for k in kernels if not self._fits(k.code))
-            found: list[Judged] = [(k, self._receipt(task, k.level, k.code)) for k in kernels]
-            correct = [
-                (k, r)
-                for k, r in found
-                if self._fits(k.code)
-                and (self._receipts is UNVERIFIED or (r is not None and r.verdict.correct))
-            ]
-            if self._receipts is not UNVERIFIED:
-                correct.sort(key=lambda one: -kernel_ms(one[1]))
-            elif all((task.family, k.level) in self._speeds for k, _ in correct):
-                correct.sort(key=lambda one: self._speeds[task.family, one[0].level].median)
-            self._made[draft.name] = (task, correct, break_module(kernels[0].code, task.name))
+            self._made[draft.name] = self._make(draft)
         return self._made[draft.name]
 
-    def _receipt(self, task: Task, level: str, code: str) -> KernelReceipt | None:
-        return self._receipts.get(Job(task, level, code).key)
+    def _make(self, draft: ModuleDraft) -> _Shown | None:
+        known = self._known
+        task, kernels = module_kernels(draft)
+        self.too_long.update(k.level for k in kernels if not known.fits(k.code))
+        found: list[Judged] = [(k, known.receipt(task, k.code)) for k in kernels]
+        correct = [(k, r) for k, r in found if known.fits(k.code) and known.usable(r)]
+        if not correct:
+            return None
+        correct, speeds = known.ordered(task.family, correct)
+        best, last = len(correct) - 1, correct[-1]
+        if known.is_slow(task.family, last, of_all=all(r is not None for _, r in correct)):
+            best = min(range(len(correct)), key=lambda i: len(correct[i][0].code))
+        others = (i for i in range(len(correct)) if i != best)
+        close = [i for i in others if not speeds or speeds[i] >= CLOSE * speeds[-1]]
+        broken = break_module(kernels[0].code, task.name)
+        return _Shown(draft, task, correct, best, close, broken)
 
-    def _all(self) -> Iterator[tuple[Task, list[Judged], BrokenKernel | None]]:
-        return (each for each in map(self._of, self._drafts) if each[1])
-
-    def _split(self, task: Task, kernels: list[Judged]) -> tuple[Judged, list[Judged]]:
-        """(the kernel that is worth showing, the others): the fastest, but the shortest where that
-        is known to be slower than eager."""
-        kernel, receipt = kernels[-1]
-        own, alike = _measured(receipt), self._speeds.get((task.family, kernel.level))
-        at = len(kernels) - 1
-        slow = own < WORTH if own else alike is not None and alike.at_least_eager < WORTH_SHARE
-        if slow:
-            at = min(range(len(kernels)), key=lambda i: len(kernels[i][0].code))
-        return kernels[at], kernels[:at] + kernels[at + 1 :]
+    def _all(self) -> Iterator[_Shown]:
+        return (shown for shown in map(self._of, self._drafts) if shown is not None)
 
     def best(self) -> Iterator[TrainingExample]:
-        for task, kernels, _ in self._all():
-            yield _generate(task, *self._split(task, kernels)[0])
+        for shown in self._all():
+            yield _generate(shown.task, *shown.kernels[shown.best])
+
+    def spelt_anew(self) -> Iterator[TrainingExample]:
+        """The best kernel of tasks of one layer, for another spelling of the module."""
+        for shown in self._all():
+            if shown.draft.level == 1:
+                task, kernels = module_kernels(shown.draft, spelling=1)
+                level = shown.kernels[shown.best][0].level
+                kernel = next(k for k in kernels if k.level == level)
+                receipt = self._known.receipt(task, kernel.code)
+                if task.reference != shown.task.reference and self._known.usable(receipt):
+                    example = _generate(task, kernel, receipt)
+                    yield example.model_copy(update={"id": f"{example.id}/spelt-anew"})
 
     def others(self) -> Iterator[TrainingExample]:
-        """Of each task one kernel that is not the best: every level comes up."""
-        for number, (task, kernels, _) in enumerate(self._all()):
-            others = self._split(task, kernels)[1]
-            if others:
-                yield _generate(task, *others[number % len(others)])
+        """Of each task one kernel that is not the best and about as fast, so that the policy keeps
+        several ways to answer: every level comes up."""
+        for number, shown in enumerate(self._all()):
+            if shown.close:
+                at = shown.close[number % len(shown.close)]
+                yield _generate(shown.task, *shown.kernels[at])
 
     def improvements(self) -> Iterator[TrainingExample]:
-        """From a kernel to the next faster one."""
-        for number, (task, kernels, _) in enumerate(self._all()):
-            if len(kernels) > 1:
-                at = number % (len(kernels) - 1)
-                (slow, before), (fast, after) = kernels[at : at + 2]
-                yield optimizing(task, slow, before, fast, after)
+        """From a kernel to the next faster one; without a verdict where one of them has none."""
+        for number, shown in enumerate(self._all()):
+            if len(shown.kernels) > 1:
+                at = number % (len(shown.kernels) - 1)
+                (slow, before), (fast, after) = shown.kernels[at : at + 2]
+                if before is None or after is None:
+                    before = after = None
+                yield optimizing(shown.task, slow, before, fast, after)
 
     def repairs(self) -> Iterator[TrainingExample]:
         """From the naive kernel with a fault of an argument to the naive kernel."""
-        for task, kernels, broken in self._all():
-            naive = next((one for one in kernels if one[0].level == "naive"), None)
-            if broken is None or naive is None:
+        for shown in self._all():
+            naive = next((one for one in shown.kernels if one[0].level == "naive"), None)
+            if shown.broken is None or naive is None:
                 continue
-            kernel, after = naive
-            before = self._receipt(task, "", broken.code)
-            if self._receipts is UNVERIFIED:
-                yield _unjudged_repair(task, broken, kernel)
-            elif before is not None and after is not None and not before.verdict.correct:
-                yield repairing(task, broken, before, kernel, after, before.kernel_sha256[:8])
+            (kernel, after), broken = naive, shown.broken
+            before = self._known.receipt(shown.task, broken.code)
+            if before is not None and after is not None:
+                if not before.verdict.correct:
+                    number = before.kernel_sha256[:8]
+                    yield repairing(shown.task, broken, before, kernel, after, number)
+            elif self._known.unjudged:
+                yield _unjudged_repair(shown.task, broken, kernel)
 
 
 def _generate(task: Task, kernel: KernelExample, receipt: KernelReceipt | None) -> TrainingExample:

@@ -48,6 +48,7 @@ def tiny(base: Path | str, folder: Path | str, **changes: Any) -> SFTConfig:
         "by_length": True,
         "device": "cpu",
         "dtype": "float32",
+        "quantization": "none",
         **changes,
     }
     return SFTConfig.cpu(**sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,11 @@ import pytest
 from coding_framework.commands.build_data import EXAMPLES_NAME, build_mixture
 from coding_framework.commands.data import MixtureOptions
 from coding_framework.data.example_store import read_training_examples
-from coding_framework.data.examples import UNVERIFIED, training_examples
+from coding_framework.data.examples import training_examples
 from coding_framework.data.mixture import (
     BEYOND,
     PARTS,
     TOTAL,
-    LevelSpeed,
-    level_speeds,
     mixture_jobs,
     sft_mixture,
 )
@@ -35,6 +34,13 @@ from coding_framework.data.modules.pool import (
     validation_modules,
 )
 from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.speeds import (
+    ENOUGH,
+    LevelSpeed,
+    level_speeds,
+    shipped_speeds,
+    write_speeds,
+)
 from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt
 from coding_framework.errors import UsageError
@@ -46,11 +52,11 @@ pytestmark = pytest.mark.unit
 
 def test_its_parts_have_the_shares_of_the_plan() -> None:
     assert TOTAL == 12_000
-    modules = PARTS["best kernel"] + PARTS["another level"]
+    modules = sum(PARTS[name] for name in ("best kernel", "another spelling", "another level"))
     assert modules == TOTAL / 2
     assert PARTS["best kernel"] == 0.7 * modules
     mistakes = training_examples(Role.OPTIMIZER, 20, max_steps=2)
-    mixture = sft_mixture(UNVERIFIED, total=120, mistakes=mistakes)
+    mixture = sft_mixture({}, unjudged=True, total=120, mistakes=mistakes)
     found = mixture.statistics()
     assert found.examples == 120
     assert {n: (p.wanted, p.found) for n, p in found.parts.items()} == {
@@ -67,7 +73,7 @@ def test_its_parts_have_the_shares_of_the_plan() -> None:
 
 
 def test_no_example_is_of_a_task_that_is_left_for_others() -> None:
-    mixture = sft_mixture(UNVERIFIED, total=120)
+    mixture = sft_mixture({}, unjudged=True, total=120)
     drafts = {d.name for d in shown_drafts()}
     for example in mixture.examples():
         assert example.task.split is Split.TRAIN
@@ -91,7 +97,7 @@ def _training() -> list[object]:
 def test_a_part_without_material_is_short_and_says_so() -> None:
     drafts = shown_drafts()[:3]
     found = sft_mixture({}, total=240, functions={}, drafts=drafts).statistics()
-    assert [p.found for p in found.parts.values()] == [0] * 6
+    assert [p.found for p in found.parts.values()] == [0] * 7
     assert found.parts["optimise"].wanted == 40
 
 
@@ -129,30 +135,95 @@ def test_a_kernel_that_loses_to_eager_is_not_shown_for_its_speed(
     speeds = {(draft.family, level): LevelSpeed(0.1, 0.0) for level in _levels(draft)}
     speeds[draft.family, "level 3"] = LevelSpeed(*speed)
     mixture = sft_mixture(
-        UNVERIFIED, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
+        {}, unjudged=True, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
     )
     (best,) = mixture.parts["best kernel"]
     assert best.id.split("/")[2] == shown
-    (other,) = mixture.parts["another level"]
-    assert other.code != best.code
+    others = mixture.parts["another level"]
+    assert [e.id.split("/")[2] for e in others] == (["level 3"] if shown == "naive" else [])
     (better,) = mixture.parts["optimise"]
     order = [k.source for k in sorted(kernels_of(write_module(draft)), key=lambda k: k.level == 3)]
     assert order.index(better.code) == order.index(better.previous_code or "") + 1
 
 
-def test_what_was_measured_stands_for_the_kernels_of_its_family_and_level() -> None:
-    draft = next(d for d in shown_drafts() if d.family == "linear_fused")
+def test_another_level_is_shown_where_it_is_about_as_fast_and_one_layer_for_a_second_spelling() -> (
+    None
+):
+    draft = next(d for d in shown_drafts() if d.family == "matrix_product" and len(_levels(d)) == 4)
+    for other, count in ((0.7, 0), (0.9, 1)):
+        speeds = {(draft.family, level): LevelSpeed(0.1, 0.0) for level in _levels(draft)}
+        speeds[draft.family, "level 3"] = LevelSpeed(2.0, 1.0)
+        speeds[draft.family, "level 1"] = LevelSpeed(2.0 * other, 1.0)
+        mixture = sft_mixture(
+            {}, unjudged=True, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
+        )
+        (best,) = mixture.parts["best kernel"]
+        assert [e.id.split("/")[2] for e in mixture.parts["another level"]] == ["level 1"] * count
+        (anew,) = mixture.parts["another spelling"]
+        assert (best.id.split("/")[2], anew.id.split("/")[2]) == ("level 3", "level 3")
+        assert anew.task.reference != best.task.reference
+        assert (anew.task.name, anew.task.gpu_cases) == (best.task.name, best.task.gpu_cases)
+
+
+def test_what_was_measured_of_a_task_goes_before_what_its_family_is_like() -> None:
+    draft = next(d for d in shown_drafts() if len(kernels_of(write_module(d))) == 2)
     jobs = [j for j in mixture_jobs([draft]) if not j.level.startswith("broken")]
-    receipts = {j.key: _receipt(j, 1.0) for j in jobs}
-    assert level_speeds(receipts) == {}  # modelled times say nothing of eager
-    for number, (key, receipt) in enumerate(receipts.items()):
+    speeds = {(draft.family, j.level): LevelSpeed(n + 1.0, 1.0) for n, j in enumerate(jobs)}
+    measured = {}
+    for job, speed in zip(jobs, (1.5, 1.1), strict=True):
+        receipt = _receipt(job, 1 / speed)
+        assert receipt.verdict.timing is not None
+        timing = receipt.verdict.timing.model_copy(update={"modelled": False, "speedup": speed})
+        verdict = receipt.verdict.model_copy(update={"timing": timing})
+        measured[job.key] = receipt.model_copy(update={"verdict": verdict})
+    shown = []
+    for known in ({}, measured, dict(list(measured.items())[:1])):
+        mixture = sft_mixture(
+            known, unjudged=True, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
+        )
+        (best,) = mixture.parts["best kernel"]
+        (better,) = mixture.parts["optimise"]
+        shown.append((best.code, bool(best.receipt), better.previous_verdict is not None))
+    assert shown == [
+        (jobs[1].code, False, False), (jobs[0].code, True, True), (jobs[1].code, False, False),
+    ]  # fmt: skip
+    wrong = _receipt(jobs[1], 1.0)
+    verdict = wrong.verdict.model_copy(update={"status": Status.WRONG_OUTPUT})
+    known = {jobs[1].key: wrong.model_copy(update={"verdict": verdict})}
+    mixture = sft_mixture(
+        known, unjudged=True, functions={}, fits=lambda _: True, drafts=[draft], speeds=speeds
+    )
+    assert [e.code for e in mixture.parts["best kernel"]] == [jobs[0].code]
+
+
+def test_what_was_measured_stands_for_the_kernels_of_its_family_and_level(tmp_path: Path) -> None:
+    drafts = [d for d in shown_drafts() if d.family == "linear_fused"][:ENOUGH]
+    jobs = [j for j in mixture_jobs(drafts) if j.level == "naive"]
+    place = ("linear_fused", "naive")
+    shipped = {place: LevelSpeed(0.5, 0.1), ("softmax", "naive"): LevelSpeed(2.0, 1.0)}
+    receipts = [_receipt(j, 1.0) for j in jobs]
+    assert level_speeds(receipts, shipped) == shipped  # modelled times say nothing of eager
+    measured = []
+    for number, receipt in enumerate(receipts):
         assert receipt.verdict.timing is not None
         timing = receipt.verdict.timing.model_copy(update={"modelled": False, "speedup": number})
         verdict = receipt.verdict.model_copy(update={"timing": timing})
-        receipts[key] = receipt.model_copy(update={"verdict": verdict})
-    assert level_speeds(receipts) == {
-        (draft.family, j.level): (n, float(n >= 1)) for n, j in enumerate(jobs)
-    }
+        measured.append(receipt.model_copy(update={"verdict": verdict}))
+    assert level_speeds(measured[1:], shipped) == shipped  # too few
+    assert level_speeds(measured, shipped) == {**shipped, place: LevelSpeed(3.5, 7 / 8)}
+    write_speeds(measured, tmp_path / "speeds.json", {"measured": "here"})
+    assert json.loads((tmp_path / "speeds.json").read_text()) == {
+        "measured": "here", "speeds": {"linear_fused": {"naive": [3.5, 0.875, 8]}},
+    }  # fmt: skip
+
+
+def test_the_table_that_ships_knows_what_it_measured_by_family_and_level() -> None:
+    families = {draft.family for draft in all_drafts()}
+    for (family, level), (middle, share) in shipped_speeds().items():
+        assert family in families
+        assert level == "naive" or level.startswith("level ")
+        assert middle > 0
+        assert 0 <= share <= 1
 
 
 def test_spare_modules_come_on_top_and_are_of_no_other_part() -> None:
@@ -163,7 +234,9 @@ def test_spare_modules_come_on_top_and_are_of_no_other_part() -> None:
     fewer = spare_drafts(2)
     assert fewer == spare[: len(fewer)]
     assert not {d.key for d in spare} & constant_keys()
-    mixture = sft_mixture(UNVERIFIED, total=24, functions={}, spare=spare, fits=lambda _: True)
+    mixture = sft_mixture(
+        {}, unjudged=True, total=24, functions={}, spare=spare, fits=lambda _: True
+    )
     shown = mixture.parts[BEYOND]
     assert [e.task.name for e in shown] == [d.name for d in spare]
     assert len({e.id.split("/")[2] for e in shown}) > 1
@@ -186,7 +259,9 @@ def _receipt(job: Job, ms: float) -> KernelReceipt:
 
 
 def test_a_kernel_that_is_too_long_for_an_answer_is_not_shown() -> None:
-    mixture = sft_mixture(UNVERIFIED, total=120, functions={}, fits=lambda code: len(code) < 2000)
+    mixture = sft_mixture(
+        {}, unjudged=True, total=120, functions={}, fits=lambda code: len(code) < 2000
+    )
     lengths = [len(e.code) for e in mixture.parts["best kernel"]]
     assert len(lengths) == 42
     assert max(lengths) < 2000

@@ -56,9 +56,9 @@ def _examples(
             yield optimizing(task, kernel, before, better, after)
 
 
-def module_kernels(draft: ModuleDraft) -> tuple[Task, list[KernelExample]]:
-    """The task of a draft and its kernels, the naive one first."""
-    module = write_module(draft)
+def module_kernels(draft: ModuleDraft, spelling: int = 0) -> tuple[Task, list[KernelExample]]:
+    """The task of a draft and its kernels, the naive one first. spelling: as of `write_module`."""
+    module = write_module(draft, spelling)
     task = module_task(module)
     return task, [
         KernelExample(

@@ -1,7 +1,7 @@
 """Spells a draft in PyTorch: the file that a user would bring, in the form of KernelBench.
 
-Guaranteed: a task's source is a function of its draft alone. The constants at the end of the file
-are the main sizes of a GPU.
+Guaranteed: a task's source is a function of its draft and the number of its spelling. The
+constants at the end of the file are the main sizes of a GPU.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from coding_framework.data.modules.spelling import Writing, draw_spelling
 from coding_framework.data.modules.structural import STRUCTURAL
 
 
-def write_module(draft: ModuleDraft) -> ModuleTask:
-    """The module task of a draft."""
-    w = Writing(draft, draw_spelling(draft.name))
+def write_module(draft: ModuleDraft, spelling: int = 0) -> ModuleTask:
+    """The module task of a draft. spelling: the number of another way to write it."""
+    w = Writing(draft, draw_spelling(f"{draft.name}/{spelling}" if spelling else draft.name))
     first = draft.inputs[0]
     w.rank = len(first.dims)
     w.channels = _channels(draft)

@@ -175,3 +175,8 @@ def fill(template: str, **values: str | int | Lines) -> Lines:
         else:
             lines.append(Template(line).substitute(values))
     return lines
+
+
+def signed(number: int) -> str:
+    """What adds a number to an expression; nothing for 0."""
+    return "" if number == 0 else f" + {number}" if number > 0 else f" - {-number}"

@@ -17,6 +17,7 @@ from coding_framework.data.modules.kernels.lowering import (
 )
 from coding_framework.data.modules.pointwise import c_literal
 from coding_framework.data.modules.records import Operation, Parameter, extent
+from coding_framework.data.synthesis.kernel_text import signed
 
 Parameters = tuple[Parameter, ...]
 Lower = Callable[[Lowering, Operation, Parameters], None]
@@ -192,23 +193,32 @@ def conv_extents(w: Lowering, o: Operation) -> list[str]:
 def _conv_extent(w: Lowering, o: Operation, axis: int, dim: str, transposed: bool) -> str:
     k, s = o.integers("kernel_size")[axis], o.integers("stride")[axis]
     p, d = o.integers("padding")[axis], o.integers("dilation")[axis]
-    if transposed:
-        more = d * (k - 1) + 1 + o.integers("output_padding")[axis] - 2 * p
-        return w.new_size(
-            f"o{dim}",
-            f"{dim} * {s}{_signed(more - s)}" if s > 1 else f"{dim}{_signed(more - 1)}",
-        )
-    return _window_extent(w, dim, 2 * p - d * (k - 1) - 1, s)
+    if not transposed:
+        return _window_extent(w, dim, k, s, p, d)
+    more = signed(o.integers("output_padding")[axis])
+    before = f"({dim} - 1) * {s}" if s > 1 else f"{dim} - 1"
+    window = f"{d} * ({k} - 1) + 1" if d > 1 else f"{k}"
+    return w.new_size(f"o{dim}", f"{before}{_both_sides(p, '-')} + {window}{more}")
 
 
-def _signed(number: int) -> str:
-    return "" if number == 0 else f" + {number}" if number > 0 else f" - {-number}"
+def _both_sides(padding: int, sign: str) -> str:
+    return f" {sign} 2 * {padding}" if padding else ""
 
 
-def _window_extent(w: Lowering, dim: str, less: int, stride: int) -> str:
-    if stride == 1:
-        return w.new_size(f"o{dim}", f"{dim}{_signed(less + 1)}")
-    return w.new_size(f"o{dim}", f"({dim}{_signed(less)}) / {stride} + 1")
+def _window_extent(w: Lowering, dim: str, k: int, s: int, p: int, d: int) -> str:
+    """The extent of what windows of k places give. The module's numbers stand as they are, nothing
+    is added up: who reads or copies it need not calculate."""
+    if (k, s, p) == (1, 1, 0):
+        return dim
+    last = _last_start(dim, k, p, d)
+    expression = f"({last}) / {s} + 1" if s > 1 else f"{last} + 1"
+    return w.new_size(f"o{dim}", expression.removesuffix(" - 1 + 1"))
+
+
+def _last_start(dim: str, k: int, p: int, d: int) -> str:
+    """Where the last window may start, from the first one's start."""
+    window = f"{d} * ({k} - 1) - 1" if d > 1 else f"{k}"
+    return f"{dim}{_both_sides(p, '+')} - {window}"
 
 
 def _tap_loop(o: Operation, axis: int, dim: str, inside: Lines, transposed: bool) -> Lines:
@@ -216,7 +226,7 @@ def _tap_loop(o: Operation, axis: int, dim: str, inside: Lines, transposed: bool
     p, d = o.integers("padding")[axis], o.integers("dilation")[axis]
     tap = f"r{axis}" if d == 1 else f"r{axis} * {d}"
     if transposed:
-        lines = [f"int p{axis} = i{axis + 2}{_signed(p)} - {tap};"]
+        lines = [f"int p{axis} = i{axis + 2}{signed(p)} - {tap};"]
         if s > 1:
             lines += [
                 f"if (p{axis} < 0 || p{axis} % {s} != 0) continue;",
@@ -295,11 +305,9 @@ def _pool_extent(w: Lowering, o: Operation, dim: str, axis: int, dilation: int) 
         o.integers("stride")[axis],
         o.integers("padding")[axis],
     )
-    less = 2 * p - dilation * (k - 1) - 1
     if not o.flag("ceil_mode"):
-        return _window_extent(w, dim, less, s)
-    moved = less + s - 1
-    steps = f"({dim} + {moved}) / {s}" if moved >= 0 else f"({dim} - {-moved}) / {s}"
+        return _window_extent(w, dim, k, s, p, dilation)
+    steps = f"({_last_start(dim, k, p, dilation)} + {s} - 1) / {s}"
     return w.new_size(f"o{dim}", f"{steps} + 1 - ({steps} * {s} >= {dim} + {p})")
 
 

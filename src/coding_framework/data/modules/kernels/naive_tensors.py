@@ -21,6 +21,7 @@ from coding_framework.data.modules.kernels.naive_layers import (
 from coding_framework.data.modules.pointwise import c_literal
 from coding_framework.data.modules.records import Operation
 from coding_framework.data.modules.structural import REDUCTIONS
+from coding_framework.data.synthesis.kernel_text import signed
 
 # --- reductions ----------------------------------------------------------------------------------
 
@@ -389,11 +390,8 @@ def _pad(w: Lowering, o: Operation) -> Move:
     for number in range(len(widths) // 2):
         axis, (before, after) = r - 1 - number, widths[2 * number : 2 * number + 2]
         dim = w.dims[axis]
-        total = before + after
-        if total:
-            out[axis] = w.new_size(
-                f"o{dim}", f"{dim} + {total}" if total > 0 else f"{dim} - {-total}"
-            )
+        if before or after:
+            out[axis] = w.new_size(f"o{dim}", f"{dim}{signed(before)}{signed(after)}")
         lines.append(f"int p{axis} = i{axis} {'-' if before >= 0 else '+'} {abs(before)};")
         places[axis] = f"p{axis}"
         if mode == "reflect":

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from coding_framework.data.synthesis.kernel_text import Lines, fill
+from coding_framework.data.synthesis.kernel_text import Lines, fill, signed
 
 TILE = 64
 """Outputs of a block along each factor."""
@@ -270,10 +270,10 @@ def windows_before(windows: Windows) -> Lines:
         )
         at += f" % {windows.outs[axis]}"
         if windows.transposed:
-            starts.append(f"{name} = {at}{_signed(windows.padding[axis])}")
+            starts.append(f"{name} = {at}{signed(windows.padding[axis])}")
         else:
             starts.append(
-                f"{name} = {at}{_times(windows.stride[axis])}{_signed(-windows.padding[axis])}"
+                f"{name} = {at}{_times(windows.stride[axis])}{signed(-windows.padding[axis])}"
             )
     return [*lines, f"int {', '.join(starts)};"]
 
@@ -333,7 +333,3 @@ def _tap(kernel: Sequence[int], axis: int) -> str:
 
 def _times(factor: int) -> str:
     return f" * {factor}" if factor != 1 else ""
-
-
-def _signed(number: int) -> str:
-    return "" if number == 0 else f" + {number}" if number > 0 else f" - {-number}"
