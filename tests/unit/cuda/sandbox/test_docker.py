@@ -82,7 +82,7 @@ wait $clock
 def test_memory_is_limited_for_all_processes_together(
     docker_sandbox: DockerSandbox, tmp_path: Path
 ) -> None:
-    # all hold theirs at once, however slowly a loaded machine fills them; one that is killed ends it
+    # all hold theirs at once, however slowly a loaded machine fills them; a killed one ends it
     fill = "for i in 1 2 3; do (x=$(head -c 25000000 < <(yes)); sleep 60) & done"
     script = f"{fill}; wait -n; kill $(jobs -p); exit 3"
     filler = "x=$(yes | head -c 60000000); echo ${#x}"
