@@ -9,7 +9,8 @@ The audit compares every module task with every problem in three ways that know 
 generator: the syntax trees, the values on the same inputs with the same parameters, and the overlap
 of 8-grams of the sources (a hit from 0.6). --write-exclusions first traces what PyTorch executes
 for every draft and writes the keys of those that a problem has too, until none is left
-(`data/modules/excluded.txt`). Prints JSON; the exit status is 1 where there is a hit. --write:
+(`data/modules/excluded.txt`; `excluded_spellings.txt` has the tasks whose second spelling a problem
+is like). Prints JSON; the exit status is 1 where there is a hit. --write:
 it is benchmarks/results/module_audit.json too.
 
 --write-constant writes the keys of the tasks of level 2 whose output hardly varies, by two draws of
@@ -34,6 +35,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -115,8 +117,26 @@ def write_exclusions(problems: Sequence[Problem]) -> int:
         new |= {d.key for d, _, share in overlaps(drafts, own) if share >= MOST_OVERLAP}
         print(f"{len(known)} keys excluded, {len(new)} more found", file=sys.stderr)
         if not new:
-            return len(known)
+            break
         known |= new
+    return len(known) + write_spellings(problems, own)
+
+
+def write_spellings(
+    problems: Sequence[Problem], own: dict[Problem, frozenset[tuple[str, ...]]]
+) -> int:
+    """Write `excluded_spellings.txt`: the tasks whose second spelling a problem is like; how
+    many."""
+    catalog.SPELLINGS_PATH.write_text("", encoding="utf-8")
+    catalog.excluded_spellings.cache_clear()
+    drafts = [d for d in catalog.all_drafts() if catalog.may_be_spelt_anew(d)]
+    alike = {name for name, _ in syntax_hits(drafts, problems, spelling=1)}
+    near = overlaps(drafts, own, spelling=1)
+    alike |= {draft.name for draft, _, share in near if share >= MOST_OVERLAP}
+    keys = sorted(draft.key for draft in drafts if draft.name in alike)
+    catalog.SPELLINGS_PATH.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8")
+    catalog.excluded_spellings.cache_clear()
+    return len(keys)
 
 
 def write_constant() -> int:
@@ -157,7 +177,7 @@ def traces_of(problems: Sequence[Problem]) -> Iterator[Trace]:
 
 
 def syntax_hits(
-    drafts: Sequence[ModuleDraft], problems: Sequence[Problem]
+    drafts: Sequence[ModuleDraft], problems: Sequence[Problem], spelling: int = 0
 ) -> list[tuple[str, str]]:
     theirs = {}
     for problem in problems:
@@ -165,12 +185,14 @@ def syntax_hits(
             theirs[syntax_key(problem)] = problem.name
         except Exception as e:  # a problem that needs a package which is not here
             print(f"{problem.name} has no syntax key: {type(e).__name__}: {e}", file=sys.stderr)
-    keys = ((d.name, syntax_key(Problem(d.name, write_module(d).source))) for d in drafts)
+    keys = ((d.name, syntax_key(Problem(d.name, write_module(d, spelling).source))) for d in drafts)
     return [(name, theirs[key]) for name, key in keys if key in theirs]
 
 
 def overlaps(
-    drafts: Sequence[ModuleDraft], own: dict[Problem, frozenset[tuple[str, ...]]]
+    drafts: Sequence[ModuleDraft],
+    own: dict[Problem, frozenset[tuple[str, ...]]],
+    spelling: int = 0,
 ) -> Iterator[tuple[ModuleDraft, str, float]]:
     """(draft, the problem that its source is most like, their overlap)."""
     holders: dict[tuple[str, ...], list[Problem]] = defaultdict(list)
@@ -178,7 +200,7 @@ def overlaps(
         for gram in found:
             holders[gram].append(problem)
     for draft in drafts:
-        mine = grams(write_module(draft).source)
+        mine = grams(write_module(draft, spelling).source)
         shared = Counter(problem for gram in mine for problem in holders.get(gram, ()))
         near = shared.most_common(5)
         share, name = max(((overlap(mine, own[p]), p.name) for p, _ in near), default=(0.0, ""))
@@ -317,7 +339,7 @@ def _judging_flags(cli: argparse.ArgumentParser) -> None:
     cli.add_argument("--receipts", type=Path, default=ROOT / "runs/module_kernels/receipts.jsonl")
     cli.add_argument("--merge", type=Path, nargs="*", default=[], help="receipts of other machines")
     cli.add_argument("--pack", type=Path, help="write all receipts compressed to this file")
-    cli.add_argument("--speeds", type=Path, help="with --pack: write the table of speeds here")
+    cli.add_argument("--speeds", type=Path, help="write the table of speeds here")
     cli.add_argument("--measured", default="", help="where and when, for that table")
     cli.add_argument("--write", action="store_true", help="write the report to benchmarks/results")
 
@@ -344,7 +366,7 @@ def main() -> int:
     cli.add_argument("--write-constant", action="store_true")
     _judging_flags(cli)
     args = cli.parse_args()
-    if args.judge or args.pack:
+    if args.judge or args.pack or args.speeds:
         return _judge(args)
     torch.set_num_threads(1)
     if args.write_constant:
@@ -367,13 +389,14 @@ def main() -> int:
     if problems:
         own = {problem: grams(problem.source) for problem in problems}
         drafts = (*drafts, *catalog.spare_drafts(catalog.MOST_SPARE))
-        text = sorted(
-            ((share, d.name, name) for d, name, share in overlaps(drafts, own)), reverse=True
-        )
-        by_syntax = syntax_hits(drafts, problems)
+        anew = [d for d in drafts if catalog.may_be_spelt_anew(d)]
+        near = chain(overlaps(drafts, own), overlaps(anew, own, spelling=1))
+        text = sorted(((share, d.name, name) for d, name, share in near), reverse=True)
+        by_syntax = syntax_hits(drafts, problems) + syntax_hits(anew, problems, spelling=1)
         by_values, compared = value_hits(drafts, problems)
         report["audit"] = {
-            "problems": len(problems), "syntax_hits": by_syntax, "value_hits": by_values,
+            "problems": len(problems), "spelt_anew": len(anew), "syntax_hits": by_syntax,
+            "value_hits": by_values,
             "values_compared": compared, "most_overlap": text[0] if text else None,
             "overlap_hits": [t for t in text if t[0] >= MOST_OVERLAP],
         }  # fmt: skip

@@ -15,8 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from coding_framework.errors import UsageError
+from coding_framework.paths import write_json_atomic
 from coding_framework.store.model_card import FILE as CARD
-from coding_framework.store.model_card import card_of, write_card
+from coding_framework.store.model_card import ModelCard, card_of, write_card
 
 WEIGHTS = "adapter_model.safetensors"
 SMALL = "adapter_model.int8.safetensors"
@@ -60,11 +61,10 @@ def store(adapter: Path, folder: Path) -> Path:
 
 def _name_base(folder: Path) -> None:
     """Let PEFT's settings name the base model as the card does, not by where it lay."""
-    card = card_of(folder) if (folder / CARD).exists() else None
-    path = folder / "adapter_config.json"
+    card, path = _card(folder), folder / "adapter_config.json"
     if card is not None and path.exists():
         told = json.loads(path.read_text())
-        path.write_text(json.dumps({**told, "base_model_name_or_path": card.base_model}, indent=2))
+        write_json_atomic(path, {**told, "base_model_name_or_path": card.base_model})
 
 
 def restore(folder: Path, adapter: Path) -> None:
@@ -84,9 +84,14 @@ def put(state: Mapping[str, torch.Tensor], source: Path, adapter: Path) -> None:
     _copy_beside(source, adapter)
     contiguous = {name: weight.contiguous() for name, weight in state.items()}
     save_file(contiguous, adapter / WEIGHTS, metadata={"format": "pt"})
-    card = card_of(adapter) if (adapter / CARD).exists() else None
+    card = _card(adapter)
     if card is not None:
         write_card(adapter, card)
+
+
+def _card(folder: Path) -> ModelCard | None:
+    """The card that lies there; an older version's files are not asked."""
+    return card_of(folder) if (folder / CARD).exists() else None
 
 
 def _copy_beside(source: Path, target: Path) -> None:

@@ -178,6 +178,8 @@ def test_a_stored_policy_is_an_arm_whose_training_is_done(tmp_path: Path) -> Non
     (adapter / "start.json").write_text('{"start": null, "trained": true}')
     card = ModelCard(stage="sft", base_model="m", prompts="v3")
     (adapter / "model_card.json").write_text(card.model_dump_json())
+    where = {"base_model_name_or_path": "/root/.cache/hub/m", "r": 16}
+    (adapter / "adapter_config.json").write_text(json.dumps(where))
     plan = str(HERE / "sft.yaml")
     assert learning.main(["store", str(adapter), "--to", str(tmp_path / "s")]) == 0
     work = ["--work", str(tmp_path / "w"), "--plan", plan]
@@ -186,6 +188,8 @@ def test_a_stored_policy_is_an_arm_whose_training_is_done(tmp_path: Path) -> Non
     told = card_of(now.adapter("sft"))
     assert told is not None
     assert told.weights[WEIGHTS] == file_digest(now.adapter("sft") / WEIGHTS)
+    stored = json.loads((now.adapter("sft") / "adapter_config.json").read_text())
+    assert stored == {"base_model_name_or_path": "m", "r": 16}  # elsewhere that path is nothing
     assert "restored" in learning.noted(now, "train")
     assert learning.temperature(now)["chosen"] == 0.2
     assert learning.main(["restore", *work]) == 2

@@ -30,6 +30,7 @@ from coding_framework.data.examples import (
     repairing,
     training_examples,
 )
+from coding_framework.data.modules.catalog import may_be_spelt_anew
 from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.faults import break_module
 from coding_framework.data.modules.kernels import MOST_CHARACTERS
@@ -215,31 +216,32 @@ class _Known:
     def receipt(self, task: Task, code: str) -> KernelReceipt | None:
         return self.receipts.get(Job(task, "", code).key)
 
-    def usable(self, receipt: KernelReceipt | None) -> bool:
-        return self.unjudged if receipt is None else receipt.verdict.correct
+    def correct(self, task: Task, kernels: Iterable[KernelExample]) -> list[Judged]:
+        """Those that may be shown: short enough for an answer, and not known to be wrong."""
+        found = [(k, self.receipt(task, k.code)) for k in kernels if self.fits(k.code)]
+        return [(k, r) for k, r in found if (r.verdict.correct if r is not None else self.unjudged)]
 
     def ordered(self, family: str, kernels: list[Judged]) -> tuple[list[Judged], list[float]]:
-        """(a task's kernels from the slowest to the fastest, their relative speeds): by their
-        times where all have one, else as their family's kernels of these levels are; where that is
-        not known either, as they come, and no speeds."""
-        times = [kernel_ms(r) if r is not None else 0.0 for _, r in kernels]
+        """(a task's kernels from the slowest to the fastest, their relative speeds): as they were
+        measured where all were, else as their family's kernels of these levels were, else by the
+        emulator's times; where these are not known either, as they come, and no speeds."""
+        measured = [measured_speed(receipt) for _, receipt in kernels]
         levels = [self.speeds.get((family, kernel.level)) for kernel, _ in kernels]
-        if all(times):
-            speeds = [1 / time for time in times]
+        if all(measured):
+            speeds = [speed for speed in measured if speed is not None]
         elif all(levels):
             speeds = [level.median for level in levels if level is not None]
+        elif all(receipt is not None for _, receipt in kernels):
+            speeds = [1 / kernel_ms(receipt) for _, receipt in kernels]
         else:
             return kernels, []
         order = sorted(range(len(kernels)), key=speeds.__getitem__)
         return [kernels[i] for i in order], [speeds[i] for i in order]
 
-    def is_slow(self, family: str, kernel: Judged, *, of_all: bool) -> bool:
-        """Whether the fastest kernel of a task is not worth showing for its speed. of_all: all
-        kernels of the task have a time."""
+    def is_slow(self, family: str, kernel: Judged) -> bool:
+        """Whether the fastest kernel of a task is not worth showing for its speed."""
         own, alike = measured_speed(kernel[1]), self.speeds.get((family, kernel[0].level))
-        if own and (of_all or alike is None):
-            return own < WORTH
-        return alike is not None and alike.at_least_eager < WORTH_SHARE
+        return own < WORTH if own else alike is not None and alike.at_least_eager < WORTH_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,13 +277,12 @@ class _Taught:
         known = self._known
         task, kernels = module_kernels(draft)
         self.too_long.update(k.level for k in kernels if not known.fits(k.code))
-        found: list[Judged] = [(k, known.receipt(task, k.code)) for k in kernels]
-        correct = [(k, r) for k, r in found if known.fits(k.code) and known.usable(r)]
+        correct = known.correct(task, kernels)
         if not correct:
             return None
         correct, speeds = known.ordered(task.family, correct)
-        best, last = len(correct) - 1, correct[-1]
-        if known.is_slow(task.family, last, of_all=all(r is not None for _, r in correct)):
+        best = len(correct) - 1
+        if known.is_slow(task.family, correct[best]):
             best = min(range(len(correct)), key=lambda i: len(correct[i][0].code))
         others = (i for i in range(len(correct)) if i != best)
         close = [i for i in others if not speeds or speeds[i] >= CLOSE * speeds[-1]]
@@ -298,14 +299,15 @@ class _Taught:
     def spelt_anew(self) -> Iterator[TrainingExample]:
         """The best kernel of tasks of one layer, for another spelling of the module."""
         for shown in self._all():
-            if shown.draft.level == 1:
+            if may_be_spelt_anew(shown.draft):
                 task, kernels = module_kernels(shown.draft, spelling=1)
+                if task.reference == shown.task.reference:
+                    continue
                 level = shown.kernels[shown.best][0].level
-                kernel = next(k for k in kernels if k.level == level)
-                receipt = self._known.receipt(task, kernel.code)
-                if task.reference != shown.task.reference and self._known.usable(receipt):
-                    example = _generate(task, kernel, receipt)
-                    yield example.model_copy(update={"id": f"{example.id}/spelt-anew"})
+                for kernel, receipt in self._known.correct(task, kernels):
+                    if kernel.level == level:
+                        example = _generate(task, kernel, receipt)
+                        yield example.model_copy(update={"id": f"{example.id}/spelt-anew"})
 
     def others(self) -> Iterator[TrainingExample]:
         """Of each task one kernel that is not the best and about as fast, so that the policy keeps

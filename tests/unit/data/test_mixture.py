@@ -21,8 +21,10 @@ from coding_framework.data.mixture import (
 from coding_framework.data.modules.catalog import (
     all_drafts,
     constant_keys,
+    excluded_spellings,
     find_draft,
     find_module,
+    may_be_spelt_anew,
     spare_drafts,
 )
 from coding_framework.data.modules.faults import ARGUMENT_FAULTS, break_module
@@ -163,6 +165,41 @@ def test_another_level_is_shown_where_it_is_about_as_fast_and_one_layer_for_a_se
         assert (best.id.split("/")[2], anew.id.split("/")[2]) == ("level 3", "level 3")
         assert anew.task.reference != best.task.reference
         assert (anew.task.name, anew.task.gpu_cases) == (best.task.name, best.task.gpu_cases)
+
+
+def test_no_second_spelling_is_like_a_problem_or_longer_than_an_answer() -> None:
+    assert excluded_spellings() < {d.key for d in all_drafts() if d.level == 1}
+    drafts = [d for d in shown_drafts() if d.key in excluded_spellings()][:5]
+    assert len(drafts) == 5
+    found = sft_mixture({}, unjudged=True, functions={}, drafts=drafts)
+    assert len(found.parts["best kernel"]) == 5
+    assert not found.parts["another spelling"]
+    draft = next(
+        d for d in shown_drafts()
+        if may_be_spelt_anew(d) and 0 < len(naive(d, 0)) < len(naive(d, 1)) and len(_levels(d)) == 1
+    )  # fmt: skip
+    for most, count in ((len(naive(draft, 1)), 1), (len(naive(draft, 0)), 0)):
+        found = sft_mixture(
+            {}, unjudged=True, functions={}, drafts=[draft], fits=lambda c, n=most: len(c) <= n
+        )
+        assert len(found.parts["best kernel"]) == 1
+        assert len(found.parts["another spelling"]) == count
+
+
+def naive(draft: ModuleDraft, spelling: int) -> str:
+    return kernels_of(write_module(draft, spelling))[0].source
+
+
+def test_times_of_the_emulator_do_not_go_before_what_was_measured() -> None:
+    draft = next(d for d in shown_drafts() if len(kernels_of(write_module(d))) == 2)
+    jobs = [j for j in mixture_jobs([draft]) if not j.level.startswith("broken")]
+    modelled = {j.key: _receipt(j, ms) for j, ms in zip(jobs, (1.0, 9.0), strict=True)}
+    speeds = {(draft.family, j.level): LevelSpeed(n + 1.0, 1.0) for n, j in enumerate(jobs)}
+    for known, fastest in ((speeds, jobs[1]), ({}, jobs[0])):
+        mixture = sft_mixture(
+            modelled, functions={}, fits=lambda _: True, drafts=[draft], speeds=known
+        )
+        assert [e.code for e in mixture.parts["best kernel"]] == [fastest.code]
 
 
 def test_what_was_measured_of_a_task_goes_before_what_its_family_is_like() -> None:

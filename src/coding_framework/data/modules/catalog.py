@@ -27,6 +27,7 @@ from coding_framework.data.modules.writing import write_module
 from coding_framework.errors import UsageError
 
 EXCLUDED_PATH = Path(__file__).with_name("excluded.txt")
+SPELLINGS_PATH = Path(__file__).with_name("excluded_spellings.txt")
 CONSTANT_PATH = Path(__file__).with_name("constant.txt")
 HELD_OUT_FAMILIES = ("separable_convolution", "distance", "power_pooling")
 HELD_OUT, VALIDATION = 400, 100
@@ -70,6 +71,17 @@ def excluded_keys() -> frozenset[str]:
     if not EXCLUDED_PATH.exists():
         return frozenset()
     return frozenset(EXCLUDED_PATH.read_text(encoding="utf-8").splitlines())
+
+
+@cache
+def excluded_spellings() -> frozenset[str]:
+    """Keys of drafts whose second spelling is written as KernelBench writes a problem."""
+    return frozenset(SPELLINGS_PATH.read_text(encoding="utf-8").splitlines())
+
+
+def may_be_spelt_anew(draft: ModuleDraft) -> bool:
+    """Whether a training task of one layer may be shown in its second spelling, too."""
+    return draft.level == 1 and draft.part == "train" and draft.key not in excluded_spellings()
 
 
 @cache
