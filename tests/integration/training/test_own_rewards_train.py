@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from coding_framework.types import (
     Candidate,
     CompileSummary,
     ConversationTurn,
+    CUDAConversationState,
     Status,
     Task,
     TestResult,
@@ -52,6 +54,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def letters(turn: ConversationTurn) -> float:
     return len(set(turn.generation.text)) / 7
+
+
+def letters_of_state(state: CUDAConversationState) -> float:
+    return letters(state.turns[-1])
 
 
 async def compiles_some(task: Task, code: str) -> Verdict:
@@ -106,6 +112,25 @@ def test_a_class_in_a_users_file_trains_through_the_root_script(
     command = script(model, tmp_path / "run", **SMALL)
     result = finished([*command, "--reward", f"{tmp_path}/mine.py:Own"])
     made_steps(result, tmp_path / "run", letters)
+
+
+def test_equal_answers_of_a_step_are_learnt_as_one(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", tiny_run.worker_path())
+    many = {"prompts_per_step": 2, "samples_per_prompt": 12, "num_episodes": 1}
+    alike = {"temperature": 0.12, "max_response_tokens": 3, "max_turns": 1}
+    config = MultiTurnRLConfig.cpu(
+        model_path=str(model), output_dir=str(tmp_path / "run"), **{**SMALL, **many, **alike}
+    )
+    trainer = MultiAgentVERLTrainer(config, None, letters_of_state, tasks=tiny_rl.tiny_tasks(5))
+    (step,) = asyncio.run(trainer.train()).steps
+    texts = [r.state.turns[0].generation.text for r in run_rollouts(tmp_path / "run")]
+    assert len(texts) == 24
+    assert 2 <= len(set(texts)) <= 12
+    assert step.rows_learnt in (12, 24)  # of one group or both: each row, whatever stands for it
+    assert step.grad_norm
+    assert math.isfinite(step.grad_norm)
 
 
 def test_a_preset_with_changed_weights_and_a_managers_judge_and_agents_train(

@@ -53,6 +53,7 @@ from coding_framework.training.reward_functions.overlong import OverlongShaping
 from coding_framework.training.verl import (  # noqa: F401  (bound into verl by their import)
     answers_wait,
     dynamic_sampling,
+    equal_rows,
     estimator,
     row_order,
     update,
