@@ -11,7 +11,7 @@ ARM is sft, rft, rl, control or search, in this order: each starts from what the
 Each arm is a list of stages; a finished one is noted in DIR/stages and not run again. With
 --minutes the program stops cleanly: a training at the end of a step, sampling when no sample is
 open. Its exit status is then 4, and the same command goes on, on another machine too, after `pack`
-and `unpack`.
+and `unpack`. With --until it stops after that stage.
 
     sft      mixture, SFT, temperature by the validation tasks, test
     rft      samples of unseen training tasks, SFT on the best of them, temperature, test
@@ -493,10 +493,13 @@ def noted(now: Experiment, stage: str) -> Mapping[str, Any]:
     return json.loads(note_of(now, stage).read_text())["result"]
 
 
-def run_arm(now: Experiment) -> None:
-    """The arm's stages from the first that is not finished. Raises UsageError where the folder is
-    of another plan."""
-    for stage, work in STAGES[now.arm]:
+def run_arm(now: Experiment, until: str | None = None) -> None:
+    """The arm's stages from the first that is not finished, to `until` or to the last. Raises
+    UsageError where the folder is of another plan, or the arm has no such stage."""
+    names = [stage for stage, _ in STAGES[now.arm]]
+    if until is not None and until not in names:
+        raise UsageError(f"{now.arm} has no stage {until}: choose of {', '.join(names)}")
+    for stage, work in STAGES[now.arm][: names.index(until or names[-1]) + 1]:
         path = note_of(now, stage)
         if path.exists():
             if json.loads(path.read_text())["plan"] != now.plan.digest:
@@ -521,6 +524,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
                      help="folder of the whole experiment")  # fmt: skip
     cli.add_argument("--seed", type=int, default=0, help="of rl and control")
     cli.add_argument("--minutes", type=float, help="stop cleanly after so many")
+    cli.add_argument("--until", metavar="STAGE", help="stop after this stage of the arm")
     cli.add_argument("--to", type=Path, help="pack, store: where it goes")
     cli.add_argument("--part-mib", type=float, default=15.0, help="pack: largest part")
     cli.add_argument("--write", type=Path, help="tables: the report's file")
@@ -558,7 +562,7 @@ def work_on(args: argparse.Namespace) -> int:
         return EXIT_OK if write_tables(work, plan, args.write) else 1
     now = Experiment(plan, work, args.what, args.seed, args.minutes)
     work.mkdir(parents=True, exist_ok=True)
-    run_arm(now)
+    run_arm(now, args.until)
     return EXIT_OK
 
 

@@ -1,0 +1,264 @@
+"""What half an hour of a machine of two GPUs is used for, in one command that loses no second.
+
+    half_hour.py --work DIR --model FOLDER [--minutes 27] [--sft-model FOLDER]
+
+One after the other: SFT on both GPUs (where its test of two processes passes, else on one), its
+test on held-out modules, a trial of RL from it, four steps in step and six that are one policy
+behind. While a GPU has nothing else to do it judges module kernels. FOLDER is the base model; it
+need not be there yet: who copies it renames it into place, and until then both GPUs judge. With
+--sft-model the policy after SFT is there already, and the trial begins at once.
+
+DIR/events.jsonl tells what began and ended when, DIR/logs what each command said. What is done is
+not done again by a second call. `learning_*.json` of `benchmarks/results` are made of what is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from plans import Plan, read_plan
+
+from coding_framework.store.folder import RLFolder, SFTFolder
+from coding_framework.store.training_log import read_sft_records
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+FIRST_STEP_S = 240.0
+"""SFT on two GPUs that has made no step by then is ended, and one GPU trains."""
+SMOKE_S = 180.0
+END_S = 25.0
+"""What a judge needs to end after Ctrl-C: it keeps what it judged."""
+RL_LEAST_S = 240.0
+"""RL takes two minutes to start: a trial does not begin with less."""
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0", "WANDB_MODE": "offline",
+    "TORCH_CUDNN_SDPA_DEPRIORITIZED": "1", "RAY_memory_monitor_refresh_ms": "0",
+    "NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1",
+    "PYTHONUNBUFFERED": "1",
+}  # fmt: skip
+OF_SFT = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+OF_RL = {"VERL_LOGGING_LEVEL": "INFO"}
+"""It tells how long each part of handing the weights over takes."""
+TRIALS: Mapping[str, Mapping[str, Any]] = {
+    "in_step": {"num_episodes": 4},
+    "one_behind": {"num_episodes": 6, "one_step_off_policy": True},
+    "in_step_unpacked": {"num_episodes": 4, "packed_attention": False, "micro_batch_tokens": 4096},
+}
+"""Changes to the plan's RL. The last one is for a trial whose packed rows fail."""
+
+
+class HalfHour:
+    """The time, the folder and the log of a call."""
+
+    def __init__(self, work: Path, minutes: float, workers: int) -> None:
+        self.work = work
+        self.workers = workers
+        self._end = time.monotonic() + 60 * minutes
+        (work / "logs").mkdir(parents=True, exist_ok=True)
+
+    @property
+    def left_s(self) -> float:
+        return self._end - time.monotonic()
+
+    def note(self, event: str, **told: Any) -> None:
+        line = {"at": time.strftime("%H:%M:%S"), "left_s": round(self.left_s), "event": event}
+        with (self.work / "events.jsonl").open("a") as log:
+            log.write(json.dumps({**line, **told}) + "\n")
+        print(json.dumps({**line, **told}), file=sys.stderr, flush=True)
+
+    def start(
+        self, name: str, command: Sequence[str | Path], gpus: str, **more: str
+    ) -> subprocess.Popen[bytes]:
+        """A command in a group of its own, which sees these GPUs and takes Ctrl-C."""
+        self.note("began", what=name)
+        with (self.work / "logs" / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                [*map(str, command)], cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
+                env={**ENVIRONMENT, **os.environ, **more, "CUDA_VISIBLE_DEVICES": gpus},
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            )  # fmt: skip
+
+    def end(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        """Ctrl-C, then what kills."""
+        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, sign)
+                process.wait(END_S if sign == signal.SIGINT else 5.0)
+        self.note("ended", what=name, status=process.poll())
+
+    def run(
+        self, name: str, command: Sequence[str | Path], gpus: str, limit_s: float, **more: str
+    ) -> int | None:
+        """Its exit status; None: it was ended at the limit."""
+        process = self.start(name, command, gpus, **more)
+        try:
+            status = process.wait(max(0.0, min(limit_s, self.left_s)))
+        except subprocess.TimeoutExpired:
+            self.end(name, process)
+            return None
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # what it left
+        self.note("ended", what=name, status=status)
+        return status
+
+    @contextmanager
+    def judging(self, *gpus: int) -> Iterator[None]:
+        """Module kernels are judged on these GPUs meanwhile; each has half of them."""
+        with ExitStack() as stack:
+            for gpu in gpus:
+                name = f"judge_{gpu}"
+                command = [
+                    sys.executable, ROOT / "benchmarks" / "module_tasks.py", "--judge",
+                    "--backend", "cuda", "--shard", f"{gpu + 1}/2", "--workers", str(self.workers),
+                    "--minutes", f"{max(0.0, self.left_s) / 60:.2f}",
+                    "--receipts", self.work / f"receipts_{gpu}.jsonl",
+                ]  # fmt: skip
+                stack.callback(self.end, name, self.start(name, command, str(gpu)))
+            yield
+
+
+def plan_in(work: Path, name: str, model: Path) -> Path:
+    """The plan as a file in `work`, with this base model, and with a server that leaves the second
+    GPU to the judge."""
+    told = yaml.safe_load((HERE / f"{name}.yaml").read_text())
+    serve = read_plan(HERE / "two_gpus.yaml").serve
+    file = work / f"{name}.yaml"
+    file.write_text(yaml.safe_dump({**told, "base_model": str(model), "serve": serve}))
+    return file
+
+
+def sft_arm(plan: Path, work: Path, *more: str) -> list[str | Path]:
+    return [sys.executable, HERE / "learning.py", "sft", "--plan", plan, "--work", work, *more]
+
+
+def wait_for(now: HalfHour, model: Path) -> None:
+    """Until the model is there. Raises SystemExit where the time ends first."""
+    while not model.is_dir():
+        if now.left_s < RL_LEAST_S:
+            raise SystemExit(f"{model} did not come in time: what was judged is in {now.work}")
+        time.sleep(1)
+
+
+def train_on_both(now: HalfHour, plan: Path, work: Path) -> bool:
+    """SFT on both GPUs; False where it fails or makes no step in time."""
+    command = sft_arm(plan, work, "--until", "train")
+    process = now.start("sft_on_two", command, "0,1", **OF_SFT)
+    began = time.monotonic()
+    metrics = SFTFolder(work / "sft").metrics
+    while process.poll() is None:
+        late = time.monotonic() - began > FIRST_STEP_S and not read_sft_records(metrics).steps
+        if late or now.left_s < 0:
+            now.end("sft_on_two", process)
+            return False
+        time.sleep(1)
+    now.note("ended", what="sft_on_two", status=process.returncode)
+    return process.returncode == 0
+
+
+def sft(now: HalfHour, model: Path) -> Path | None:
+    """The policy after SFT; None where it was not trained."""
+    works = {name: now.work / f"learning_{name}" for name in ("two_gpus", "sft")}
+    mixture = now.work / "mixture_only"
+    done = [w for w in works.values() if (w / "stages" / "sft.train.json").exists()]
+    if not done:
+        with now.judging(0, 1):
+            build(now, mixture)
+            wait_for(now, model)
+            smoke = now.run("smoke", [
+                sys.executable, "-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider",
+                ROOT / "tests" / "integration" / "training" / "test_sft_ranks.py",
+            ], "0,1", SMOKE_S) == 0  # fmt: skip
+        for name, work in works.items():
+            (work / "mixture").parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(mixture, work / "mixture", dirs_exist_ok=True)
+            note_mixture(read_plan(plan_in(now.work, name, model)), work)
+        if smoke and train_on_both(now, now.work / "two_gpus.yaml", works["two_gpus"]):
+            done = [works["two_gpus"]]
+        else:
+            command = sft_arm(now.work / "sft.yaml", works["sft"], "--until", "train")
+            with now.judging(1):
+                trained = now.run("sft_on_one", command, "0", now.left_s, **OF_SFT)
+            done = [works["sft"]] if trained == 0 else []
+    if not done:
+        return None
+    plan = now.work / ("two_gpus.yaml" if done[0] == works["two_gpus"] else "sft.yaml")
+    now.run("test", sft_arm(plan, done[0], "--minutes", f"{now.left_s / 60:.2f}"), "1", now.left_s)
+    return done[0] / "models" / "sft"
+
+
+def build(now: HalfHour, mixture: Path) -> None:
+    """SFT's examples, as both plans say them."""
+    if (mixture / "manifest.json").exists():
+        return
+    plan = read_plan(HERE / "two_gpus.yaml")
+    now.run("mixture", [
+        sys.executable, "-m", "coding_framework.cli", "data", "mixture", "--output", mixture,
+        "--receipts", now.work / "no_receipts.jsonl", "--total", str(plan.mixture), "--unjudged",
+        "--spare", str(plan.spare),
+    ], "", now.left_s)  # fmt: skip
+
+
+def note_mixture(plan: Plan, work: Path) -> None:
+    """The arm's first stage is done."""
+    from learning import Experiment, note
+
+    told = json.loads((work / "mixture" / "manifest.json").read_text())
+    note(Experiment(plan, work, "sft"), "mixture", 0.0, told)
+
+
+def trial(now: HalfHour, name: str, policy: Path) -> bool:
+    """Some steps of RL, of which one GPU judges; whether it made all."""
+    folder = now.work / "rl" / name
+    if RLFolder(folder).result.exists():
+        return True
+    if now.left_s < RL_LEAST_S:
+        now.note("left out, for want of time", what=name)
+        return False
+    told = yaml.safe_load((HERE / "two_gpus.yaml").read_text())
+    recipe = now.work / f"rl_{name}.yaml"
+    plain = {"prompts": "v3", "wandb": False, "curriculum": "informative"}
+    rl = {**plain, **told["rl"], "validate_every": 0, **TRIALS[name]}
+    recipe.write_text(yaml.safe_dump({"device": "cuda", "rl": rl}))
+    return now.run(f"rl_{name}", [
+        sys.executable, ROOT / "run_multiturn_rl_training.py", "--config", recipe,
+        "--generator-checkpoint", policy, "--output-dir", folder, "--pool", "modules",
+        "--num-tasks", str(told["rl_tasks"]), "--minutes", f"{now.left_s / 60:.2f}",
+    ], "0,1", now.left_s, **OF_RL) == 0  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    cli = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    cli.add_argument("--work", type=Path, required=True, help="folder of all that is left")
+    cli.add_argument("--model", type=Path, required=True, help="the base model; it may come later")
+    cli.add_argument("--sft-model", type=Path, help="the policy after SFT, where it is there")
+    cli.add_argument("--minutes", type=float, default=27.0, help="all ends after so many")
+    cli.add_argument("--workers", type=int, default=11, help="judges of each GPU")
+    args = cli.parse_args(arguments)
+    now = HalfHour(args.work.resolve(), args.minutes, args.workers)
+    policy = args.sft_model or sft(now, args.model.resolve())
+    if policy is not None:
+        if not trial(now, "in_step", policy):
+            trial(now, "in_step_unpacked", policy)
+        trial(now, "one_behind", policy)
+    with now.judging(0, 1):
+        time.sleep(max(0.0, now.left_s - END_S))
+    now.note("all is done")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

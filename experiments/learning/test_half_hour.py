@@ -1,0 +1,119 @@
+"""What half an hour of two GPUs is used for: the order, and commands that the project takes."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+import half_hour
+import learning
+from plans import read_plan
+
+from coding_framework.store.folder import RLFolder
+from coding_framework.training.recipes import read_recipe, rl_config
+
+pytestmark = pytest.mark.unit
+Began = list[tuple[str, list[str], str]]
+
+
+def is_taken(command: Sequence[str]) -> None:
+    """The command's own parser takes it."""
+    words = list(command[1:])
+    if words[:2] == ["-m", "coding_framework.cli"]:
+        from coding_framework.cli import build_parser
+
+        build_parser().parse_args(words[2:])
+    elif words[0].endswith("learning.py"):
+        args = learning.parse(words[1:])
+        assert args.until in (None, "train")
+        assert read_plan(args.plan).serve.startswith("env CUDA_VISIBLE_DEVICES=0 ")
+    elif words[0].endswith("run_multiturn_rl_training.py"):
+        runpy.run_path(words[0])["parse"](words[1:])
+        recipe = read_recipe(Path(words[words.index("--config") + 1]))
+        assert rl_config(recipe, {"model_path": "m"}).judge_gpus == 1
+    elif words[0].endswith("module_tasks.py"):
+        given = words[words.index("--shard") + 1]
+        assert given in ("1/2", "2/2")
+    else:
+        assert words[:2] == ["-m", "pytest"]
+
+
+@pytest.fixture
+def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Began:
+    """What would be started; each command ends at once and leaves what it would leave."""
+    seen: Began = []
+
+    def start(
+        now: half_hour.HalfHour, name: str, command: Sequence[str | Path], gpus: str, **_: str
+    ) -> subprocess.Popen[bytes]:
+        words = [str(word) for word in command]
+        is_taken(words)
+        seen.append((name, words, gpus))
+        if name == "mixture":
+            (now.work / "mixture_only").mkdir()
+            (now.work / "mixture_only" / "manifest.json").write_text("{}")
+            (tmp_path / "base").mkdir()  # it comes while the GPUs judge
+        fails = any(f == name for f in failing)
+        if name.startswith("rl_") and not fails:
+            result = RLFolder(Path(words[words.index("--output-dir") + 1])).result
+            result.parent.mkdir(parents=True)
+            result.write_text("{}")
+        return subprocess.Popen(["false" if fails else "true"], start_new_session=True)
+
+    failing: list[str] = []
+    monkeypatch.setattr(half_hour.HalfHour, "start", start)
+    monkeypatch.setattr(half_hour, "END_S", 3.0)
+    monkeypatch.setattr(half_hour.time, "sleep", lambda s: None)
+    monkeypatch.setattr(half_hour, "RL_LEAST_S", 0.0)
+    monkeypatch.setattr(half_hour, "_failing", failing, raising=False)
+    return seen
+
+
+@pytest.fixture
+def call(tmp_path: Path, began: Began) -> Callable[..., list[str]]:
+    def called(*failing: str, **flags: str) -> list[str]:
+        half_hour._failing[:] = failing
+        more = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
+        words = ["--work", str(tmp_path / "w"), "--model", str(tmp_path / "base"), *more]
+        assert half_hour.main(words) == 0
+        return [name for name, _, _ in began]
+
+    return called
+
+
+def test_both_gpus_judge_until_the_model_is_there_and_after_the_trial(
+    call: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    assert call() == [
+        "judge_0", "judge_1", "mixture", "smoke", "sft_on_two", "test", "rl_in_step",
+        "rl_one_behind", "judge_0", "judge_1",
+    ]  # fmt: skip
+    events = [json.loads(line) for line in (tmp_path / "w" / "events.jsonl").open()]
+    assert events[-1]["event"] == "all is done"
+
+
+def test_one_gpu_trains_where_two_do_not_and_the_other_judges(
+    call: Callable[..., list[str]], began: Began
+) -> None:
+    names = call("smoke")
+    assert names[3:7] == ["smoke", "judge_1", "sft_on_one", "test"]
+    assert {name: gpus for name, _, gpus in began}["sft_on_one"] == "0"
+
+
+def test_a_trial_whose_packed_rows_fail_is_made_without_packing(
+    call: Callable[..., list[str]],
+) -> None:
+    assert call("rl_in_step")[6:9] == ["rl_in_step", "rl_in_step_unpacked", "rl_one_behind"]
+
+
+def test_a_policy_that_is_there_goes_to_its_trial_at_once(
+    call: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    assert call(**{"sft-model": str(tmp_path)})[:2] == ["rl_in_step", "rl_one_behind"]
