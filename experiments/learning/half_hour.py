@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +90,17 @@ class HalfHour:
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             )  # fmt: skip
 
-    def end(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        """Ctrl-C, then what kills."""
-        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+    def end(self, name: str, process: subprocess.Popen[bytes], *, interrupt: bool = True) -> None:
+        """Ctrl-C, then what kills. interrupt: False where it had its Ctrl-C before."""
+        if interrupt:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_S)
+        for sign in (signal.SIGTERM, signal.SIGKILL):  # also what it left
             with suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, sign)
-                process.wait(END_S if sign == signal.SIGINT else 5.0)
+                process.wait(5.0)
         self.note("ended", what=name, status=process.poll())
 
     def run(
@@ -116,17 +121,24 @@ class HalfHour:
     @contextmanager
     def judging(self, *gpus: int) -> Iterator[None]:
         """Module kernels are judged on these GPUs meanwhile; each has half of them."""
-        with ExitStack() as stack:
-            for gpu in gpus:
-                name = f"judge_{gpu}"
-                command = [
-                    sys.executable, ROOT / "benchmarks" / "module_tasks.py", "--judge",
-                    "--backend", "cuda", "--shard", f"{gpu + 1}/2", "--workers", str(self.workers),
-                    "--minutes", f"{max(0.0, self.left_s) / 60:.2f}",
-                    "--receipts", self.work / f"receipts_{gpu}.jsonl",
-                ]  # fmt: skip
-                stack.callback(self.end, name, self.start(name, command, str(gpu)))
+        judges = {}
+        for gpu in gpus:
+            name = f"judge_{gpu}"
+            command = [
+                sys.executable, ROOT / "benchmarks" / "module_tasks.py", "--judge",
+                "--backend", "cuda", "--shard", f"{gpu + 1}/2", "--workers", str(self.workers),
+                "--minutes", f"{max(0.0, self.left_s) / 60:.2f}",
+                "--receipts", self.work / f"receipts_{gpu}.jsonl",
+            ]  # fmt: skip
+            judges[name] = self.start(name, command, str(gpu))
+        try:
             yield
+        finally:
+            for judge in judges.values():  # all at once: each takes some seconds to end
+                with suppress(ProcessLookupError):
+                    os.killpg(judge.pid, signal.SIGINT)
+            for name, judge in judges.items():
+                self.end(name, judge, interrupt=False)
 
 
 def plan_in(work: Path, name: str, model: Path) -> Path:
