@@ -5,7 +5,7 @@ rows have equal log-probs, and with equal advantages their gradients are equal t
 stands for all, with their advantages added up. What the step learns stays the same: the loss is
 linear in the advantage as long as its sign stays.
 
-Bound into verl's trainer where this is imported; `update` asks `standing_for` for the update.
+Bound into verl's trainer where this is imported; `update` does likewise for the update.
 """
 
 from __future__ import annotations
@@ -44,16 +44,13 @@ def _content(row: torch.Tensor) -> bytes:
     return bytes(row.contiguous().cpu().numpy().tobytes())
 
 
-def standing_for(
-    rows: Sequence[int], equals: Sequence[int], lengths: Sequence[int], multiple: int
-) -> tuple[list[int], list[int]]:
-    """(the rows that are computed, how many each stands for). rows: those that count. equals: of
-    each row of the batch the first equal one. Where fewer different ones are there than a multiple
-    of `multiple`, the shortest of the equal ones are computed for nothing, and stand for 0."""
-    counts = Counter(equals[row] for row in rows)
-    spare = sorted((lengths[row], row) for row in rows if equals[row] != row)
-    more = [row for _, row in spare[: -len(counts) % multiple]]
-    return [*counts, *more], [*counts.values(), *([0] * len(more))]
+def chosen_rows(wanted: Sequence[bool], lengths: Sequence[int], multiple: int) -> list[int]:
+    """Rows that are computed: all that are wanted, and the shortest others up to a multiple of
+    `multiple`, of each rank's and each update's share."""
+    chosen = [row for row, is_wanted in enumerate(wanted) if is_wanted]
+    others = sorted((n, row) for row, n in enumerate(lengths) if not wanted[row])
+    missing = -len(chosen) % multiple
+    return chosen + [row for _, row in others[:missing]]
 
 
 def share(
@@ -93,7 +90,8 @@ def _log_probs_of_different(
     equals = first_of_equals(contents(rows, "input_ids", "response_mask"))
     lengths = [int(tag["seq_len"]) for tag in batch.tags]
     ranks = max(trainer.actor_rollout_wg._dispatch_info["actor"]) + 1
-    chosen, counts = standing_for(range(len(equals)), equals, lengths, ranks)
+    counts = Counter(equals)  # 0 for a row that another one stands for
+    chosen = chosen_rows([row in counts for row in range(len(equals))], lengths, ranks)
     if len(chosen) == len(equals):
         return _LOG_PROBS_OF_ALL(trainer, batch, metrics)
     part = share(batch, chosen, lengths, ranks)
@@ -104,11 +102,12 @@ def _log_probs_of_different(
     found = tq.kv_batch_get(keys=keys, select_fields=fields, **where)
     log_probs, entropy, masks = (found[name].unbind() for name in fields)
     learnt = [int(mask.sum()) for mask in masks]
-    total = sum(n * count for n, count in zip(learnt, counts, strict=True))
+    stood = [counts[row] for row in chosen]
+    total = sum(n * count for n, count in zip(learnt, stood, strict=True))
     if total:  # of all answers, as verl tells it
         of_rows = [float((e * m).sum()) for e, m in zip(entropy, masks, strict=True)]
         metrics["actor/entropy"] = (
-            sum(e * count for e, count in zip(of_rows, counts, strict=True)) / total
+            sum(e * count for e, count in zip(of_rows, stood, strict=True)) / total
         )
     at = {row: place for place, row in enumerate(chosen)}
     source = [at[first] for first in equals]

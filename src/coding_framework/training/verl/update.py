@@ -19,19 +19,16 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 
-from coding_framework.training.verl.equal_rows import contents, first_of_equals, put, share
+from coding_framework.training.verl.equal_rows import (
+    chosen_rows,
+    contents,
+    first_of_equals,
+    put,
+    share,
+)
 from coding_framework.training.verl.overrides import GROUPS_METRIC, ROWS_METRIC
 
 _UPDATE_ALL = PPOTrainer._update_actor
-
-
-def chosen_rows(teaches: list[bool], lengths: list[int], multiple: int) -> list[int]:
-    """Rows of a step's updates: all that teach, and the shortest others up to a multiple of
-    `multiple`, of each rank's and each update's share."""
-    chosen = [row for row, teaching in enumerate(teaches) if teaching]
-    others = sorted((n, row) for row, n in enumerate(lengths) if not teaches[row])
-    missing = -len(chosen) % multiple
-    return chosen + [row for _, row in others[:missing]]
 
 
 def weights_of(
@@ -46,7 +43,7 @@ def weights_of(
     filled = sum(learnt[row] for row in chosen if not teaches[row])
     every = sum(n for n, teaching in zip(learnt, teaches, strict=True) if teaching) + filled
     share = alone / every if every else 1.0
-    return {row: (counts[row] if equals[row] == row else 0) * share for row in chosen}
+    return {row: counts[row] * share for row in chosen}
 
 
 def teaching_groups(keys: Sequence[str], teaches: Sequence[bool]) -> int:
@@ -68,7 +65,8 @@ def _update_teaching_rows(trainer: Any, batch: KVBatchMeta, metrics: dict[str, A
     own = trainer.config.algorithm.turn_groups
     actor = trainer.config.actor_rollout_ref.actor
     where = {"keys": batch.keys, "partition_id": batch.partition_id}
-    advantages = tq.kv_batch_get(select_fields=["advantages"], **where)["advantages"].unbind()
+    data = dict(tq.kv_batch_get(select_fields=["advantages"], **where).items())
+    advantages = data["advantages"].unbind()
     teaches = [bool(row.any()) for row in advantages]
     metrics[ROWS_METRIC] = sum(teaches)
     metrics[GROUPS_METRIC] = teaching_groups(batch.keys, teaches)
@@ -80,10 +78,9 @@ def _update_teaching_rows(trainer: Any, batch: KVBatchMeta, metrics: dict[str, A
     group = trainer.actor_rollout_wg
     ranks = max(group._dispatch_info["actor"]) + 1
     lengths = [int(tag["seq_len"]) for tag in batch.tags]
-    said = ["input_ids", "response_mask", "advantages"]
-    rows = tq.kv_batch_get(select_fields=said, **where)
-    equals = first_of_equals(contents(rows, *said))
-    learnt = [int(mask.sum()) for mask in rows["response_mask"].unbind()]
+    data |= tq.kv_batch_get(select_fields=["input_ids", "response_mask"], **where).items()
+    equals = first_of_equals(contents(data, *data))
+    learnt = [int(mask.sum()) for mask in data["response_mask"].unbind()]
     different = [teaching and equals[row] == row for row, teaching in enumerate(teaches)]
     updates = updates_of(sum(different), ranks, own.updates_per_step)
     chosen = chosen_rows(different, lengths, ranks * updates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +13,12 @@ from verl.workers.config import ActorConfig
 
 from coding_framework.training.verl import equal_rows, update
 from coding_framework.training.verl.equal_rows import (
+    chosen_rows,
     contents,
     first_of_equals,
     nested,
-    standing_for,
 )
-from coding_framework.training.verl.update import chosen_rows, weights_of
+from coding_framework.training.verl.update import weights_of
 
 pytestmark = pytest.mark.unit
 
@@ -25,10 +26,22 @@ pytestmark = pytest.mark.unit
 def test_the_first_of_equal_rows_stands_for_them() -> None:
     equals = first_of_equals("abacbb")
     assert equals == [0, 1, 0, 3, 1, 1]
-    assert standing_for(range(6), equals, [9, 5, 9, 3, 5, 5], 1) == ([0, 1, 3], [2, 3, 1])
+    lengths, firsts = [9, 5, 9, 3, 5, 5], [row == first for row, first in enumerate(equals)]
+    counts = Counter(equals)
+    alone, padded = chosen_rows(firsts, lengths, 1), chosen_rows(firsts, lengths, 2)
+    assert (alone, [counts[row] for row in alone]) == ([0, 1, 3], [2, 3, 1])
     # on two GPUs a shortest equal row is computed for nothing
-    assert standing_for(range(6), equals, [9, 5, 9, 3, 5, 5], 2) == ([0, 1, 3, 4], [2, 3, 1, 0])
-    assert standing_for([], equals, [1] * 6, 2) == ([], [])
+    assert (padded, [counts[row] for row in padded]) == ([0, 1, 3, 4], [2, 3, 1, 0])
+    assert chosen_rows([], [], 2) == []
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_a_step_of_one_answer_alone_gives_every_rank_a_row(ranks: int) -> None:
+    equals = first_of_equals("aaaaaaaa")
+    chosen = chosen_rows([row == first for row, first in enumerate(equals)], [5] * 8, ranks)
+    assert chosen == list(range(ranks))
+    weights = weights_of(chosen, equals, [True] * 8, [5] * 8)
+    assert weights == {0: float(ranks), **dict.fromkeys(range(1, ranks), 0.0)}
 
 
 def test_rows_are_equal_where_tokens_and_advantages_are() -> None:

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from coding_framework.training.verl import update
+from coding_framework.training.verl.equal_rows import chosen_rows
 from coding_framework.training.verl.overrides import GROUPS_METRIC, ROWS_METRIC
-from coding_framework.training.verl.update import chosen_rows, teaching_groups, updates_of
+from coding_framework.training.verl.update import teaching_groups, updates_of
 
 pytestmark = pytest.mark.unit
 
