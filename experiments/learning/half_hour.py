@@ -182,24 +182,22 @@ def train_on_both(now: HalfHour, plan: Path, work: Path) -> bool:
 def sft(now: HalfHour, model: Path) -> Path | None:
     """The policy after SFT; None where it was not trained."""
     works = {name: now.work / f"learning_{name}" for name in ("two_gpus", "sft")}
-    mixture = now.work / "mixture_only"
     done = [w for w in works.values() if (w / "stages" / "sft.train.json").exists()]
     if not done:
+        plans = {name: plan_in(now.work, name, model) for name in works}
         with now.judging(0, 1):
-            build(now, mixture)
+            command = sft_arm(plans["two_gpus"], works["two_gpus"], "--until", "mixture")
+            now.run("mixture", command, "", now.left_s)
             wait_for(now, model)
             smoke = now.run("smoke", [
                 sys.executable, "-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider",
                 ROOT / "tests" / "integration" / "training" / "test_sft_ranks.py",
             ], "0,1", SMOKE_S) == 0  # fmt: skip
-        for name, work in works.items():
-            (work / "mixture").parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(mixture, work / "mixture", dirs_exist_ok=True)
-            note_mixture(read_plan(plan_in(now.work, name, model)), work)
-        if smoke and train_on_both(now, now.work / "two_gpus.yaml", works["two_gpus"]):
+        if smoke and train_on_both(now, plans["two_gpus"], works["two_gpus"]):
             done = [works["two_gpus"]]
         else:
-            command = sft_arm(now.work / "sft.yaml", works["sft"], "--until", "train")
+            take_mixture(works["two_gpus"], read_plan(plans["sft"]), works["sft"])
+            command = sft_arm(plans["sft"], works["sft"], "--until", "train")
             with now.judging(1):
                 trained = now.run("sft_on_one", command, "0", now.left_s, **OF_SFT)
             done = [works["sft"]] if trained == 0 else []
@@ -210,22 +208,11 @@ def sft(now: HalfHour, model: Path) -> Path | None:
     return done[0] / "models" / "sft"
 
 
-def build(now: HalfHour, mixture: Path) -> None:
-    """SFT's examples, as both plans say them."""
-    if (mixture / "manifest.json").exists():
-        return
-    plan = read_plan(HERE / "two_gpus.yaml")
-    now.run("mixture", [
-        sys.executable, "-m", "coding_framework.cli", "data", "mixture", "--output", mixture,
-        "--receipts", now.work / "no_receipts.jsonl", "--total", str(plan.mixture), "--unjudged",
-        "--spare", str(plan.spare),
-    ], "", now.left_s)  # fmt: skip
-
-
-def note_mixture(plan: Plan, work: Path) -> None:
-    """The arm's first stage is done."""
+def take_mixture(source: Path, plan: Plan, work: Path) -> None:
+    """The arm's first stage is done: both plans have the same examples."""
     from learning import Experiment, note
 
+    shutil.copytree(source / "mixture", work / "mixture", dirs_exist_ok=True)
     told = json.loads((work / "mixture" / "manifest.json").read_text())
     note(Experiment(plan, work, "sft"), "mixture", 0.0, told)
 

@@ -32,7 +32,7 @@ def is_taken(command: Sequence[str]) -> None:
         build_parser().parse_args(words[2:])
     elif words[0].endswith("learning.py"):
         args = learning.parse(words[1:])
-        assert args.until in (None, "train")
+        assert args.until in (None, "mixture", "train")
         assert read_plan(args.plan).serve.startswith("env CUDA_VISIBLE_DEVICES=0 ")
     elif words[0].endswith("run_multiturn_rl_training.py"):
         runpy.run_path(words[0])["parse"](words[1:])
@@ -46,7 +46,13 @@ def is_taken(command: Sequence[str]) -> None:
 
 
 @pytest.fixture
-def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Began:
+def failing() -> list[str]:
+    """Names of the commands that fail."""
+    return []
+
+
+@pytest.fixture
+def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[str]) -> Began:
     """What would be started; each command ends at once and leaves what it would leave."""
     seen: Began = []
 
@@ -57,8 +63,9 @@ def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Began:
         is_taken(words)
         seen.append((name, words, gpus))
         if name == "mixture":
-            (now.work / "mixture_only").mkdir()
-            (now.work / "mixture_only" / "manifest.json").write_text("{}")
+            mixture = now.work / "learning_two_gpus" / "mixture"
+            mixture.mkdir(parents=True)
+            (mixture / "manifest.json").write_text("{}")
             (tmp_path / "base").mkdir()  # it comes while the GPUs judge
         fails = any(f == name for f in failing)
         if name.startswith("rl_") and not fails:
@@ -67,19 +74,17 @@ def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Began:
             result.write_text("{}")
         return subprocess.Popen(["false" if fails else "true"], start_new_session=True)
 
-    failing: list[str] = []
     monkeypatch.setattr(half_hour.HalfHour, "start", start)
     monkeypatch.setattr(half_hour, "END_S", 3.0)
     monkeypatch.setattr(half_hour.time, "sleep", lambda s: None)
     monkeypatch.setattr(half_hour, "RL_LEAST_S", 0.0)
-    monkeypatch.setattr(half_hour, "_failing", failing, raising=False)
     return seen
 
 
 @pytest.fixture
-def call(tmp_path: Path, began: Began) -> Callable[..., list[str]]:
-    def called(*failing: str, **flags: str) -> list[str]:
-        half_hour._failing[:] = failing
+def call(tmp_path: Path, began: Began, failing: list[str]) -> Callable[..., list[str]]:
+    def called(*fail: str, **flags: str) -> list[str]:
+        failing.extend(fail)
         more = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
         words = ["--work", str(tmp_path / "w"), "--model", str(tmp_path / "base"), *more]
         assert half_hour.main(words) == 0
@@ -105,6 +110,12 @@ def test_one_gpu_trains_where_two_do_not_and_the_other_judges(
     names = call("smoke")
     assert names[3:7] == ["smoke", "judge_1", "sft_on_one", "test"]
     assert {name: gpus for name, _, gpus in began}["sft_on_one"] == "0"
+
+
+def test_both_plans_teach_the_same_examples() -> None:
+    two, one = (read_plan(half_hour.HERE / f"{name}.yaml") for name in ("two_gpus", "sft"))
+    said = ("base_model", "mixture", "mistakes", "unjudged", "spare", "bits", "prompts")
+    assert [getattr(two, name) for name in said] == [getattr(one, name) for name in said]
 
 
 def test_a_trial_whose_packed_rows_fail_is_made_without_packing(
