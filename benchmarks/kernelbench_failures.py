@@ -24,6 +24,8 @@ from typing import Any
 from bench_io import at_most, bar, finish, head
 
 from coding_framework.cuda.compiler import CUDACompiler
+from coding_framework.data.modelnew import arguments_of_forward
+from coding_framework.errors import UsageError
 from coding_framework.store.folder import EvalFolder
 from coding_framework.store.lines import read_lines
 
@@ -31,7 +33,6 @@ MOST_UNHANDED = 0.02
 BASE_COMPILES = 0.58
 """Share of the base model's answers, as it was measured before prompts v3."""
 _CALL = re.compile(r"It is called as forward\((?P<given>.*)\)", re.DOTALL)
-_BOUND = re.compile(r'm\.def\(\s*"forward"\s*,\s*&?\s*(?P<name>\w+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +91,10 @@ def _whole(text: str) -> str:
 
 def taken(code: str) -> int | None:
     """Parameters of the function that is bound as `forward`; None where none is found."""
-    bound = _BOUND.search(code)
-    name = bound["name"] if bound else "forward"
-    found = re.search(rf"[\w>&\s]\s{name}\s*\(", code)
-    return len(split_list(_whole(code[found.end() :]))) if found else None
+    try:
+        return arguments_of_forward(code)
+    except UsageError:
+        return None
 
 
 def answers(run: Path) -> Iterator[Answer]:

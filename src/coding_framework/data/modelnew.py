@@ -31,7 +31,7 @@ def export_modelnew(kernel: str, task: Task) -> str:
             "the kernel has three double quotes in a row or ends with one: Python cannot hold it"
         )
     model = _Model.of(task)
-    takes = _arguments_of_forward(kernel)
+    takes = arguments_of_forward(kernel)
     tensors = [*model.inputs, *(_attribute(name) for name in model.parameters)]
     if takes == len(tensors):
         given = tensors
@@ -95,8 +95,9 @@ def import_modelnew(answer: str) -> str:
 # --- the kernel ----------------------------------------------------------------------------------
 
 
-def _arguments_of_forward(kernel: str) -> int:
-    """How many arguments the bound function has."""
+def arguments_of_forward(kernel: str) -> int:
+    """How many arguments the function that is bound as `forward` has. Raises UsageError where none
+    is bound by its name."""
     plain = _COMMENT.sub("", kernel)
     bound = _BOUND.search(plain)
     if bound is None:

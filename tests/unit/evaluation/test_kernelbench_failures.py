@@ -51,3 +51,17 @@ def test_what_nobody_hands_is_told_from_what_may_be_left_out(
 
 def test_a_text_without_a_forward_takes_nothing_that_is_known(failures: ModuleType) -> None:
     assert failures.taken("__global__ void k(float* x) {}") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "takes"),
+    [
+        (code("torch::Tensor x /* input, of any shape */", "torch::Tensor w"), 2),
+        (code("torch::Tensor x", "std::tuple<int, int> k", "double e = std::pow(2, 3)"), 3),
+        ('PYBIND11_MODULE(X, m) { m.def("forward", [](torch::Tensor x) { return x; }); }', None),
+    ],
+)
+def test_commas_of_comments_and_brackets_part_no_parameters(
+    failures: ModuleType, text: str, takes: int | None
+) -> None:
+    assert failures.taken(text) == takes
