@@ -188,11 +188,11 @@ def sft(now: HalfHour, model: Path) -> Path | None:
         with now.judging(0, 1):
             command = sft_arm(plans["two_gpus"], works["two_gpus"], "--until", "mixture")
             now.run("mixture", command, "", now.left_s)
-            wait_for(now, model)
             smoke = now.run("smoke", [
                 sys.executable, "-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider",
                 ROOT / "tests" / "integration" / "training" / "test_sft_ranks.py",
             ], "0,1", SMOKE_S) == 0  # fmt: skip
+            wait_for(now, model)
         if smoke and train_on_both(now, plans["two_gpus"], works["two_gpus"]):
             done = [works["two_gpus"]]
         else:
