@@ -190,6 +190,7 @@ def sft(now: HalfHour, model: Path) -> Path | None:
             now.run("mixture", command, "", now.left_s)
             smoke = now.run("smoke", [
                 sys.executable, "-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider",
+                "-k", "learn_what_one_learns",
                 ROOT / "tests" / "integration" / "training" / "test_sft_ranks.py",
             ], "0,1", SMOKE_S) == 0  # fmt: skip
             wait_for(now, model)

@@ -127,18 +127,33 @@ class Rank:
         import torch
         import torch.distributed as dist
 
+        first = dist.all_reduce(torch.zeros_like(weights[0]), async_op=True)
+        reached = self._ends(first, _REACH_S)
         try:
-            first = dist.all_reduce(torch.zeros_like(weights[0]), async_op=True)
-            first.wait(timedelta(seconds=_REACH_S))
-        except RuntimeError as e:
+            if reached:
+                first.wait()
+        except RuntimeError:
+            reached = False
+        if not reached:
             self.check()
             raise InfrastructureError(
                 f"the {self.of} processes of the training do not reach each other: "
                 "NCCL_DEBUG=INFO before the command shows why, --num-gpus 1 does without"
-            ) from e
+            )
         with torch.no_grad():
             for weight in weights:
                 dist.broadcast(weight, 0)
+
+    def _ends(self, work: Any, seconds: float) -> bool:
+        """Whether a sum ends within `seconds`: NCCL's own wait takes no limit. Raises what ended
+        another rank."""
+        deadline = time.monotonic() + seconds
+        while not work.is_completed():
+            self.check()
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_S)
+        return True
 
     def check(self) -> None:
         """Raises what ended another rank."""
