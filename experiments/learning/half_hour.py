@@ -1,12 +1,12 @@
 """What half an hour of a machine of two GPUs is used for, in one command that loses no second.
 
-    half_hour.py --work DIR --model FOLDER [--minutes 27] [--sft-model FOLDER]
+    half_hour.py --work DIR --model FOLDER [--minutes 27] [--policy FOLDER]
 
 One after the other: SFT on both GPUs (where its test of two processes passes, else on one), its
-test on held-out modules, a trial of RL from it, four steps in step and six that are one policy
-behind. While a GPU has nothing else to do it judges module kernels. FOLDER is the base model; it
-need not be there yet: who copies it renames it into place, and until then both GPUs judge. With
---sft-model the policy after SFT is there already, and the trial begins at once.
+test on held-out modules, a trial of RL from it, six steps in step and eight that are one policy
+behind. With --policy, a folder of `learning.py store`, that policy takes SFT's place, and its test
+comes after the trial. While a GPU has nothing else to do it judges module kernels. The base model
+need not be there yet: who copies it renames it into place, and until then both GPUs judge.
 
 DIR/events.jsonl tells what began and ended when, DIR/logs what each command said. What is done is
 not done again by a second call. `learning_*.json` of `benchmarks/results` are made of what is left.
@@ -52,9 +52,9 @@ OF_SFT = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 OF_RL = {"VERL_LOGGING_LEVEL": "INFO"}
 """It tells how long each part of handing the weights over takes."""
 TRIALS: Mapping[str, Mapping[str, Any]] = {
-    "in_step": {"num_episodes": 4},
-    "one_behind": {"num_episodes": 6, "one_step_off_policy": True},
-    "in_step_unpacked": {"num_episodes": 4, "packed_attention": False, "micro_batch_tokens": 4096},
+    "in_step": {"num_episodes": 6},
+    "one_behind": {"num_episodes": 8, "one_step_off_policy": True},
+    "in_step_unpacked": {"num_episodes": 6, "packed_attention": False, "micro_batch_tokens": 4096},
 }
 """Changes to the plan's RL. The last one is for a trial whose packed rows fail."""
 
@@ -204,9 +204,27 @@ def sft(now: HalfHour, model: Path) -> Path | None:
             done = [works["sft"]] if trained == 0 else []
     if not done:
         return None
-    plan = now.work / ("two_gpus.yaml" if done[0] == works["two_gpus"] else "sft.yaml")
-    now.run("test", sft_arm(plan, done[0], "--minutes", f"{now.left_s / 60:.2f}"), "1", now.left_s)
+    test(now, now.work / ("two_gpus.yaml" if done[0] == works["two_gpus"] else "sft.yaml"), done[0])
     return done[0] / "models" / "sft"
+
+
+def test(now: HalfHour, plan: Path, work: Path) -> None:
+    """What is left of the arm: the server takes the first GPU, the judge the second."""
+    now.run("test", sft_arm(plan, work, "--minutes", f"{now.left_s / 60:.2f}"), "1", now.left_s)
+
+
+def restored(now: HalfHour, model: Path, stored: Path) -> Path | None:
+    """The stored policy as a whole model; None where it cannot be made."""
+    plan, work = plan_in(now.work, "two_gpus", model), now.work / "learning_two_gpus"
+    merged = work / "models" / "sft"
+    if not merged.is_dir():
+        with now.judging(0, 1):
+            wait_for(now, model)
+            now.run("restore", [
+                sys.executable, HERE / "learning.py", "restore", stored, "--merge",
+                "--plan", plan, "--work", work,
+            ], "", now.left_s)  # fmt: skip
+    return merged if merged.is_dir() else None
 
 
 def take_mixture(source: Path, plan: Plan, work: Path) -> None:
@@ -244,16 +262,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     cli.add_argument("--work", type=Path, required=True, help="folder of all that is left")
     cli.add_argument("--model", type=Path, required=True, help="the base model; it may come later")
-    cli.add_argument("--sft-model", type=Path, help="the policy after SFT, where it is there")
+    cli.add_argument("--policy", type=Path, help="a stored policy, in SFT's place")
     cli.add_argument("--minutes", type=float, default=27.0, help="all ends after so many")
     cli.add_argument("--workers", type=int, default=11, help="judges of each GPU")
     args = cli.parse_args(arguments)
     now = HalfHour(args.work.resolve(), args.minutes, args.workers)
-    policy = args.sft_model or sft(now, args.model.resolve())
+    model = args.model.resolve()
+    policy = restored(now, model, args.policy.resolve()) if args.policy else sft(now, model)
     if policy is not None:
         if not trial(now, "in_step", policy):
             trial(now, "in_step_unpacked", policy)
         trial(now, "one_behind", policy)
+        if args.policy:
+            test(now, now.work / "two_gpus.yaml", policy.parents[1])
     with now.judging(0, 1):
         time.sleep(max(0.0, now.left_s - END_S))
     now.note("all is done")

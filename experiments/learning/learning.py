@@ -5,9 +5,9 @@
     learning.py pack --work DIR --to PARTS [--part-mib 15]
     learning.py unpack PARTS --work DIR
     learning.py store ADAPTER --to FOLDER
-    learning.py restore FOLDER --work DIR [--plan PLAN.yaml]
+    learning.py restore FOLDER --work DIR [--plan PLAN.yaml] [--merge]
 
-ARM is sft, rft, rl, control or search, in this order: each starts from what the ones before left.
+ARM is sft, rft, rl, control or search, in this order: each starts from what ones before left.
 Each arm is a list of stages; a finished one is noted in DIR/stages and not run again. With
 --minutes the program stops cleanly: a training at the end of a step, sampling when no sample is
 open. Its exit status is then 4, and the same command goes on, on another machine too, after `pack`
@@ -15,8 +15,9 @@ and `unpack`. With --until it stops after that stage.
 
     sft      mixture, SFT, temperature by the validation tasks, test
     rft      samples of unseen training tasks, SFT on the best of them, temperature, test
-    rl       RL from rft's policy, best policy by the validation tasks, temperature, test
-    control  RFT from rft's policy on as many verdicts and tokens as rl of this seed had; likewise
+    rl       RL from rft's policy (a plan may say from sft's), best policy by the validation tasks,
+             temperature, test
+    control  RFT from that policy on as many verdicts and tokens as rl of this seed had; likewise
     search   many candidates of each test task by rl's policy, or rft's where there is none
 
 What is evaluated is what is carried: the adapter of an arm is kept in bfloat16 (DIR/adapters), and
@@ -253,9 +254,25 @@ def rft(now: Experiment) -> Mapping[str, Any]:
 
 def control(now: Experiment) -> Mapping[str, Any]:
     """RFT on as many verdicts, and at least as many tokens, as RL of this seed had: it samples the
-    tasks that rft's evidence calls open, as RL's curriculum does; where it calls none so, those
-    that RL draws from. Raises UsageError where rft's tokens were not counted."""
+    tasks that rft's evidence calls open, as RL's curriculum does; where it calls none so, or there
+    is no rft, those that RL draws from. Raises UsageError where rft's tokens were not counted."""
     verdicts, tokens = spent(now)
+    if now.plan.rl_from == "rft":
+        each, opened = _known_of_rft(now)
+    else:  # the first step's answers are the policy's that both start from
+        first = read_steps(RLFolder(now.folder(f"rl-{now.seed}")).steps)[0]
+        each, opened = first.response_tokens / first.turns, 0
+    wanted = max(verdicts, round(tokens / each))
+    count = min(opened or now.plan.rl_tasks, wanted)
+    sizes = {"tasks": count, "samples": -(-wanted // count)}
+    evidence = str(RejectionFolder(now.folder("rft")).evidence) if opened else None
+    how = {**now.plan.rft, **sizes, "task_evidence": evidence, "seed": now.seed + 1}
+    found = _reject(now, now.plan.rl_from, how)
+    return {"rl_verdicts": verdicts, "rl_tokens": tokens, **sizes, **found}
+
+
+def _known_of_rft(now: Experiment) -> tuple[float, int]:
+    """(tokens of an answer, tasks that are open). Raises UsageError."""
     folder = RejectionFolder(now.folder("rft"))
     summary = json.loads(folder.summary.read_text())
     if not summary["tokens"]:
@@ -263,13 +280,8 @@ def control(now: Experiment) -> Mapping[str, Any]:
             f"{folder.summary} counts no tokens, so equal tokens cannot be sampled: run the arm "
             "rft with a server that tells them (usage.completion_tokens)"
         )
-    wanted = max(verdicts, round(tokens * summary["samples"] / summary["tokens"]))
     opened = sum(e.is_open for e in read_evidence(folder.evidence))
-    count = min(opened or now.plan.rl_tasks, wanted)
-    sizes = {"tasks": count, "samples": -(-wanted // count)}
-    evidence = str(folder.evidence) if opened else None
-    how = {**now.plan.rft, **sizes, "task_evidence": evidence, "seed": now.seed + 1}
-    return {"rl_verdicts": verdicts, "rl_tokens": tokens, **sizes, **_reject(now, "rft", how)}
+    return summary["tokens"] / summary["samples"], opened
 
 
 def spent(now: Experiment) -> tuple[int, int]:
@@ -308,17 +320,18 @@ def _reject(now: Experiment, start: str, how: Mapping[str, Any]) -> Mapping[str,
 
 
 def rl(now: Experiment) -> Mapping[str, Any]:
-    """RL from rft's policy; of its policies the one that validates best is kept."""
-    require(now, "rft")
-    evidence = RejectionFolder(now.folder("rft")).evidence
+    """RL from rft's policy, or SFT's; of its policies the one that validates best is kept."""
+    start = now.plan.rl_from
+    require(now, start)
+    evidence = str(RejectionFolder(now.folder("rft")).evidence) if start == "rft" else None
     recipe = {
         "prompts": now.plan.prompts, "wandb": False, "curriculum": "informative",
-        "task_evidence": str(evidence), **now.plan.rl,
+        "task_evidence": evidence, **now.plan.rl,
     }  # fmt: skip
     now.script(
         "run_multiturn_rl_training.py",
         {"rl": recipe},
-        "--generator-checkpoint", now.model("rft"), "--output-dir", now.folder(),
+        "--generator-checkpoint", now.model(start), "--output-dir", now.folder(),
         "--seed", str(now.seed), "--pool", now.plan.pool, "--num-tasks", str(now.plan.rl_tasks),
     )  # fmt: skip
     run = RLFolder(now.folder())
@@ -331,8 +344,8 @@ def rl(now: Experiment) -> Mapping[str, Any]:
         last = result["best_step"] == len(result["steps"])
         actor = whole_checkpoints(run.checkpoints)[-1] / "actor" if last else run.best
         adapter = now.folder() / "adapter"
-        export_adapter(actor, adapter, str(now.model("rft")))
-    keep(now, adapter, "rft")
+        export_adapter(actor, adapter, str(now.model(start)))
+    keep(now, adapter, start)
     for folder in (run.final_model, *run.root.glob("best_model_episode_*")):
         shutil.rmtree(folder, ignore_errors=True)
     return {"steps": len(result["steps"]), "best_step": result["best_step"]}
@@ -526,6 +539,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--minutes", type=float, help="stop cleanly after so many")
     cli.add_argument("--until", metavar="STAGE", help="stop after this stage of the arm")
     cli.add_argument("--to", type=Path, help="pack, store: where it goes")
+    cli.add_argument("--merge", action="store_true", help="restore: make the whole model, too")
     cli.add_argument("--part-mib", type=float, default=15.0, help="pack: largest part")
     cli.add_argument("--write", type=Path, help="tables: the report's file")
     return cli.parse_args(arguments)
@@ -554,7 +568,10 @@ def work_on(args: argparse.Namespace) -> int:
         return EXIT_OK
     plan = read_plan(args.plan)
     if args.what == "restore":
-        begin_with(args.parts, Experiment(plan, work, "sft"))
+        arm = Experiment(plan, work, "sft")
+        begin_with(args.parts, arm)
+        if args.merge:
+            require(arm, arm.name)
         return EXIT_OK
     if args.what == "tables":
         from tables import write_tables

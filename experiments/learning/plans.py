@@ -58,6 +58,8 @@ class Plan(Config):
     """Fields of `MultiTurnRLConfig`."""
     bits: Literal[8, 16] = 16
     """In which a weight of an adapter is kept: bfloat16, or rounded so that eight bits hold it."""
+    rl_from: Literal["rft", "sft"] = "rft"
+    """Arm from whose policy RL and its control start."""
     rl_tasks: int = Field(default=2100, ge=1)
     """Training tasks that RL and its control draw from."""
     validation: Evaluated

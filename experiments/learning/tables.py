@@ -115,7 +115,7 @@ def write_tables(work: Path, plan: Plan, output: Path | None) -> bool:
         comparisons["rl - control, pooled"] = difference(
             pooled([tested[a] for a, _ in pairs]), pooled([tested[b] for _, b in pairs])
         )
-    for before, after in (("sft", "rft"), *(("rft", name) for name in rl)):
+    for before, after in (("sft", "rft"), *((plan.rl_from, name) for name in rl)):
         if before in tested and after in tested:
             comparisons[f"{after} - {before}"] = difference(tested[before], tested[after])
     stages = {

@@ -68,6 +68,8 @@ def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[str]) -
             (mixture / "manifest.json").write_text("{}")
             (tmp_path / "base").mkdir()  # it comes while the GPUs judge
         fails = any(f == name for f in failing)
+        if name == "restore" and not fails:
+            (now.work / "learning_two_gpus" / "models" / "sft").mkdir(parents=True)
         if name.startswith("rl_") and not fails:
             result = RLFolder(Path(words[words.index("--output-dir") + 1])).result
             result.parent.mkdir(parents=True)
@@ -124,7 +126,19 @@ def test_a_trial_whose_packed_rows_fail_is_made_without_packing(
     assert call("rl_in_step")[6:9] == ["rl_in_step", "rl_in_step_unpacked", "rl_one_behind"]
 
 
-def test_a_policy_that_is_there_goes_to_its_trial_at_once(
+def test_a_stored_policy_takes_the_place_of_sft(
     call: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    assert call(**{"sft-model": str(tmp_path)})[:2] == ["rl_in_step", "rl_one_behind"]
+    (tmp_path / "base").mkdir()
+    assert call(policy=str(tmp_path)) == [
+        "judge_0", "judge_1", "restore", "rl_in_step", "rl_one_behind", "test",
+        "judge_0", "judge_1",
+    ]  # fmt: skip
+
+
+def test_a_policy_that_cannot_be_made_leaves_the_gpus_to_the_judges(
+    call: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "base").mkdir()
+    names = call("restore", policy=str(tmp_path))
+    assert names == ["judge_0", "judge_1", "restore", "judge_0", "judge_1"]

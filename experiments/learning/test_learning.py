@@ -8,7 +8,9 @@ import runpy
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -30,6 +32,7 @@ from coding_framework.training.recipes import read_recipe
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.unit
+ONE_STEP = SimpleNamespace(response_tokens=1600, turns=16)
 HERE = Path(__file__).parent
 
 
@@ -74,6 +77,7 @@ def test_each_command_of_a_plan_is_one_that_the_project_takes(
     monkeypatch.setattr(learning.subprocess, "Popen", take)
     monkeypatch.setattr(learning, "require", lambda now, arm: now.model(arm))
     monkeypatch.setattr(learning, "spent", lambda now: (4096, 4_000_000))
+    monkeypatch.setattr(learning, "read_steps", lambda path: [ONE_STEP])
     evidence = tmp_path / "rft" / "task_evidence.jsonl"
     evidence.parent.mkdir()
     evidence.write_text('{"task": "relu", "samples": 8, "solved": 3}\n')
@@ -297,6 +301,23 @@ def test_the_control_samples_as_many_tokens_and_what_rl_draws_from(
     (folder / "summary.json").write_text('{"tokens": 0, "samples": 24}')
     with pytest.raises(UsageError, match="counts no tokens"):
         learning.control(now)
+
+
+def test_a_control_without_rft_reads_rls_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(learning, "spent", lambda now: (16, 2400))
+    monkeypatch.setattr(learning, "read_steps", lambda path: [ONE_STEP])
+
+    def reject(now: learning.Experiment, start: str, how: Mapping[str, object]) -> dict[str, int]:
+        asked.update(how, start=start)
+        return {}
+
+    monkeypatch.setattr(learning, "_reject", reject)
+    plan = plan_of().model_copy(update={"rl_from": "sft"})
+    learning.control(learning.Experiment(plan, tmp_path, "control"))
+    assert asked | {"start": "sft", "tasks": 4, "samples": 6, "task_evidence": None} == asked
 
 
 # --- tables ---------------------------------------------------------------------------------------
