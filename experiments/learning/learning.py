@@ -1,13 +1,14 @@
 """The experiment of `preregistration.md` as a program: an arm from its checkpoint to its table.
 
-    learning.py ARM --plan PLAN.yaml --work DIR [--seed 0] [--minutes 9]
+    learning.py ARM --plan PLAN.yaml --work DIR [--seed 0] [--minutes 9] [--kernelbench-dir DIR]
     learning.py tables --plan PLAN.yaml --work DIR [--write FILE]
     learning.py pack --work DIR --to PARTS [--part-mib 15]
     learning.py unpack PARTS --work DIR
     learning.py store ADAPTER --to FOLDER
     learning.py restore FOLDER --work DIR [--plan PLAN.yaml] [--merge]
 
-ARM is sft, rft, rl, control or search, in this order: each starts from what ones before left.
+ARM is sft, rft, rl, control, feedback, search or kernelbench, in this order: each starts from what
+ones before left, the last three from rl's policy of this seed, else rft's, else sft's.
 Each arm is a list of stages; a finished one is noted in DIR/stages and not run again. With
 --minutes the program stops cleanly: a training at the end of a step, sampling when no sample is
 open. Its exit status is then 4, and the same command goes on, on another machine too, after `pack`
@@ -18,7 +19,9 @@ and `unpack`. With --until it stops after that stage.
     rl       RL from rft's policy (a plan may say from sft's), best policy by the validation tasks,
              temperature, test
     control  RFT from that policy on as many verdicts and tokens as rl of this seed had; likewise
-    search   many candidates of each test task by rl's policy, or rft's where there is none
+    feedback turns with the judge's feedback against further samples, at equal tokens
+    search   many candidates of each task
+    kernelbench  one greedy answer to each problem of levels 1 and 2
 
 What is evaluated is what is carried: the adapter of an arm is kept in bfloat16 (DIR/adapters), and
 its model (DIR/models) is made of it. Where the plan rounds it to eight bits, `store` writes one
@@ -38,7 +41,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -47,7 +50,7 @@ from typing import Any, get_args
 
 import yaml
 from carry import pack, unpack
-from plans import Arm, Plan, read_plan
+from plans import Arm, Conversed, Plan, read_plan
 
 from coding_framework.commands.failures import EXIT_EARLY, EXIT_OK, run_script
 from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
@@ -72,6 +75,8 @@ class Experiment:
     arm: Arm
     seed: int = 0
     minutes: float | None = None
+    kernelbench: Path | None = None
+    """A checkout of KernelBench."""
     python: str = sys.executable
     began: float = field(default_factory=time.monotonic)
 
@@ -161,18 +166,33 @@ class Experiment:
         finally:
             end(server)
 
-    def evaluate(self, suite: str, tasks: int, samples: int, heat: float, folder: Path) -> None:
-        """The arm's model on the first tasks of a suite."""
-        model = self.model(self.name)
+    @property
+    def best(self) -> str:
+        """The arm with the policy that was learnt last."""
+        arms = (f"rl-{self.seed}", "rft")
+        return next((arm for arm in arms if self.adapter(arm).is_dir()), "sft")
+
+    def evaluate(
+        self, arm: str, suites: Sequence[str], samples: int, heat: float, folder: Path,
+        *more: str | Path,
+    ) -> None:  # fmt: skip
+        """An arm's model on suites."""
+        model = require(self, arm)
         with self.served(model) as server:
             self.cuda_rl(
-                "eval", model, "--suite", f"{suite}:{tasks}", "--prompts", self.plan.prompts,
-                "--samples", str(samples), "--temperature", str(heat), "--seed", str(self.seed),
+                "eval", model, *(w for suite in suites for w in ("--suite", suite)),
+                "--prompts", self.plan.prompts, "--samples", str(samples),
+                "--temperature", str(heat), "--seed", str(self.seed),
                 "--output-dir", folder, "--no-wandb",
-                "--k", "1" if samples == 1 else f"1,{samples}",
+                "--k", "1" if samples == 1 else f"1,{samples}", *more,
                 *server, *(["--tokenizer", str(model)] if server else []),
                 *flags({**self.plan.sampling, **self.plan.judge}),
             )  # fmt: skip
+
+    @property
+    def held_out(self) -> str:
+        """The suite of the held-out tasks."""
+        return "modules" if self.plan.pool == "modules" else "held-out"
 
 
 Work = Callable[[Experiment], Mapping[str, Any]]
@@ -427,12 +447,12 @@ def temperature(now: Experiment) -> Mapping[str, Any]:
 
     if len(now.plan.temperatures) == 1:
         return {"chosen": now.plan.temperatures[0], "by_temperature": {}}
-    require(now, now.name)
     found = {}
     suite = "validation" if now.plan.pool == "modules" else "held-out"
+    suite += f":{now.plan.validation.tasks}"
     for heat in now.plan.temperatures:
         folder = now.work / "validation" / now.name / f"t{heat:g}"
-        now.evaluate(suite, now.plan.validation.tasks, now.plan.validation.samples, heat, folder)
+        now.evaluate(now.name, [suite], now.plan.validation.samples, heat, folder)
         found[f"{heat:g}"] = numbers_of(folder)
     best = max(found, key=lambda heat: (found[heat]["fast_1.05"] or 0.0, found[heat]["pass@1"]))
     return {"chosen": float(best), "by_temperature": found}
@@ -442,30 +462,107 @@ def test(now: Experiment) -> Mapping[str, Any]:
     """The held-out tasks, at the temperature that was chosen."""
     from tables import numbers_of
 
-    require(now, now.name)
     heat = noted(now, "temperature")["chosen"]
     folder = now.work / "test" / now.name
-    suite = "modules" if now.plan.pool == "modules" else "held-out"
-    now.evaluate(suite, now.plan.test.tasks, now.plan.test.samples, heat, folder)
+    suite = f"{now.held_out}:{now.plan.test.tasks}"
+    now.evaluate(now.name, [suite], now.plan.test.samples, heat, folder)
     return numbers_of(folder)
 
 
+def feedback(now: Experiment) -> Mapping[str, Any]:
+    """Conversations on the held-out tasks, each until its first correct kernel."""
+    how = _conversed(now)
+    return _conversations(
+        now, "feedback", how.samples, "--turns", str(how.turns), "--stop-when-correct",
+        "--redraws", str(how.redraws),
+    )  # fmt: skip
+
+
+def resampling(now: Experiment) -> Mapping[str, Any]:
+    """Samples of the first prompt, one more of each conversation than it may have turns."""
+    how = _conversed(now)
+    return _conversations(now, "resampling", how.samples * (how.turns + 1))
+
+
+def comparing(now: Experiment) -> Mapping[str, Any]:
+    """Turns less samples, at equal tokens."""
+    from tables import at_equal_tokens, repeated
+
+    turns, again = (now.work / "feedback" / name for name in ("feedback", "resampling"))
+    return {**at_equal_tokens(turns, again, _conversed(now).turns + 1), **repeated(turns)}
+
+
+def _conversed(now: Experiment) -> Conversed:
+    if now.plan.feedback is None:
+        raise UsageError("the plan says nothing of feedback: give it `feedback: {tasks: 100}`")
+    return now.plan.feedback
+
+
+def _conversations(now: Experiment, name: str, samples: int, *more: str) -> Mapping[str, Any]:
+    from tables import numbers_of
+
+    how, folder = _conversed(now), now.work / "feedback" / name
+    suite = f"{now.held_out}:{how.tasks}"
+    now.evaluate(now.best, [suite], samples, how.temperature, folder, *more)
+    return {"policy": now.best, **numbers_of(folder)}
+
+
+def kernelbench(now: Experiment) -> Mapping[str, Any]:
+    """One greedy answer to each problem of levels 1 and 2, by level and stratum."""
+    from strata import stratum
+    from tables import by_suite
+
+    from coding_framework.evaluation.suites import load_suite
+
+    folder = now.work / "kernelbench"
+    now.evaluate(
+        now.best, KERNELBENCH, 1, 0.0, folder, "--kernelbench-dir", _checkout(now),
+    )  # fmt: skip
+    tasks = [e.task for s in KERNELBENCH for e in load_suite(s, kernelbench=now.kernelbench).tasks]
+    return {"policy": now.best, **by_suite(folder, {t.name: stratum(t.reference) for t in tasks})}
+
+
+KERNELBENCH = ("kernelbench:1", "kernelbench:2")
+
+
+def _checkout(now: Experiment) -> Path:
+    if now.kernelbench is None:
+        raise UsageError("whose KernelBench? give --kernelbench-dir, a checkout of it")
+    return now.kernelbench
+
+
 def searching(now: Experiment) -> Mapping[str, Any]:
+    """What was found, by suite."""
     from search import search
 
     from coding_framework.evaluation.suites import load_suite
 
-    start = next((a for a in (f"rl-{now.seed}", "rft") if now.adapter(a).is_dir()), "sft")
-    suite = "modules" if now.plan.pool == "modules" else "held-out"
-    tasks = [entry.task for entry in load_suite(f"{suite}:{now.plan.search.tasks}").tasks]
-    rows = search(
-        require(now, start), tasks, now.plan.search, judge=dict(now.plan.judge),
-        folder=now.work / "search", seed=now.seed, deadline=now.deadline,
-        max_new_tokens=now.plan.sampling.get("max_new_tokens"),
-    )  # fmt: skip
+    how = now.plan.search
+    suites = how.suites or (f"{now.held_out}:{how.tasks}",)
+    tasks = {
+        suite: [
+            e.task for e in load_suite(suite, kernelbench=now.kernelbench, limit=how.tasks).tasks
+        ]
+        for suite in suites
+    }
+    model = require(now, now.best)
+    with now.served(model) as server:
+        rows = search(
+            model, [task for found in tasks.values() for task in found], how,
+            judge=dict(now.plan.judge), folder=now.work / "search", seed=now.seed,
+            deadline=now.deadline, max_new_tokens=now.plan.sampling.get("max_new_tokens"),
+            server=server[1] if server else None,
+        )  # fmt: skip
+    by_task = {row["task"]: row for row in rows}
+    return {
+        "policy": now.best,
+        **{suite: _found([by_task[t.name] for t in found]) for suite, found in tasks.items()},
+    }
+
+
+def _found(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     fast = [row["speedup"] or 0.0 for row in rows]
     return {
-        "policy": start,
         "tasks": len(rows),
         "candidates": sum(row["candidates"] for row in rows),
         "tokens": sum(row["tokens"] for row in rows),
@@ -480,7 +577,9 @@ STAGES: Mapping[str, tuple[tuple[str, Work], ...]] = {
     "rft": (("train", rft), ("temperature", temperature), ("test", test)),
     "rl": (("train", rl), ("temperature", temperature), ("test", test)),
     "control": (("train", control), ("temperature", temperature), ("test", test)),
+    "feedback": (("feedback", feedback), ("resampling", resampling), ("compare", comparing)),
     "search": (("search", searching),),
+    "kernelbench": (("test", kernelbench),),
 }
 
 
@@ -537,6 +636,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
                      help="folder of the whole experiment")  # fmt: skip
     cli.add_argument("--seed", type=int, default=0, help="of rl and control")
     cli.add_argument("--minutes", type=float, help="stop cleanly after so many")
+    cli.add_argument("--kernelbench-dir", type=Path, help="a checkout of KernelBench")
     cli.add_argument("--until", metavar="STAGE", help="stop after this stage of the arm")
     cli.add_argument("--to", type=Path, help="pack, store: where it goes")
     cli.add_argument("--merge", action="store_true", help="restore: make the whole model, too")
@@ -577,7 +677,8 @@ def work_on(args: argparse.Namespace) -> int:
         from tables import write_tables
 
         return EXIT_OK if write_tables(work, plan, args.write) else 1
-    now = Experiment(plan, work, args.what, args.seed, args.minutes)
+    checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
+    now = Experiment(plan, work, args.what, args.seed, args.minutes, checkout)
     work.mkdir(parents=True, exist_ok=True)
     run_arm(now, args.until)
     return EXIT_OK

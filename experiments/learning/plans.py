@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from coding_framework.errors import UsageError, first_complaint
 from coding_framework.types import Config, DeviceChoice, PromptVersion, TaskPool
 
-Arm = Literal["sft", "rft", "rl", "control", "search"]
+Arm = Literal["sft", "rft", "rl", "control", "feedback", "search", "kernelbench"]
 
 
 class Evaluated(Config):
@@ -27,11 +27,26 @@ class Evaluated(Config):
 class Searched(Config):
     """How the search arm looks for a kernel: candidates x turns of each task."""
 
+    suites: tuple[str, ...] = ()
+    """Suites of `cuda-rl eval`; (): the held-out tasks."""
     tasks: int = Field(ge=1)
+    """The first of each suite."""
     candidates: int = Field(default=16, ge=1)
     turns: int = Field(default=3, ge=1)
     beam: int = Field(default=4, ge=1)
     temperature: float = Field(default=1.0, ge=0.0)
+
+
+class Conversed(Config):
+    """How the feedback arm sets turns with feedback against samples of the first prompt."""
+
+    tasks: int = Field(ge=1)
+    samples: int = Field(default=2, ge=1)
+    """Conversations of each task; of the first prompt as many times `turns + 1`."""
+    turns: int = Field(default=3, ge=2)
+    redraws: int = Field(default=1, ge=0)
+    """How often an answer that repeats an earlier one is drawn again."""
+    temperature: float = Field(default=0.6, gt=0.0)
 
 
 class Plan(Config):
@@ -66,6 +81,7 @@ class Plan(Config):
     """By which the temperature is chosen."""
     temperatures: tuple[float, ...] = Field(min_length=1)
     test: Evaluated
+    feedback: Conversed | None = None
     search: Searched
     sampling: Mapping[str, Any] = Field(default_factory=dict)
     """Fields of `EvalOptions` for all evaluations: limits of tokens, concurrency."""

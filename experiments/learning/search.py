@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from plans import Searched
 
+from coding_framework.agents.policies import OpenAIPolicy, prompt_ids
 from coding_framework.agents.prompts import ANSWER_TOKENS, PromptBudget
 from coding_framework.errors import OutOfTimeError
 from coding_framework.monitoring.progress import Progress
@@ -25,12 +26,13 @@ from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow
 from coding_framework.store.lines import JsonlSink, parsed_lines
 from coding_framework.store.model_card import prompts_for
-from coding_framework.types import CUDAConversationState, Role, SamplingParams, Task
+from coding_framework.types import CUDAConversationState, Message, Role, SamplingParams, Task
 from coding_framework.wiring import make_agents, make_judge, make_policies, make_reward
 
 PROMPT_TOKENS = 4096
-AT_ONCE = 4
-"""Tasks that are searched at once: while one is judged, another is written."""
+AT_ONCE = 16
+"""Tasks that are searched at once: while one is judged, others are written."""
+Counter = Callable[[tuple[Message, ...]], int]
 
 
 def search(
@@ -43,15 +45,17 @@ def search(
     seed: int,
     deadline: float | None,
     max_new_tokens: int | None = None,
+    server: str | None = None,
 ) -> list[dict[str, Any]]:
-    """What was found of each task. deadline: of time.monotonic; after it no task begins. Raises
-    OutOfTimeError where it left some out."""
+    """What was found of each task. deadline: of time.monotonic; after it no task begins. server: an
+    address where `model` answers; None: in this process. Raises OutOfTimeError where it left some
+    out."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "found.jsonl"
     done = {row["task"]: row for row in parsed_lines(file, json.loads)}
     open_tasks = [task for task in tasks if task.name not in done]
     if open_tasks:
-        found = _Search(model, how, judge, seed, max_new_tokens)
+        found = _Search(model, how, judge, seed, max_new_tokens, server)
         with JsonlSink(file) as sink:
             asyncio.run(found.all(open_tasks, sink, deadline, len(tasks)))
         done = {row["task"]: row for row in parsed_lines(file, json.loads)}
@@ -63,9 +67,11 @@ def search(
 
 class _Search:
     def __init__(
-        self, model: Path, how: Searched, judge: dict[str, Any], seed: int, tokens: int | None
-    ) -> None:
+        self, model: Path, how: Searched, judge: dict[str, Any], seed: int, tokens: int | None,
+        server: str | None,
+    ) -> None:  # fmt: skip
         self._model, self._how, self._judging, self._seed = model, how, judge, seed
+        self._server = server
         self._prompts = prompts_for(model, is_adapter=False)
         self._tokens = tokens or ANSWER_TOKENS[self._prompts]
 
@@ -73,11 +79,11 @@ class _Search:
         self, tasks: Sequence[Task], sink: JsonlSink, deadline: float | None, of: int
     ) -> None:
         with contextlib.ExitStack() as stack:
-            policy = make_policies(self._model, stack)[Role.GENERATOR]
+            policy, count = self._policy(stack)
             judge, again = (
                 stack.enter_context(make_judge(**self._judging, seed=seed)) for seed in (None, None)
             )
-            budget = PromptBudget(PROMPT_TOKENS, policy.count)
+            budget = PromptBudget(PROMPT_TOKENS, count)
             sampling = SamplingParams(
                 max_new_tokens=self._tokens, temperature=self._how.temperature, seed=self._seed
             )
@@ -103,6 +109,17 @@ class _Search:
                     progress.advance()
 
             await asyncio.gather(*map(one, tasks))
+
+    def _policy(self, stack: contextlib.ExitStack) -> tuple[Any, Counter]:
+        """What answers, and what counts a prompt's tokens."""
+        if self._server is None:
+            policy = make_policies(self._model, stack)[Role.GENERATOR]
+            return policy, policy.count
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(self._model)
+        asked = OpenAIPolicy(self._server, str(self._model))
+        return asked, lambda messages: len(prompt_ids(tokenizer, messages))
 
 
 def _row(state: CUDAConversationState, chosen: Any) -> dict[str, Any]:

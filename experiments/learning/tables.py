@@ -16,9 +16,12 @@ from rich.table import Table
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.compare import compare_runs
 from coding_framework.evaluation.estimates import mean_interval
+from coding_framework.evaluation.metrics import stage_metrics
 from coding_framework.evaluation.samples import SampleRecord, count_by_task, fastest_by_task, gain
 from coding_framework.run.evaluation import read_sample_records
 from coding_framework.store.folder import EvalFolder
+from coding_framework.store.lines import parsed_lines
+from coding_framework.types import CUDAConversationState
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from bench_io import bar, finish, head
@@ -96,6 +99,85 @@ def difference(a: Sequence[SampleRecord], b: Sequence[SampleRecord]) -> Row | No
     }  # fmt: skip
 
 
+def at_equal_tokens(turns: Path, samples: Path, most: int) -> Row:
+    """Correct conversations, less what samples of the first prompt solve with as many tokens; both
+    end at the first correct kernel. `samples` has `most` of each conversation of `turns`. Sampling
+    spends as much where it may draw k times in a part of its tries, and once more in the others.
+    The interval is a BCa bootstrap over tasks."""
+    talked, drawn = (_by_task(read_sample_records(folder)) for folder in (turns, samples))
+    tasks = sorted(talked.keys() & drawn.keys())
+    solved_t = np.array([np.mean([r.correct for r in talked[t]]) for t in tasks])
+    spent = float(np.mean([np.mean([r.tokens for r in talked[t]]) for t in tasks]))
+    found = np.array([[_within(drawn[t], most, k) for k in range(most + 1)] for t in tasks])
+    tokens_k = found[:, :, 1].mean(0)
+    k = min(most, int(np.searchsorted(tokens_k, spent, "right")) - 1)
+    more = 0.0 if k == most else (spent - tokens_k[k]) / (tokens_k[k + 1] - tokens_k[k])
+    equal_t = (1 - more) * found[:, k, 0] + more * found[:, min(k + 1, most), 0]
+    gap_t = solved_t - equal_t
+    return {
+        "tasks": len(tasks),
+        "feedback": _rounded(float(solved_t.mean())),
+        "resampling": _rounded(float(equal_t.mean())),
+        "difference": _rounded(float(gap_t.mean())),
+        "difference_ci95": _interval(gap_t),
+        "tokens": round(spent),
+        "samples_at_equal_tokens": _rounded(k + more),
+        "by_samples": [
+            {"samples": n, "correct": _rounded(float(found[:, n, 0].mean())),
+             "tokens": round(float(tokens_k[n]))}
+            for n in range(1, most + 1)
+        ],
+    }  # fmt: skip
+
+
+def _by_task(records: Sequence[SampleRecord]) -> dict[str, list[SampleRecord]]:
+    """The judged ones, in the order in which they were drawn."""
+    found: dict[str, list[SampleRecord]] = {}
+    for record in sorted(records, key=lambda r: r.sample):
+        if record.masked is None:
+            found.setdefault(record.task, []).append(record)
+    return found
+
+
+def _within(records: Sequence[SampleRecord], most: int, draws: int) -> tuple[float, float]:
+    """(share of tries that are correct, their mean tokens) where a try, `most` samples one after
+    the other, may draw so many."""
+    tries = [records[n : n + most][:draws] for n in range(0, len(records), most)]
+    ends = [next((n + 1 for n, r in enumerate(tried) if r.correct), len(tried)) for tried in tries]
+    tokens = [sum(r.tokens for r in t[:end]) for t, end in zip(tries, ends, strict=True)]
+    return float(np.mean([any(r.correct for r in t) for t in tries])), float(np.mean(tokens))
+
+
+def repeated(folder: Path) -> Row:
+    """Share of the later turns that give code of an earlier one again."""
+    read = CUDAConversationState.model_validate_json
+    states = list(parsed_lines(EvalFolder(folder).conversations, read))
+    found = stage_metrics("feedback", states)
+    later = found.turns - len(states)
+    return {
+        "later_turns": later,
+        "repeats": _rounded(found.repeated_turns / later) if later else None,
+        "repaired": found.fixed_by_feedback,
+    }
+
+
+def by_suite(folder: Path, stratum: Mapping[str, str]) -> dict[str, Row]:
+    """The numbers of an evaluation by suite, and of each suite by the strata of its tasks."""
+    found: dict[str, list[SampleRecord]] = {}
+    for record in read_sample_records(folder):
+        found.setdefault(record.suite, []).append(record)
+    return {
+        suite: {
+            **numbers(records),
+            "strata": {
+                name: numbers([r for r in records if stratum[r.task] == name])
+                for name in sorted({stratum[r.task] for r in records})
+            },
+        }
+        for suite, records in found.items()
+    }
+
+
 def write_tables(work: Path, plan: Plan, output: Path | None) -> bool:
     """Print and write what there is; whether every bar that can be judged holds. Raises UsageError
     where no arm has been tested."""
@@ -159,11 +241,32 @@ def _bars(
     for a, b in pairs:
         lost = arms[b]["pass@k"] - arms[a]["pass@k"]
         found.append(_least(f"{b}: pass@k less the control's", -0.02, lost))
-    search = stages.get("search.search", {}).get("result")
-    if search:
-        found.append(_least("search, correct", 0.65, search["correct"]))
-        found.append(_least("search, fast_1", 0.40, search["fast_1"]))
+    for stage, name, key, bars in BARS_BY_SUITE:
+        for suite, row in stages.get(stage, {}).get("result", {}).items():
+            wanted = bars.get(suite, {})
+            found += [_least(f"{name}, {suite}, {m}", least, row[key.get(m, m)])
+                      for m, least in wanted.items()]  # fmt: skip
+    turns = stages.get("feedback.compare", {}).get("result")
+    if turns:
+        found.append(_least("feedback less resampling, equal tokens", 0.05, turns["difference"]))
+        if turns["difference_ci95"] is not None:
+            low = turns["difference_ci95"][0]
+            found.append(bar("feedback less resampling, lower 95% end", "> 0", low, low > 0))
+        if turns["repeats"] is not None:
+            found.append(bar("repeats", 0.1, turns["repeats"], turns["repeats"] <= 0.1))
     return found
+
+
+BARS_BY_SUITE: tuple[tuple[str, str, dict[str, str], dict[str, dict[str, float]]], ...] = (
+    ("search.search", "search", {}, {
+        "kernelbench:1": {"correct": 0.65, "fast_1": 0.40}, "kernelbench:2": {"fast_1": 0.35},
+    }),
+    ("kernelbench.test", "greedy", {"correct": "pass@1"}, {
+        "kernelbench:1": {"correct": 0.45, "fast_1": 0.25},
+        "kernelbench:2": {"correct": 0.30, "fast_1": 0.20},
+    }),
+)  # fmt: skip
+"""(stage, what is said, names of metrics there, least values by suite)."""
 
 
 def _least(what: str, target: float, value: float) -> Row:

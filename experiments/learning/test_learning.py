@@ -85,20 +85,25 @@ def test_each_command_of_a_plan_is_one_that_the_project_takes(
     stages = [(arm, stage, work) for arm, found in learning.STAGES.items() for stage, work in found]
     seen = set()
     for arm, stage, work in stages:
-        now = learning.Experiment(plan, tmp_path, arm, minutes=60.0)
+        now = learning.Experiment(plan, tmp_path, arm, minutes=60.0, kernelbench=tmp_path)
         if stage == "test":
             learning.note_of(now, "temperature").parent.mkdir(exist_ok=True)
             told = json.dumps({"result": {"chosen": 0.4}})
             learning.note_of(now, "temperature").write_text(told)
         chosen = stage == "temperature" and len(plan.temperatures) == 1
-        if chosen or stage == "search" or (stage == "mixture" and not plan.mixture):
+        if chosen or stage in ("search", "compare") or (stage == "mixture" and not plan.mixture):
+            continue
+        if arm == "feedback" and plan.feedback is None:
+            with pytest.raises(UsageError, match="the plan says nothing of feedback"):
+                work(now)
             continue
         with pytest.raises(CapturedError) as captured:
             work(now)
         seen.add((arm, str(captured.value)))
     assert ("sft", "run_sft_training.py") in seen
     assert ("rl", "run_multiturn_rl_training.py") in seen
-    assert {("rft", "rft"), ("control", "rft"), ("sft", "eval")} <= seen
+    assert {("rft", "rft"), ("control", "rft"), ("sft", "eval"), ("kernelbench", "eval")} <= seen
+    assert (("feedback", "eval") in seen) == (plan.feedback is not None)
 
 
 def test_a_plan_with_a_mistake_is_one_sentence(tmp_path: Path) -> None:
@@ -323,6 +328,65 @@ def test_a_control_without_rft_reads_rls_first_step(
 # --- tables ---------------------------------------------------------------------------------------
 
 
+def tried(task: str, flags: str, tokens: int = 100) -> list[SampleRecord]:
+    """Samples of a task, "1" for a correct one."""
+    return [
+        SampleRecord(task=task, sample=n, correct=flag == "1", tokens=tokens)
+        for n, flag in enumerate(flags)
+    ]
+
+
+def written(folder: Path, records: list[SampleRecord]) -> Path:
+    folder.mkdir(parents=True)
+    lines = "".join(r.model_dump_json() + "\n" for r in records)
+    (folder / "records.jsonl").write_text(lines)
+    return folder
+
+
+def test_turns_are_compared_with_samples_of_as_many_tokens(tmp_path: Path) -> None:
+    turns = written(tmp_path / "t", [
+        *tried("a", "1", 250), *tried("b", "1", 250), *tried("c", "0", 250), *tried("d", "1", 250),
+    ])  # fmt: skip
+    samples = written(tmp_path / "s", [
+        *tried("a", "1000"), *tried("b", "0010"), *tried("c", "0000"), *tried("d", "0100"),
+    ])  # fmt: skip
+    found = tables.at_equal_tokens(turns, samples, 4)
+    # by 1, 2, 3 samples 1, 2, 3 of 4 are solved, by 100, 175, 225 and 250 tokens a task
+    assert [row["correct"] for row in found["by_samples"]] == [0.25, 0.5, 0.75, 0.75]
+    assert [row["tokens"] for row in found["by_samples"]] == [100, 175, 225, 250]
+    assert found["samples_at_equal_tokens"] == 4
+    assert (found["feedback"], found["difference"]) == (0.75, 0.0)
+    all_at_once = [r for name in "abcd" for r in tried(name, "1", 200)]
+    cheap = written(tmp_path / "u", all_at_once)
+    found = tables.at_equal_tokens(cheap, samples, 4)
+    assert found["samples_at_equal_tokens"] == 2.5
+    assert found["difference"] == 1 - 0.625
+    few = written(tmp_path / "v", tried("a", "1", 50))
+    found = tables.at_equal_tokens(few, samples, 4)
+    assert found["resampling"] == 0.5  # one draw in every second try
+
+
+def test_an_operation_that_training_never_had_makes_another_stratum() -> None:
+    import strata
+
+    known = """
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv2d(3, 8, 3)
+
+    def forward(self, x):
+        return self.a(x).mean(1) @ x
+"""
+    assert strata.operations(known) == {"conv2d", "mean", "matmul"}
+    assert strata.operations("import torch\nx = torch.kaiser_window(3)\n") == frozenset()
+    assert strata.stratum(known) == "trained"
+    new = known.replace("mean(1)", "logdet()")
+    assert strata.stratum(new) == "never trained"
+
+
 def records(share: float, tasks: int = 40, samples: int = 4) -> list[SampleRecord]:
     found = []
     for number in range(tasks):
@@ -382,14 +446,14 @@ def test_all_arms_run_on_two_cores_and_go_on_elsewhere(tmp_path: Path) -> None:
         run(here, arm, "--plan", str(plan))
     run(here, "pack", "--to", str(tmp_path / "parts"), "--part-mib", "1")
     run(there, "unpack", str(tmp_path / "parts"))
-    for arm in ("sft", "rl", "control", "search"):  # of sft nothing is left to do
+    for arm in ("sft", "rl", "control", "feedback", "search"):  # of sft nothing is left to do
         run(there, arm, "--plan", str(plan))
     told_by = [sys.executable, str(HERE / "learning.py"), "tables", "--plan", str(plan)]
     subprocess.run([*told_by, "--work", str(there)], check=False)  # its bars do not hold
     found = json.loads((there / "tables.json").read_text())
     assert set(found["arms"]) == {"sft", "rft", "rl-0", "control-0"}
     assert "rl-0 - control-0" in found["comparisons"]
-    assert {"rl-0.train", "search.search"} <= set(found["stages"])
+    assert {"rl-0.train", "search.search", "feedback.compare"} <= set(found["stages"])
 
 
 def test_the_policy_that_is_kept_can_be_read(tmp_path: Path) -> None:
