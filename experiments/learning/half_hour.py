@@ -1,12 +1,13 @@
 """What half an hour of a machine of two GPUs is used for, in one command that loses no second.
 
-    half_hour.py --work DIR --model FOLDER [--minutes 27] [--policy FOLDER]
+    half_hour.py --work DIR --model FOLDER [--minutes 27] [--policy FOLDER] [--then trial rl:0 ...]
 
-One after the other: SFT on both GPUs (where its test of two processes passes, else on one), its
-test on held-out modules, a trial of RL from it, six steps in step and eight that are one policy
-behind. With --policy, a folder of `learning.py store`, that policy takes SFT's place, and its test
-comes after the trial. While a GPU has nothing else to do it judges module kernels. The base model
-need not be there yet: who copies it renames it into place, and until then both GPUs judge.
+One after the other: SFT on both GPUs (where its test of two processes passes, else on one) and its
+test on held-out modules, or, with --policy, the policy of a folder of `learning.py store`; then
+what --then names: arms of `learning.py`, with a seed behind a colon, and `trial`, the default: RL,
+six steps in step and eight that are one policy behind. While a GPU has nothing else to do it judges
+module kernels. The base model need not be there yet: who copies it renames it into place, and until
+then both GPUs judge.
 
 DIR/events.jsonl tells what began and ended when, DIR/logs what each command said. What is done is
 not done again by a second call. `learning_*.json` of `benchmarks/results` are made of what is left.
@@ -204,13 +205,22 @@ def sft(now: HalfHour, model: Path) -> Path | None:
             done = [works["sft"]] if trained == 0 else []
     if not done:
         return None
-    test(now, now.work / ("two_gpus.yaml" if done[0] == works["two_gpus"] else "sft.yaml"), done[0])
+    arm(now, now.work / ("two_gpus.yaml" if done[0] == works["two_gpus"] else "sft.yaml"), done[0])
     return done[0] / "models" / "sft"
 
 
-def test(now: HalfHour, plan: Path, work: Path) -> None:
-    """What is left of the arm: the server takes the first GPU, the judge the second."""
-    now.run("test", sft_arm(plan, work, "--minutes", f"{now.left_s / 60:.2f}"), "1", now.left_s)
+def arm(now: HalfHour, plan: Path, work: Path, named: str = "sft", *more: str | Path) -> None:
+    """What is left of an arm, "rl:0". RL trains and judges on both GPUs; of all else a server takes
+    the first GPU, and what judges or trains the second."""
+    name, _, seed = named.partition(":")
+    said = [sys.executable, HERE / "learning.py", name, "--plan", plan, "--work", work,
+            "--seed", seed or "0", *more]  # fmt: skip
+    parts = [("0,1", ["--until", "train"]), ("1", [])] if name == "rl" else [("1", [])]
+    for gpus, until in parts:
+        words = [*said, "--minutes", f"{max(0.0, now.left_s) / 60:.2f}", *until]
+        called = "_".join(filter(None, [name, seed, *until[1:]]))
+        if now.run(called, words, gpus, now.left_s, **OF_RL) != 0:
+            return
 
 
 def restored(now: HalfHour, model: Path, stored: Path) -> Path | None:
@@ -263,18 +273,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cli.add_argument("--work", type=Path, required=True, help="folder of all that is left")
     cli.add_argument("--model", type=Path, required=True, help="the base model; it may come later")
     cli.add_argument("--policy", type=Path, help="a stored policy, in SFT's place")
+    cli.add_argument("--then", nargs="*", default=["trial"], metavar="ARM", help="trial, rl:0, ...")
+    cli.add_argument("--kernelbench-dir", type=Path, help="a checkout, for arms that need one")
     cli.add_argument("--minutes", type=float, default=27.0, help="all ends after so many")
     cli.add_argument("--workers", type=int, default=11, help="judges of each GPU")
     args = cli.parse_args(arguments)
     now = HalfHour(args.work.resolve(), args.minutes, args.workers)
     model = args.model.resolve()
     policy = restored(now, model, args.policy.resolve()) if args.policy else sft(now, model)
-    if policy is not None:
+    more = ["--kernelbench-dir", args.kernelbench_dir.resolve()] if args.kernelbench_dir else []
+    for name in args.then if policy is not None else []:
+        assert policy is not None
+        if name != "trial":
+            arm(now, now.work / "two_gpus.yaml", policy.parents[1], name, *more)
+            continue
         if not trial(now, "in_step", policy):
             trial(now, "in_step_unpacked", policy)
         trial(now, "one_behind", policy)
-        if args.policy:
-            test(now, now.work / "two_gpus.yaml", policy.parents[1])
     with now.judging(0, 1):
         time.sleep(max(0.0, now.left_s - END_S))
     now.note("all is done")

@@ -70,7 +70,7 @@ def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[str]) -
         fails = any(f == name for f in failing)
         if name == "restore" and not fails:
             (now.work / "learning_two_gpus" / "models" / "sft").mkdir(parents=True)
-        if name.startswith("rl_") and not fails:
+        if "--output-dir" in words and not fails:
             result = RLFolder(Path(words[words.index("--output-dir") + 1])).result
             result.parent.mkdir(parents=True)
             result.write_text("{}")
@@ -85,9 +85,10 @@ def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[str]) -
 
 @pytest.fixture
 def call(tmp_path: Path, began: Began, failing: list[str]) -> Callable[..., list[str]]:
-    def called(*fail: str, **flags: str) -> list[str]:
+    def called(*fail: str, then: Sequence[str] = (), **flags: str) -> list[str]:
         failing.extend(fail)
-        more = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
+        more = ["--then", *then] if then else []
+        more += [word for flag, value in flags.items() for word in (f"--{flag}", value)]
         words = ["--work", str(tmp_path / "w"), "--model", str(tmp_path / "base"), *more]
         assert half_hour.main(words) == 0
         return [name for name, _, _ in began]
@@ -99,7 +100,7 @@ def test_both_gpus_judge_until_the_model_is_there_and_after_the_trial(
     call: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     assert call() == [
-        "judge_0", "judge_1", "mixture", "smoke", "sft_on_two", "test", "rl_in_step",
+        "judge_0", "judge_1", "mixture", "smoke", "sft_on_two", "sft", "rl_in_step",
         "rl_one_behind", "judge_0", "judge_1",
     ]  # fmt: skip
     events = [json.loads(line) for line in (tmp_path / "w" / "events.jsonl").open()]
@@ -110,7 +111,7 @@ def test_one_gpu_trains_where_two_do_not_and_the_other_judges(
     call: Callable[..., list[str]], began: Began
 ) -> None:
     names = call("smoke")
-    assert names[3:7] == ["smoke", "judge_1", "sft_on_one", "test"]
+    assert names[3:7] == ["smoke", "judge_1", "sft_on_one", "sft"]
     assert {name: gpus for name, _, gpus in began}["sft_on_one"] == "0"
 
 
@@ -126,14 +127,24 @@ def test_a_trial_whose_packed_rows_fail_is_made_without_packing(
     assert call("rl_in_step")[6:9] == ["rl_in_step", "rl_in_step_unpacked", "rl_one_behind"]
 
 
-def test_a_stored_policy_takes_the_place_of_sft(
-    call: Callable[..., list[str]], tmp_path: Path
+def test_a_stored_policy_takes_the_place_of_sft_and_arms_follow(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
 ) -> None:
     (tmp_path / "base").mkdir()
-    assert call(policy=str(tmp_path)) == [
-        "judge_0", "judge_1", "restore", "rl_in_step", "rl_one_behind", "test",
-        "judge_0", "judge_1",
+    given = {"policy": str(tmp_path), "kernelbench-dir": str(tmp_path)}
+    assert call(then=["trial", "rl:1", "kernelbench"], **given) == [
+        "judge_0", "judge_1", "restore", "rl_in_step", "rl_one_behind", "rl_1_train", "rl_1",
+        "kernelbench", "judge_0", "judge_1",
     ]  # fmt: skip
+    assert {name: gpus for name, _, gpus in began if name.startswith("rl_1")} == {
+        "rl_1_train": "0,1", "rl_1": "1",
+    }  # fmt: skip
+
+
+def test_an_arm_that_fails_is_not_tested(call: Callable[..., list[str]], tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    names = call("rl_0_train", then=["rl:0"], policy=str(tmp_path))
+    assert names[3:] == ["rl_0_train", "judge_0", "judge_1"]
 
 
 def test_a_policy_that_cannot_be_made_leaves_the_gpus_to_the_judges(
