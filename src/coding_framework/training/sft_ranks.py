@@ -127,19 +127,20 @@ class Rank:
         import torch
         import torch.distributed as dist
 
-        first = dist.all_reduce(torch.zeros_like(weights[0]), async_op=True)
-        reached = self._ends(first, _REACH_S)
+        why = None
         try:
+            first = dist.all_reduce(torch.zeros_like(weights[0]), async_op=True)
+            reached = self._ends(first, _REACH_S)
             if reached:
                 first.wait()
-        except RuntimeError:
-            reached = False
+        except RuntimeError as e:
+            reached, why = False, e
         if not reached:
             self.check()
             raise InfrastructureError(
                 f"the {self.of} processes of the training do not reach each other: "
                 "NCCL_DEBUG=INFO before the command shows why, --num-gpus 1 does without"
-            )
+            ) from why
         with torch.no_grad():
             for weight in weights:
                 dist.broadcast(weight, 0)
