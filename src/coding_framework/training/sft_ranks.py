@@ -34,10 +34,12 @@ at once, by its process."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _NOTICE_S = 4.0
 """Until it is known whether an error in a sum is another rank's end."""
+_END_S = 30.0
+"""For the end of all sums."""
 _REACH_S = 300.0
 """Until the first sum is given up."""
 _LOOK_S = 0.05
-"""Between two looks for the ranks that are to join."""
+"""Between two looks for what is waited for."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,9 @@ class Rank:
         """Rank 0 waits until the others are about to join: the joining itself would wait a day for
         one that has ended before it. Raises what ended it."""
         Path(f"{self.meeting}.{self.number}").touch()
-        while self.number == 0 and any(
-            not Path(f"{self.meeting}.{n}").exists() for n in range(self.of)
-        ):
-            self.check()
-            time.sleep(_LOOK_S)
+        if self.number == 0:
+            names = [Path(f"{self.meeting}.{n}") for n in range(self.of)]
+            self._until(lambda: all(n.exists() for n in names), math.inf)
 
     def sum(self, tensor: Any) -> Any:
         """The tensor, in place, summed over the ranks. Raises what ended another rank."""
@@ -127,29 +127,33 @@ class Rank:
         import torch
         import torch.distributed as dist
 
-        why = None
-        try:
-            first = dist.all_reduce(torch.zeros_like(weights[0]), async_op=True)
-            reached = self._ends(first, _REACH_S)
-            if reached:
-                first.wait()
-        except RuntimeError as e:
-            reached, why = False, e
-        if not reached:
+        failures: list[RuntimeError] = []
+
+        def reach() -> None:
+            try:
+                dist.all_reduce(first)
+                first.tolist()  # a GPU's sum is over when it can be read
+            except RuntimeError as e:
+                failures.append(e)
+
+        # In a thread, since a GPU's library waits for the others in the call itself.
+        first = torch.zeros(1, device=weights[0].device)
+        thread = threading.Thread(target=reach, daemon=True)
+        thread.start()
+        if not self._until(lambda: not thread.is_alive(), _REACH_S) or failures:
             self.check()
             raise InfrastructureError(
                 f"the {self.of} processes of the training do not reach each other: "
                 "NCCL_DEBUG=INFO before the command shows why, --num-gpus 1 does without"
-            ) from why
+            ) from next(iter(failures), None)
         with torch.no_grad():
             for weight in weights:
                 dist.broadcast(weight, 0)
 
-    def _ends(self, work: Any, seconds: float) -> bool:
-        """Whether a sum ends within `seconds`: NCCL's own wait takes no limit. Raises what ended
-        another rank."""
+    def _until(self, ended: Callable[[], bool], seconds: float) -> bool:
+        """Whether it has ended within `seconds`. Raises what ended another rank."""
         deadline = time.monotonic() + seconds
-        while not work.is_completed():
+        while not ended():
             self.check()
             if time.monotonic() > deadline:
                 return False
@@ -223,7 +227,7 @@ def followed(
             closing.set()
             for child in children:
                 child.end()
-            _end_sums()
+            _end_sums(_END_S)
         first.check()
 
 
@@ -248,15 +252,22 @@ def _notice(child: Child, first: Rank, closing: threading.Event) -> None:
         if closing.is_set():
             return
         first.lost.append(e)
-        _end_sums()
+        _end_sums(_END_S)
 
 
-def _end_sums() -> None:
-    """End those that wait for other ranks."""
-    with contextlib.suppress(Exception):  # where none waits
-        from torch.distributed import distributed_c10d
+def _end_sums(seconds: float) -> None:
+    """End those that wait for other ranks. It is waited for at most so long: of a GPU's library a
+    call that waits may hold what would end it."""
 
-        distributed_c10d._abort_process_group()
+    def end() -> None:
+        with contextlib.suppress(Exception):  # where none waits
+            from torch.distributed import distributed_c10d
+
+            distributed_c10d._abort_process_group()
+
+    thread = threading.Thread(target=end, daemon=True)
+    thread.start()
+    thread.join(seconds)
 
 
 def check_gpus(device: DeviceChoice, wanted: int) -> None:

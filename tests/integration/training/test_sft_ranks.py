@@ -142,6 +142,31 @@ def test_processes_that_do_not_reach_each_other_are_said(
         rank.begin_equal([torch.ones(1000, device=device)])
 
 
+def test_a_first_sum_that_never_returns_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NCCL's: its call connects the ranks and waits for them, and no signal ends it."""
+    import torch
+
+    returns = threading.Event()
+    monkeypatch.setattr(sft_ranks, "_REACH_S", 0.5)
+    monkeypatch.setattr(sft_ranks, "_END_S", 0.5)
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda *_, **__: returns.wait(60))
+    monkeypatch.setattr(
+        "torch.distributed.distributed_c10d._abort_process_group", lambda: returns.wait(60)
+    )
+    began = time.monotonic()
+    with (
+        pytest.raises(InfrastructureError, match="do not reach each other: NCCL_DEBUG=INFO"),
+        sft_ranks.followed("cpu", 2, join_and_say_nothing, "cpu") as rank,
+        rank.joined("cpu"),
+    ):
+        rank.begin_equal([torch.ones(1000)])
+    assert time.monotonic() - began < 40
+    returns.set()
+    monkeypatch.undo()
+    sft_ranks._end_sums(30.0)
+    assert not torch.distributed.is_initialized()
+
+
 def test_only_the_first_rank_counts_the_gpus(
     base: Path, examples: list[TrainingExample], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
