@@ -1,0 +1,136 @@
+#!/bin/sh
+# half_hour.py on a machine that reaches no package registry and no model hub, from pieces small enough to be copied.
+#
+#   offline.sh pack TO WHEELS MODEL.gguf CONVERTER [PARTS]
+#       here: TO/start.tar and TO/piece.*, each of at most $PIECE (62M). WHEELS: a folder of wheels and Debian packages.
+#       CONVERTER: a program that makes the Hugging Face folder DIR of DIR/model.gguf, called with qwen2.5-coder-1.5b DIR.
+#       PARTS: what `learning.py pack` wrote of the runs before.
+#   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
+#   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call
+#   offline.sh take FILE ...           pieces, in any order, as they come
+#   offline.sh poll SECONDS OUT        until so long after the start or until all is done; then says how it stands and
+#                                      packs what there is into OUT
+set -eu
+AWAY=${AWAY:-/tmp/away}
+BIG='vllm|ray|xgrammar|av|wandb|flashinfer|bitsandbytes|pycountry|tensorboard|mistral|anthropic|openai|py_spy|nvtx|uvloop'
+BIG="^($BIG|hf_xet|llguidance|outlines|fastsafetensors|apache_tvm|torch_c_dlpack|verl|rignore|sentry|zstandard|cryptography)"
+here=$(cd "$(dirname "$0")" && pwd)
+self=$here/$(basename "$0")
+what=$1
+shift
+
+since() { echo $(($(date +%s) - $(cat "$AWAY/began"))); }
+say() { echo "$(since) s: $*" >> "$AWAY/timeline"; }
+wanted() { grep -c "^piece.$1" "$AWAY/pieces" || true; }
+all_of() { # waits for the pieces of a name
+  while [ "$(find "$AWAY/in" -name "piece.$1.*" | wc -l)" -lt "$(wanted "$1")" ]; do sleep 0.3; done
+  say "all of $1 is here"
+}
+install() {
+  python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$AWAY/site" "$@"
+}
+
+case $what in
+pack)
+  to=$1 wheels=$2 gguf=$3 converter=$4 parts=${5:-} root=$(git -C "$here" rev-parse --show-toplevel)
+  mkdir -p "$to/start/wheels" "$to/late"
+  for file in "$wheels"/*; do
+    if basename "$file" | grep -qE "$BIG"; then cp "$file" "$to/late"; else cp "$file" "$to/start/wheels"; fi
+  done
+  git -C "$root" archive HEAD -- . ':!experiments/learning/policy' | xz -T0 -3 > "$to/start/tree.tar.xz"
+  cp "$converter" "$to/start/convert.py"
+  cp "$self" "$to/start/offline.sh"
+  split -b "${PIECE:-62M}" -d "$gguf" "$to/piece.model."
+  tar c -C "$to/late" . | split -b "${PIECE:-62M}" -d - "$to/piece.late."
+  tar c -C "$here/policy" . | split -b "${PIECE:-62M}" -d - "$to/piece.policy."
+  if [ "$parts" ]; then tar c -C "$parts" . | split -b "${PIECE:-62M}" -d - "$to/piece.parts."; fi
+  (cd "$to" && ls piece.*) > "$to/start/pieces"
+  tar c -C "$to/start" . > "$to/start.tar"
+  rm -r "$to/late" "$to/start"
+  ls -l "$to"
+  ;;
+start)
+  if [ -e "$AWAY/began" ]; then exit 0; fi # a second call is a spare one
+  date +%s > "$AWAY/began"
+  mkdir -p "$AWAY/in" "$AWAY/logs"
+  setsid sh "$self" go "$@" > "$AWAY/logs/go" 2>&1 < /dev/null &
+  ;;
+go)
+  seconds=$1
+  shift
+  mkdir -p "$AWAY/main" "$AWAY/site/coding_framework-0.1.0.dist-info"
+  xz -dc "$AWAY/tree.tar.xz" | tar x -C "$AWAY/main"
+  printf 'Metadata-Version: 2.1\nName: coding-framework\nVersion: 0.1.0\n' \
+    > "$AWAY/site/coding_framework-0.1.0.dist-info/METADATA"
+  for package in "$AWAY"/wheels/*.deb; do [ ! -e "$package" ] || dpkg -x "$package" "${ROOT:-/}"; done
+  install "$AWAY"/wheels/*.whl
+  say small wheels are installed
+  export PYTHONPATH="$AWAY/main/src:$AWAY/site" PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1
+  sh "$self" late > "$AWAY/logs/late" 2>&1 &
+  sh "$self" model > "$AWAY/logs/model" 2>&1 &
+  cd "$AWAY/main"
+  if [ "$(wanted parts)" -gt 0 ]; then
+    all_of parts
+    mkdir -p "$AWAY/parts"
+    cat "$AWAY"/in/piece.parts.* | tar x -C "$AWAY/parts"
+    python3 experiments/learning/learning.py unpack "$AWAY/parts" --work "$AWAY/half/learning_two_gpus"
+  fi
+  left=$((seconds - $(since)))
+  status=0 # nothing stands before this: what stands still before it takes all of the time
+  python3 experiments/learning/half_hour.py --work "$AWAY/half" --model "$AWAY/qwen" --policy "$AWAY/policy" \
+    --minutes "$((left / 60)).$((left % 60 * 10 / 6 / 10))$((left % 60 * 10 / 6 % 10))" --then "$@" || status=$?
+  say "half_hour.py has ended with $status"
+  touch "$AWAY/done"
+  ;;
+late)
+  all_of late
+  mkdir -p "$AWAY/late"
+  cat "$AWAY"/in/piece.late.* | tar x -C "$AWAY/late"
+  rm "$AWAY"/in/piece.late.*
+  install "$AWAY"/late/*.whl
+  say late wheels are installed
+  touch "$AWAY/late.done"
+  ;;
+model)
+  all_of policy
+  mkdir -p "$AWAY/policy" "$AWAY/qwen.new"
+  cat "$AWAY"/in/piece.policy.* | tar x -C "$AWAY/policy"
+  all_of model
+  cat "$AWAY"/in/piece.model.* > "$AWAY/qwen.new/model.gguf"
+  rm "$AWAY"/in/piece.model.*
+  CUDA_VISIBLE_DEVICES='' python3 "$AWAY/convert.py" qwen2.5-coder-1.5b "$AWAY/qwen.new"
+  rm "$AWAY/qwen.new/model.gguf"
+  while [ ! -e "$AWAY/late.done" ]; do sleep 0.3; done # the arms need all packages
+  mv "$AWAY/qwen.new" "$AWAY/qwen"
+  say the model is here
+  ;;
+take)
+  for file in "$@"; do
+    cp "$file" "$AWAY/in/.new.$(basename "$file")"
+    mv "$AWAY/in/.new.$(basename "$file")" "$AWAY/in/$(basename "$file")"
+  done
+  echo "$(since) s: took $*"
+  ;;
+poll)
+  seconds=$1 out=$2
+  while [ "$(since)" -lt "$seconds" ] && [ ! -e "$AWAY/done" ]; do sleep 1; done
+  cat "$AWAY/timeline"
+  tail -n 3 "$AWAY"/logs/*
+  tail -n 30 "$AWAY/half/events.jsonl" || true
+  nvidia-smi --query-gpu=utilization.gpu,memory.used --format=csv,noheader || true
+  cd "$AWAY"
+  tar c --exclude='*.safetensors' --exclude='*.pt' --exclude='models' --exclude='checkpoints' --exclude='best*' \
+    --exclude='mixture' --exclude='cache' half timeline logs | xz -T0 -1 | split -b 15M -d - "$out/half.tar.xz." || true
+  for kept in half/learning_two_gpus/rl-*/kept half/learning_two_gpus/control-*/kept; do
+    if [ -e "$kept" ]; then # a training has ended: its policy goes with what was measured of it
+      PYTHONPATH="$AWAY/main/src:$AWAY/site" python3 main/experiments/learning/learning.py pack \
+        --work half/learning_two_gpus --to "$out/parts" --part-mib 15
+      break
+    fi
+  done
+  ;;
+*)
+  sed -n '2,15s/^# \{0,1\}//p' "$self"
+  exit 2
+  ;;
+esac

@@ -1,0 +1,89 @@
+"""half_hour.py on a machine without a package registry: pieces that come in any order make it whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+from carry import pack
+
+from coding_framework.paths import write_atomic
+
+pytestmark = pytest.mark.integration
+SCRIPT = Path(__file__).with_name("offline.sh")
+PYTHON = """#!/bin/sh
+# pip, the converter and half_hour.py stand in here; what else is called is Python's
+case "$*" in
+*"pip install"*) echo "$@" >> "$CALLS" ;;
+*convert.py*) for folder; do :; done; echo {} > "$folder/config.json"; sha256sum "$folder/model.gguf" > "$CALLS.gguf" ;;
+*half_hour.py*)
+  echo "$@" >> "$CALLS"
+  while [ ! -d "$AWAY/qwen" ]; do sleep 0.1; done
+  ls "$AWAY/qwen" "$AWAY/policy" "$AWAY/half/learning_two_gpus/stages" >> "$CALLS"
+  touch "$AWAY/half/learning_two_gpus/rl-0/kept"
+  ;;
+*) exec "$PYTHON" "$@" ;;
+esac
+"""
+
+
+def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path: Path) -> None:
+    for folder in ("bin", "wheels", "to", "root", "away", "out"):
+        (tmp_path / folder).mkdir()
+    write_atomic(tmp_path / "bin" / "python3", PYTHON)
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    for name in ("vllm-1.whl", "ray-1.whl", "structlog-1.whl"):
+        (tmp_path / "wheels" / name).write_bytes(os.urandom(3000))
+    (tmp_path / "model.gguf").write_bytes(os.urandom(2_500_000))
+    (tmp_path / "convert.py").write_text("")
+    for left in ("stages/rl-0.train.json", "rl-0/steps.jsonl"):
+        (tmp_path / "before" / left).parent.mkdir(parents=True)
+        (tmp_path / "before" / left).write_text("{}")
+    pack(tmp_path / "before", tmp_path / "parts", 15.0)
+    told = {
+        **os.environ, "AWAY": str(tmp_path / "away"), "ROOT": str(tmp_path / "root"),
+        "CALLS": str(tmp_path / "calls"), "PYTHON": sys.executable, "PIECE": "1M",
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+    }  # fmt: skip
+
+    def offline(*words: str | Path, script: Path = SCRIPT) -> str:
+        command = ["sh", str(script), *map(str, words)]
+        done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    to, away = tmp_path / "to", tmp_path / "away"
+    offline("pack", to, tmp_path / "wheels", tmp_path / "model.gguf", tmp_path / "convert.py",
+            tmp_path / "parts")  # fmt: skip
+    pieces = sorted(to.glob("piece.*"))
+    assert max(p.stat().st_size for p in pieces) <= 2**20
+    assert {p.name.split(".")[1] for p in pieces} == {"model", "late", "policy", "parts"}
+    subprocess.run(["tar", "xf", to / "start.tar", "-C", away], check=True)
+    there = away / "offline.sh"
+    offline("start", "600", "rl:0", "trial", script=there)
+    offline("start", "600", "rl:0", "trial", script=there)  # a spare call
+    for piece in reversed(pieces):
+        offline("take", piece, script=there)
+    said = offline("poll", "60", tmp_path / "out", script=there)
+    assert "half_hour.py has ended with 0" in said
+    calls = (tmp_path / "calls").read_text()
+    assert calls.count("half_hour.py") == 1
+    assert re.search(r"--minutes (10\.00|9\.\d\d) --then rl:0 trial\n", calls), calls
+    assert "structlog-1.whl" in calls.splitlines()[0] and "vllm" not in calls.splitlines()[0]
+    assert all(name in calls for name in ("config.json", "model_card.json", "rl-0.train.json"))
+    whole = subprocess.run(["sha256sum", tmp_path / "model.gguf"], capture_output=True, text=True)
+    assert (tmp_path / "calls.gguf").read_text().split()[0] == whole.stdout.split()[0]
+    assert (tmp_path / "out" / "half.tar.xz.00").stat().st_size > 0
+    assert (tmp_path / "out" / "parts" / "parts.json").exists()
+
+
+def test_a_word_that_it_does_not_know_shows_how_it_is_used() -> None:
+    done = subprocess.run(["sh", str(SCRIPT), "fly"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "offline.sh take FILE" in done.stdout
