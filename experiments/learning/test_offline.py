@@ -1,4 +1,4 @@
-"""half_hour.py on a machine without a package registry: pieces that come in any order make it whole."""
+"""half_hour.py on a machine without a package registry: pieces in any order make it whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ PYTHON = """#!/bin/sh
 # pip, the converter and half_hour.py stand in here; what else is called is Python's
 case "$*" in
 *"pip install"*) echo "$@" >> "$CALLS" ;;
-*convert.py*) for folder; do :; done; echo {} > "$folder/config.json"; sha256sum "$folder/model.gguf" > "$CALLS.gguf" ;;
+*convert.py*)
+  for folder; do :; done
+  echo {} > "$folder/config.json"
+  sha256sum "$folder/model.gguf" > "$CALLS.gguf"
+  ;;
 *half_hour.py*)
   echo "$@" >> "$CALLS"
   while [ ! -d "$AWAY/qwen" ]; do sleep 0.1; done
@@ -75,7 +79,8 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
     calls = (tmp_path / "calls").read_text()
     assert calls.count("half_hour.py") == 1
     assert re.search(r"--minutes (10\.00|9\.\d\d) --then rl:0 trial\n", calls), calls
-    assert "structlog-1.whl" in calls.splitlines()[0] and "vllm" not in calls.splitlines()[0]
+    assert "structlog-1.whl" in calls.splitlines()[0]
+    assert "vllm" not in calls.splitlines()[0]
     assert all(name in calls for name in ("config.json", "model_card.json", "rl-0.train.json"))
     whole = subprocess.run(["sha256sum", tmp_path / "model.gguf"], capture_output=True, text=True)
     assert (tmp_path / "calls.gguf").read_text().split()[0] == whole.stdout.split()[0]
