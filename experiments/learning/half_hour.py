@@ -1,13 +1,13 @@
 """What half an hour of a machine of two GPUs is used for, in one command that loses no second.
 
-    half_hour.py --work DIR --model FOLDER [--minutes 27] [--policy FOLDER] [--then trial rl:0 ...]
+    half_hour.py --work DIR --model FOLDER [--minutes 27] [--policy FOLDER] [--then rl:0:train ...]
 
 One after the other: SFT on both GPUs (where its test of two processes passes, else on one) and its
 test on held-out modules, or, with --policy, the policy of a folder of `learning.py store`; then
-what --then names: arms of `learning.py`, with a seed behind a colon, and `trial`, the default: RL,
-six steps in step and eight that are one policy behind. While a GPU has nothing else to do it judges
-module kernels. The base model need not be there yet: who copies it renames it into place, and until
-then both GPUs judge.
+what --then names: arms of `learning.py`, with a seed and a last stage behind colons, and `trial`,
+the default: RL, six steps in step and eight that are one policy behind. While a GPU has nothing
+else to do it judges module kernels. The base model need not be there yet: who copies it renames it
+into place, and until then both GPUs judge.
 
 DIR/events.jsonl tells what began and ended when, DIR/logs what each command said. What is done is
 not done again by a second call. `learning_*.json` of `benchmarks/results` are made of what is left.
@@ -210,15 +210,18 @@ def sft(now: HalfHour, model: Path) -> Path | None:
 
 
 def arm(now: HalfHour, plan: Path, work: Path, named: str = "sft", *more: str | Path) -> None:
-    """What is left of an arm, "rl:0". RL trains and judges on both GPUs; of all else a server takes
-    the first GPU, and what judges or trains the second."""
-    name, _, seed = named.partition(":")
+    """What is left of an arm, "rl:0", or up to a stage of it, "rl:0:train". RL trains and judges on
+    both GPUs; of all else a server takes the first GPU, and what judges or trains the second."""
+    name, seed, until, *_ = *named.split(":"), "", ""
     said = [sys.executable, HERE / "learning.py", name, "--plan", plan, "--work", work,
             "--seed", seed or "0", *more]  # fmt: skip
-    parts = [("0,1", ["--until", "train"]), ("1", [])] if name == "rl" else [("1", [])]
-    for gpus, until in parts:
-        words = [*said, "--minutes", f"{max(0.0, now.left_s) / 60:.2f}", *until]
-        called = "_".join(filter(None, [name, seed, *until[1:]]))
+    parts = [("1", until)]
+    if name == "rl":
+        parts = [("0,1", "train"), *(parts if until != "train" else [])]
+    for gpus, last in parts:
+        words = [*said, "--minutes", f"{max(0.0, now.left_s) / 60:.2f}"]
+        called = "_".join(filter(None, [name, seed, last]))
+        words += ["--until", last] if last else []
         if now.run(called, words, gpus, now.left_s, **OF_RL) != 0:
             return
 
@@ -273,7 +276,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cli.add_argument("--work", type=Path, required=True, help="folder of all that is left")
     cli.add_argument("--model", type=Path, required=True, help="the base model; it may come later")
     cli.add_argument("--policy", type=Path, help="a stored policy, in SFT's place")
-    cli.add_argument("--then", nargs="*", default=["trial"], metavar="ARM", help="trial, rl:0, ...")
+    cli.add_argument(
+        "--then", nargs="*", default=["trial"], metavar="ARM", help="trial, rl:0, rl:1:train, ..."
+    )
     cli.add_argument("--kernelbench-dir", type=Path, help="a checkout, for arms that need one")
     cli.add_argument("--minutes", type=float, default=27.0, help="all ends after so many")
     cli.add_argument("--workers", type=int, default=11, help="judges of each GPU")

@@ -32,7 +32,7 @@ def is_taken(command: Sequence[str]) -> None:
         build_parser().parse_args(words[2:])
     elif words[0].endswith("learning.py"):
         args = learning.parse(words[1:])
-        assert args.until in (None, "mixture", "train")
+        assert args.until in (None, "mixture", "train", "test")
         assert read_plan(args.plan).serve.startswith("env CUDA_VISIBLE_DEVICES=0 ")
     elif words[0].endswith("run_multiturn_rl_training.py"):
         runpy.run_path(words[0])["parse"](words[1:])
@@ -139,6 +139,18 @@ def test_a_stored_policy_takes_the_place_of_sft_and_arms_follow(
     assert {name: gpus for name, _, gpus in began if name.startswith("rl_1")} == {
         "rl_1_train": "0,1", "rl_1": "1",
     }  # fmt: skip
+
+
+def test_an_arm_may_end_with_a_stage_of_it(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    (tmp_path / "base").mkdir()
+    arms = ["rl:1:train", "control:1:train", "rl:1:test", "control:1"]
+    names = call(then=arms, policy=str(tmp_path))
+    assert names[3:-2] == [
+        "rl_1_train", "control_1_train", "rl_1_train", "rl_1_test", "control_1",
+    ]  # fmt: skip
+    assert [gpus for _, _, gpus in began][3:-2] == ["0,1", "1", "0,1", "1", "1"]
 
 
 def test_an_arm_that_fails_is_not_tested(call: Callable[..., list[str]], tmp_path: Path) -> None:
