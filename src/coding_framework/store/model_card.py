@@ -62,14 +62,9 @@ class ModelCard(Record):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     def merged(self) -> ModelCard:
-        """Of the model that has this card's adapter merged."""
-        return ModelCard.model_validate(
-            {
-                **self.model_dump(include={"base_model", "prompts", "trained_on", "seed"}),
-                "stage": "merged",
-                "parent": self.digest,
-            }
-        )
+        """Of the model that has this card's adapter merged. It is dated as the adapter: made again
+        elsewhere, it is the same model, and what was begun with it goes on."""
+        return self.model_copy(update={"stage": "merged", "parent": self.digest, "weights": {}})
 
 
 def write_card(folder: Path, card: ModelCard) -> ModelCard:

@@ -48,6 +48,13 @@ def test_a_merged_model_names_the_card_that_it_was_made_from(tmp_path: Path) -> 
     assert (merged.prompts, merged.trained_on) == ("v2", CARD.trained_on)
 
 
+def test_a_model_that_is_merged_again_on_another_day_has_the_same_card(tmp_path: Path) -> None:
+    early = CARD.model_copy(update={"date": "2026-01-01T00:00:00+00:00"})
+    merged = write_card(weights(tmp_path / "one"), early.merged())
+    assert merged == write_card(weights(tmp_path / "two"), early.merged())
+    assert merged.date == early.date
+
+
 def test_weights_that_were_replaced_and_prompts_that_differ_are_told_of(tmp_path: Path) -> None:
     write_card(weights(tmp_path), CARD)
     with capture_logs() as logs:
