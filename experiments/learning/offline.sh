@@ -9,7 +9,9 @@
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call
 #   offline.sh take FILE ...           pieces, in any order, as they come
 #   offline.sh poll SECONDS OUT        until so long after the start or until all is done; then says how it stands and
-#                                      packs what there is into OUT
+#                                      packs what was measured into OUT
+#   offline.sh bring NUMBER OUT        0: packs the experiment, policies and all, and puts the first four of its parts into
+#                                      OUT; 1: the next four, ... Together they are the PARTS of the next pack.
 set -eu
 AWAY=${AWAY:-/tmp/away}
 BIG='vllm|ray|xgrammar|av|wandb|flashinfer|bitsandbytes|pycountry|tensorboard|mistral|anthropic|openai|py_spy|nvtx|uvloop'
@@ -121,16 +123,19 @@ poll)
   cd "$AWAY"
   tar c --exclude='*.safetensors' --exclude='*.pt' --exclude='models' --exclude='checkpoints' --exclude='best*' \
     --exclude='mixture' --exclude='cache' half timeline logs | xz -T0 -1 | split -b 15M -d - "$out/half.tar.xz." || true
-  for kept in half/learning_two_gpus/rl-*/kept half/learning_two_gpus/control-*/kept; do
-    if [ -e "$kept" ]; then # a training has ended: its policy goes with what was measured of it
-      PYTHONPATH="$AWAY/main/src:$AWAY/site" python3 main/experiments/learning/learning.py pack \
-        --work half/learning_two_gpus --to "$out/parts" --part-mib 15
-      break
-    fi
-  done
+  ;;
+bring)
+  number=$1 out=$2
+  cd "$AWAY"
+  if [ "$number" = 0 ]; then
+    PYTHONPATH="$AWAY/main/src:$AWAY/site" python3 main/experiments/learning/learning.py pack \
+      --work half/learning_two_gpus --to packed --part-mib "${PART_MIB:-15}"
+  fi
+  cp packed/parts.json "$out"
+  for part in $(ls packed/part.* | sed -n "$((4 * number + 1)),$((4 * number + 4))p"); do cp "$part" "$out"; done
   ;;
 *)
-  sed -n '2,15s/^# \{0,1\}//p' "$self"
+  sed -n '2,17s/^# \{0,1\}//p' "$self"
   exit 2
   ;;
 esac

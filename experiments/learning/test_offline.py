@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
-from carry import pack
+from carry import pack, unpack
 
 from coding_framework.paths import write_atomic
 
@@ -53,10 +53,10 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
     told = {
         **os.environ, "AWAY": str(tmp_path / "away"), "ROOT": str(tmp_path / "root"),
         "CALLS": str(tmp_path / "calls"), "PYTHON": sys.executable, "PIECE": "1M",
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "PART_MIB": "0.1", "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
     }  # fmt: skip
 
-    def offline(*words: str | Path, script: Path = SCRIPT) -> str:
+    def offline(*words: str | int | Path, script: Path = SCRIPT) -> str:
         command = ["sh", str(script), *map(str, words)]
         done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
@@ -85,7 +85,12 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
     whole = subprocess.run(["sha256sum", tmp_path / "model.gguf"], capture_output=True, text=True)
     assert (tmp_path / "calls.gguf").read_text().split()[0] == whole.stdout.split()[0]
     assert (tmp_path / "out" / "half.tar.xz.00").stat().st_size > 0
-    assert (tmp_path / "out" / "parts" / "parts.json").exists()
+    before = away / "half" / "learning_two_gpus"
+    (before / "adapter").write_bytes(os.urandom(600_000))
+    for number in range(2):  # of 0.1 MiB: seven
+        offline("bring", number, tmp_path / "out", script=there)
+    assert unpack(tmp_path / "out", tmp_path / "next") == 4
+    assert (tmp_path / "next" / "adapter").read_bytes() == (before / "adapter").read_bytes()
 
 
 def test_a_word_that_it_does_not_know_shows_how_it_is_used() -> None:
