@@ -143,7 +143,7 @@ def test_processes_that_do_not_reach_each_other_are_said(
 
 
 def test_a_first_sum_that_never_returns_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As NCCL's: its call connects the ranks and waits for them, and no signal ends it."""
+    """As NCCL's seems to: the call connects the ranks and waits for them; no signal ends it."""
     import torch
 
     returns = threading.Event()
