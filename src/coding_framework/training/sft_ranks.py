@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -227,7 +228,7 @@ def followed(
             closing.set()
             for child in children:
                 child.end()
-            _end_sums(_END_S)
+            _end_sums()
         first.check()
 
 
@@ -252,22 +253,25 @@ def _notice(child: Child, first: Rank, closing: threading.Event) -> None:
         if closing.is_set():
             return
         first.lost.append(e)
-        _end_sums(_END_S)
+        _end_sums()
 
 
-def _end_sums(seconds: float) -> None:
-    """End those that wait for other ranks. It is waited for at most so long: of a GPU's library a
+def _end_sums() -> None:
+    """End those that wait for other ranks. `_END_S` are waited for it at most: of a GPU's library a
     call that waits may hold what would end it."""
+
+    # Where nobody has imported it none waits; two threads that import torch at once abort.
+    sums = sys.modules.get("torch.distributed.distributed_c10d")
+    if sums is None:
+        return
 
     def end() -> None:
         with contextlib.suppress(Exception):  # where none waits
-            from torch.distributed import distributed_c10d
-
-            distributed_c10d._abort_process_group()
+            sums._abort_process_group()
 
     thread = threading.Thread(target=end, daemon=True)
     thread.start()
-    thread.join(seconds)
+    thread.join(_END_S)
 
 
 def check_gpus(device: DeviceChoice, wanted: int) -> None:

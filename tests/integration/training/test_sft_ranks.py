@@ -163,7 +163,7 @@ def test_a_first_sum_that_never_returns_is_given_up(monkeypatch: pytest.MonkeyPa
     assert time.monotonic() - began < 40
     returns.set()
     monkeypatch.undo()
-    sft_ranks._end_sums(30.0)
+    sft_ranks._end_sums()
     assert not torch.distributed.is_initialized()
 
 
