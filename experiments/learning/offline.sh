@@ -18,8 +18,8 @@ BIG='vllm|ray|xgrammar|av|wandb|flashinfer|bitsandbytes|pycountry|tensorboard|mi
 BIG="^($BIG|hf_xet|llguidance|outlines|fastsafetensors|apache_tvm|torch_c_dlpack|verl|rignore|sentry|zstandard|cryptography)"
 here=$(cd "$(dirname "$0")" && pwd)
 self=$here/$(basename "$0")
-what=$1
-shift
+what=${1:-}
+[ $# = 0 ] || shift
 
 since() { echo $(($(date +%s) - $(cat "$AWAY/began"))); }
 say() { echo "$(since) s: $*" >> "$AWAY/timeline"; }
@@ -33,9 +33,19 @@ install() {
 }
 
 case $what in
+take | poll | bring)
+  if [ ! -e "$AWAY/began" ]; then
+    echo "offline.sh: nothing was started in $AWAY: call start first" >&2
+    exit 2
+  fi
+  ;;
+esac
+
+case $what in
 pack)
   to=$1 wheels=$2 gguf=$3 converter=$4 parts=${5:-} root=$(git -C "$here" rev-parse --show-toplevel)
   mkdir -p "$to/start/wheels" "$to/late"
+  rm -f "$to"/piece.* # of a pack before, which may have been longer
   for file in "$wheels"/*; do
     if basename "$file" | grep -qE "$BIG"; then cp "$file" "$to/late"; else cp "$file" "$to/start/wheels"; fi
   done

@@ -63,6 +63,7 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
         return done.stdout
 
     to, away = tmp_path / "to", tmp_path / "away"
+    (to / "piece.model.99").write_text("of a pack before")
     offline("pack", to, tmp_path / "wheels", tmp_path / "model.gguf", tmp_path / "convert.py",
             tmp_path / "parts")  # fmt: skip
     pieces = sorted(to.glob("piece.*"))
@@ -93,7 +94,16 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
     assert (tmp_path / "next" / "adapter").read_bytes() == (before / "adapter").read_bytes()
 
 
-def test_a_word_that_it_does_not_know_shows_how_it_is_used() -> None:
-    done = subprocess.run(["sh", str(SCRIPT), "fly"], capture_output=True, text=True)
+@pytest.mark.parametrize("words", [["fly"], []])
+def test_a_word_that_it_does_not_know_shows_how_it_is_used(words: list[str]) -> None:
+    done = subprocess.run(["sh", str(SCRIPT), *words], capture_output=True, text=True)
     assert done.returncode == 2
     assert "offline.sh take FILE" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["take", "x"], ["poll", "9", "."], ["bring", "0", "."]])
+def test_what_comes_before_the_start_is_told_so(words: list[str], tmp_path: Path) -> None:
+    told = {**os.environ, "AWAY": str(tmp_path)}
+    done = subprocess.run(["sh", str(SCRIPT), *words], env=told, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "call start first" in done.stderr
