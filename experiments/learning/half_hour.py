@@ -5,9 +5,10 @@
 One after the other: SFT on both GPUs (where its test of two processes passes, else on one) and its
 test on held-out modules, or, with --policy, the policy of a folder of `learning.py store`; then
 what --then names: arms of `learning.py`, with a seed and a last stage behind colons, and `trial`,
-the default: RL, six steps in step and eight that are one policy behind. While a GPU has nothing
-else to do it judges module kernels. The base model need not be there yet: who copies it renames it
-into place, and until then both GPUs judge.
+the default: RL, six steps in step and eight that are one policy behind (`trial:in_step` and
+`trial:one_behind`: one of the two). While a GPU has nothing else to do it judges module kernels.
+The base model need not be there yet: who copies it renames it into place, and until then both GPUs
+judge.
 
 DIR/events.jsonl tells what began and ended when, DIR/logs what each command said. What is done is
 not done again by a second call. `learning_*.json` of `benchmarks/results` are made of what is left.
@@ -277,7 +278,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cli.add_argument("--model", type=Path, required=True, help="the base model; it may come later")
     cli.add_argument("--policy", type=Path, help="a stored policy, in SFT's place")
     cli.add_argument(
-        "--then", nargs="*", default=["trial"], metavar="ARM", help="trial, rl:0, rl:1:train, ..."
+        "--then",
+        nargs="*",
+        default=["trial"],
+        metavar="ARM",
+        help="trial, trial:one_behind, rl:0, rl:1:train, ...",
     )
     cli.add_argument("--kernelbench-dir", type=Path, help="a checkout, for arms that need one")
     cli.add_argument("--minutes", type=float, default=27.0, help="all ends after so many")
@@ -289,12 +294,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     more = ["--kernelbench-dir", args.kernelbench_dir.resolve()] if args.kernelbench_dir else []
     for name in args.then if policy is not None else []:
         assert policy is not None
-        if name != "trial":
+        what, _, which = name.partition(":")
+        if what != "trial":
             arm(now, now.work / "two_gpus.yaml", policy.parents[1], name, *more)
             continue
-        if not trial(now, "in_step", policy):
+        if which != "one_behind" and not trial(now, "in_step", policy):
             trial(now, "in_step_unpacked", policy)
-        trial(now, "one_behind", policy)
+        if which != "in_step":
+            trial(now, "one_behind", policy)
     with now.judging(0, 1):
         time.sleep(max(0.0, now.left_s - END_S))
     now.note("all is done")
