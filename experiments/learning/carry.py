@@ -1,15 +1,15 @@
 """Takes an experiment's folder from one machine to the next, in parts of a size that can travel.
 
 What is left out can be made again: merged models (`models/` is made of `adapters/`), caches,
-checkpoints of finished trainings. A file that is there twice travels once. Parts are whole or
+checkpoints of finished trainings, older ones of the others. A file that is there twice travels once. Parts are whole or
 not there; `unpack` checks each by its SHA-256 before it changes anything.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
-import lzma
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_atomic, write_json_atomic
-from coding_framework.store.checkpoints import file_digest
+from coding_framework.store.checkpoints import file_digest, whole_checkpoints
 
 MANIFEST = "parts.json"
 _LEFT_OUT = {"models", "model", "final_model", "start_model", "cache", "generator", "optimizer"}
@@ -37,7 +37,7 @@ def pack(work: Path, to: Path, part_mib: float) -> list[Path]:
     size, parts, names = int(part_mib * 2**20), [], {}
     with tempfile.TemporaryFile(dir=to) as whole:
         with (
-            lzma.open(whole, "wb", preset=1) as packed,
+            gzip.open(whole, "wb", compresslevel=1) as packed,
             tarfile.open(fileobj=packed, mode="w|") as t,
         ):
             first: dict[str, str] = {}
@@ -81,7 +81,7 @@ def unpack(source: Path, work: Path) -> int:
             whole.write((source / name).read_bytes())
         whole.seek(0)
         work.mkdir(parents=True, exist_ok=True)
-        with lzma.open(whole, "rb") as packed, tarfile.open(fileobj=packed, mode="r|") as archive:
+        with gzip.open(whole, "rb") as packed, tarfile.open(fileobj=packed, mode="r|") as archive:
             count = 0
             for member in archive:
                 archive.extract(member, work, filter="data")
@@ -97,11 +97,17 @@ def _files(work: Path) -> Iterator[Path]:
             continue
         if _LEFT_OUT & set(folders) or any(f.startswith("best_model_episode") for f in folders):
             continue
-        if "checkpoints" in folders and _finished(
-            work.joinpath(*inside[: inside.index("checkpoints")])
-        ):
-            continue
+        if "checkpoints" in folders:
+            at = inside.index("checkpoints")
+            run = work.joinpath(*inside[:at])
+            if _finished(run) or inside[at + 1] in _older(run / "checkpoints"):
+                continue
         yield path
+
+
+def _older(checkpoints: Path) -> set[str]:
+    """RL's whole checkpoints but the newest, from which it goes on."""
+    return {folder.name for folder in whole_checkpoints(checkpoints)[:-1]}
 
 
 def _finished(run: Path) -> bool:
