@@ -1,8 +1,8 @@
 """Takes an experiment's folder from one machine to the next, in parts of a size that can travel.
 
 What is left out can be made again: merged models (`models/` is made of `adapters/`), caches,
-checkpoints of finished trainings, older ones of the others. A file that is there twice travels once. Parts are whole or
-not there; `unpack` checks each by its SHA-256 before it changes anything.
+checkpoints of finished trainings, and older ones of the others. A file that is there twice travels
+once. Parts are whole or not there; `unpack` checks each by its SHA-256 before it changes anything.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def pack(work: Path, to: Path, part_mib: float) -> list[Path]:
     to.mkdir(parents=True, exist_ok=True)
     for old in to.glob("part.*"):
         old.unlink()
-    size, parts, names = int(part_mib * 2**20), [], {}
+    size, parts, names = int(part_mib * 2**20), list[Path](), dict[str, str]()
     with tempfile.TemporaryFile(dir=to) as whole:
         with (
             gzip.open(whole, "wb", compresslevel=1) as packed,
@@ -56,11 +56,11 @@ def pack(work: Path, to: Path, part_mib: float) -> list[Path]:
                 with path.open("rb") as content:
                     t.addfile(info, content)
         whole.seek(0)
-        while content := whole.read(size):
+        while chunk := whole.read(size):
             part = to / f"part.{len(parts):03d}"
-            write_atomic(part, content)
+            write_atomic(part, chunk)
             parts.append(part)
-            names[part.name] = hashlib.sha256(content).hexdigest()
+            names[part.name] = hashlib.sha256(chunk).hexdigest()
     write_json_atomic(to / MANIFEST, names)
     return parts
 

@@ -10,6 +10,7 @@
 #   offline.sh take FILE ...           pieces, in any order, as they come
 #   offline.sh poll SECONDS OUT        until so long after the start or until all is done; then says how it stands and
 #                                      packs what was measured into OUT
+#                                      (SECONDS of start: 120 s before the machine goes, for what follows)
 #   offline.sh bring NUMBER OUT        0: packs the experiment, policies and all, and puts the first four of its parts into
 #                                      OUT; 1: the next four, ... Together they are the PARTS of the next pack.
 set -eu
@@ -145,7 +146,7 @@ bring)
   for part in $(ls packed/part.* | sed -n "$((4 * number + 1)),$((4 * number + 4))p"); do cp "$part" "$out"; done
   ;;
 *)
-  sed -n '2,17s/^# \{0,1\}//p' "$self"
+  sed -n '2,18s/^# \{0,1\}//p' "$self"
   exit 2
   ;;
 esac

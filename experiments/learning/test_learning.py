@@ -26,7 +26,12 @@ from plans import Plan, read_plan
 
 from coding_framework.errors import OutOfTimeError, UsageError
 from coding_framework.evaluation.samples import SampleRecord, sample_record
-from coding_framework.store.checkpoints import file_digest
+from coding_framework.store.checkpoints import (
+    file_digest,
+    finish,
+    manifest_of,
+    whole_checkpoints,
+)
 from coding_framework.store.model_card import ModelCard, card_of
 from coding_framework.training.recipes import read_recipe
 from coding_framework.types import Status
@@ -139,6 +144,21 @@ def test_what_travels_comes_back_and_what_can_be_made_again_stays(tmp_path: Path
     assert not (tmp_path / "again").exists()
     with pytest.raises(UsageError, match="holds nothing of an experiment"):
         carry.pack(tmp_path / "nothing", tmp_path / "p", 1)
+
+
+def test_of_an_unfinished_rl_the_newest_checkpoint_travels_alone(tmp_path: Path) -> None:
+    checkpoints = tmp_path / "work" / "rl-0" / "checkpoints"
+    for step in (8, 16, 24):
+        actor = checkpoints / f"global_step_{step}" / "actor"
+        actor.mkdir(parents=True)
+        (actor / "model_world_size_1_rank_0.pt").write_text(str(step))
+        if step < 24:  # the last one was cut off
+            finish(actor.parent, manifest_of(actor.parent))
+    carry.pack(tmp_path / "work", tmp_path / "parts", 1)
+    carry.unpack(tmp_path / "parts", tmp_path / "there")
+    there = tmp_path / "there" / "rl-0" / "checkpoints"
+    assert [p.name for p in whole_checkpoints(there)] == ["global_step_16"]
+    assert not (there / "global_step_8").exists()
 
 
 # --- stages ---------------------------------------------------------------------------------------
