@@ -90,6 +90,7 @@ def unpack(source: Path, work: Path) -> int:
 
 
 def _files(work: Path) -> Iterator[Path]:
+    older = {c for run in work.rglob("checkpoints") for c in whole_checkpoints(run)[:-1]}
     for path in sorted(work.rglob("*")):
         inside = path.relative_to(work).parts
         folders = inside[:-1]
@@ -97,17 +98,13 @@ def _files(work: Path) -> Iterator[Path]:
             continue
         if _LEFT_OUT & set(folders) or any(f.startswith("best_model_episode") for f in folders):
             continue
-        if "checkpoints" in folders:
-            at = inside.index("checkpoints")
-            run = work.joinpath(*inside[:at])
-            if _finished(run) or inside[at + 1] in _older(run / "checkpoints"):
-                continue
+        if not older.isdisjoint(path.parents):  # RL goes on from the newest
+            continue
+        if "checkpoints" in folders and _finished(
+            work.joinpath(*inside[: inside.index("checkpoints")])
+        ):
+            continue
         yield path
-
-
-def _older(checkpoints: Path) -> set[str]:
-    """RL's whole checkpoints but the newest, from which it goes on."""
-    return {folder.name for folder in whole_checkpoints(checkpoints)[:-1]}
 
 
 def _finished(run: Path) -> bool:

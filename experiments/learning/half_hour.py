@@ -5,8 +5,8 @@
 One after the other: SFT on both GPUs (where its test of two processes passes, else on one) and its
 test on held-out modules, or, with --policy, the policy of a folder of `learning.py store`; then
 what --then names: arms of `learning.py`, with a seed and a last stage behind colons, and `trial`,
-the default: RL, six steps in step and eight that are one policy behind (`trial:in_step` and
-`trial:one_behind`: one of the two). While a GPU has nothing else to do it judges module kernels.
+the default: RL, six steps in step and eight that are one policy behind (`trial:in_step`,
+`trial:one_behind`: one of `TRIALS`). While a GPU has nothing else to do it judges module kernels.
 The base model need not be there yet: who copies it renames it into place, and until then both GPUs
 judge.
 
@@ -288,6 +288,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cli.add_argument("--minutes", type=float, default=27.0, help="all ends after so many")
     cli.add_argument("--workers", type=int, default=11, help="judges of each GPU")
     args = cli.parse_args(arguments)
+    for name in args.then:
+        if name.startswith("trial:") and name.removeprefix("trial:") not in TRIALS:
+            cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
     now = HalfHour(args.work.resolve(), args.minutes, args.workers)
     model = args.model.resolve()
     policy = restored(now, model, args.policy.resolve()) if args.policy else sft(now, model)
@@ -298,10 +301,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if what != "trial":
             arm(now, now.work / "two_gpus.yaml", policy.parents[1], name, *more)
             continue
-        if which != "one_behind" and not trial(now, "in_step", policy):
+        if which:
+            trial(now, which, policy)
+            continue
+        if not trial(now, "in_step", policy):
             trial(now, "in_step_unpacked", policy)
-        if which != "in_step":
-            trial(now, "one_behind", policy)
+        trial(now, "one_behind", policy)
     with now.judging(0, 1):
         time.sleep(max(0.0, now.left_s - END_S))
     now.note("all is done")

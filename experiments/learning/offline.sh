@@ -146,7 +146,7 @@ bring)
   for part in $(ls packed/part.* | sed -n "$((4 * number + 1)),$((4 * number + 4))p"); do cp "$part" "$out"; done
   ;;
 *)
-  sed -n '2,18s/^# \{0,1\}//p' "$self"
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$self"
   exit 2
   ;;
 esac

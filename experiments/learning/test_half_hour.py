@@ -132,6 +132,15 @@ def test_one_of_the_two_trials_may_be_named(call: Callable[..., list[str]], name
     assert call(then=[f"trial:{name}"])[6:-2] == [f"rl_{name}"]
 
 
+def test_a_trial_that_there_is_not_is_said_before_anything_begins(
+    call: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        call(then=["rl:0:train", "trial:one_behnid"])
+    assert "--then trial:one_behnid: choose of in_step, one_behind" in capsys.readouterr().err
+    assert not (tmp_path / "w").exists()
+
+
 def test_a_stored_policy_takes_the_place_of_sft_and_arms_follow(
     call: Callable[..., list[str]], began: Began, tmp_path: Path
 ) -> None:
