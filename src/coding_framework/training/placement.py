@@ -77,7 +77,7 @@ def _ray(config: MultiTurnRLConfig) -> str:
 def _step(config: MultiTurnRLConfig) -> str:
     rounds = f", up to {config.sampling_rounds} times" if config.algorithm == "dapo" else ""
     updates = "one update"
-    if config.rollout_gpus and config.kl_coefficient > 0:
+    if config.rollout_gpus and config.kl_in_loss:
         updates = f"up to {config.max_turns} updates"  # verl splits the rows by prompts
     return (
         f"{config.prompts_per_step} prompts x {config.samples_per_prompt} samples{rounds}, "

@@ -138,6 +138,10 @@ class MultiTurnRLConfig(Config):
     use 0.02 to 0.08.
 
     Above 0 a frozen reference model is kept."""
+    kl_in_advantage: bool = False
+    """Take the KL divergence into each token's advantage, not into the loss: a token that drifted
+    pays by itself, also where all answers of its group fail. Rows that neither drifted nor have an
+    advantage cost no update. Needs a `kl_coefficient`; not with ppo."""
     sampling_rounds: int = Field(default=10, ge=1)
     """With dapo: most rounds in which groups without advantage are replaced by new ones. A round
     draws as many groups as a step has prompts.
@@ -381,6 +385,11 @@ class MultiTurnRLConfig(Config):
                 "one_step_off_policy learns from another policy's answers: set importance_cap, or "
                 "reuse_rollout_logprobs"
             )
+        if self.kl_in_advantage and (not self.kl_coefficient or self.algorithm == "ppo"):
+            raise ValueError(
+                "kl_in_advantage is what kl_coefficient weighs, with grpo or dapo: set both, or "
+                "leave it out"
+            )
         if self.judge_nodes and self.judge_jobs_per_node is None:
             raise ValueError("judge_nodes need judge_jobs_per_node: set it to their processors")
         row = self.max_prompt_tokens + self.max_response_tokens
@@ -497,6 +506,11 @@ class MultiTurnRLConfig(Config):
     @property
     def conversations_per_step(self) -> int:
         return self.prompts_per_step * self.samples_per_prompt
+
+    @property
+    def kl_in_loss(self) -> bool:
+        """Whether the loss has a KL term."""
+        return self.kl_coefficient > 0 and not self.kl_in_advantage
 
     @property
     def rows_per_step(self) -> int:

@@ -244,8 +244,10 @@ def test_the_other_algorithms_make_two_real_steps_through_the_root_script(
         "reward": "support.tiny_rl:PickyReward"
         if algorithm == "dapo"
         else "support.tiny_rl:TextReward",
-        "kl_coefficient": 0.02 if algorithm == "ppo" else 0.0,
+        "kl_coefficient": 0.02,
     }
+    if algorithm == "dapo":  # an adapter: the reference is the same model without it
+        smallest |= {"kl_in_advantage": True, "lora_rank": 4}
     result = finished(script(model, output, **smallest))
 
     assert [step.step for step in result.steps] == [1, 2]
@@ -258,6 +260,9 @@ def test_the_other_algorithms_make_two_real_steps_through_the_root_script(
         assert metrics[2]["actor/kl_loss"] > 0
         assert list(output.glob("checkpoints/global_step_2/critic/model_world_size_1_rank_0.pt"))
     else:
+        assert abs(metrics[1]["actor/reference_kl"]) < 0.01  # how the rollout computes
+        assert metrics[2]["actor/reference_kl"] != 0.0
+        assert result.steps[1].kl == metrics[2]["actor/reference_kl"]
         prompts = (output / "prompts.jsonl").read_text().splitlines()
         names = iter(json.loads(row)["reward_model"]["ground_truth"] for row in prompts)
         flat = [len(list(itertools.takewhile(tiny_rl.is_flat, names))) for _ in result.steps]

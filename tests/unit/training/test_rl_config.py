@@ -226,10 +226,13 @@ def test_users_overrides_come_last() -> None:
             model_path="/a model", lora_rank=8, kl_coefficient=0.02, compute_dtype="bfloat16"
         ),
         MultiTurnRLConfig.cpu(model_path="m", algorithm="dapo", compute_dtype="float32"),
+        MultiTurnRLConfig.cpu(
+            model_path="m", kl_coefficient=0.05, kl_in_advantage=True, compute_dtype="float32"
+        ),
         MultiTurnRLConfig.cpu(model_path="m", algorithm="ppo", compute_dtype="float32"),
         MultiTurnRLConfig(model_path="m", algorithm="ppo", num_gpus=8, compute_dtype="bfloat16"),
     ],
-    ids=["cpu-lora-kl", "cpu-dapo", "cpu-ppo", "eight-gpus-ppo"],
+    ids=["cpu-lora-kl", "cpu-dapo", "cpu-kl-in-advantage", "cpu-ppo", "eight-gpus-ppo"],
 )
 def test_verls_own_configuration_accepts_every_override(config: MultiTurnRLConfig) -> None:
     """Hydra composes verl's schema with them: a name that verl does not know is an error."""
@@ -243,6 +246,22 @@ def test_verls_own_configuration_accepts_every_override(config: MultiTurnRLConfi
         assert composed.critic.strategy == "fsdp2"
         limit = composed.critic.ppo_infer_max_token_len_per_gpu
         assert limit == config.tokens_per_micro_batch
+
+
+def test_the_kl_divergence_is_in_the_loss_or_in_the_advantages() -> None:
+    both = {"model_path": "m", "kl_coefficient": 0.05}
+    in_loss = overrides(MultiTurnRLConfig.cpu(**both))
+    in_advantages = overrides(MultiTurnRLConfig.cpu(**both, kl_in_advantage=True))
+    loss, own = "actor_rollout_ref.actor.use_kl_loss", "+algorithm.turn_groups.kl_in_advantage"
+    assert (in_loss[loss], in_loss[own]) == ("True", "0.0")
+    assert "algorithm.use_kl_in_reward" not in in_loss
+    assert (in_advantages[loss], in_advantages[own]) == ("False", "0.05")
+    # verl makes the reference for it, and puts nothing of it into the returns
+    assert in_advantages["algorithm.use_kl_in_reward"] == "True"
+    assert in_advantages["algorithm.kl_ctrl.kl_coef"] == "0.0"
+    for wrong in ({}, {"kl_coefficient": 0.05, "algorithm": "ppo"}):
+        with pytest.raises(ValueError, match="kl_in_advantage is what kl_coefficient weighs"):
+            MultiTurnRLConfig.cpu(model_path="m", kl_in_advantage=True, **wrong)
 
 
 def test_what_verl_refuses_is_one_sentence() -> None:

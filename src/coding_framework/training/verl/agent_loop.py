@@ -55,6 +55,7 @@ from coding_framework.training.verl import (  # noqa: F401  (bound into verl by 
     dynamic_sampling,
     equal_rows,
     estimator,
+    kl_anchor,
     row_order,
     update,
 )

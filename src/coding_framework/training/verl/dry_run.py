@@ -39,7 +39,7 @@ def validated(config: MultiTurnRLConfig) -> Any:
         with contextlib.redirect_stdout(io.StringIO()):
             validate_config(
                 composed,
-                use_reference_policy=composed.actor_rollout_ref.actor.use_kl_loss,
+                use_reference_policy=config.kl_coefficient > 0,
                 use_critic=composed.critic.enable and model_is_there,
             )
     except Exception as e:  # hydra, omegaconf, asserts and ValueErrors of verl

@@ -10,9 +10,8 @@ Bound into verl's trainer where this is imported; `update` does likewise for the
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transfer_queue as tq
@@ -22,6 +21,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
 _LOG_PROBS_OF_ALL = PPOTrainer._compute_old_log_prob
+_REFERENCE_OF_ALL = PPOTrainer._compute_ref_log_prob
 _SAME = 1e-6
 """Advantages that differ by less are the same."""
 
@@ -77,46 +77,82 @@ def put(keys: Sequence[str], partition: str, **columns: Sequence[torch.Tensor]) 
     )
 
 
+class _Different(NamedTuple):
+    """The different rows of a batch, which stand for all."""
+
+    equals: list[int]
+    """For each row the first one that is equal to it."""
+    chosen: list[int]
+    part: KVBatchMeta
+
+
+def _different(trainer: Any, batch: KVBatchMeta) -> _Different | None:
+    """None where each row has to be computed."""
+    rows = tq.kv_batch_get(
+        keys=batch.keys,
+        partition_id=batch.partition_id,
+        select_fields=["input_ids", "response_mask"],
+    )
+    equals = first_of_equals(contents(rows, "input_ids", "response_mask"))
+    lengths = [int(tag["seq_len"]) for tag in batch.tags]
+    ranks = max(trainer.actor_rollout_wg._dispatch_info["actor"]) + 1
+    firsts = set(equals)
+    chosen = chosen_rows([row in firsts for row in range(len(equals))], lengths, ranks)
+    if len(chosen) == len(equals):
+        return None
+    part = share(batch, chosen, lengths, ranks)
+    part.extra_info = dict(batch.extra_info)
+    return _Different(equals, chosen, part)
+
+
+def _copy(batch: KVBatchMeta, of: _Different, *fields: str) -> KVBatchMeta:
+    """Give each row what was computed of the one that stands for it."""
+    keys = [batch.keys[row] for row in of.chosen]
+    found = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=list(fields))
+    at = {row: place for place, row in enumerate(of.chosen)}
+    source = [at[first] for first in of.equals]
+    rows = {name: found[name].unbind() for name in fields}
+    columns = {name: [rows[name][place] for place in source] for name in fields}
+    return put(batch.keys, batch.partition_id, **columns)
+
+
 def _log_probs_of_different(
     trainer: Any, batch: KVBatchMeta, metrics: dict[str, Any]
 ) -> KVBatchMeta:
     """verl's log-probs of the policy before its update, of the rows that differ; copied to those
     that are equal."""
     correction = trainer.config.algorithm.get("rollout_correction", None)
-    if correction and correction.get("bypass_mode", False):
+    bypass = correction and correction.get("bypass_mode", False)
+    found = None if bypass else _different(trainer, batch)
+    if found is None:
         return _LOG_PROBS_OF_ALL(trainer, batch, metrics)
-    where = {"partition_id": batch.partition_id}
-    rows = tq.kv_batch_get(keys=batch.keys, select_fields=["input_ids", "response_mask"], **where)
-    equals = first_of_equals(contents(rows, "input_ids", "response_mask"))
-    lengths = [int(tag["seq_len"]) for tag in batch.tags]
-    ranks = max(trainer.actor_rollout_wg._dispatch_info["actor"]) + 1
-    counts = Counter(equals)  # 0 for a row that another one stands for
-    chosen = chosen_rows([row in counts for row in range(len(equals))], lengths, ranks)
-    if len(chosen) == len(equals):
-        return _LOG_PROBS_OF_ALL(trainer, batch, metrics)
-    part = share(batch, chosen, lengths, ranks)
-    part.extra_info = dict(batch.extra_info)
-    _LOG_PROBS_OF_ALL(trainer, part, metrics)
-    keys = [batch.keys[row] for row in chosen]
-    fields = ["old_log_probs", "entropy", "response_mask"]
-    found = tq.kv_batch_get(keys=keys, select_fields=fields, **where)
-    log_probs, entropy, masks = (found[name].unbind() for name in fields)
-    learnt = [int(mask.sum()) for mask in masks]
-    stood = [counts[row] for row in chosen]
-    total = sum(n * count for n, count in zip(learnt, stood, strict=True))
-    if total:  # of all answers, as verl tells it
-        of_rows = [float((e * m).sum()) for e, m in zip(entropy, masks, strict=True)]
-        metrics["actor/entropy"] = (
-            sum(e * count for e, count in zip(of_rows, stood, strict=True)) / total
-        )
-    at = {row: place for place, row in enumerate(chosen)}
-    source = [at[first] for first in equals]
-    return put(
-        batch.keys,
-        batch.partition_id,
-        old_log_probs=[log_probs[place] for place in source],
-        entropy=[entropy[place] for place in source],
+    _LOG_PROBS_OF_ALL(trainer, found.part, metrics)
+    told = _copy(batch, found, "old_log_probs", "entropy")
+    data = tq.kv_batch_get(
+        keys=batch.keys,
+        partition_id=batch.partition_id,
+        select_fields=["entropy", "response_mask"],
     )
+    entropy, masks = (data[name].unbind() for name in ("entropy", "response_mask"))
+    total = sum(int(mask.sum()) for mask in masks)
+    if total:  # of all answers, as verl tells it
+        of_rows = sum(float((e * m).sum()) for e, m in zip(entropy, masks, strict=True))
+        metrics["actor/entropy"] = of_rows / total
+    return told
+
+
+def _reference_of_different(
+    trainer: Any, batch: KVBatchMeta, metrics: dict[str, Any]
+) -> KVBatchMeta:
+    """The start model's log-probs, likewise."""
+    found = _different(trainer, batch)
+    if found is None:
+        told = _REFERENCE_OF_ALL(trainer, batch, metrics)
+        batch.extra_info.pop("no_lora_adapter", None)  # of this pass alone
+        return told
+    _REFERENCE_OF_ALL(trainer, found.part, metrics)
+    return _copy(batch, found, "ref_log_prob")
 
 
 PPOTrainer._compute_old_log_prob = _log_probs_of_different
+PPOTrainer._compute_ref_log_prob = _reference_of_different

@@ -134,7 +134,7 @@ def _actor(config: MultiTurnRLConfig) -> dict[str, Any]:
         f"{root}.actor.clip_ratio_low": config.clip_ratio_low,
         f"{root}.actor.clip_ratio_high": config.clip_high,
         f"{root}.actor.loss_agg_mode": "token-mean",
-        f"{root}.actor.use_kl_loss": config.kl_coefficient > 0,
+        f"{root}.actor.use_kl_loss": config.kl_in_loss,
         f"{root}.actor.kl_loss_coef": config.kl_coefficient,
         f"{root}.actor.data_loader_seed": config.seed,
         **_engine(f"{root}.actor.fsdp_config", config),
@@ -203,10 +203,13 @@ def _algorithm(config: MultiTurnRLConfig) -> dict[str, Any]:
         f"+{OWN}.least_spread": config.least_spread,
         f"+{OWN}.least_groups": config.groups_needed,
         f"+{OWN}.updates_per_step": config.updates_per_step,
+        f"+{OWN}.kl_in_advantage": config.kl_coefficient if config.kl_in_advantage else 0.0,
         "algorithm.rollout_correction.bypass_mode": config.reuse_rollout_logprobs,
         "critic.enable": config.algorithm == "ppo",
         "reward.num_workers": 0,  # rows carry their reward
     }
+    if config.kl_in_advantage:  # verl computes the reference's log-probs; kl_anchor uses them
+        pairs |= {"algorithm.use_kl_in_reward": True, "algorithm.kl_ctrl.kl_coef": 0.0}
     if config.importance_cap and not config.reuse_rollout_logprobs:
         pairs |= {
             "algorithm.rollout_correction.rollout_is": "token",

@@ -2,8 +2,8 @@
 
 Where VERL_PLATFORM=cpu it registers the CPU platform and names its rollout. It imports little, for
 it runs in each of a run's processes; what is heavy is imported by the processes that need it:
-engines, log-probs and the critic's loader by training workers, agent loop, estimator and sampling
-by those that load agent.agent_loop_manager_class.
+engines, log-probs, the reference and the critic's loader by training workers, agent loop, estimator
+and sampling by those that load agent.agent_loop_manager_class.
 `main.check_registered` makes sure that it really happened.
 """
 
@@ -42,7 +42,11 @@ def _register() -> None:
     elif _WORKER in os.environ:
         from coding_framework.training.verl import token_logprobs  # noqa: F401
     if _WORKER in os.environ:
-        from coding_framework.training.verl import critic_loader, packed_attention  # noqa: F401
+        from coding_framework.training.verl import (  # noqa: F401
+            adapter_reference,
+            critic_loader,
+            packed_attention,
+        )
 
 
 def _name_rollout() -> None:

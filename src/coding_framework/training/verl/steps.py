@@ -66,7 +66,7 @@ def step_record(
         grad_norm=metrics.get("actor/grad_norm"),
         learning_rate=metrics.get("actor/lr"),
         entropy=metrics.get("actor/entropy"),
-        kl=metrics.get("actor/kl_loss"),
+        kl=metrics.get("actor/kl_loss", metrics.get("actor/reference_kl")),
         critic_loss=metrics.get("critic/vf_loss"),
         groups_dropped=int(metrics.get("training/filter_groups/evicted_samples", 0)),
         gpu_memory_gib=_most(metrics, "perf/max_memory_allocated_gb"),

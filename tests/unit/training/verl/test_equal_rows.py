@@ -181,6 +181,35 @@ def test_log_probs_of_equal_rows_are_computed_once_and_copied(
     assert metrics["actor/entropy"] == pytest.approx(tokens_of / sum(LENGTHS))
 
 
+def test_the_start_models_log_probs_are_computed_once_and_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = _queue()
+    monkeypatch.setattr(equal_rows, "tq", queue)
+    computed: list[str] = []
+
+    def compute(trainer: Any, part: Any, metrics: dict[str, Any]) -> None:
+        part.extra_info["no_lora_adapter"] = True
+        computed.extend(part.keys)
+        rows = [queue.keys.index(key) for key in part.keys]
+        found = [-queue.columns["input_ids"][r].float() for r in rows]
+        queue.kv_batch_put(part.keys, "train", {"ref_log_prob": nested(found)})
+
+    monkeypatch.setattr(equal_rows, "_REFERENCE_OF_ALL", compute)
+    assert equal_rows._reference_of_different(_trainer(), queue, {}) == "8 rows"  # type: ignore[arg-type]
+    assert sorted(computed) == [queue.keys[row] for row in (0, 1, 3, 5, 7)]
+    for tokens, found in zip(
+        queue.columns["input_ids"], queue.columns["ref_log_prob"], strict=True
+    ):
+        assert torch.equal(found, -tokens.float())
+    # where all rows differ verl gets the batch itself: the update must not leave the adapter out
+    queue.columns["input_ids"] = [
+        tokens + 100 * n for n, tokens in enumerate(_queue().columns["input_ids"])
+    ]
+    equal_rows._reference_of_different(_trainer(), queue, {})  # type: ignore[arg-type]
+    assert "no_lora_adapter" not in queue.extra_info
+
+
 def test_an_update_gets_each_answer_once_and_the_records_keep_each_rows_advantage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
