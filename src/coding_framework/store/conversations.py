@@ -7,12 +7,14 @@ folder of its own and a step's rollouts are those of the latest attempt that rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+import json
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from coding_framework.errors import UsageError
+from coding_framework.paths import write_json_atomic
 from coding_framework.store.folder import (
     AttemptFolder,
     EvalFolder,
@@ -20,6 +22,7 @@ from coding_framework.store.folder import (
     RLFolder,
     RunFolder,
     SolveFolder,
+    learnt_file,
     rollouts_file,
 )
 from coding_framework.store.lines import append_line, parsed_lines
@@ -34,14 +37,44 @@ def append_rollout(rollouts: Path, rollout: Rollout) -> None:
     append_line(rollouts_file(rollouts, rollout.step), rollout.model_dump_json())
 
 
+def note_learnt(rollouts: Path, step: int, groups: Iterable[str]) -> None:
+    """Note the groups that a step learns from, where these are not those that it asked for
+    (`one_step_off_policy`)."""
+    write_json_atomic(learnt_file(rollouts, step), sorted(groups))
+
+
 def read_rollouts(rollouts: Path, step: int) -> Iterator[Rollout]:
-    """The rollouts of a step in the order in which they ended."""
-    return parsed_lines(rollouts_file(rollouts, step), Rollout.model_validate_json)
+    """The rollouts that a step learnt from, in the order in which they ended: those of its prompts,
+    or of the groups that were noted. Where the answers were asked for by an attempt before, they
+    are in the folder of that one."""
+    noted = learnt_file(rollouts, step)
+    if not noted.exists():
+        return parsed_lines(rollouts_file(rollouts, step), Rollout.model_validate_json)
+    return _of_groups(rollouts, step, set(json.loads(noted.read_text(encoding="utf-8"))))
+
+
+class _Grouped(BaseModel):
+    group: str
+
+
+def _of_groups(rollouts: Path, step: int, groups: set[str]) -> Iterator[Rollout]:
+    def parse(line: str) -> Rollout | None:
+        wanted = _Grouped.model_validate_json(line).group in groups
+        return Rollout.model_validate_json(line) if wanted else None
+
+    others = sorted(rollouts.parent.parent.glob(f"*/{rollouts.name}"), reverse=True)
+    for folder in (rollouts, *(other for other in others if other < rollouts)):
+        for asked in range(step, 0, -1):  # a group's conversations are of one step
+            found = [r for r in parsed_lines(rollouts_file(folder, asked), parse) if r is not None]
+            groups = groups - {rollout.group for rollout in found}
+            yield from found
+            if not groups:
+                return
 
 
 def run_rollouts(run: Path) -> Iterator[Rollout]:
-    """All rollouts of an RL run, step by step; of a repeated step those of its last attempt. With a
-    policy a role those of one role's training come before the other's.
+    """All rollouts of an RL run, by the step that asked for them; of a repeated step those of its
+    last attempt. With a policy a role those of one role's training come before the other's.
 
     Args:
         run: The run's folder (`MultiTurnRLConfig.output_dir`).
@@ -54,7 +87,8 @@ def run_rollouts(run: Path) -> Iterator[Rollout]:
         for path in attempt.rollouts.glob("step_*.jsonl"):
             latest[int(path.stem.removeprefix("step_"))] = attempt
     for step in sorted(latest):
-        yield from read_rollouts(latest[step].rollouts, step)
+        path = rollouts_file(latest[step].rollouts, step)
+        yield from parsed_lines(path, Rollout.model_validate_json)
 
 
 _NO_FAULT = b'"fault":null'

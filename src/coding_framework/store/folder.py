@@ -236,8 +236,13 @@ def states_file(evaluations: Path, label: str) -> Path:
 
 
 def rollouts_file(rollouts: Path, step: int) -> Path:
-    """Where the conversations of a training step are."""
+    """Where the conversations are that a training step asked for."""
     return rollouts / f"step_{step:06d}.jsonl"
+
+
+def learnt_file(rollouts: Path, step: int) -> Path:
+    """Where the groups are named that a step learnt from, if they are not those it asked for."""
+    return rollouts / f"learnt_{step:06d}.json"
 
 
 def is_model(folder: str | Path) -> bool:

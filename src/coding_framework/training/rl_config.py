@@ -121,7 +121,8 @@ class MultiTurnRLConfig(Config):
     probabilities corrects.
 
     A step then waits for the first conversations that are whole, and not for its own last one. Runs
-    do not repeat to the bit."""
+    do not repeat to the bit. On a GPU the rollout keeps its memory (`gpu_memory_utilization`) while
+    the trainer uses the rest."""
     importance_cap: float = Field(default=2.0, ge=0.0)
     """Most weight of a token by the ratio of the trainer's probability to the rollout's, which
     computes a little differently (truncated importance sampling); 0: no weights.

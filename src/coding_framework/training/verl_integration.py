@@ -335,6 +335,8 @@ class MultiAgentVERLTrainer:
             doing = f"{ended}/{of} conversations" if ended < of else "updating the policy"
             if self._config.algorithm == "dapo":  # it draws as many as it takes
                 doing = f"{ended} conversations"
+            if self._config.one_step_off_policy:  # what is learnt meanwhile was asked for before
+                doing = f"{ended} conversations of what it asked for"
             said.append(f"step {last + 1}: {doing}")
         elif record is None:
             said.append("starting Ray and the model")

@@ -495,6 +495,11 @@ def test_a_step_learns_from_answers_that_were_written_while_the_one_before_was_t
     each = settings.conversations_per_step
     assert asked.count(1) == 2 * each  # its own prompts and those beforehand
     assert all(step.rows_learnt > 0 for step in result.steps)
+    # a record is of what its step learnt from, and no conversation is in two
+    assert [step.conversations for step in result.steps] == [each] * STEPS
+    rollouts = run.attempts()[-1].rollouts
+    groups = [{r.group for r in read_rollouts(rollouts, step)} for step in range(1, STEPS + 1)]
+    assert len(set.union(*groups)) == STEPS * settings.prompts_per_step
     assert (Path(result.final_model) / "config.json").exists()
 
 

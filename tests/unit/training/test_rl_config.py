@@ -312,10 +312,11 @@ def test_one_step_off_policy_answers_a_step_of_prompts_beforehand(tmp_path):
 
     def mode(**how):
         made = hydra_overrides(MultiTurnRLConfig(compute_dtype="float32", **how), paths)
-        return [o for o in made if o.startswith("trainer.v1.")]
+        return [o for o in made if o.startswith("trainer.v1.") or "free_cache_engine" in o]
 
     assert not mode()
     assert mode(one_step_off_policy=True) == [
+        "actor_rollout_ref.rollout.free_cache_engine=False",  # it answers while the policy learns
         "trainer.v1.trainer_mode=colocate_async",
         "trainer.v1.colocate_async.num_warmup_batches=1",
     ]

@@ -16,7 +16,13 @@ import pytest
 from coding_framework.errors import TrainingError, UsageError
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.store.checkpoints import finish, manifest_of
-from coding_framework.store.conversations import RolloutCounter, append_rollout, run_rollouts
+from coding_framework.store.conversations import (
+    RolloutCounter,
+    append_rollout,
+    note_learnt,
+    read_rollouts,
+    run_rollouts,
+)
 from coding_framework.store.folder import RLFolder
 from coding_framework.store.records import Rollout, StepRecord
 from coding_framework.store.training_log import write_steps
@@ -24,6 +30,7 @@ from coding_framework.training import verl_integration
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl import machine
 from coding_framework.training.verl.run_steps import RunSteps
+from coding_framework.training.verl.steps import step_record
 from coding_framework.training.verl.trouble import (
     Stall,
     check_faults,
@@ -90,6 +97,44 @@ def test_rollouts_of_a_repeated_step_are_those_of_its_last_attempt(tmp_path: Pat
     attempt(tmp_path, 1, {2: None, 3: None})
     found = [rollout.state.conversation_id for rollout in run_rollouts(tmp_path)]
     assert found == ["a0s1", "a1s2", "a1s3"]
+
+
+def test_a_step_that_learns_from_answers_asked_for_before_has_them_in_its_record(
+    tmp_path: Path,
+) -> None:
+    """Of an attempt before too; a group that it began and that was answered anew is taken once."""
+
+    def asked(number: int, step: int, *groups: str) -> Path:
+        rollouts = tmp_path / "attempts" / f"{number:03d}" / "rollouts"
+        for group in groups:
+            state = CUDAConversationState(
+                conversation_id=f"{group} by {number}", task=TASK, end_reason="error"
+            )
+            rollout = Rollout(step=step, group=group, session=0, state=state, returns=())
+            append_rollout(rollouts, rollout)
+        return rollouts
+
+    def learnt(rollouts: Path, step: int) -> list[str]:
+        return [r.state.conversation_id for r in read_rollouts(rollouts, step)]
+
+    first = asked(0, 1, "a", "b")
+    asked(0, 2, "c", "d")
+    note_learnt(first, 1, ["a"])
+    note_learnt(first, 2, ["b", "c"])
+    assert learnt(first, 1) == ["a by 0"]
+    assert learnt(first, 2) == ["c by 0", "b by 0"]
+    second = asked(1, 3, "c", "e")  # a kill after step 1: c is answered anew, b is not
+    note_learnt(second, 2, ["b"])
+    note_learnt(second, 3, ["c", "e"])
+    assert learnt(second, 2) == ["b by 0"]
+    assert learnt(second, 3) == ["c by 1", "e by 1"]
+    assert step_record(3, {}, second).conversations == 2
+    assert learnt(first, 2) == ["c by 0", "b by 0"]  # a later attempt changes nothing of it
+    asked(1, 4, "f")
+    assert learnt(second, 4) == ["f by 1"]  # nothing noted: what it asked for
+    assert [r.state.conversation_id for r in run_rollouts(tmp_path)] == [
+        "a by 0", "b by 0", "c by 0", "d by 0", "c by 1", "e by 1", "f by 1",
+    ]  # fmt: skip
 
 
 def test_conversations_end_as_the_manager_says_but_have_the_runs_turns(

@@ -56,6 +56,7 @@ from coding_framework.training.verl import (  # noqa: F401  (bound into verl by 
     equal_rows,
     estimator,
     kl_anchor,
+    overlap,
     row_order,
     update,
 )

@@ -274,8 +274,9 @@ def _trainer(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
             "trainer.resume_from_path": str(paths.resume_from),
         }
     ahead: dict[str, Any] = {}
-    if config.one_step_off_policy:  # the prompts of one step are answered beforehand
+    if config.one_step_off_policy:  # the prompts of one step are answered beforehand (`overlap`)
         ahead = {
+            "actor_rollout_ref.rollout.free_cache_engine": False,
             "trainer.v1.trainer_mode": "colocate_async",
             "trainer.v1.colocate_async.num_warmup_batches": 1,
         }
