@@ -150,6 +150,8 @@ class VerlPolicy:
             "top_k": sampling.top_k or -1,
             "max_tokens": sampling.max_new_tokens,
             "logprobs": True,  # vLLM gives none unasked
+            "flat_logprobs": True,  # numbers in lists, not an object a token
+            "detokenize": False,  # the text is made here, once
             **seed,
         }
 

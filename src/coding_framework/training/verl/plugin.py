@@ -2,8 +2,8 @@
 
 Where VERL_PLATFORM=cpu it registers the CPU platform and names its rollout. It imports little, for
 it runs in each of a run's processes; what is heavy is imported by the processes that need it:
-engines, log-probs, the reference and the critic's loader by training workers, agent loop, estimator
-and sampling by those that load agent.agent_loop_manager_class.
+engines, log-probs, weights for the rollout and the critic's loader by training workers, agent loop,
+estimator and sampling by those that load agent.agent_loop_manager_class.
 `main.check_registered` makes sure that it really happened.
 """
 
@@ -45,6 +45,7 @@ def _register() -> None:
         from coding_framework.training.verl import (  # noqa: F401
             adapter_reference,
             critic_loader,
+            merged_weights,
             packed_attention,
         )
 

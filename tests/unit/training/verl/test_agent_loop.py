@@ -75,6 +75,7 @@ class Server:
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
     ) -> Any:
         assert sampling_params["logprobs"] is True, "vLLM gives none unasked"
+        assert sampling_params["detokenize"] is False, "half of what vLLM does for a token"
         self.seeds.append(sampling_params.get("seed"))
         answer = self.answers[len(self.seeds) - 1]
         if isinstance(answer, Exception):
