@@ -210,6 +210,27 @@ def test_a_burst_of_changes_is_shown_in_two_renders(server: Start, page: Page) -
             expect(page.locator("#live")).to_have_text("live")
 
 
+@pytest.mark.ci
+def test_a_link_that_is_shown_anew_while_it_is_pressed_is_followed_once(
+    server: Start, page: Page
+) -> None:
+    loaded(page, server())
+    page.locator("td.grow a").first.click()
+    page.click("nav.tabs >> text=Conversations")
+    link = page.locator("#results tbody tr a").first
+    address = link.get_attribute("href")
+    link.hover()
+    page.mouse.down()
+    page.evaluate("""() => new Promise((shown) => {
+        document.body.addEventListener("htmx:afterSettle", shown, { once: true });
+        htmx.trigger(document.body, "changed-conversations");
+    })""")
+    before = page.evaluate("history.length")
+    page.mouse.up()
+    page.wait_for_url(f"**{address}")
+    assert page.evaluate("history.length") == before + 1
+
+
 def test_the_cut_of_a_chart_is_in_the_address_and_a_tick_compares_runs(
     server: Start, page: Page, tmp_path: Path
 ) -> None:

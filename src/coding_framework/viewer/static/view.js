@@ -61,6 +61,17 @@ document.addEventListener("click", (event) => {
   if (button) actions[button.dataset.do]?.();
 });
 
+// A browser makes no click of a press whose link was rendered anew before its release: it is made here.
+let pressed = null;
+
+document.addEventListener("pointerdown", (event) => { pressed = event.target.closest("a"); });
+document.addEventListener("pointerup", (event) => {
+  const link = event.target.closest("a");
+  if (event.button === 0 && pressed && !pressed.isConnected && link?.href === pressed.href)
+    link.dispatchEvent(new MouseEvent("click", event));
+  pressed = null;
+});
+
 // --- keys ---------------------------------------------------------------------------------------
 
 let going = false;
