@@ -15,7 +15,12 @@ from coding_framework.training.objective import objective
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.dry_run import validated
 from coding_framework.training.verl.episode_spec import episode_spec
-from coding_framework.training.verl.overrides import RunPaths, hydra_overrides, ray_options
+from coding_framework.training.verl.overrides import (
+    CLUSTER_VARIABLES,
+    RunPaths,
+    hydra_overrides,
+    ray_options,
+)
 from coding_framework.training.verl.process import trainer_environment
 
 pytestmark = pytest.mark.unit
@@ -145,13 +150,21 @@ def test_the_runs_prompts_reach_the_workers(tmp_path: Path, version: str) -> Non
     assert spec.specialization.prompts == version
 
 
-@pytest.mark.parametrize("said", [{}, {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "0"}], ids=str)
-def test_training_on_a_gpu_does_not_plan_attention_for_each_length(
-    tmp_path: Path, said: dict[str, str]
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1"),  # no plan of attention for each length
+        ("VLLM_V1_OUTPUT_PROC_CHUNK_SIZE", "8"),  # no half of the answers held back to the end
+    ],
+)
+def test_what_makes_training_on_a_gpu_fast_is_set_and_gives_way_to_the_users(
+    tmp_path: Path, name: str, ours: str
 ) -> None:
     config = MultiTurnRLConfig(model_path="m", device="cuda")
-    found = trainer_environment(config, tmp_path, tmp_path, tmp_path, said)
-    assert found["TORCH_CUDNN_SDPA_DEPRIORITIZED"] == ("0" if said else "1")
+    assert trainer_environment(config, tmp_path, tmp_path, tmp_path, {})[name] == ours
+    said = {name: "0"}
+    assert trainer_environment(config, tmp_path, tmp_path, tmp_path, said)[name] == "0"
+    assert name in CLUSTER_VARIABLES
 
 
 def test_runs_of_one_machine_have_a_token_each_and_a_clusters_stays_its_own(tmp_path: Path) -> None:
