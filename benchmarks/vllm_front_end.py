@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ async def measured(
     at = np.array(came)
     return {
         "chunk": chunk, **options, "tokens": int(LENGTHS.sum()),
-        "us_a_token": round(busy / LENGTHS.sum() * 1e6, 1),
+        "us_a_token": round(float(busy / LENGTHS.sum()) * 1e6, 1),
         "came_s": {q: round(float(np.percentile(at, q)), 2) for q in (5, 25, 50, 75, 100)},
         "within_half_a_second_of_the_last": int((at > at.max() - 0.5).sum()),
     }  # fmt: skip
@@ -103,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tokenizer", help="folder or name")
     parser.add_argument("--step-ms", type=float, default=5.0, help="what the engine takes a step")
-    parser.add_argument("--output")
+    parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     report = head("vllm_front_end", packages=("vllm", "transformers"), machine=this_machine())
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
