@@ -1,6 +1,7 @@
 """What half an hour of a machine of two GPUs is used for, in one command that loses no second.
 
-    half_hour.py --work DIR --model FOLDER [--minutes 27] [--policy FOLDER] [--then rl:0:train ...]
+    half_hour.py --work DIR --model FOLDER [--minutes 27] [--policy FOLDER] [--learnt FOLDER]
+                 [--then rl:0:train ...]
 
 One after the other: SFT on both GPUs (where its test of two processes passes, else on one) and its
 test on held-out modules, or, with --policy, the policy of a folder of `learning.py store`; then
@@ -227,17 +228,22 @@ def arm(now: HalfHour, plan: Path, work: Path, named: str = "sft", *more: str | 
             return
 
 
-def restored(now: HalfHour, model: Path, stored: Path) -> Path | None:
-    """The stored policy as a whole model; None where it cannot be made."""
+def restored(now: HalfHour, model: Path, stored: Path, learnt: Path | None = None) -> Path | None:
+    """The stored policy as a whole model, and beside it each of the folder `learnt`; None where it
+    cannot be made."""
     plan, work = plan_in(now.work, "two_gpus", model), now.work / "learning_two_gpus"
     merged = work / "models" / "sft"
     if not merged.is_dir():
         with now.judging(0, 1):
             wait_for(now, model)
-            now.run("restore", [
-                sys.executable, HERE / "learning.py", "restore", stored, "--merge",
-                "--plan", plan, "--work", work,
-            ], "", now.left_s)  # fmt: skip
+            for policy in (
+                stored,
+                *(sorted(learnt.iterdir()) if learnt and learnt.is_dir() else []),
+            ):
+                now.run("restore", [
+                    sys.executable, HERE / "learning.py", "restore", policy, "--merge",
+                    "--plan", plan, "--work", work,
+                ], "", now.left_s)  # fmt: skip
     return merged if merged.is_dir() else None
 
 
@@ -277,6 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cli.add_argument("--work", type=Path, required=True, help="folder of all that is left")
     cli.add_argument("--model", type=Path, required=True, help="the base model; it may come later")
     cli.add_argument("--policy", type=Path, help="a stored policy, in SFT's place")
+    cli.add_argument("--learnt", type=Path, help="with --policy: a folder of other stored policies")
     cli.add_argument(
         "--then",
         nargs="*",
@@ -293,7 +300,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
     now = HalfHour(args.work.resolve(), args.minutes, args.workers)
     model = args.model.resolve()
-    policy = restored(now, model, args.policy.resolve()) if args.policy else sft(now, model)
+    learnt = args.learnt.resolve() if args.learnt else None
+    policy = restored(now, model, args.policy.resolve(), learnt) if args.policy else sft(now, model)
     more = ["--kernelbench-dir", args.kernelbench_dir.resolve()] if args.kernelbench_dir else []
     for name in args.then if policy is not None else []:
         assert policy is not None

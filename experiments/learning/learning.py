@@ -4,7 +4,7 @@
     learning.py tables --plan PLAN.yaml --work DIR [--write FILE]
     learning.py pack --work DIR --to PARTS [--part-mib 15]
     learning.py unpack PARTS --work DIR
-    learning.py store ADAPTER --to FOLDER
+    learning.py store DIR/adapters/ARM --to FOLDER
     learning.py restore FOLDER --work DIR [--plan PLAN.yaml] [--merge]
 
 ARM is sft, rft, rl, control, feedback, search or kernelbench, in this order: each starts from what
@@ -21,11 +21,12 @@ and `unpack`. With --until it stops after that stage.
     control  RFT from that policy on as many verdicts and tokens as rl of this seed had; likewise
     feedback turns with the judge's feedback against further samples, at equal tokens
     search   many candidates of each task
-    kernelbench  one greedy answer to each problem of levels 1 and 2
+    kernelbench  one greedy answer to each problem of levels 1 and 2; then another of sft's policy
 
 What is evaluated is what is carried: the adapter of an arm is kept in bfloat16 (DIR/adapters), and
 its model (DIR/models) is made of it. Where the plan rounds it to eight bits, `store` writes one
-that a repository can keep, and `restore` makes the arm `sft` of it, finished but for its test.
+that a repository can keep, with what later arms read of its training, and `restore` makes the arm
+of it, finished but for its test.
 """
 
 from __future__ import annotations
@@ -393,14 +394,45 @@ def keep(now: Experiment, adapter: Path | None, start: str | None) -> None:
     require(now, now.name)
 
 
-def begin_with(stored: Path, now: Experiment) -> None:
-    """Make the arm of a stored adapter: its training counts as done."""
-    from small_adapter import restore
+def stored(adapter: Path, folder: Path) -> Path:
+    """Write an arm's adapter, and what later arms read of its training, into a folder that a
+    repository can keep; the file of the weights."""
+    from small_adapter import ARM, store
 
-    restore(stored, now.adapter(now.name))
+    file = store(adapter, folder)
+    work, name = adapter.parents[1], adapter.name
+    word = work / "stages" / f"{name}.train.json"
+    if word.exists():
+        told = {"arm": name, "train": json.loads(word.read_text())["result"]}
+        write_json_atomic(folder / ARM, told)
+        for log in _read_later(work / name):
+            shutil.copy(log, folder / log.name)
+    return file
+
+
+def _read_later(training: Path) -> list[Path]:
+    """What later arms read of RL's training."""
+    run = RLFolder(training)
+    return [log for log in (run.steps, run.validations) if log.exists()]
+
+
+def begin_with(folder: Path, plan: Plan, work: Path) -> Experiment:
+    """Make the arm of a stored adapter: its training counts as done."""
+    from small_adapter import ARM, restore
+
+    told = {"arm": "sft", "train": {"restored": str(folder)}}
+    if (folder / ARM).exists():
+        told = json.loads((folder / ARM).read_text())
+    arm, _, seed = told["arm"].partition("-")
+    now = Experiment(plan, work, arm, int(seed or 0))
+    restore(folder, now.adapter(now.name))
+    now.folder().mkdir(parents=True, exist_ok=True)
+    for log in _read_later(folder):
+        shutil.copy(log, now.folder() / log.name)
     for stage, _ in STAGES[now.arm]:
         if stage in ("mixture", "train"):
-            note(now, stage, 0.0, {"restored": str(stored)})
+            note(now, stage, 0.0, told["train"])
+    return now
 
 
 def require(now: Experiment, name: str) -> Path:
@@ -507,19 +539,26 @@ def _conversations(now: Experiment, name: str, samples: int, *more: str) -> Mapp
     return {"policy": now.best, **numbers_of(folder)}
 
 
-def kernelbench(now: Experiment) -> Mapping[str, Any]:
-    """One greedy answer to each problem of levels 1 and 2, by level and stratum."""
+def kernelbench(now: Experiment, policy: str | None = None) -> Mapping[str, Any]:
+    """One greedy answer to each problem of levels 1 and 2, by level and stratum. policy: the arm
+    that answers; None: the one that was learnt last."""
     from strata import stratum
     from tables import by_suite
 
     from coding_framework.evaluation.suites import load_suite
 
-    folder = now.work / "kernelbench"
+    policy = policy or now.best
+    folder = now.work / "kernelbench" / policy
     now.evaluate(
-        now.best, KERNELBENCH, 1, 0.0, folder, "--kernelbench-dir", _checkout(now),
+        policy, KERNELBENCH, 1, 0.0, folder, "--kernelbench-dir", _checkout(now),
     )  # fmt: skip
     tasks = [e.task for s in KERNELBENCH for e in load_suite(s, kernelbench=now.kernelbench).tasks]
-    return {"policy": now.best, **by_suite(folder, {t.name: stratum(t.reference) for t in tasks})}
+    return {"policy": policy, **by_suite(folder, {t.name: stratum(t.reference) for t in tasks})}
+
+
+def kernelbench_of_sft(now: Experiment) -> Mapping[str, Any]:
+    """The same of SFT's policy, which RL began with."""
+    return kernelbench(now, "sft")
 
 
 KERNELBENCH = ("kernelbench:1", "kernelbench:2")
@@ -579,7 +618,7 @@ STAGES: Mapping[str, tuple[tuple[str, Work], ...]] = {
     "control": (("train", control), ("temperature", temperature), ("test", test)),
     "feedback": (("feedback", feedback), ("resampling", resampling), ("compare", comparing)),
     "search": (("search", searching),),
-    "kernelbench": (("test", kernelbench),),
+    "kernelbench": (("test", kernelbench), ("sft", kernelbench_of_sft)),
 }
 
 
@@ -661,15 +700,12 @@ def work_on(args: argparse.Namespace) -> int:
         print(f"{unpack(args.parts, work)} files")
         return EXIT_OK
     if args.what == "store":
-        from small_adapter import store
-
-        file = store(args.parts, args.to or HERE / "policy")
+        file = stored(args.parts.resolve(), args.to or HERE / "policy")
         print(f"{file} {file.stat().st_size / 2**20:.1f} MiB")
         return EXIT_OK
     plan = read_plan(args.plan)
     if args.what == "restore":
-        arm = Experiment(plan, work, "sft")
-        begin_with(args.parts, arm)
+        arm = begin_with(args.parts, plan, work)
         if args.merge:
             require(arm, arm.name)
         return EXIT_OK

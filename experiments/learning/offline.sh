@@ -4,13 +4,14 @@
 #   offline.sh pack TO WHEELS MODEL.gguf CONVERTER [PARTS]
 #       here: TO/start.tar and TO/piece.*, each of at most $PIECE (62M). WHEELS: a folder of wheels and Debian packages.
 #       CONVERTER: a program that makes the Hugging Face folder DIR of DIR/model.gguf, called with qwen2.5-coder-1.5b DIR.
-#       PARTS: what `learning.py pack` wrote of the runs before.
+#       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call
 #   offline.sh take FILE ...           pieces, in any order, as they come
 #   offline.sh poll SECONDS OUT        until so long after the start or until all is done; then says how it stands and
 #                                      packs what was measured into OUT
 #                                      (SECONDS of start: 120 s before the machine goes, for what follows)
+#   offline.sh keep OUT                each policy that was learnt, as `learning.py store` writes it: OUT/kept.*, parts of a tar
 #   offline.sh bring NUMBER OUT        0: packs the experiment, policies and all, and puts the first four of its parts into
 #                                      OUT; 1: the next four, ... Together they are the PARTS of the next pack.
 set -eu
@@ -34,7 +35,7 @@ install() {
 }
 
 case $what in
-take | poll | bring)
+take | poll | keep | bring)
   if [ ! -e "$AWAY/began" ]; then
     echo "offline.sh: nothing was started in $AWAY: call start first" >&2
     exit 2
@@ -50,12 +51,13 @@ pack)
   for file in "$wheels"/*; do
     if basename "$file" | grep -qE "$BIG"; then cp "$file" "$to/late"; else cp "$file" "$to/start/wheels"; fi
   done
-  git -C "$root" archive HEAD -- . ':!experiments/learning/policy' | xz -T0 -3 > "$to/start/tree.tar.xz"
+  git -C "$root" archive HEAD -- . ':!experiments/learning/polic*' | xz -T0 -3 > "$to/start/tree.tar.xz"
   cp "$converter" "$to/start/convert.py"
   cp "$self" "$to/start/offline.sh"
+  if [ "${KERNELBENCH:-}" ]; then cp -r "$KERNELBENCH" "$to/start/kernelbench"; fi
   split -b "${PIECE:-62M}" -d "$gguf" "$to/piece.model."
   tar c -C "$to/late" . | split -b "${PIECE:-62M}" -d - "$to/piece.late."
-  tar c -C "$here/policy" . | split -b "${PIECE:-62M}" -d - "$to/piece.policy."
+  tar c -C "$here" policy $(cd "$here" && ls -d policies 2> /dev/null) | split -b "${PIECE:-62M}" -d - "$to/piece.policy."
   if [ "$parts" ]; then tar c -C "$parts" . | split -b "${PIECE:-62M}" -d - "$to/piece.parts."; fi
   (cd "$to" && ls piece.*) > "$to/start/pieces"
   tar c -C "$to/start" . > "$to/start.tar"
@@ -88,9 +90,10 @@ go)
     cat "$AWAY"/in/piece.parts.* | tar x -C "$AWAY/parts"
     python3 experiments/learning/learning.py unpack "$AWAY/parts" --work "$AWAY/half/learning_two_gpus"
   fi
+  if [ -d "$AWAY/kernelbench" ]; then set -- "$@" --kernelbench-dir "$AWAY/kernelbench"; fi
   left=$((seconds - $(since)))
   status=0 # nothing stands before this: what stands still before it takes all of the time
-  python3 experiments/learning/half_hour.py --work "$AWAY/half" --model "$AWAY/qwen" --policy "$AWAY/policy" \
+  python3 experiments/learning/half_hour.py --work "$AWAY/half" --model "$AWAY/qwen" --policy "$AWAY/policy" --learnt "$AWAY/policies" \
     --minutes "$((left / 60)).$((left % 60 * 10 / 6 / 10))$((left % 60 * 10 / 6 % 10))" --then "$@" || status=$?
   say "half_hour.py has ended with $status"
   touch "$AWAY/done"
@@ -106,8 +109,8 @@ late)
   ;;
 model)
   all_of policy
-  mkdir -p "$AWAY/policy" "$AWAY/qwen.new"
-  cat "$AWAY"/in/piece.policy.* | tar x -C "$AWAY/policy"
+  mkdir -p "$AWAY/qwen.new"
+  cat "$AWAY"/in/piece.policy.* | tar x -C "$AWAY" # policy, and policies where there are any
   all_of model
   cat "$AWAY"/in/piece.model.* > "$AWAY/qwen.new/model.gguf"
   rm "$AWAY"/in/piece.model.*
@@ -134,6 +137,17 @@ poll)
   cd "$AWAY"
   tar c --exclude='*.safetensors' --exclude='*.pt' --exclude='models' --exclude='checkpoints' --exclude='best*' \
     --exclude='mixture' --exclude='cache' half timeline logs | xz -T0 -1 | split -b 15M -d - "$out/half.tar.xz." || true
+  ;;
+keep)
+  out=$1
+  cd "$AWAY"
+  rm -rf kept
+  mkdir kept
+  for adapter in half/learning_two_gpus/adapters/*-[0-9]; do
+    [ ! -e "$adapter/adapter_model.safetensors" ] || PYTHONPATH="$AWAY/main/src:$AWAY/site" python3 \
+      main/experiments/learning/learning.py store "$adapter" --to "kept/$(basename "$adapter")"
+  done
+  tar c kept | split -b "${KEPT:-15M}" -d - "$out/kept."
   ;;
 bring)
   number=$1 out=$2

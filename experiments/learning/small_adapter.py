@@ -22,6 +22,8 @@ from coding_framework.store.model_card import ModelCard, card_of, write_card
 WEIGHTS = "adapter_model.safetensors"
 SMALL = "adapter_model.int8.safetensors"
 BESIDE = ("adapter_config.json", CARD, "start.json")
+ARM = "arm.json"
+"""Beside a stored adapter: whose it is, and what its training left word of."""
 _EXPONENT = ".exponent"
 
 

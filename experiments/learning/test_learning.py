@@ -32,6 +32,7 @@ from coding_framework.store.checkpoints import (
     manifest_of,
     whole_checkpoints,
 )
+from coding_framework.store.folder import RLFolder
 from coding_framework.store.model_card import ModelCard, card_of
 from coding_framework.training.recipes import read_recipe
 from coding_framework.types import Status
@@ -222,6 +223,33 @@ def test_a_stored_policy_is_an_arm_whose_training_is_done(tmp_path: Path) -> Non
     assert "restored" in learning.noted(now, "train")
     assert learning.temperature(now)["chosen"] == 0.2
     assert learning.main(["restore", *work]) == 2
+
+
+def test_a_stored_policy_of_rl_brings_what_its_control_reads(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+    from small_adapter import WEIGHTS, rounded
+
+    plan = HERE / "two_gpus.yaml"
+    here = learning.Experiment(read_plan(plan), tmp_path / "here", "rl", seed=1)
+    adapter = here.adapter("rl-1")
+    adapter.mkdir(parents=True)
+    save_file({"w": rounded(torch.randn(4, 8))}, adapter / WEIGHTS)
+    (adapter / "start.json").write_text('{"start": "sft", "trained": true}')
+    run = RLFolder(here.folder())
+    run.root.mkdir()
+    step = {"step": 1, "turns": 256, "response_tokens": 200_000, "reward_mean": 0.5}
+    run.steps.write_text(json.dumps(step) + "\n")
+    run.validations.write_text('{"step": 0, "conversations": 50, "reward_mean": 0.6}\n')
+    learning.note(here, "train", 1.0, {"steps": 1, "best_step": 1})
+    assert learning.main(["store", str(adapter), "--to", str(tmp_path / "s")]) == 0
+    work = ["--work", str(tmp_path / "there"), "--plan", str(plan)]
+    assert learning.main(["restore", str(tmp_path / "s"), *work]) == 0
+    there = learning.Experiment(here.plan, tmp_path / "there", "control", seed=1)
+    assert learning.spent(there) == learning.spent(here)
+    assert there.best == "rl-1"
+    rl = learning.Experiment(here.plan, tmp_path / "there", "rl", seed=1)
+    assert learning.noted(rl, "train") == {"steps": 1, "best_step": 1}
 
 
 def test_an_arm_goes_on_after_its_last_finished_stage(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 sys.path.append(str(Path(__file__).parent))
 from carry import pack, unpack
+from small_adapter import SMALL, WEIGHTS, rounded
 
 from coding_framework.paths import write_atomic
 
@@ -48,12 +52,15 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
     (tmp_path / "convert.py").write_text("")
     for left in ("stages/rl-0.train.json", "rl-0/steps.jsonl"):
         (tmp_path / "before" / left).parent.mkdir(parents=True)
-        (tmp_path / "before" / left).write_text("{}")
+        (tmp_path / "before" / left).write_text('{"result": {}}')
+    (tmp_path / "kernelbench").mkdir()
+    (tmp_path / "kernelbench" / "1.py").write_text("")
     pack(tmp_path / "before", tmp_path / "parts", 15.0)
     told = {
         **os.environ, "AWAY": str(tmp_path / "away"), "ROOT": str(tmp_path / "root"),
-        "CALLS": str(tmp_path / "calls"), "PYTHON": sys.executable, "PIECE": "1M",
-        "PART_MIB": "0.1", "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "KERNELBENCH": str(tmp_path / "kernelbench"), "CALLS": str(tmp_path / "calls"),
+        "PYTHON": sys.executable, "PIECE": "1M", "KEPT": "100K", "PART_MIB": "0.1",
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
     }  # fmt: skip
 
     def offline(*words: str | int | Path, script: Path = SCRIPT) -> str:
@@ -79,7 +86,9 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
     assert "half_hour.py has ended with 0" in said
     calls = (tmp_path / "calls").read_text()
     assert calls.count("half_hour.py") == 1
-    assert re.search(r"--minutes (10\.00|9\.\d\d) --then rl:0 trial\n", calls), calls
+    asked = rf"--minutes (10\.00|9\.\d\d) --then rl:0 trial --kernelbench-dir {away}/kernelbench\n"
+    assert re.search(asked, calls), calls
+    assert (away / "kernelbench" / "1.py").exists()
     assert "structlog-1.whl" in calls.splitlines()[0]
     assert "vllm" not in calls.splitlines()[0]
     assert all(name in calls for name in ("config.json", "model_card.json", "rl-0.train.json"))
@@ -87,6 +96,16 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
     assert (tmp_path / "calls.gguf").read_text().split()[0] == whole.stdout.split()[0]
     assert (tmp_path / "out" / "half.tar.xz.00").stat().st_size > 0
     before = away / "half" / "learning_two_gpus"
+    (before / "adapters" / "rl-0").mkdir(parents=True)
+    save_file({"w": rounded(torch.randn(40, 4000))}, before / "adapters" / "rl-0" / WEIGHTS)
+    offline("keep", tmp_path / "out", script=there)
+    packed = sorted(str(p) for p in (tmp_path / "out").glob("kept.*"))
+    assert len(packed) == 2
+    subprocess.run(f"cat {' '.join(packed)} | tar x -C {tmp_path}", shell=True, check=True)
+    assert {p.name for p in (tmp_path / "kept" / "rl-0").iterdir()} == {
+        SMALL, "arm.json", "steps.jsonl",
+    }  # fmt: skip
+    shutil.rmtree(before / "adapters")
     (before / "adapter").write_bytes(os.urandom(600_000))
     for number in range(2):  # of 0.1 MiB: seven
         offline("bring", number, tmp_path / "out", script=there)
@@ -101,7 +120,9 @@ def test_a_word_that_it_does_not_know_shows_how_it_is_used(words: list[str]) -> 
     assert "offline.sh take FILE" in done.stdout
 
 
-@pytest.mark.parametrize("words", [["take", "x"], ["poll", "9", "."], ["bring", "0", "."]])
+@pytest.mark.parametrize(
+    "words", [["take", "x"], ["poll", "9", "."], ["keep", "."], ["bring", "0", "."]]
+)
 def test_what_comes_before_the_start_is_told_so(words: list[str], tmp_path: Path) -> None:
     told = {**os.environ, "AWAY": str(tmp_path)}
     done = subprocess.run(["sh", str(SCRIPT), *words], env=told, capture_output=True, text=True)
