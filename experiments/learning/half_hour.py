@@ -5,9 +5,10 @@
 
 One after the other: SFT on both GPUs (where its test of two processes passes, else on one) and its
 test on held-out modules, or, with --policy, the policy of a folder of `learning.py store`; then
-what --then names: arms of `learning.py`, with a seed and a last stage behind colons, and `trial`,
-the default: RL, six steps in step and eight that are one policy behind (`trial:in_step`,
-`trial:one_behind`: one of `TRIALS`). While a GPU has nothing else to do it judges module kernels.
+what --then names: arms of `learning.py`, with a seed and a last stage behind colons, and behind plus
+signs arms that follow in the same call (`rl:0+sft`), and `trial`, the default: RL, six steps in step
+and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`). While a
+GPU has nothing else to do it judges module kernels.
 The base model need not be there yet: who copies it renames it into place, and until then both GPUs
 judge.
 
@@ -28,16 +29,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
-from plans import Plan, read_plan
+from plans import Arm, Plan, read_plan
 
 from coding_framework.store.folder import RLFolder, SFTFolder
 from coding_framework.store.training_log import read_sft_records
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+ARMS = get_args(Arm)
 FIRST_STEP_S = 240.0
 """SFT on two GPUs that has made no step by then is ended, and one GPU trains."""
 SMOKE_S = 180.0
@@ -212,8 +214,10 @@ def sft(now: HalfHour, model: Path) -> Path | None:
 
 
 def arm(now: HalfHour, plan: Path, work: Path, named: str = "sft", *more: str | Path) -> None:
-    """What is left of an arm, "rl:0", or up to a stage of it, "rl:0:train". RL trains and judges on
-    both GPUs; of all else a server takes the first GPU, and what judges or trains the second."""
+    """What is left of an arm, "rl:0", or up to a stage of it, "rl:0:train"; then of those that
+    follow it, "rl:0+sft". RL trains and judges on both GPUs; of all else a server takes the first
+    GPU, and what judges or trains the second."""
+    named, *following = named.split("+")
     name, seed, until, *_ = *named.split(":"), "", ""
     said = [sys.executable, HERE / "learning.py", name, "--plan", plan, "--work", work,
             "--seed", seed or "0", *more]  # fmt: skip
@@ -224,6 +228,7 @@ def arm(now: HalfHour, plan: Path, work: Path, named: str = "sft", *more: str | 
         words = [*said, "--minutes", f"{max(0.0, now.left_s) / 60:.2f}"]
         called = "_".join(filter(None, [name, seed, last]))
         words += ["--until", last] if last else []
+        words += ["--then", *following] if following and last == until else []
         if now.run(called, words, gpus, now.left_s, **OF_RL) != 0:
             return
 
@@ -298,6 +303,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in args.then:
         if name.startswith("trial:") and name.removeprefix("trial:") not in TRIALS:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
+        first, *following = name.split("+")
+        unknown = {first.partition(":")[0], *following} - {"trial", *ARMS}
+        if unknown:
+            cli.error(f"--then {name}: there is no arm {min(unknown)}: choose of {', '.join(ARMS)}")
     now = HalfHour(args.work.resolve(), args.minutes, args.workers)
     model = args.model.resolve()
     learnt = args.learnt.resolve() if args.learnt else None

@@ -1,6 +1,7 @@
 """The experiment of `preregistration.md` as a program: an arm from its checkpoint to its table.
 
     learning.py ARM --plan PLAN.yaml --work DIR [--seed 0] [--minutes 9] [--kernelbench-dir DIR]
+                [--then ARM ...]
     learning.py tables --plan PLAN.yaml --work DIR [--write FILE]
     learning.py pack --work DIR --to PARTS [--part-mib 15]
     learning.py unpack PARTS --work DIR
@@ -12,7 +13,9 @@ ones before left, the last three from rl's policy of this seed, else rft's, else
 Each arm is a list of stages; a finished one is noted in DIR/stages and not run again. With
 --minutes the program stops cleanly: a training at the end of a step, sampling when no sample is
 open. Its exit status is then 4, and the same command goes on, on another machine too, after `pack`
-and `unpack`. With --until it stops after that stage.
+and `unpack`. With --until it stops after that stage. With --then other arms of the same seed
+follow; a server that answers for a policy then stays while later tests need it, and the next
+policy's starts beside it.
 
     sft      mixture, SFT, temperature by the validation tasks, test
     rft      samples of unseen training tasks, SFT on the best of them, temperature, test
@@ -67,6 +70,39 @@ LEAST_LEFT_S = 20.0
 """A stage that needs a model or a judge does not begin with less."""
 
 
+@dataclass(frozen=True)
+class Server:
+    """One that speaks OpenAI's protocol."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    log: Path
+
+
+@dataclass
+class Servers:
+    """Those that stay between tests, by policy; at most two are there at a time."""
+
+    needed: list[str] = field(default_factory=list)
+    """The policies of the tests that follow."""
+    running: dict[str, Server] = field(default_factory=dict)
+
+    def tested(self, policy: str) -> None:
+        """A test of the policy begins."""
+        if policy in self.needed:
+            self.needed.remove(policy)
+
+    def following(self, policy: str) -> str | None:
+        """The next policy whose server is not there yet; None: there is none, or no room."""
+        wanted = (p for p in self.needed if p != policy and p not in self.running)
+        return None if self.running else next(wanted, None)
+
+    def end(self) -> None:
+        for server in self.running.values():
+            end(server.process)
+        self.running.clear()
+
+
 @dataclass
 class Experiment:
     """What the stages of an arm share."""
@@ -80,6 +116,8 @@ class Experiment:
     """A checkout of KernelBench."""
     python: str = sys.executable
     began: float = field(default_factory=time.monotonic)
+    servers: Servers = field(default_factory=lambda: Servers())
+    """Shared by the arms of one call."""
 
     @property
     def name(self) -> str:
@@ -139,33 +177,50 @@ class Experiment:
     def cuda_rl(self, *words: str | Path, timed: bool = True) -> None:
         self.run(self.python, "-m", "coding_framework.cli", *words, timed=timed)
 
-    @contextmanager
-    def served(self, model: Path) -> Iterator[list[str]]:
-        """Flags by which a command asks a server that has the model; none where the plan names no
-        server. Raises TrainingError where it does not start."""
-        if self.plan.serve is None:
-            yield []
-            return
+    def start_server(self, model: Path) -> Server:
+        """A server that will answer for the model, by the plan's command."""
+        assert self.plan.serve is not None
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         told = {"python": self.python, "model": str(model), "port": str(port)}
         words = shlex.split(self.plan.serve.format(**told))
-        url = f"http://127.0.0.1:{port}/v1"
-        path = self.work / "logs" / f"serve-{self.name}.log"
+        path = self.work / "logs" / f"serve-{model.name}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as log:
-            server = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        return Server(process, f"http://127.0.0.1:{port}/v1", path)
+
+    @contextmanager
+    def served(self, model: Path, policy: str | None = None) -> Iterator[list[str]]:
+        """Flags by which a command asks a server that has the model; none where the plan names no
+        server. policy: it stays for later tests of this policy. Raises TrainingError where it does
+        not start."""
+        if self.plan.serve is None:
+            yield []
+            return
+        found = self.servers.running.pop(policy, None) if policy else None
+        server = found or self.start_server(model)
+        stays = False
         try:
-            while not answers(f"{url}/models"):
-                if server.poll() is not None:
-                    raise TrainingError(f"the server of {model} does not start: see {path}")
+            while not answers(f"{server.url}/models"):
+                if server.process.poll() is not None:
+                    raise TrainingError(f"the server of {model} does not start: see {server.log}")
                 if self.left_s is not None and self.left_s < LEAST_LEFT_S:
                     raise OutOfTimeError("the server starts too late: the same command goes on")
                 time.sleep(0.5)
-            yield ["--server", url]
+            if policy:
+                self.servers.tested(policy)
+                following = self.servers.following(policy)
+                if following and (self.model(following) / "config.json").is_file():
+                    self.servers.running[following] = self.start_server(self.model(following))
+            yield ["--server", server.url]
+            stays = policy in self.servers.needed
         finally:
-            end(server)
+            if stays and policy:
+                self.servers.running[policy] = server
+            else:
+                end(server.process)
 
     @property
     def best(self) -> str:
@@ -179,7 +234,7 @@ class Experiment:
     ) -> None:  # fmt: skip
         """An arm's model on suites."""
         model = require(self, arm)
-        with self.served(model) as server:
+        with self.served(model, arm) as server:
             self.cuda_rl(
                 "eval", model, *(w for suite in suites for w in ("--suite", suite)),
                 "--prompts", self.plan.prompts, "--samples", str(samples),
@@ -663,6 +718,13 @@ def run_arm(now: Experiment, until: str | None = None) -> None:
         print(f"{now.name}: {stage} is done: {json.dumps(result)[:400]}", file=sys.stderr)
 
 
+def policies_tested(now: Experiment) -> list[str]:
+    """The policies of the arm's tests that are not made yet, in their order."""
+    policies = {"kernelbench": {"test": now.best, "sft": "sft"}}.get(now.arm, {"test": now.name})
+    tests = [stage for stage, _ in STAGES[now.arm] if stage in policies]
+    return [policies[stage] for stage in tests if not note_of(now, stage).exists()]
+
+
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -676,6 +738,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--seed", type=int, default=0, help="of rl and control")
     cli.add_argument("--minutes", type=float, help="stop cleanly after so many")
     cli.add_argument("--kernelbench-dir", type=Path, help="a checkout of KernelBench")
+    cli.add_argument("--then", nargs="+", default=[], choices=ARMS, metavar="ARM",
+                     help="arms that follow in the same call")  # fmt: skip
     cli.add_argument("--until", metavar="STAGE", help="stop after this stage of the arm")
     cli.add_argument("--to", type=Path, help="pack, store: where it goes")
     cli.add_argument("--merge", action="store_true", help="restore: make the whole model, too")
@@ -714,9 +778,19 @@ def work_on(args: argparse.Namespace) -> int:
 
         return EXIT_OK if write_tables(work, plan, args.write) else 1
     checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
-    now = Experiment(plan, work, args.what, args.seed, args.minutes, checkout)
+    servers = Servers()
+    arms = [
+        Experiment(plan, work, arm, args.seed, args.minutes, checkout, servers=servers)
+        for arm in (args.what, *args.then)
+    ]
+    if args.then:
+        servers.needed += [policy for arm in arms for policy in policies_tested(arm)]
     work.mkdir(parents=True, exist_ok=True)
-    run_arm(now, args.until)
+    try:
+        for arm in arms:
+            run_arm(arm, args.until)
+    finally:
+        servers.end()
     return EXIT_OK
 
 

@@ -132,12 +132,24 @@ def test_one_of_the_two_trials_may_be_named(call: Callable[..., list[str]], name
     assert call(then=[f"trial:{name}"])[6:-2] == [f"rl_{name}"]
 
 
-def test_a_trial_that_there_is_not_is_said_before_anything_begins(
-    call: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("trial:one_behnid", "--then trial:one_behnid: choose of in_step, one_behind"),
+        ("rl:0+stf", "--then rl:0+stf: there is no arm stf: choose of sft, rft, rl"),
+        ("lr:0", "--then lr:0: there is no arm lr"),
+    ],
+)
+def test_what_there_is_not_is_said_before_anything_begins(
+    name: str,
+    said: str,
+    call: Callable[..., list[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
-        call(then=["rl:0:train", "trial:one_behnid"])
-    assert "--then trial:one_behnid: choose of in_step, one_behind" in capsys.readouterr().err
+        call(then=["rl:0:train", name])
+    assert said in capsys.readouterr().err
     assert not (tmp_path / "w").exists()
 
 
@@ -165,6 +177,15 @@ def test_an_arm_may_end_with_a_stage_of_it(
         "rl_1_train", "control_1_train", "rl_1_train", "rl_1_test", "control_1",
     ]  # fmt: skip
     assert [gpus for _, _, gpus in began][3:-2] == ["0,1", "1", "0,1", "1", "1"]
+
+
+def test_arms_that_follow_are_in_the_call_of_the_test(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    (tmp_path / "base").mkdir()
+    call(then=["rl:0+sft+kernelbench"], policy=str(tmp_path))
+    words = {name: learning.parse(words[1:]).then for name, words, _ in began if "rl_0" in name}
+    assert words == {"rl_0_train": [], "rl_0": ["sft", "kernelbench"]}
 
 
 def test_an_arm_that_fails_is_not_tested(call: Callable[..., list[str]], tmp_path: Path) -> None:

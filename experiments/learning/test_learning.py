@@ -318,6 +318,41 @@ def test_a_server_answers_while_it_is_asked_and_is_gone_afterwards(tmp_path: Pat
         assert json.loads(words[-1])["cudagraph_mode"] == "FULL_DECODE_ONLY"
 
 
+def test_the_server_of_the_next_policy_starts_while_one_is_tested(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    told = plan_of().model_dump() | {"serve": f"{{python}} {tmp_path}/server.py {{port}}"}
+    plan = Plan.model_validate(told)
+    for name in ("rl-0", "sft"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "config.json").write_text("{}")
+        (tmp_path / "adapters" / name).mkdir(parents=True)
+    servers = learning.Servers()
+    arms = [learning.Experiment(plan, tmp_path, a, servers=servers) for a in ("rl", "sft")]
+    arms.append(learning.Experiment(plan, tmp_path, "kernelbench", servers=servers))
+    learning.note(arms[1], "train", 0.0, {})
+    servers.needed += [policy for arm in arms for policy in learning.policies_tested(arm)]
+    assert servers.needed == ["rl-0", "sft", "rl-0", "sft"]
+    urls = []
+    for policy in ("rl-0", "sft", "rl-0", "sft"):
+        with arms[0].served(tmp_path / "models" / policy, policy) as words:
+            assert learning.answers(words[1])
+            urls.append(words[1])
+            assert len(servers.running) == 1  # that of the other policy
+    assert urls[:2] == urls[2:]
+    assert not servers.running
+    assert not any(map(learning.answers, urls))
+    servers.needed += ["rl-0", "sft"]
+    with (
+        pytest.raises(OutOfTimeError),
+        arms[0].served(tmp_path / "models" / "rl-0", "rl-0") as words,
+    ):
+        other = servers.running["sft"]
+        raise OutOfTimeError("in its midst")
+    servers.end()
+    assert other.process.poll() is not None
+    assert not learning.answers(words[1])
+
+
 def test_an_arm_without_the_one_before_says_which_to_run(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="run the arm sft first"):
         learning.rft(learning.Experiment(plan_of(), tmp_path, "rft"))
