@@ -184,7 +184,7 @@ def test_arms_that_follow_are_in_the_call_of_the_test(
 ) -> None:
     (tmp_path / "base").mkdir()
     call(then=["rl:0+sft+kernelbench"], policy=str(tmp_path))
-    words = {name: learning.parse(words[1:]).then for name, words, _ in began if "rl_0" in name}
+    words = {name: learning.parse(words[2:]).then for name, words, _ in began if "rl_0" in name}
     assert words == {"rl_0_train": [], "rl_0": ["sft", "kernelbench"]}
 
 

@@ -342,15 +342,11 @@ def test_the_server_of_the_next_policy_starts_while_one_is_tested(tmp_path: Path
     assert not servers.running
     assert not any(map(learning.answers, urls))
     servers.needed += ["rl-0", "sft"]
-    with (
-        pytest.raises(OutOfTimeError),
-        arms[0].served(tmp_path / "models" / "rl-0", "rl-0") as words,
-    ):
+    with arms[0].served(tmp_path / "models" / "rl-0", "rl-0") as words:
         other = servers.running["sft"]
-        raise OutOfTimeError("in its midst")
+    assert not learning.answers(words[1])  # what began beside it ends with the call
     servers.end()
     assert other.process.poll() is not None
-    assert not learning.answers(words[1])
 
 
 def test_an_arm_without_the_one_before_says_which_to_run(tmp_path: Path) -> None:
