@@ -5,10 +5,10 @@
 
 One after the other: SFT on both GPUs (where its test of two processes passes, else on one) and its
 test on held-out modules, or, with --policy, the policy of a folder of `learning.py store`; then
-what --then names: arms of `learning.py`, with a seed and a last stage behind colons, and behind plus
-signs arms that follow in the same call (`rl:0+sft`), and `trial`, the default: RL, six steps in step
-and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`). While a
-GPU has nothing else to do it judges module kernels.
+what --then names: arms of `learning.py`, with a seed and a last stage behind colons and others that
+follow in the same call behind plus signs (`rl:0+sft`), and `trial`, the default: RL, six steps in
+step and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`).
+While a GPU has nothing else to do it judges module kernels.
 The base model need not be there yet: who copies it renames it into place, and until then both GPUs
 judge.
 
