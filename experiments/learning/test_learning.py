@@ -526,8 +526,8 @@ def test_all_arms_run_on_two_cores_and_go_on_elsewhere(tmp_path: Path) -> None:
         run(here, arm, "--plan", str(plan))
     run(here, "pack", "--to", str(tmp_path / "parts"), "--part-mib", "1")
     run(there, "unpack", str(tmp_path / "parts"))
-    for arm in ("sft", "rl", "control", "feedback", "search"):  # of sft nothing is left to do
-        run(there, arm, "--plan", str(plan))
+    run(there, "sft", "--plan", str(plan))  # nothing is left to do
+    run(there, "rl", "--then", "control", "feedback", "search", "--plan", str(plan))
     told_by = [sys.executable, str(HERE / "learning.py"), "tables", "--plan", str(plan)]
     subprocess.run([*told_by, "--work", str(there)], check=False)  # its bars do not hold
     found = json.loads((there / "tables.json").read_text())
