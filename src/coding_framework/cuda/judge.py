@@ -175,6 +175,13 @@ class Judge:
         return self._judge(task, candidate)
 
     def _judge(self, task: Task, candidate: Candidate) -> Verdict:
+        verdict = self._verdict(task, candidate)
+        place = self._devices().place
+        if place is not None:
+            place.tidy()  # what failed held its tensors until now
+        return verdict
+
+    def _verdict(self, task: Task, candidate: Candidate) -> Verdict:
         draft = self._draft(task, candidate)
         try:
             draft.safety = self._safety.inspect(candidate.code)

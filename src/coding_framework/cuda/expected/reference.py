@@ -89,6 +89,15 @@ class ReferencePlace(Protocol):
         """Give back memory that is held for later."""
         ...
 
+    def tidy(self) -> None:
+        """The same, where it is much."""
+        ...
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether somebody waits for memory there."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
@@ -285,6 +294,18 @@ class ReferenceCache:
         self._bytes += made.nbytes
         while len(self._held) > 1 and self._bytes > self._room(next(iter(self._held)), key[0]):
             self._bytes -= self._held.popitem(last=False)[1].nbytes
+
+    def leave(self) -> None:
+        """After work at real size: give back draws that are larger than what is kept for later,
+        and all of them where others wait for memory. One such draw may take 10 GiB."""
+        if self._place is None:
+            return
+        most = 0 if self._place.is_crowded else self._max_bytes
+        if self._bytes <= most:
+            return
+        while self._held and self._bytes > most:
+            self._bytes -= self._held.popitem(last=False)[1].nbytes
+        self._place.empty()
 
     def _room(self, oldest: tuple[str, str, int], judged: str) -> int:
         """Bytes that may be held as long as the oldest draw is this one."""

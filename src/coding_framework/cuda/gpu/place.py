@@ -41,12 +41,17 @@ class GpuPlace:
         gc.collect()
         torch.cuda.empty_cache()
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether another judge waits for memory of this GPU."""
+        return self.rooms.is_wanted()
+
     @contextmanager
     def room(self, nbytes: int) -> Iterator[None]:
         """While this process may fill so much of the GPU's memory. Where it needs much, and where
         others wait, it first gives back what it could do without."""
         count = self.rooms.needed(nbytes)
-        if count > 1 or self.rooms.is_wanted():
+        if count > 1 or self.is_crowded:
             self.empty()
         with self.rooms.take(count):
             yield
@@ -69,9 +74,14 @@ class GpuPlace:
             finally:
                 torch.backends.cudnn.allow_tf32 = rounded
             torch.cuda.synchronize(self.device)
-            idle = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-            if idle > self.gpu.memory_bytes // _IDLE_PART:
-                torch.cuda.empty_cache()
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Give back memory that waits for this process's next tensors, where it is much."""
+        device = self.device
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        if idle > self.gpu.memory_bytes // _IDLE_PART:
+            torch.cuda.empty_cache()
 
     @contextmanager
     def computing(self) -> Iterator[None]:

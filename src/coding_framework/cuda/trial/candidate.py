@@ -163,7 +163,11 @@ class CandidateTrials:
             setting = replace(setting, backend=on, meter=self._checker_meter)
         timed = on is None and case == setting.backend.timed_case(self._draft.task)
         with setting.backend.room(self._draft.task, case):
-            return self._until_built(setting, case, timed)
+            try:
+                return self._until_built(setting, case, timed)
+            finally:
+                if case in self._draft.task.gpu_cases:
+                    self._references.leave()
 
     def _until_built(self, setting: TrialSetting, case: TestCase, timed: bool) -> TimedCase:
         """Begins again with a larger build where an answer asks for one."""

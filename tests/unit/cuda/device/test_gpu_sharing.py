@@ -49,6 +49,10 @@ def test_work_takes_the_rooms_that_it_needs_and_never_more_than_there_are() -> N
     assert rooms.needed(0) == rooms.needed(8 << 30) == 1
     assert rooms.needed((8 << 30) + 1) == 2
     assert rooms.needed(1 << 40) == 17
+    h100 = sharing.GpuRooms(parse_gpus("0, GPU-cccc-3, NVIDIA H100, 81559, 580")[0])
+    # a ReLU of 402 million elements: what eight judges keep that wait does not fit beside it
+    assert h100.needed(54 << 30) == h100.count == 9
+    assert h100.needed(20 << 30) == 4
 
 
 def test_large_work_waits_for_room_and_later_work_waits_behind_it() -> None:
