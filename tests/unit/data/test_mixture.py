@@ -92,6 +92,13 @@ def test_no_example_is_of_a_task_that_is_left_for_others() -> None:
     assert 0.6 < len(drafts) / (len(drafts) + sum(not is_shown(d) for d in _training())) < 0.7
 
 
+def test_what_rl_learns_and_is_chosen_by_has_levels_as_what_is_held_out() -> None:
+    held_out = [d.level for d in all_drafts() if d.part == "held_out"]
+    assert held_out.count(2) == len(held_out) / 2
+    for tasks in (training_modules(10), training_modules(280), validation_modules(50)):
+        assert sum(task.name.startswith("m2_") for task in tasks) == len(tasks) / 2
+
+
 def _training() -> list[object]:
     return [d for d in all_drafts() if d.part == "train" and not is_shown(d)]
 
