@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from plans import Plan
 from rich.console import Console
 from rich.table import Table
 
+from coding_framework.data.modules.catalog import HELD_OUT_FAMILIES
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.compare import compare_runs
 from coding_framework.evaluation.estimates import mean_interval
@@ -97,6 +99,31 @@ def difference(a: Sequence[SampleRecord], b: Sequence[SampleRecord]) -> Row | No
                    "p_holm": _rounded(d.p_holm), "tasks": d.tasks}
         for d in found.differences
     }  # fmt: skip
+
+
+def moved(a: Sequence[SampleRecord], b: Sequence[SampleRecord]) -> dict[str, int]:
+    """How many samples that a and b have were of one status and are of another, the most first;
+    an answer that was cut off has a status of its own."""
+    before = {(r.task, r.sample): _ended(r) for r in a}
+    found = Counter(
+        f"{before[r.task, r.sample]} -> {_ended(r)}" for r in b if (r.task, r.sample) in before
+    )
+    return {what: n for what, n in found.most_common() if len(set(what.split(" -> "))) > 1}
+
+
+def _ended(record: SampleRecord) -> str:
+    return "cut" if record.cut else record.status
+
+
+def by_group(records: Sequence[SampleRecord]) -> dict[str, Row]:
+    """The numbers of module tasks by level, and of families that no training has."""
+    groups: dict[str, list[SampleRecord]] = {}
+    for record in records:
+        name = f"level {record.level}"
+        if record.family in HELD_OUT_FAMILIES:
+            name = "families that no training has"
+        groups.setdefault(name, []).append(record)
+    return {name: numbers(found) for name, found in sorted(groups.items())}
 
 
 def at_equal_tokens(turns: Path, samples: Path, most: int) -> Row:
@@ -199,7 +226,10 @@ def write_tables(work: Path, plan: Plan, output: Path | None) -> bool:
         )
     for before, after in (("sft", "rft"), *((plan.rl_from, name) for name in rl)):
         if before in tested and after in tested:
-            comparisons[f"{after} - {before}"] = difference(tested[before], tested[after])
+            comparisons[f"{after} - {before}"] = {
+                **(difference(tested[before], tested[after]) or {}),
+                "moved": moved(tested[before], tested[after]),
+            }
     stages = {
         path.name.removesuffix(".json"): json.loads(path.read_text())
         for path in sorted((work / "stages").glob("*.json"))
@@ -209,7 +239,8 @@ def write_tables(work: Path, plan: Plan, output: Path | None) -> bool:
         **head("learning", packages=("torch", "transformers", "trl", "verl", "vllm")),
         "plan": plan.model_dump(mode="json"), "plan_sha256": plan.digest,
         "bars": _bars(arms, comparisons, stages, pairs),
-        "arms": arms, "comparisons": comparisons, "stages": stages,
+        "arms": arms, "groups": {name: by_group(records) for name, records in tested.items()},
+        "comparisons": comparisons, "stages": stages,
     }  # fmt: skip
     return finish(report, output or work / "tables.json")
 

@@ -498,6 +498,16 @@ def test_the_registered_difference_is_found_where_it_is_there(tmp_path: Path) ->
     assert not bars["SFT, one sample, correct"]
 
 
+def test_what_became_of_each_sample_is_counted_an_answer_that_was_cut_by_itself() -> None:
+    before = tried("a", "11") + tried("b", "01")
+    after = [r.model_copy(update={"correct": False, "status": "compile_error", "cut": 1})
+             if r.task == "a" else r for r in before]  # fmt: skip
+    before = [r.model_copy(update={"status": "correct" if r.correct else "wrong_output"})
+              for r in before]  # fmt: skip
+    after = [r.model_copy(update={"status": "correct"}) if not r.cut else r for r in after]
+    assert tables.moved(before, after) == {"correct -> cut": 2, "wrong_output -> correct": 1}
+
+
 # --- the whole ------------------------------------------------------------------------------------
 
 
