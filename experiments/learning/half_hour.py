@@ -84,15 +84,20 @@ class HalfHour:
         print(json.dumps({**line, **told}), file=sys.stderr, flush=True)
 
     def start(
-        self, name: str, command: Sequence[str | Path], gpus: str, **more: str
+        self, name: str, command: Sequence[str | Path], gpus: str, *, niceness: int = 0, **more: str
     ) -> subprocess.Popen[bytes]:
         """A command in a group of its own, which sees these GPUs and takes Ctrl-C."""
+
+        def begin() -> None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.nice(niceness)
+
         self.note("began", what=name)
         with (self.work / "logs" / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
                 [*map(str, command)], cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
                 env={**ENVIRONMENT, **os.environ, **more, "CUDA_VISIBLE_DEVICES": gpus},
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+                preexec_fn=begin,
             )  # fmt: skip
 
     def end(self, name: str, process: subprocess.Popen[bytes], *, interrupt: bool = True) -> None:
@@ -125,7 +130,8 @@ class HalfHour:
 
     @contextmanager
     def judging(self, *gpus: int) -> Iterator[None]:
-        """Module kernels are judged on these GPUs meanwhile; each has half of them."""
+        """Module kernels are judged on these GPUs meanwhile; each has half of them. What the time
+        waits for goes first on the cores: beside 22 judges a model took 109 s to be converted."""
         judges = {}
         for gpu in gpus:
             name = f"judge_{gpu}"
@@ -135,7 +141,7 @@ class HalfHour:
                 "--minutes", f"{max(0.0, self.left_s) / 60:.2f}",
                 "--receipts", self.work / f"receipts_{gpu}.jsonl",
             ]  # fmt: skip
-            judges[name] = self.start(name, command, str(gpu))
+            judges[name] = self.start(name, command, str(gpu), niceness=10)
         try:
             yield
         finally:

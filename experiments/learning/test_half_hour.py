@@ -57,7 +57,7 @@ def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[str]) -
     seen: Began = []
 
     def start(
-        now: half_hour.HalfHour, name: str, command: Sequence[str | Path], gpus: str, **_: str
+        now: half_hour.HalfHour, name: str, command: Sequence[str | Path], gpus: str, **_: object
     ) -> subprocess.Popen[bytes]:
         words = [str(word) for word in command]
         is_taken(words)
