@@ -7,7 +7,8 @@
 #       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call
-#   offline.sh take FILE ...           pieces, in any order, as they come
+#   offline.sh take FILE ...           pieces, in any order, as they come; those of the model first: to convert it takes a
+#                                      minute, in which the late ones come
 #   offline.sh poll SECONDS OUT        until so long after the start or until all is done; then says how it stands and
 #                                      packs what was measured into OUT
 #                                      (SECONDS of start: 120 s before the machine goes, for what follows)

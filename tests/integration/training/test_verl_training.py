@@ -72,6 +72,7 @@ def test_run_killed_after_its_first_step_goes_on_and_ends(
     """SIGKILL of the root script in the middle; the same command makes the remaining steps."""
     settings = config(model, tmp_path / "run")
     command = script(model, tmp_path / "run")
+    beside = set(Path("outputs").rglob("main_ppo.log"))
     steps = tmp_path / "run" / "steps.jsonl"
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as caller:
         try:
@@ -100,6 +101,7 @@ def test_run_killed_after_its_first_step_goes_on_and_ends(
     assert 1 <= result.best_step <= STEPS
     assert json.loads((tmp_path / "run" / "result.json").read_text())["best_step"]
     assert not run_processes(run)
+    assert set(Path("outputs").rglob("main_ppo.log")) == beside, "Hydra left a folder where we are"
     assert not list(Path(tempfile.gettempdir()).glob(f"cuda-rl-ray-{os.getpid()}-*"))
 
     again = train(settings)  # nothing is left to do: no Ray, no step

@@ -18,6 +18,7 @@ from coding_framework.training.verl.episode_spec import episode_spec
 from coding_framework.training.verl.overrides import (
     CLUSTER_VARIABLES,
     RunPaths,
+    files_below,
     hydra_overrides,
     ray_options,
 )
@@ -223,6 +224,10 @@ def test_paths_with_spaces_are_quoted_for_hydra() -> None:
     given = overrides(MultiTurnRLConfig.cpu(model_path="/a model"))
     assert given["trainer.default_local_dir"] == '"/run/my run/checkpoints"'
     assert given["actor_rollout_ref.model.path"] == '"/a model"'
+
+
+def test_hydra_keeps_its_log_with_the_run() -> None:
+    assert files_below(Path("/run/my run/000"))[0] == 'hydra.run.dir="/run/my run/000"'
 
 
 def test_users_overrides_come_last() -> None:

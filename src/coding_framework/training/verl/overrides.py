@@ -93,6 +93,11 @@ def hydra_overrides(config: MultiTurnRLConfig, paths: RunPaths) -> list[str]:
     return [f"{key}={_hydra(value)}" for key, value in pairs.items()] + list(config.overrides)
 
 
+def files_below(folder: Path) -> list[str]:
+    """Where Hydra keeps its log, which it otherwise puts below the folder where one stands."""
+    return [f"hydra.run.dir={_hydra(str(folder))}", "hydra.output_subdir=null"]
+
+
 def _data(config: MultiTurnRLConfig, paths: RunPaths) -> dict[str, Any]:
     pairs: dict[str, Any] = {
         "data.train_files": str(paths.dataset),

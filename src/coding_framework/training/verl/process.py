@@ -28,6 +28,7 @@ from coding_framework.training.verl.overrides import (
     PLUGIN,
     RunPaths,
     cluster_overrides,
+    files_below,
     hydra_overrides,
 )
 from coding_framework.training.verl.spec import SPEC_VARIABLE
@@ -116,7 +117,11 @@ class TrainerProcess:
     def __init__(
         self, config: MultiTurnRLConfig, paths: RunPaths, environment: Mapping[str, str], log: Path
     ) -> None:
-        overrides = hydra_overrides(config, paths) + cluster_overrides(config, environment)
+        overrides = [
+            *hydra_overrides(config, paths),
+            *cluster_overrides(config, environment),
+            *files_below(log.parent),
+        ]
         self._command = [sys.executable, "-m", MAIN, config.device, *overrides]
         self._environment = dict(environment)
         self._log = log
