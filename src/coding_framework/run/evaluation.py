@@ -79,7 +79,7 @@ def run_evaluation(
         )
         known = {name: str(identity.judge[name]) for name in ("backend", "sandbox", "protocol")}
         stack.enter_context(RunWatch(options.output_dir, "eval", known))
-        judge = _judge(options, judging)
+        judge = _judge(plan, options, judging)
         stack.callback(judge.close)
         sampling = Sampling(
             run=run,
@@ -169,11 +169,12 @@ def _unanswered(suites: Sequence[EvalSuite], options: EvalOptions) -> dict[str, 
 
 
 def _judge(
-    options: EvalOptions, judging: JudgeSettings
+    plan: EvalPlan, options: EvalOptions, judging: JudgeSettings
 ) -> JudgePool | RayJudgePool | SplitRayJudgePool:
     if options.ray is not None:
         return make_ray_judge(judging, options.ray)
-    return make_judge(**judging.model_dump(), run_folder=options.output_dir)
+    tasks = [entry.task for suite in plan.suites for entry in suite.tasks]
+    return make_judge(**judging.model_dump(), run_folder=options.output_dir, tasks=tasks)
 
 
 def _identity(

@@ -29,6 +29,13 @@ def needed_bytes(task: Task, case: TestCase) -> int:
     return _AN_INPUT * (inputs + parameters) + _AN_OUTPUT * outputs
 
 
+def roughly_needed_bytes(task: Task) -> int:
+    """The same for the largest shape set of a task whose code is not to be run here: as if outputs
+    were as large as inputs."""
+    inputs = [sum(math.prod(i.shape) for i in case.inputs) for case in task.gpu_cases]
+    return (_AN_INPUT + _AN_OUTPUT) * max(inputs, default=0)
+
+
 def _counted(task: Task, case: TestCase) -> tuple[int, int]:
     """Elements of the parameters and of the outputs."""
     namespace: dict[str, Any] = {"__name__": "task_reference"}

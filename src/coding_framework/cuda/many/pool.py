@@ -53,14 +53,27 @@ _START_S = 120.0
 _RETRIES = 1
 
 
-def judges_at_once(workers: int, backend: BackendName) -> int:
-    """So many judges, or as many as the memory of the GPUs holds."""
+_WAITING_BYTES = 3 << 29
+"""Of a GPU's memory: what a judge holds that waits for more. Contexts were 1.1 to 1.3 GiB on an
+H100, of which the driver keeps 0.5 GiB to itself."""
+
+
+def judges_at_once(workers: int, backend: BackendName, largest_bytes: int = 0) -> int:
+    """So many judges, or as many as the memory of the GPUs holds. largest_bytes: what the largest
+    of their work takes there, while the others wait."""
     if backend != "cuda":
         return workers
-    most = max(1, sum(gpu.memory_bytes // ROOM_BYTES for gpu in gpus()))
+    most = max(1, sum(_judges_on(gpu.memory_bytes, largest_bytes) for gpu in gpus()))
     if workers > most:
         log.warning("fewer_judges", workers=most, asked_for=workers, why="memory of the GPUs")
     return min(workers, most)
+
+
+def _judges_on(memory_bytes: int, largest_bytes: int) -> int:
+    rooms = memory_bytes // ROOM_BYTES
+    if largest_bytes <= ROOM_BYTES:
+        return rooms
+    return min(rooms, 1 + max(0, memory_bytes - largest_bytes) // _WAITING_BYTES)
 
 
 class JudgePool:
@@ -76,8 +89,11 @@ class JudgePool:
         cache_bytes: int | None = None,
         remote_builds: bool = False,
         told_to: Path | None = None,
+        largest_bytes: int = 0,
     ) -> None:
-        """workers: default one a core. job_wall_s: backstop on one job, our fault when reached.
+        """workers: default one a core, and never more than a GPU's memory holds beside the largest
+        work, which takes `largest_bytes` there.
+        job_wall_s: backstop on one job, our fault when reached.
         cache_folder: where verdicts are kept, for judges of the same configuration and secret,
         and equal candidates that are here at the same time are judged once; None: nowhere, and each
         is judged anew. cache_bytes: of that folder at most; None: any number. remote_builds:
@@ -88,7 +104,7 @@ class JudgePool:
         self._job_wall_s = job_wall_s
         self._cache_folder, self._cache_bytes = cache_folder, cache_bytes
         self._setup = {**_setup_frame(self.config), "remote_builds": remote_builds}
-        self.capacity = judges_at_once(workers or available_cores(), self._backend)
+        self.capacity = judges_at_once(workers or available_cores(), self._backend, largest_bytes)
         """Candidates at a time."""
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
         self._equal_jobs = Coalescer[Verdict](comes_again)
