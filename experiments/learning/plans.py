@@ -61,6 +61,8 @@ class Plan(Config):
     """Examples of the SFT mixture; 0: SFT learns functions alone (`sft.num_examples`)."""
     unjudged: bool = False
     """Whether the mixture takes kernels as synthesised."""
+    answer_tokens: int = Field(default=2048, ge=64)
+    """Most tokens of a kernel that the mixture shows."""
     spare: int = Field(default=0, ge=0)
     """Modules beyond the catalogue in the mixture, of each family of level 2."""
     mistakes: str | None = None

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from coding_framework.agents.prompts import ANSWER_TOKENS
 from coding_framework.commands.options import TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
 from coding_framework.data.example_store import ExampleStore, read_training_examples
@@ -33,6 +34,7 @@ from coding_framework.data.mixture import (
 )
 from coding_framework.data.modules.catalog import spare_drafts
 from coding_framework.data.modules.examples import module_jobs, module_pairs
+from coding_framework.data.modules.kernels import MOST_CHARACTERS
 from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import level_speeds
@@ -233,6 +235,8 @@ class MixtureWanted(Protocol):
     @property
     def archive_examples(self) -> Path | None: ...
     @property
+    def answer_tokens(self) -> int: ...
+    @property
     def tokenizer(self) -> Path | None: ...
     @property
     def receipts(self) -> Path | None: ...
@@ -262,9 +266,6 @@ def build_mixture(
         jobs = chain(mixture_jobs(drafts), module_jobs(spare))
         judge_jobs(jobs, path, workers, backend=wanted.backend, known=module_receipts(path))
     receipts = module_receipts(path)
-    how: dict[str, Any] = {}
-    if wanted.tokenizer is not None:
-        how["fits"] = _fits(wanted.tokenizer)
     mixture = sft_mixture(
         receipts,
         unjudged=wanted.unjudged,
@@ -275,8 +276,8 @@ def build_mixture(
         functions=UNVERIFIED if wanted.unjudged else all_receipts(),
         mistakes=given[0],
         archive=given[1],
+        fits=_fits(wanted.tokenizer, wanted.answer_tokens),
         seed=wanted.seed,
-        **how,
     )
     found = mixture.statistics()
     if wanted.unjudged and output is None:
@@ -292,17 +293,18 @@ def build_mixture(
     return found
 
 
-def _fits(model: Path) -> Callable[[str], bool]:
-    """Whether an answer of prompts v3 can hold a kernel, by the model's tokenizer. Raises
-    UsageError."""
+def _fits(model: Path | None, answer_tokens: int) -> Callable[[str], bool]:
+    """Whether an answer of so many tokens can hold a kernel, by the model's tokenizer; None: by its
+    characters. Raises UsageError."""
+    if model is None:
+        characters = MOST_CHARACTERS * answer_tokens // ANSWER_TOKENS["v3"]
+        return lambda code: len(code) <= characters
     from tokenizers import Tokenizer  # type: ignore[import-untyped]
-
-    from coding_framework.agents.prompts import ANSWER_TOKENS
 
     file = model / "tokenizer.json" if model.is_dir() else model
     if not file.is_file():
         raise UsageError(f"there is no {file}: give the folder of a model, or its tokenizer.json")
-    tokenizer, most = Tokenizer.from_file(str(file)), ANSWER_TOKENS["v3"] - FENCE_TOKENS
+    tokenizer, most = Tokenizer.from_file(str(file)), answer_tokens - FENCE_TOKENS
     return lambda code: len(tokenizer.encode(code, add_special_tokens=False).ids) <= most
 
 

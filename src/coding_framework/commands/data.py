@@ -52,9 +52,11 @@ class MixtureOptions(Config):
     archive_examples: Path | None = None
     """Examples of the archive (`cuda-rl data build-sft --source archive`): up to 30% of the
     functions are taken from there. Default: all are synthesised."""
+    answer_tokens: int = Field(default=2048, ge=64)
+    """Most tokens of an answer: longer kernels are not shown. Answer with as many then
+    (`--max-new-tokens`)."""
     tokenizer: Path | None = None
-    """Folder of a model: an answer holds at most 2,048 of its tokens. Default: 4,800 characters
-    count as so many."""
+    """Folder of a model whose tokens count. Default: 4,800 characters count as 2,048 tokens."""
     receipts: Path | None = None
     """File of the judge's receipts; those of this run are added. Default: the one in this machine's
     cache."""

@@ -356,3 +356,18 @@ def test_kernels_as_synthesised_are_written_where_a_folder_is_named(tmp_path: Pa
     written = read_training_examples(tmp_path / "set" / EXAMPLES_NAME)
     assert len(written) == told.examples
     assert sum(not example.receipt for example in written) == told.unjudged > 0
+
+
+def test_longer_answers_show_longer_kernels(tmp_path: Path) -> None:
+    short, long = (
+        build_mixture(
+            MixtureOptions(total=240, unjudged=True, answer_tokens=tokens),
+            None,
+            judge=True,
+            workers=None,
+        )
+        for tokens in (2048, 2560)
+    )
+    assert sum(long.too_long.values()) < sum(short.too_long.values())
+    fast = [found.parts["best kernel"].levels.get("level 3", 0) for found in (short, long)]
+    assert fast[0] < fast[1]
