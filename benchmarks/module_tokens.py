@@ -27,6 +27,8 @@ from coding_framework.data.modules.writing import write_module
 from coding_framework.types import CUDAConversationState, Role, Task
 
 Count = Callable[[str], int]
+_LONGER = 2560
+"""Tokens of an answer in the second experiment of `experiments/learning`."""
 _BAR = 1300
 """Tokens of a product on tensor cores with an elementwise operation after it."""
 
@@ -43,6 +45,7 @@ def of_kernels(found: list[int]) -> dict[str, Any]:
         "kernels": len(found),
         **told(found),
         "within_an_answer": round(sum(n <= ANSWER_TOKENS["v3"] for n in found) / len(found), 3),
+        f"within_{_LONGER}": round(sum(n <= _LONGER for n in found) / len(found), 3),
     }
 
 
