@@ -18,6 +18,8 @@ from coding_framework.evaluation.samples import SampleRecord, once
 from coding_framework.evaluation.suites import EvalSuite
 from coding_framework.types import Record
 
+MANY_CUT = 0.01
+"""Share of the answers from which on it is said that they were cut off."""
 INDICATIVE = 20
 """With fewer tasks an interval is a hint."""
 
@@ -72,7 +74,11 @@ def summarize_run(
         thresholds=tuple(thresholds),
         not_applicable={s.name: s.not_applicable for s in suites if s.not_applicable},
         faults=dict(sorted(Counter(r.masked for r in records if r.masked is not None).items())),
-        notes=(*_notes(summaries[0].overall), *_repeats(once(records))),
+        notes=(
+            *_notes(summaries[0].overall),
+            *_cut(once(records), identity.sampling.get("max_new_tokens")),
+            *_repeats(once(records)),
+        ),
         **more,
     )
 
@@ -104,6 +110,17 @@ def _notes(block: Block) -> list[str]:
         if speeds.suspects:
             notes.append(f"{len(speeds.suspects)} times cannot be believed, and enter no mean")
     return notes
+
+
+def _cut(records: Sequence[SampleRecord], limit: float | None) -> list[str]:
+    """Whether answers end at the limit of tokens: a model may be better than it is shown."""
+    cut, answers = sum(r.cut for r in records), sum(r.turns for r in records)
+    if limit is None or cut < MANY_CUT * answers or not cut:
+        return []
+    return [
+        f"{cut} of {answers} answers were cut off at {limit:g} tokens, which counts as wrong: "
+        "--max-new-tokens allows more"
+    ]
 
 
 def _repeats(records: Sequence[SampleRecord]) -> list[str]:

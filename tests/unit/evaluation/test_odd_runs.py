@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,6 +118,21 @@ def test_samples_that_are_all_one_kernel_are_told() -> None:
     other = [s.model_copy(update={"code_sha256": str(s.sample)}) for s in same]
     told = summarize_run(IDENTITY, [suite], other, [1, 4], [1.0], **more).notes
     assert not any("one kernel" in note for note in told)
+
+
+@pytest.mark.parametrize(("cut", "told"), [(4, True), (0, False)])
+def test_answers_that_were_cut_off_are_told(cut: int, told: bool) -> None:
+    suite = EvalSuite(name="s", tasks=())
+    found = rows([True] * 396 + [False] * 4)
+    found = [s.model_copy(update={"cut": int(n >= 400 - cut)}) for n, s in enumerate(found)]
+    more: dict[str, Any] = {"complete": True, "leak": {}, "unanswered": {}}
+    asked = IDENTITY.model_copy(update={"sampling": {"max_new_tokens": 2048}})
+    notes = summarize_run(asked, [suite], found, [1], [1.0], **more).notes
+    said = "4 of 400 answers were cut off at 2048 tokens, which counts as wrong: --max-new-tokens"
+    assert any(said in note for note in notes) == told
+    nobody = IDENTITY.model_copy(update={"sampling": {}})  # answers that were given
+    notes = summarize_run(nobody, [suite], found, [1], [1.0], **more).notes
+    assert not any("cut off" in note for note in notes)
 
 
 def test_an_answer_by_name_and_one_by_number_are_not_two_samples() -> None:
