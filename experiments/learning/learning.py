@@ -200,7 +200,9 @@ class Experiment:
             yield []
             return
         found = self.servers.running.pop(policy, None) if policy else None
-        server = found or self.start_server(model)
+        if found is None or found.process.poll() is not None:  # it may have ended meanwhile
+            found = self.start_server(model)
+        server = found
         stays = False
         try:
             while not answers(f"{server.url}/models"):

@@ -348,6 +348,9 @@ def test_the_server_of_the_next_policy_starts_while_one_is_tested(tmp_path: Path
     assert not learning.answers(words[1])  # what began beside it ends with the call
     servers.end()
     assert other.process.poll() is not None
+    servers.running["sft"] = other  # one that has ended is started again
+    with arms[0].served(tmp_path / "models" / "sft", "sft") as words:
+        assert learning.answers(words[1])
 
 
 def test_an_arm_without_the_one_before_says_which_to_run(tmp_path: Path) -> None:
