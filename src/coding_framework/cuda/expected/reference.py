@@ -64,6 +64,9 @@ _OTHERS_BYTES = 64 << 20
 _GPU_CACHE_BYTES = 3 << 29
 """Where references of real size lie on the GPU: two draws of a large task. More workers than cores
 share a GPU, and what each keeps is rarely asked for again."""
+_CROWDED_BYTES = 256 << 20
+"""The same while others wait for the GPU's memory: to make a small one again takes longer than what
+it holds is worth to them."""
 _SAMPLE, _FEW_VALUES = 1 << 16, 16
 """Elements of a parameter that are looked at, and how many numbers random ones never are."""
 Scalar = bool | int | float
@@ -297,10 +300,12 @@ class ReferenceCache:
 
     def leave(self) -> None:
         """After work at real size: give back draws that are larger than what is kept for later,
-        and all of them where others wait for memory. One such draw may take 10 GiB."""
+        or than a little where others wait for memory. One such draw may take 10 GiB."""
         if self._place is None:
             return
-        most = 0 if self._place.is_crowded else self._max_bytes
+        most = self._max_bytes
+        if self._bytes > _CROWDED_BYTES and self._place.is_crowded:
+            most = min(most, _CROWDED_BYTES)
         if self._bytes <= most:
             return
         while self._held and self._bytes > most:

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from coding_framework.cuda.expected import reference
 from coding_framework.cuda.expected.reference import ReferenceCache
 from coding_framework.cuda.expected.tolerance import Spread
 from support.judge_tasks import make_task
@@ -48,7 +49,9 @@ def test_a_draw_that_is_larger_than_what_may_be_kept_goes_when_its_work_is_done(
     assert cache.get(TASK, TASK.gpu_cases[0], 0) is not first
 
 
-def test_what_may_be_kept_stays_unless_others_wait_for_memory() -> None:
+def test_what_may_be_kept_stays_unless_others_wait_for_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     place = Place()
     cache = cache_of(place, 1 << 30)
     first = cache.get(TASK, TASK.gpu_cases[0], 0)
@@ -56,6 +59,9 @@ def test_what_may_be_kept_stays_unless_others_wait_for_memory() -> None:
     assert cache.get(TASK, TASK.gpu_cases[0], 0) is first
     assert place.emptied == 0
     place.is_crowded = True
+    cache.leave()
+    assert cache.get(TASK, TASK.gpu_cases[0], 0) is first  # it is small
+    monkeypatch.setattr(reference, "_CROWDED_BYTES", 1)
     cache.leave()
     cache.leave()
     assert place.emptied == 1  # the second time there was nothing to give
