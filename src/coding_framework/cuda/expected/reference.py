@@ -65,8 +65,8 @@ _GPU_CACHE_BYTES = 3 << 29
 """Where references of real size lie on the GPU: two draws of a large task. More workers than cores
 share a GPU, and what each keeps is rarely asked for again."""
 _CROWDED_BYTES = 256 << 20
-"""The same while others wait for the GPU's memory: to make a small one again takes longer than what
-it holds is worth to them."""
+"""The same while others wait for the GPU's memory. A smaller draw takes longer to make again than
+its memory is worth."""
 _SAMPLE, _FEW_VALUES = 1 << 16, 16
 """Elements of a parameter that are looked at, and how many numbers random ones never are."""
 Scalar = bool | int | float
