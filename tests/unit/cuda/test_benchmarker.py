@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -24,6 +26,7 @@ from coding_framework.cuda.plan.launch_plan import (
 from coding_framework.cuda.timing.baseline_times import BaselineTimes
 from coding_framework.cuda.timing.results import TimedCase, summed_counters
 from coding_framework.cuda.trial.verdict_draft import VerdictDraft
+from coding_framework.errors import DeviceFullError
 from coding_framework.types import Candidate, Receipt, Task, TensorSpec, TestCase
 
 pytestmark = pytest.mark.unit
@@ -154,3 +157,33 @@ def test_a_naive_kernel_that_had_no_time_may_get_one(
     refused.keep(_task("code"), 0.5)
     for baselines in (refused, BaselineTimes(lambda task: pytest.fail("again"), "salt")):
         assert baselines.time_ms(_task("code")) == 0.5
+
+
+def test_of_judges_that_need_a_baseline_at_once_one_measures_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    measured: list[str] = []
+
+    def measure(task: Task) -> float:
+        measured.append(task.name)
+        time.sleep(0.2)
+        return 0.5
+
+    with ThreadPoolExecutor(4) as judges:
+        each = [judges.submit(BaselineTimes(measure, "salt").time_ms, _task("code")) for _ in "1234"]
+        assert [judge.result() for judge in each] == [0.5] * 4
+    assert measured == ["t"]
+
+
+def test_a_baseline_that_one_judge_failed_at_is_measured_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+
+    def full(task: Task) -> float:
+        raise DeviceFullError("no memory")
+
+    with pytest.raises(DeviceFullError):
+        BaselineTimes(full, "salt").time_ms(_task("code"))
+    assert BaselineTimes(lambda task: 0.5, "salt").time_ms(_task("code")) == 0.5

@@ -7,13 +7,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from coding_framework.cuda.toolchain.slots import slot
 from coding_framework.paths import cache_dir, write_json_atomic
 from coding_framework.types import Task
 
 
 class BaselineTimes:
     """One time a task that others are put beside (its naive kernel's, PyTorch's), measured once and
-    kept on disk: the same figure in every run and every process.
+    kept on disk: the same figure in every run and every process. Of judges that need it at the same
+    time, as for the answers of a group, one measures it and the others wait.
 
     It is measured on draws of its own with a public seed, or taken over from whoever measured it
     for a verdict before.
@@ -49,9 +51,13 @@ class BaselineTimes:
         kept = self._kept(key)
         if kept is not None:
             return kept[0]
-        measured = self._measure(task)
-        self._write(task, key, measured)
-        return measured
+        with slot(self._path(key).parent / "measuring", 1):  # of one in 256 others, too
+            kept = self._kept(key)
+            if kept is not None:
+                return kept[0]
+            measured = self._measure(task)
+            self._write(task, key, measured)
+            return measured
 
     def _kept(self, key: str) -> tuple[float | None] | None:
         """The time on disk, which may be that there is none; None where it is not there yet, or
