@@ -171,8 +171,9 @@ def test_of_judges_that_need_a_baseline_at_once_one_measures_it(
         return 0.5
 
     with ThreadPoolExecutor(4) as judges:
-        each = [judges.submit(BaselineTimes(measure, "salt").time_ms, _task("code")) for _ in "1234"]
-        assert [judge.result() for judge in each] == [0.5] * 4
+        several = [BaselineTimes(measure, "salt") for _ in range(4)]
+        asked = [judges.submit(baselines.time_ms, _task("code")) for baselines in several]
+        assert [time_ms.result() for time_ms in asked] == [0.5] * 4
     assert measured == ["t"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -112,6 +113,21 @@ def test_answers_have_seeds_of_their_own_where_they_repeat(
         output=tmp_path, attempt=AttemptFolder(tmp_path), resume=None,
     )  # fmt: skip
     assert spec.seeded is seeded
+    assert spec.whole_answers is not seeded
+
+
+@pytest.mark.parametrize(
+    "told", [{"one_step_off_policy": True}, {"rollout_gpus": 1, "num_gpus": 1}], ids=str
+)
+def test_answers_come_token_by_token_where_weights_may_come_meanwhile(
+    tmp_path: Path, told: dict[str, Any]
+) -> None:
+    config = MultiTurnRLConfig.model_validate({"model_path": "m", "device": "cuda", **told})
+    spec = episode_spec(
+        config, ConversationConfig(max_turns=2, stop_reward=None), objective(config),
+        output=tmp_path, attempt=AttemptFolder(tmp_path), resume=None,
+    )  # fmt: skip
+    assert spec.whole_answers is False
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -81,6 +82,18 @@ from coding_framework.types import (
 GROUP_FIELD = "turn_group"
 
 
+class FinalOnly:
+    """Becomes vLLM's `RequestOutputKind.FINAL_ONLY` where it is unpickled, in the rollout server:
+    a rollout worker has no use for vLLM, whose import takes seconds."""
+
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        return _final_only, ()
+
+
+def _final_only() -> Any:
+    return import_module("vllm.sampling_params").RequestOutputKind.FINAL_ONLY
+
+
 class VerlPolicy:
     """verl's rollout servers as a `Policy`. One instance a conversation."""
 
@@ -90,6 +103,7 @@ class VerlPolicy:
         self._max_prompt_tokens = spec.max_prompt_tokens
         self._timeout_s = spec.policy_timeout_s
         self._seeded = spec.seeded
+        self._whole = spec.whole_answers
         self.seed_text = seed_text
         """Of its samples, which then differ between conversations and repeat in a rerun; where the
         spec says so."""
@@ -152,6 +166,7 @@ class VerlPolicy:
             "logprobs": True,  # vLLM gives none unasked
             "flat_logprobs": True,  # numbers in lists, not an object a token
             "detokenize": False,  # the text is made here, once
+            **({"output_kind": FinalOnly()} if self._whole else {}),
             **seed,
         }
 

@@ -67,6 +67,7 @@ def episode_spec(
         # vLLM draws for each seed by a call of its own, for each token; and no rerun on a GPU
         # repeats an answer, since its sums depend on what else was in the batch.
         seeded=config.device == "cpu",
+        whole_answers=_whole_answers(config),
         max_prompt_tokens=config.max_prompt_tokens,
         judge_timeout_s=config.judge_timeout_s,
         policy_timeout_s=config.policy_timeout_s,
@@ -76,6 +77,12 @@ def episode_spec(
         rollouts_dir=str(attempt.rollouts),
         validation_dir=str(attempt.validation),
     )
+
+
+def _whole_answers(config: MultiTurnRLConfig) -> bool:
+    """Where vLLM answers for all roles, and has its new weights between two steps."""
+    by_itself = config.one_step_off_policy or config.rollout_gpus > 0
+    return config.device == "cuda" and config.phase is None and not by_itself
 
 
 def _frozen_server(config: MultiTurnRLConfig) -> ServerConfig | None:

@@ -66,6 +66,9 @@ class EpisodeSpec(Record):
     """The likeliest token each time, whatever the temperature."""
     seeded: bool = True
     """Each answer is sampled with a seed of its own."""
+    whole_answers: bool = False
+    """vLLM hands each answer over when it is whole, and not once a token. Not where new weights may
+    come while answers are written: verl waits then for the first token of each."""
     max_prompt_tokens: int = Field(ge=1)
     judge_timeout_s: float = Field(gt=0.0)
     """Wall limit on one verdict, queueing included. Passing it is our fault, not the candidate's:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from ray import cloudpickle
 
 from coding_framework.errors import InfrastructureError, PolicyError
 from coding_framework.orchestration.turn import ConversationConfig
@@ -356,6 +359,29 @@ def test_no_seed_is_asked_for_where_the_spec_wants_none(tmp_path: Path) -> None:
     policy = agent_loop.VerlPolicy(server, Tokenizer(), spec(tmp_path, seeded=False), "seed")
     asyncio.run(policy.generate((Message(role="user", content="p"),), SamplingParams()))
     assert server.seeds == [None]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_whole_answers_are_vllms_word_where_the_server_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Noting(Server):
+        async def generate(
+            self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
+        ) -> Any:
+            asked.append(sampling_params)
+            return await super().generate(request_id, prompt_ids, sampling_params)
+
+    policy = agent_loop.VerlPolicy(
+        Noting(["ab"]), Tokenizer(), spec(tmp_path, whole_answers=whole), "seed"
+    )
+    asyncio.run(policy.generate((Message(role="user", content="p"),), SamplingParams()))
+    sent = cloudpickle.dumps(asked[0])  # as Ray does; there is no vLLM here
+    kinds = SimpleNamespace(RequestOutputKind=SimpleNamespace(FINAL_ONLY="whole"))
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", kinds)
+    assert pickle.loads(sent).get("output_kind") == ("whole" if whole else None)
 
 
 def test_answer_at_the_limit_is_cut_and_one_without_logprobs_is_refused(tmp_path: Path) -> None:
