@@ -25,13 +25,15 @@ from vllm.v1.outputs import LogprobsLists
 
 ANSWERS = 256
 LENGTHS = np.clip(np.random.default_rng(0).gamma(4.0, 200.0, ANSWERS).astype(int), 100, 2048)
-OURS = {"detokenize": False, "flat_logprobs": True}
+NO_TEXT = {"detokenize": False, "flat_logprobs": True}
+OURS = {**NO_TEXT, "output_kind": RequestOutputKind.FINAL_ONLY}
 """As `training/verl/agent_loop.py` asks."""
-WAYS: tuple[tuple[str, dict[str, bool], int], ...] = (
+WAYS: tuple[tuple[str, dict[str, Any], int], ...] = (
     ("as verl asks", {}, 128),
     ("as verl asks, 8 answers a chunk", {}, 8),
-    ("ours", OURS, 128),
-    ("ours, 8 answers a chunk", OURS, 8),
+    ("without text", NO_TEXT, 128),
+    ("without text, 8 answers a chunk", NO_TEXT, 8),
+    ("ours: without text, whole, 8 answers a chunk", OURS, 8),
 )
 
 
@@ -45,7 +47,7 @@ def given(answer: int, step: int, token: int) -> EngineCoreOutput:
     )
 
 
-def asked(answer: int, options: dict[str, bool]) -> EngineCoreRequest:
+def asked(answer: int, options: dict[str, Any]) -> EngineCoreRequest:
     sampling = SamplingParams(max_tokens=2048, temperature=1.2, logprobs=0, **options)
     fields = {
         "request_id": str(answer), "external_req_id": str(answer), "prompt_token_ids": [1] * 800,
@@ -56,7 +58,7 @@ def asked(answer: int, options: dict[str, bool]) -> EngineCoreRequest:
 
 
 async def measured(
-    tokenizer: Any, options: dict[str, bool], chunk: int, step_s: float
+    tokenizer: Any, options: dict[str, Any], chunk: int, step_s: float
 ) -> dict[str, Any]:
     """chunk: answers between two moments at which others run (VLLM_V1_OUTPUT_PROC_CHUNK_SIZE)."""
     front = OutputProcessor(tokenizer, log_stats=False)
@@ -77,7 +79,8 @@ async def measured(
 
     consumers = []
     for i in range(ANSWERS):
-        queue = RequestOutputCollector(RequestOutputKind.CUMULATIVE, str(i))
+        kind = options.get("output_kind", RequestOutputKind.CUMULATIVE)
+        queue = RequestOutputCollector(kind, str(i))
         front.add_request(asked(i, options), None, None, 0, queue)
         consumers.append(asyncio.ensure_future(consume(queue)))
     began, busy = time.perf_counter(), time.process_time()
@@ -93,7 +96,7 @@ async def measured(
     busy = time.process_time() - busy
     at = np.array(came)
     return {
-        "chunk": chunk, **options, "tokens": int(LENGTHS.sum()),
+        "chunk": chunk, **{name: str(value) for name, value in options.items()}, "tokens": int(LENGTHS.sum()),
         "us_a_token": round(float(busy / LENGTHS.sum()) * 1e6, 1),
         "came_s": {q: round(float(np.percentile(at, q)), 2) for q in (5, 25, 50, 75, 100)},
         "within_half_a_second_of_the_last": int((at > at.max() - 0.5).sum()),
