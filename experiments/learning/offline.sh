@@ -36,6 +36,27 @@ install() {
 }
 compiled() { # each of a training's processes would compile what it imports
   python3 -m compileall -q -j 0 "$@" > /dev/null 2>&1 || true
+  [ -z "${PYTHONPYCACHEPREFIX:-}" ] || env -u PYTHONPYCACHEPREFIX python3 -m compileall -q -j 0 "$@" > /dev/null 2>&1 || true
+}
+compiled_base() { # the same of what the machine brings, where its image has no byte code
+  base=${BASE:-$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')}
+  if [ -n "$(find "$base/torch/__pycache__" -name '*.pyc' 2> /dev/null | head -n 1)" ]; then
+    say the byte code of PyTorch is there
+    return 0
+  fi
+  unset PYTHONDONTWRITEBYTECODE
+  [ -w "$base" ] || export PYTHONPYCACHEPREFIX="$AWAY/byte_code"
+  set --
+  for package in torch torchgen functorch triton sympy mpmath networkx numpy scipy pandas; do
+    [ ! -d "$base/$package" ] || set -- "$@" "$base/$package"
+  done
+  [ -z "${PYTHONPYCACHEPREFIX:-}" ] || set -- "$@" "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')"
+  if [ $# -gt 0 ]; then
+    {
+      python3 -m compileall -q -j 0 -x '/(site-packages/pip|test|tests|idlelib|lib2to3)/' "$@" > /dev/null 2>&1 || true
+      say "PyTorch is compiled${PYTHONPYCACHEPREFIX:+ into $PYTHONPYCACHEPREFIX}"
+    } &
+  fi
 }
 
 case $what in
@@ -85,6 +106,7 @@ go)
   install "$AWAY"/wheels/*.whl
   say small wheels are installed
   export PYTHONPATH="$AWAY/main/src:$AWAY/site" HF_HUB_OFFLINE=1
+  compiled_base
   compiled "$AWAY/site" "$AWAY/main" &
   sh "$self" late > "$AWAY/logs/late" 2>&1 &
   sh "$self" model > "$AWAY/logs/model" 2>&1 &

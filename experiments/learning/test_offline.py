@@ -42,8 +42,9 @@ esac
 
 
 def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path: Path) -> None:
-    for folder in ("bin", "wheels", "to", "root", "away", "out"):
-        (tmp_path / folder).mkdir()
+    for folder in ("bin", "wheels", "to", "root", "away", "out", "base/torch"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "base" / "torch" / "__init__.py").write_text("")
     write_atomic(tmp_path / "bin" / "python3", PYTHON)
     (tmp_path / "bin" / "python3").chmod(0o755)
     for name in ("vllm-1.whl", "ray-1.whl", "structlog-1.whl"):
@@ -59,7 +60,8 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
     told = {
         **os.environ, "AWAY": str(tmp_path / "away"), "ROOT": str(tmp_path / "root"),
         "KERNELBENCH": str(tmp_path / "kernelbench"), "CALLS": str(tmp_path / "calls"),
-        "PYTHON": sys.executable, "PIECE": "1M", "KEPT": "100K", "PART_MIB": "0.1",
+        "BASE": str(tmp_path / "base"), "PYTHON": sys.executable,
+        "PIECE": "1M", "KEPT": "100K", "PART_MIB": "0.1",
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
     }  # fmt: skip
 
@@ -111,6 +113,7 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
         offline("bring", number, tmp_path / "out", script=there)
     assert unpack(tmp_path / "out", tmp_path / "next") == 4
     assert (tmp_path / "next" / "adapter").read_bytes() == (before / "adapter").read_bytes()
+    assert list((tmp_path / "base" / "torch" / "__pycache__").iterdir()), "of an image without any"
 
 
 @pytest.mark.parametrize("words", [["fly"], []])
