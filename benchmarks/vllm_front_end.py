@@ -96,7 +96,8 @@ async def measured(
     busy = time.process_time() - busy
     at = np.array(came)
     return {
-        "chunk": chunk, **{name: str(value) for name, value in options.items()}, "tokens": int(LENGTHS.sum()),
+        "chunk": chunk, **{name: str(value) for name, value in options.items()},
+        "tokens": int(LENGTHS.sum()),
         "us_a_token": round(float(busy / LENGTHS.sum()) * 1e6, 1),
         "came_s": {q: round(float(np.percentile(at, q)), 2) for q in (5, 25, 50, 75, 100)},
         "within_half_a_second_of_the_last": int((at > at.max() - 0.5).sum()),
