@@ -369,5 +369,7 @@ def test_longer_answers_show_longer_kernels(tmp_path: Path) -> None:
         for tokens in (2048, 2560)
     )
     assert sum(long.too_long.values()) < sum(short.too_long.values())
-    fast = [found.parts["best kernel"].levels.get("level 3", 0) for found in (short, long)]
+    levels = [found.parts["best kernel"].levels for found in (short, long)]
+    fast = [found.get("level 3", 0) + found.get("level 4", 0) for found in levels]
     assert fast[0] < fast[1]
+    assert levels[1]["naive"] < levels[0]["naive"]
