@@ -80,6 +80,25 @@ def test_the_signature_has_real_shapes_parameters_in_order_and_numbers_by_name()
     assert "of image" in contract.varies
 
 
+def test_what_the_constructor_takes_by_default_is_a_constant() -> None:
+    source = (
+        "import torch, torch.nn as nn\nclass Model(nn.Module):\n"
+        "    def __init__(self, channels, kernel_size, stride=1, padding: int = 0, bias=False,\n"
+        "                 mode='zeros', groups=None, dilation=(1, 1), dtype=torch.float32):\n"
+        "        super().__init__()\n"
+        "        self.conv = nn.Conv2d(channels, 8, kernel_size, stride, padding, bias=bias)\n"
+        "    def forward(self, x):\n        return self.conv(x)\n"
+        "channels = 4\ndef get_inputs():\n    return [torch.rand(8, channels, 32, 32)]\n"
+        "def get_init_inputs():\n    return [channels, 3, 2]\n"
+    )
+    contract = contract_of(problem_task(source, "defaults"))
+    assert contract.constants == (
+        "channels = 4, kernel_size = 3, stride = 2, padding = 0, bias = False, mode = 'zeros', "
+        "groups = None, dilation = (1, 1)"
+    )
+    assert contract.signature.endswith("int channels, int kernel_size, int stride)")
+
+
 def test_a_number_among_the_inputs_is_an_argument_by_its_own_name() -> None:
     source = (
         "import torch, torch.nn as nn\nclass Model(nn.Module):\n"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -31,7 +31,8 @@ class Contract:
     signature: str
     """`forward(Tensor x[16, 64, 56, 56], Tensor conv_weight[128, 64, 3, 3], float eps)`."""
     constants: str
-    """`kernel_size = 3, eps = 1e-05`: what has the same value in every call; "" where nothing."""
+    """`kernel_size = 3, eps = 1e-05`: what has the same value in every call, defaults of the
+    constructor among it; "" where nothing."""
     varies: str
     """`axes 0, 2, 3 of x; in_channels`: what has not; "" where nothing."""
     numbers: bool
@@ -79,6 +80,7 @@ def built_contract(task: Task) -> Contract:
     ]
     changing = _changing(task, list(arguments))
     fixed = {name: value for name, value in arguments.items() if name not in changing}
+    fixed |= built.defaults
     return Contract(
         signature=f"forward({', '.join((*tensors, *numbers))})",
         constants=", ".join(f"{name} = {value!r}" for name, value in fixed.items()),
@@ -102,6 +104,8 @@ class _Built:
 
     arguments: dict[str, InitArg]
     """The constructor's, by name."""
+    defaults: dict[str, InitArg | None]
+    """Of the constructor's arguments that nobody gives."""
     inputs: tuple[str, ...]
     """What `forward` calls the tensors that it is given."""
     parameters: list[tuple[str, str, tuple[int, ...]]]
@@ -124,7 +128,19 @@ def _built(task: Task, case: TestCase) -> _Built:
     floating = [str(spec.dtype) for spec in case.inputs if "float" in spec.dtype]
     state = definitions.parameters(model).items()
     shapes = [(name, _dtype(t, floating), tuple(t.shape)) for name, t in state]
-    return _Built(named, _input_names(namespace["Model"], task, case), shapes)
+    defaults = _defaults(namespace["Model"], named)
+    return _Built(named, defaults, _input_names(namespace["Model"], task, case), shapes)
+
+
+def _defaults(model: Callable[..., Any], given: Container[str]) -> dict[str, InitArg | None]:
+    """What the author's constructor takes where nothing is given, as far as it can be written."""
+    parameters = inspect.signature(_own_model(model)).parameters.values()
+    return {
+        p.name: p.default
+        for p in parameters
+        if p.name not in given
+        and (p.default is None or isinstance(p.default, int | float | str | tuple))
+    }
 
 
 def _input_names(model: Callable[..., Any], task: Task, case: TestCase) -> tuple[str, ...]:
