@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,16 +108,23 @@ def _task(naive: str | None) -> Task:
     )
 
 
+def noting(measured: list[str], wait_s: float = 0.0) -> Callable[[Task], float]:
+    """A measurement that says of which task it was."""
+
+    def measure(task: Task) -> float:
+        measured.append(task.name)
+        time.sleep(wait_s)
+        return 0.5
+
+    return measure
+
+
 def test_a_baseline_is_measured_once_for_all_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
     measured: list[str] = []
-
-    def measure(task: Task) -> float:
-        measured.append(task.name)
-        return 0.5
-
+    measure = noting(measured)
     for _ in range(2):  # two processes
         baselines = BaselineTimes(measure, "salt")
         assert [baselines.time_ms(_task("code")) for _ in range(2)] == [0.5, 0.5]
@@ -164,12 +172,7 @@ def test_of_judges_that_need_a_baseline_at_once_one_measures_it(
 ) -> None:
     monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
     measured: list[str] = []
-
-    def measure(task: Task) -> float:
-        measured.append(task.name)
-        time.sleep(0.2)
-        return 0.5
-
+    measure = noting(measured, wait_s=0.2)
     with ThreadPoolExecutor(4) as judges:
         several = [BaselineTimes(measure, "salt") for _ in range(4)]
         asked = [judges.submit(baselines.time_ms, _task("code")) for baselines in several]
