@@ -111,6 +111,47 @@ def test_a_number_among_the_inputs_is_an_argument_by_its_own_name() -> None:
     assert contract.constants == "s = 3.14"
 
 
+def written(arguments: str, forward: str = "x", inputs: str = "") -> str:
+    """A problem whose constructor and `forward` have these arguments."""
+    return (
+        "import torch, torch.nn as nn\nclass Odd: pass\nclass Model(nn.Module):\n"
+        f"    def __init__(self, channels, {arguments}):\n        super().__init__()\n"
+        "        self.conv = nn.Conv2d(channels, 8, 3)\n"
+        f"    def forward(self, {forward}):\n        return self.conv(x)\n"
+        f"channels = 4\ndef get_inputs():\n    return [torch.rand(8, channels, 32, 32){inputs}]\n"
+        "def get_init_inputs():\n    return [channels]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "signature", "constants"),
+    [
+        pytest.param(
+            written("scale=2.0", "x, s", ", 3.14"),
+            "int channels, float s)", "channels = 4, s = 3.14, scale = 2.0",
+            id="a number among the inputs comes after the arguments that are given",
+        ),
+        pytest.param(
+            written("way=(Odd(), 1), other=Odd(), pair=(1, (2.0, None))"),
+            "int channels)", "channels = 4, pair = (1, (2.0, None))",
+            id="an object, and what holds one, is not told: its address changes",
+        ),
+        pytest.param(
+            written("*rest, eps=1e-3, **more"),
+            "int channels)", "channels = 4, eps = 0.001",
+            id="a constructor that takes anything is the author's own",
+        ),
+    ],
+)  # fmt: skip
+def test_arguments_of_odd_constructors_keep_their_names(
+    source: str, signature: str, constants: str
+) -> None:
+    contract = contract_of(problem_task(source, "odd"))
+    assert contract.signature.startswith("forward(Tensor x[8, 4, 32, 32], ")
+    assert contract.signature.endswith(signature)
+    assert contract.constants == constants
+
+
 def test_the_prompt_has_the_module_without_its_test_code() -> None:
     said = prompt(problem_task(PROBLEM, "conv"), "v3")
     assert "get_inputs" not in said

@@ -15,7 +15,7 @@ from coding_framework.store.folder import AttemptFolder
 from coding_framework.training.objective import objective
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.training.verl.dry_run import validated
-from coding_framework.training.verl.episode_spec import episode_spec
+from coding_framework.training.verl.episode_spec import EpisodeSpec, episode_spec
 from coding_framework.training.verl.overrides import (
     CLUSTER_VARIABLES,
     RunPaths,
@@ -38,6 +38,13 @@ PER_ROLE = {"policy": "per_role", "lora_rank": 8}
 def overrides(config: MultiTurnRLConfig, paths: RunPaths = PATHS) -> dict[str, str]:
     config = config.model_copy(update={"compute_dtype": "bfloat16"})
     return dict(line.split("=", 1) for line in hydra_overrides(config, paths))
+
+
+def spec_of(config: MultiTurnRLConfig, folder: Path) -> EpisodeSpec:
+    return episode_spec(
+        config, ConversationConfig(max_turns=2, stop_reward=None), objective(config),
+        output=folder, attempt=AttemptFolder(folder), resume=None,
+    )  # fmt: skip
 
 
 def test_defaults_are_the_documents_recipe() -> None:
@@ -108,10 +115,7 @@ def test_answers_have_seeds_of_their_own_where_they_repeat(
     tmp_path: Path, device: str, seeded: bool
 ) -> None:
     config = MultiTurnRLConfig.model_validate({"model_path": "m", "device": device})
-    spec = episode_spec(
-        config, ConversationConfig(max_turns=2, stop_reward=None), objective(config),
-        output=tmp_path, attempt=AttemptFolder(tmp_path), resume=None,
-    )  # fmt: skip
+    spec = spec_of(config, tmp_path)
     assert spec.seeded is seeded
     assert spec.whole_answers is not seeded
 
@@ -123,10 +127,7 @@ def test_answers_come_token_by_token_where_weights_may_come_meanwhile(
     tmp_path: Path, told: dict[str, Any]
 ) -> None:
     config = MultiTurnRLConfig.model_validate({"model_path": "m", "device": "cuda", **told})
-    spec = episode_spec(
-        config, ConversationConfig(max_turns=2, stop_reward=None), objective(config),
-        output=tmp_path, attempt=AttemptFolder(tmp_path), resume=None,
-    )  # fmt: skip
+    spec = spec_of(config, tmp_path)
     assert spec.whole_answers is False
 
 
@@ -160,10 +161,7 @@ def test_rate_grows_over_the_warm_up_and_then_stays(steps: int, expected: list[f
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_the_runs_prompts_reach_the_workers(tmp_path: Path, version: str) -> None:
     config = MultiTurnRLConfig.model_validate({"model_path": "m", "prompts": version})
-    spec = episode_spec(
-        config, ConversationConfig(max_turns=2, stop_reward=None), objective(config),
-        output=tmp_path, attempt=AttemptFolder(tmp_path), resume=None,
-    )  # fmt: skip
+    spec = spec_of(config, tmp_path)
     assert spec.specialization.prompts == version
 
 

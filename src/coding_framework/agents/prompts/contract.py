@@ -123,45 +123,39 @@ def _built(task: Task, case: TestCase) -> _Built:
     exec(compile(task.reference, "<task reference>", "exec"), namespace)
     with torch.device("meta"), recorded_definitions() as definitions:
         model = namespace["Model"](*values)
-    names = list(_argument_names(namespace["Model"], task))
-    named = {(names[k] if k < len(names) else f"argument{k}"): v for k, v in enumerate(values)}
+    own = _own_model(namespace["Model"], task)
+    names = _argument_names(own, task, len(values))
+    named = dict(zip(names, values, strict=True))
     floating = [str(spec.dtype) for spec in case.inputs if "float" in spec.dtype]
     state = definitions.parameters(model).items()
     shapes = [(name, _dtype(t, floating), tuple(t.shape)) for name, t in state]
-    defaults = _defaults(namespace["Model"], named)
-    return _Built(named, defaults, _input_names(namespace["Model"], task, case), shapes)
+    return _Built(named, _defaults(own, named), _input_names(own, task, case), shapes)
+
+
+def _own_model(model: Any, task: Task) -> Any:
+    """The class that the problem's author wrote: below ours where scalars became arguments."""
+    return model.__mro__[1] if task.scalar_positions else model
 
 
 def _defaults(model: Callable[..., Any], given: Container[str]) -> dict[str, InitArg | None]:
-    """What the author's constructor takes where nothing is given, as far as it can be written."""
-    parameters = inspect.signature(_own_model(model)).parameters.values()
-    return {
-        p.name: p.default
-        for p in parameters
-        if p.name not in given
-        and (p.default is None or isinstance(p.default, int | float | str | tuple))
-    }
+    """What the constructor takes where nothing is given, as far as it can be written."""
+    parameters = inspect.signature(model).parameters.values()
+    return {p.name: p.default for p in parameters if p.name not in given and _written(p.default)}
 
 
-def _input_names(model: Callable[..., Any], task: Task, case: TestCase) -> tuple[str, ...]:
+def _written(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_written, value))
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def _input_names(model: Any, task: Task, case: TestCase) -> tuple[str, ...]:
     """As `forward` has them, where it takes each tensor by a name; else as the task has them."""
-    parameters = list(inspect.signature(_own_model(model).forward).parameters.values())[1:]
+    parameters = list(inspect.signature(model.forward).parameters.values())[1:]
     names = [p.name for k, p in enumerate(parameters) if k not in task.scalar_positions]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters) or len(names) < len(case.inputs):
         return tuple(spec.name for spec in case.inputs)
     return tuple(names[: len(case.inputs)])
-
-
-def _own_model(model: Any) -> Any:
-    """The class that the problem's author wrote: below ours where scalars became arguments."""
-    if vars(model).get("forward") is None or not _takes_anything(model):
-        return model
-    return next((base for base in model.__mro__[1:] if "forward" in vars(base)), model)
-
-
-def _takes_anything(model: Any) -> bool:
-    parameters = inspect.signature(model).parameters.values()
-    return any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
 def _dtype(tensor: Any, floating: list[str]) -> str:
@@ -170,16 +164,14 @@ def _dtype(tensor: Any, floating: list[str]) -> str:
     return floating[0] if floating and tensor.is_floating_point() else own
 
 
-def _argument_names(model: Callable[..., Any], task: Task) -> Iterator[str]:
-    """The names of `Model`'s arguments. A problem whose scalar inputs became arguments has those
-    of its own model, then those of its `forward`."""
-    own = _own_model(model)
-    if own is model:
-        yield from _named(model)
-        return
-    yield from _named(own)
-    inputs = list(inspect.signature(own.forward).parameters)[1:]
-    yield from (inputs[k] for k in task.scalar_positions if k < len(inputs))
+def _argument_names(model: Any, task: Task, count: int) -> list[str]:
+    """The names of so many arguments: those of the constructor, then those of `forward`'s scalar
+    inputs where these became arguments."""
+    own, inputs = list(_named(model)), list(inspect.signature(model.forward).parameters)[1:]
+    scalars = [inputs[k] if k < len(inputs) else f"scalar{k}" for k in task.scalar_positions]
+    names = own[: count - len(scalars)]
+    names += [f"argument{k}" for k in range(len(names), count - len(scalars))]
+    return [*names, *scalars]
 
 
 def _named(call: Any) -> Iterator[str]:
