@@ -81,7 +81,8 @@ class _Search:
         with contextlib.ExitStack() as stack:
             policy, count = self._policy(stack)
             judge, again = (
-                stack.enter_context(make_judge(**self._judging, seed=seed)) for seed in (None, None)
+                stack.enter_context(make_judge(**self._judging, seed=seed, time_naive=False))
+                for seed in (None, None)
             )
             budget = PromptBudget(PROMPT_TOKENS, count)
             sampling = SamplingParams(

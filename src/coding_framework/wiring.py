@@ -80,6 +80,7 @@ def make_judge(
     references: Literal["trusted", "sandboxed"] = "trusted",
     kept_bytes: int | None = None,
     tasks: Sequence[Task] = (),
+    time_naive: bool = True,
 ) -> JudgePool:
     """A judge for many candidates at once. Its processes start with the first candidate and end
     with `close`, or with this process.
@@ -93,6 +94,7 @@ def make_judge(
     kept_bytes: of the verdicts in `run_folder` at most; None: all are kept.
     tasks: what it will judge, where that is known: so many judges share a GPU as its memory holds
     beside the largest.
+    time_naive: on a GPU, False: no time is taken for naive kernels, which nobody asks for.
     """
     from coding_framework.cuda.many.pool import JudgePool
     from coding_framework.store.run_status import enclosing_run
@@ -110,6 +112,7 @@ def make_judge(
         profile=profile,
         experiment_without=tuple(experiment_without),
         references=references,
+        time_naive=time_naive,
     )
     within = told_in if told_in is not None else run_folder
     return JudgePool(

@@ -95,6 +95,9 @@ class JudgeConfig(Record):
     baselines: BaselinesName = "eager"
     """On a GPU: PyTorch's own times beside the candidate's; "compiled": both, and `torch.compile`
     takes half a minute for a task."""
+    time_naive: bool = True
+    """On a GPU: time a task's naive kernel for its first verdict, which costs as much as a second
+    one; False: its time is told where it is known already, or nothing else is timed."""
     launch_wall_s: float = Field(default=10.0, gt=0)
     """On a GPU: wall time of one launch; the emulator counts instructions instead."""
     profile: bool = False
@@ -284,8 +287,14 @@ class Judge:
 
     def _compile_baseline_meanwhile(self, task: Task) -> None:
         """For the first candidate of a task, nvcc works on its naive kernel at the same time."""
-        if task.naive_kernel is not None and not self._baselines.known(task):
+        if self._is_to_be_timed(task) and task.naive_kernel is not None:
             self._compiler.compile_ahead(task.naive_kernel)
+
+    def _is_to_be_timed(self, task: Task) -> bool:
+        """Whether the task's naive kernel has no time yet, and should have one."""
+        config = self.config
+        wanted = self.backend != "cuda" or config.time_naive or config.baselines == "none"
+        return wanted and not self._baselines.known(task)
 
     def _tried_seeds(self) -> tuple[int, ...]:
         """Draws of each shape set; the first one alone, as often, where an experiment says so."""
@@ -347,7 +356,9 @@ class Judge:
             if measured_ms is not None:
                 self._baselines.keep(draft.task, measured_ms)
             return measured_ms
-        return self._baselines.time_ms(draft.task)
+        if self._is_to_be_timed(draft.task) or self._baselines.known(draft.task):
+            return self._baselines.time_ms(draft.task)
+        return None
 
     def _measure_naive(self, task: Task) -> float | None:
         """Time of the task's naive kernel on the timed shape set: the same path, public draws."""

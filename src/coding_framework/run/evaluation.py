@@ -174,7 +174,10 @@ def _judge(
     if options.ray is not None:
         return make_ray_judge(judging, options.ray)
     tasks = [entry.task for suite in plan.suites for entry in suite.tasks]
-    return make_judge(**judging.model_dump(), run_folder=options.output_dir, tasks=tasks)
+    return make_judge(
+        **judging.model_dump(), run_folder=options.output_dir, tasks=tasks,
+        time_naive=options.baseline == "naive",
+    )  # fmt: skip
 
 
 def _identity(

@@ -13,7 +13,7 @@ import pytest
 
 from coding_framework.cuda.emulator.modelled_time import modelled_result, modelled_time_ms
 from coding_framework.cuda.emulator.timing_model import gpu
-from coding_framework.cuda.judge import Judge
+from coding_framework.cuda.judge import Judge, JudgeConfig
 from coding_framework.cuda.plan.launch_plan import (
     Copy,
     Fill,
@@ -141,7 +141,7 @@ def test_a_time_that_a_verdict_measured_is_taken_over_once(
     judge, task = Judge.__new__(Judge), _task("naive code")
     measured = iter([0.25, 0.75])
     device = SimpleNamespace(time_ms=lambda timed: next(measured))
-    judge.backend = "cuda"
+    judge.backend, judge.config = "cuda", JudgeConfig()
     judge._baselines = BaselineTimes(lambda task: pytest.fail("measured again"), "salt")
     monkeypatch.setattr(judge, "_devices", lambda: device)
 
@@ -165,6 +165,29 @@ def test_a_naive_kernel_that_had_no_time_may_get_one(
     refused.keep(_task("code"), 0.5)
     for baselines in (refused, BaselineTimes(lambda task: pytest.fail("again"), "salt")):
         assert baselines.time_ms(_task("code")) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        (JudgeConfig(), [1.0, 1.0]),
+        (JudgeConfig(time_naive=False), [None, 0.25]),
+        (JudgeConfig(time_naive=False, baselines="none"), [1.0, 1.0]),
+    ],
+    ids=["usual", "not wanted, until its own verdict measured it", "nothing else is timed"],
+)
+def test_a_naive_kernel_is_timed_on_a_gpu_where_it_is_wanted(
+    config: JudgeConfig, found: list[float | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_RL_CACHE", str(tmp_path))
+    judge, task = Judge.__new__(Judge), _task("naive code")
+    judge.backend, judge.config = "cuda", config
+    judge._baselines = BaselineTimes(lambda task: 1.0, "salt")
+    draft = VerdictDraft(task, Candidate(code="other code"), "cuda", Receipt())
+    times = [judge._naive_ms(cast(TimedCase, None), draft)]
+    judge._baselines.keep(task, 0.25)
+    times.append(judge._naive_ms(cast(TimedCase, None), draft))
+    assert times == found
 
 
 def test_of_judges_that_need_a_baseline_at_once_one_measures_it(

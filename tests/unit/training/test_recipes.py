@@ -231,7 +231,7 @@ def test_all_rollout_workers_share_the_nodes_that_judge(tmp_path: Path, judge: s
     path, found = judge_of(config.model_copy(update={"judge": judge}), tmp_path)
     own: dict[str, object] = {"backend": "emulator"}
     if judge == JUDGE:
-        own |= {"run_folder": str(tmp_path / "judge"), "workers": 32}
+        own |= {"run_folder": str(tmp_path / "judge"), "workers": 32, "time_naive": False}
     assert path.endswith("shared_judge:SharedJudge")
     assert found == {
         "factory": CLUSTER_JUDGE,
@@ -242,7 +242,7 @@ def test_all_rollout_workers_share_the_nodes_that_judge(tmp_path: Path, judge: s
 
 def test_on_one_machine_the_workers_share_its_cores(tmp_path: Path) -> None:
     config = MultiTurnRLConfig(model_path="m", rollout_workers=10_000)
-    kept = {"run_folder": str(tmp_path / "judge")}
+    kept = {"run_folder": str(tmp_path / "judge"), "time_naive": False}
     path, found = judge_of(config, tmp_path)
     assert path.endswith("shared_judge:SharedJudge")
     cores = max(1, len(os.sched_getaffinity(0)) - 2)

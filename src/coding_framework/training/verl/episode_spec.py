@@ -110,11 +110,13 @@ def judge_of(config: MultiTurnRLConfig, output: Path) -> tuple[str, dict[str, An
     candidate, and with `judge_gpus` with these GPUs alone; with `judge_nodes` all workers of the
     cluster the one that sends candidates there.
     All share the run's verdicts: a policy that has learnt something gives the same kernel many
-    times. A judge of the user's own is each worker's own, unless it is for `judge_nodes`.
+    times. On a GPU the reward goes by PyTorch's time, so that no naive kernel is timed. A judge of
+    the user's own is each worker's own, unless it is for `judge_nodes`.
     """
     arguments = dict(config.judge_args)
     if config.judge == JUDGE:
-        arguments = {"run_folder": str(RLFolder(output).judge), **arguments}
+        kept_in = str(RLFolder(output).judge)
+        arguments = {"run_folder": kept_in, "time_naive": False, **arguments}
     if config.judge_nodes:
         if config.judge == JUDGE:
             arguments.setdefault("workers", config.judge_jobs_per_node)
