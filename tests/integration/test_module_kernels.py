@@ -10,6 +10,8 @@ import pytest
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.modules.kernels import kernels_of
+from coding_framework.data.modules.pool import shown_drafts
+from coding_framework.data.modules.records import ModuleTask
 from coding_framework.data.modules.sizes import AXES
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
@@ -73,3 +75,22 @@ async def test_the_loss_of_a_logit_may_keep_what_pytorch_loses(emulator_pool: Ju
         assert dropped != source
         wrong = await emulator_pool.judge(module_task(module), dropped)
         assert wrong.status is Status.WRONG_OUTPUT, less
+
+
+@pytest.mark.parametrize(
+    "family", ["transposed_convolution_2d", "average_pooling", "margin_loss", "convolution_1d"]
+)
+async def test_kernels_of_modules_whose_constructors_have_defaults_are_right(
+    emulator_pool: JudgePool, family: str
+) -> None:
+    module = next(
+        found
+        for draft in shown_drafts()
+        if draft.family == family and "=" in constructor_of(found := write_module(draft, 1))
+    )
+    verdict = await emulator_pool.judge(module_task(module), kernels_of(module)[-1].source)
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+def constructor_of(module: ModuleTask) -> str:
+    return next((line for line in module.source.splitlines() if "__init__(self" in line), "")

@@ -222,21 +222,23 @@ class _Known:
         return [(k, r) for k, r in found if (r.verdict.correct if r is not None else self.unjudged)]
 
     def ordered(self, family: str, kernels: list[Judged]) -> tuple[list[Judged], list[float]]:
-        """(a task's kernels from the slowest to the fastest, their relative speeds): as they were
-        measured where all were, else as their family's kernels of these levels were, else by the
-        emulator's times; where these are not known either, as they come, and no speeds."""
-        measured = [measured_speed(receipt) for _, receipt in kernels]
-        levels = [self.speeds.get((family, kernel.level)) for kernel, _ in kernels]
-        if all(measured):
-            speeds = [speed for speed in measured if speed is not None]
-        elif all(levels):
-            speeds = [level.median for level in levels if level is not None]
+        """(a task's kernels from the slowest to the fastest, their relative speeds): each as it was
+        measured, or as its family's kernels of its level were; where one of them is not known, all
+        by the emulator's times; where these are not known either, as they come, and no speeds."""
+        found = [self._over_eager(family, kernel) for kernel in kernels]
+        speeds = [speed for speed in found if speed is not None]
+        if len(speeds) == len(kernels):
+            pass
         elif all(receipt is not None for _, receipt in kernels):
             speeds = [1 / kernel_ms(receipt) for _, receipt in kernels]
         else:
             return kernels, []
         order = sorted(range(len(kernels)), key=speeds.__getitem__)
         return [kernels[i] for i in order], [speeds[i] for i in order]
+
+    def _over_eager(self, family: str, kernel: Judged) -> float | None:
+        level = self.speeds.get((family, kernel[0].level))
+        return measured_speed(kernel[1]) or (level.median if level is not None else None)
 
     def is_slow(self, family: str, kernel: Judged) -> bool:
         """Whether the fastest kernel of a task is not worth showing for its speed."""

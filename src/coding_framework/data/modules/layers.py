@@ -59,10 +59,11 @@ def write_bmm(w: Writing, o: Operation) -> None:
 
 
 def _options(w: Writing, o: Operation, names: tuple[tuple[str, Value], ...]) -> str:
-    """The arguments that are not PyTorch's defaults, by keyword."""
+    """The arguments that are not PyTorch's defaults, by keyword; all, where the constructor has
+    defaults."""
     said = []
     for name, default in names:
-        if not is_default(o, name, default):
+        if w.spelling.defaults or not is_default(o, name, default):
             said.append(f", {name}={w.argument(name, short(o[name]))}")
     return "".join(said)
 
@@ -103,8 +104,8 @@ def _conv_layer(
         options = _options(w, o, _CONV[:3]) + f", groups={rows}"
     else:
         options = _options(w, o, _TRANSPOSED if transposed else _CONV)
-    if not o.flag("bias"):
-        options += f", bias={w.argument('bias', False)}"
+    if w.spelling.defaults or not o.flag("bias"):
+        options += f", bias={w.argument('bias', o.flag('bias'))}"
     named = w.pick("", "kernel_size=") if options else ""
     kind = "ConvTranspose" if transposed else "Conv"
     members = [("weight", weight_dims)]
@@ -150,10 +151,10 @@ def write_pool(w: Writing, o: Operation) -> None:
     kernel, stride = o.integers("kernel_size"), o.integers("stride")
     first = [("norm_type", o["norm_type"])] if kind == "lp" else []
     first.append(("kernel_size", short(kernel)))
-    if stride != kernel:
+    if stride != kernel or w.spelling.defaults:
         first.append(("stride", short(stride)))
     for name, default in _POOL_DEFAULTS.items():
-        if name in dict(o.arguments) and not is_default(o, name, default):
+        if name in dict(o.arguments) and (w.spelling.defaults or not is_default(o, name, default)):
             first.append((name, short(o[name])))
     if w.spelling.form == "module":
         said = ", ".join(f"{name}={w.argument(_pool_argument(w, name), v)}" for name, v in first)

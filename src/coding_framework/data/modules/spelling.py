@@ -7,7 +7,7 @@ together are spelled in the many ways in which people write.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from coding_framework.data.modules.records import (
@@ -38,12 +38,15 @@ class Spelling:
     """Short modules are one expression."""
     choice: int
     """Picks among equal spellings of an operation."""
+    defaults: bool = False
+    """The constructor has defaults, and PyTorch's own are among its arguments."""
 
 
-def draw_spelling(name: str) -> Spelling:
-    """The spelling of the task of that name."""
-    rng = random.Random(f"spelling:{name}")
-    return Spelling(
+def draw_spelling(name: str, number: int = 0) -> Spelling:
+    """The spelling of the task of that name. number: of another one than the task's own, which
+    alone may have defaults: what the tasks' own are like has receipts."""
+    rng = random.Random(f"spelling:{name}/{number}" if number else f"spelling:{name}")
+    drawn = Spelling(
         form=rng.choice(("module", "module", "functional")),
         arguments=rng.choice(("constructor", "constructor", "literal")),
         docstring=rng.randrange(3),
@@ -52,6 +55,9 @@ def draw_spelling(name: str) -> Spelling:
         nested=rng.random() < 0.3,
         choice=rng.randrange(60),
     )
+    if number == 0 or rng.random() < 1 / 3:
+        return drawn
+    return replace(drawn, arguments="constructor", defaults=True)
 
 
 @dataclass
@@ -71,6 +77,26 @@ class Writing:
     """Of x."""
     attributes: set[str] = field(default_factory=set)
     imports_functional: bool = False
+
+    @property
+    def left_out(self) -> dict[str, Value]:
+        """The last arguments of the constructor, which nobody gives: their values are defaults. The
+        first constant, as a kernel's size, is given."""
+        if not self.spelling.defaults:
+            return {}
+        found: dict[str, Value] = {}
+        for name, value in reversed(self.constructor.items()):
+            if isinstance(value, SizeName) or name == "kernel_size":
+                break
+            found[name] = value
+        given = self.spelling.choice // 2 % len(found) if found and self.spelling.choice % 2 else 0
+        return dict([*reversed(found.items())][given:])
+
+    @property
+    def given(self) -> dict[str, Value | SizeName]:
+        """The other ones."""
+        left_out = self.left_out
+        return {n: v for n, v in self.constructor.items() if n not in left_out}
 
     @property
     def value(self) -> str:

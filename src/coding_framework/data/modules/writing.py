@@ -25,7 +25,7 @@ from coding_framework.data.modules.structural import STRUCTURAL
 
 def write_module(draft: ModuleDraft, spelling: int = 0) -> ModuleTask:
     """The module task of a draft. spelling: the number of another way to write it."""
-    w = Writing(draft, draw_spelling(f"{draft.name}/{spelling}" if spelling else draft.name))
+    w = Writing(draft, draw_spelling(draft.name, spelling))
     first = draft.inputs[0]
     w.rank = len(first.dims)
     w.channels = _channels(draft)
@@ -43,7 +43,7 @@ def write_module(draft: ModuleDraft, spelling: int = 0) -> ModuleTask:
         source=_source(w),
         parameters=tuple(w.parameters),
         operation_parameters=tuple(of_each),
-        constructor=tuple(w.constructor.items()),
+        constructor=tuple(w.given.items()),
         description=describe(draft),
     )
 
@@ -113,10 +113,13 @@ def _meaning(name: str) -> str:
 
 def _constructor(w: Writing) -> list[str]:
     hints = w.spelling.hints
-    arguments = [
-        f"{name}: {_type(value)}" if hints and value is not None else name
-        for name, value in w.constructor.items()
-    ]
+    left_out = w.left_out
+    arguments = []
+    for name, value in w.constructor.items():
+        hint = f": {_type(value)}" if hints and value is not None else ""
+        equals = " = " if hint else "="
+        default = f"{equals}{left_out[name]!r}" if name in left_out else ""
+        arguments.append(f"{name}{hint}{default}")
     start = "super(Model, self).__init__()" if w.spelling.old_super else "super().__init__()"
     return [f"    def __init__({', '.join(['self', *arguments])}):", f"        {start}"]
 
@@ -155,11 +158,11 @@ def _test_code(w: Writing) -> list[str]:
     draft, sizes = w.draft, w.draft.gpu_sizes[0]
     used = _used_sizes(w)
     lines = [f"{name} = {sizes[name]}" for name in sizes if name in used]
-    constants = {n: v for n, v in w.constructor.items() if not isinstance(v, SizeName)}
+    constants = {n: v for n, v in w.given.items() if not isinstance(v, SizeName)}
     lines += [f"{name} = {value!r}" for name, value in constants.items()]
     drawn = [_draw(given) for given in draft.inputs]
     lines += ["", "", "def get_inputs():", f"    return [{', '.join(drawn)}]", "", ""]
-    given_names = [v.expression if isinstance(v, SizeName) else n for n, v in w.constructor.items()]
+    given_names = [v.expression if isinstance(v, SizeName) else n for n, v in w.given.items()]
     return [*lines, "def get_init_inputs():", f"    return [{', '.join(given_names)}]"]
 
 
