@@ -59,7 +59,7 @@ OF_RL = {"VERL_LOGGING_LEVEL": "INFO"}
 TRIALS: Mapping[str, Mapping[str, Any]] = {
     "in_step": {"num_episodes": 6},
     "one_behind": {"num_episodes": 8, "one_step_off_policy": True},
-    "in_step_unpacked": {"num_episodes": 6, "packed_attention": False, "micro_batch_tokens": 4096},
+    "in_step_unpacked": {"num_episodes": 6, "packed_attention": False, "micro_batch_tokens": 5120},
 }
 """Changes to the plan's RL. The last one is for a trial whose packed rows fail."""
 

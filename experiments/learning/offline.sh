@@ -6,7 +6,8 @@
 #       CONVERTER: a program that makes the Hugging Face folder DIR of DIR/model.gguf, called with qwen2.5-coder-1.5b DIR.
 #       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
-#   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call
+#   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
+#                                      the first one is sft, that is trained, and else the policy is the packed one
 #   offline.sh take FILE ...           pieces, in any order, as they come; those of the model first: to convert it takes a
 #                                      minute, in which the late ones come
 #   offline.sh poll SECONDS OUT        until so long after the start or until all is done; then says how it stands and
@@ -118,9 +119,11 @@ go)
     python3 experiments/learning/learning.py unpack "$AWAY/parts" --work "$AWAY/half/learning_two_gpus"
   fi
   if [ -d "$AWAY/kernelbench" ]; then set -- "$@" --kernelbench-dir "$AWAY/kernelbench"; fi
+  from="--policy $AWAY/policy --learnt $AWAY/policies"
+  case $1 in sft*) from= ;; esac
   left=$((seconds - $(since)))
   status=0 # nothing stands before this: what stands still before it takes all of the time
-  python3 experiments/learning/half_hour.py --work "$AWAY/half" --model "$AWAY/qwen" --policy "$AWAY/policy" --learnt "$AWAY/policies" \
+  python3 experiments/learning/half_hour.py --work "$AWAY/half" --model "$AWAY/qwen" $from \
     --minutes "$((left / 60)).$((left % 60 * 10 / 6 / 10))$((left % 60 * 10 / 6 % 10))" --then "$@" || status=$?
   say "half_hour.py has ended with $status"
   touch "$AWAY/done"
@@ -171,9 +174,11 @@ keep)
   cd "$AWAY"
   rm -rf kept
   mkdir kept
-  for adapter in half/learning_two_gpus/adapters/*-[0-9]; do
+  for adapter in half/learning_*/adapters/*; do
+    arm=$(basename "$adapter")
+    [ "$arm" != sft ] || ! grep -q restored "$adapter/../../stages/sft.train.json" || continue
     [ ! -e "$adapter/adapter_model.safetensors" ] || PYTHONPATH="$AWAY/main/src:$AWAY/site" python3 \
-      main/experiments/learning/learning.py store "$adapter" --to "kept/$(basename "$adapter")"
+      main/experiments/learning/learning.py store "$adapter" --to "kept/$arm"
   done
   tar c kept | split -b "${KEPT:-15M}" -d - "$out/kept."
   ;;

@@ -117,8 +117,14 @@ def test_one_gpu_trains_where_two_do_not_and_the_other_judges(
 
 def test_both_plans_teach_the_same_examples() -> None:
     two, one = (read_plan(half_hour.HERE / f"{name}.yaml") for name in ("two_gpus", "sft"))
-    said = ("base_model", "mixture", "mistakes", "unjudged", "spare", "bits", "prompts")
+    said = ("base_model", "mixture", "mistakes", "unjudged", "answer_tokens", "spare", "bits")
+    said += ("prompts", "sampling")
     assert [getattr(two, name) for name in said] == [getattr(one, name) for name in said]
+    assert two.sft["max_length"] == one.sft["max_length"] >= two.answer_tokens + 1024
+    batches = [
+        p.sft["batch_size"] * p.sft.get("gradient_accumulation_steps", 1) for p in (one, two)
+    ]
+    assert batches[0] == two.sft["num_gpus"] * batches[1]
 
 
 def test_a_trial_whose_packed_rows_fail_is_made_without_packing(

@@ -41,7 +41,10 @@ esac
 """
 
 
-def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arms", [("rl:0", "trial"), ("sft", "trial")], ids=["policy", "sft"])
+def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
+    arms: tuple[str, ...], tmp_path: Path
+) -> None:
     for folder in ("bin", "wheels", "to", "root", "away", "out", "base/torch"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "base" / "torch" / "__init__.py").write_text("")
@@ -80,16 +83,19 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
     assert {p.name.split(".")[1] for p in pieces} == {"model", "late", "policy", "parts"}
     subprocess.run(["tar", "xf", to / "start.tar", "-C", away], check=True)
     there = away / "offline.sh"
-    offline("start", "600", "rl:0", "trial", script=there)
-    offline("start", "600", "rl:0", "trial", script=there)  # a spare call
+    offline("start", "600", *arms, script=there)
+    offline("start", "600", *arms, script=there)  # a spare call
     for piece in reversed(pieces):
         offline("take", piece, script=there)
     said = offline("poll", "60", tmp_path / "out", script=there)
     assert "half_hour.py has ended with 0" in said
     calls = (tmp_path / "calls").read_text()
     assert calls.count("half_hour.py") == 1
-    asked = rf"--minutes (10\.00|9\.\d\d) --then rl:0 trial --kernelbench-dir {away}/kernelbench\n"
-    assert re.search(asked, calls), calls
+    asked = (
+        rf"--minutes (10\.00|9\.\d\d) --then {' '.join(arms)} --kernelbench-dir {away}/kernelbench"
+    )
+    assert re.search(f"{asked}\n", calls), calls
+    assert ("--policy" in calls) != (arms[0] == "sft"), "SFT begins without one"
     assert (away / "kernelbench" / "1.py").exists()
     assert "structlog-1.whl" in calls.splitlines()[0]
     assert "vllm" not in calls.splitlines()[0]
@@ -98,15 +104,20 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(tmp_path
     assert (tmp_path / "calls.gguf").read_text().split()[0] == whole.stdout.split()[0]
     assert (tmp_path / "out" / "half.tar.xz.00").stat().st_size > 0
     before = away / "half" / "learning_two_gpus"
-    (before / "adapters" / "rl-0").mkdir(parents=True)
-    save_file({"w": rounded(torch.randn(40, 4000))}, before / "adapters" / "rl-0" / WEIGHTS)
+    trained = arms[0] == "sft"
+    told_of_sft = '{"result": {}}' if trained else '{"result": {"restored": "policy"}}'
+    (before / "stages" / "sft.train.json").write_text(told_of_sft)
+    for arm in ("rl-0", "sft"):
+        (before / "adapters" / arm).mkdir(parents=True)
+        save_file({"w": rounded(torch.randn(40, 4000))}, before / "adapters" / arm / WEIGHTS)
     offline("keep", tmp_path / "out", script=there)
     packed = sorted(str(p) for p in (tmp_path / "out").glob("kept.*"))
-    assert len(packed) == 2
+    assert len(packed) == (4 if trained else 2)
     subprocess.run(f"cat {' '.join(packed)} | tar x -C {tmp_path}", shell=True, check=True)
     assert {p.name for p in (tmp_path / "kept" / "rl-0").iterdir()} == {
         SMALL, "arm.json", "steps.jsonl",
     }  # fmt: skip
+    assert (tmp_path / "kept" / "sft").exists() == trained, "a policy that was packed is known"
     shutil.rmtree(before / "adapters")
     (before / "adapter").write_bytes(os.urandom(600_000))
     for number in range(2):  # of 0.1 MiB: seven
