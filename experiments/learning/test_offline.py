@@ -122,7 +122,7 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     (before / "adapter").write_bytes(os.urandom(600_000))
     for number in range(2):  # of 0.1 MiB: seven
         offline("bring", number, tmp_path / "out", script=there)
-    assert unpack(tmp_path / "out", tmp_path / "next") == 4
+    assert unpack(tmp_path / "out", tmp_path / "next") == 5
     assert (tmp_path / "next" / "adapter").read_bytes() == (before / "adapter").read_bytes()
     assert list((tmp_path / "base" / "torch" / "__pycache__").iterdir()), "of an image without any"
 
