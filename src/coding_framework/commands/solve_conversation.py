@@ -38,7 +38,7 @@ from coding_framework.paths import require_writable, write_atomic
 from coding_framework.registry.keeping import KernelKeeper
 from coding_framework.registry.receipts import SigningKey, load_key
 from coding_framework.store.folder import SolveFolder
-from coding_framework.store.model_card import prompts_for
+from coding_framework.store.model_card import card_of, prompts_for
 from coding_framework.training.agent_specializer import (
     AgentSpecializer,
     RoleSpec,
@@ -182,14 +182,23 @@ def _specialization(options: SolveOptions) -> SpecializationConfig:
 
 def prompts_of(options: SolveOptions) -> PromptVersion:
     """Those that were asked for, else those that the weights were trained on."""
-    weights = options.adapter or (options.model if options.server is None else None)
-    folder = Path(weights) if weights is not None else None
+    folder = _weights(options)
     return options.prompts or prompts_for(folder, is_adapter=bool(options.adapter))
 
 
 def answer_tokens(options: SolveOptions) -> int:
-    """Most tokens of an answer: those that were asked for, else what fits the prompts."""
-    return options.max_new_tokens or ANSWER_TOKENS[prompts_of(options)]
+    """Most tokens of an answer: those that were asked for, else as the weights learnt, else what
+    fits the prompts."""
+    folder = _weights(options)
+    card = card_of(folder) if folder is not None else None
+    learnt = card.answer_tokens if card is not None else None
+    return options.max_new_tokens or learnt or ANSWER_TOKENS[prompts_of(options)]
+
+
+def _weights(options: SolveOptions) -> Path | None:
+    """The folder that a card may lie in."""
+    weights = options.adapter or (options.model if options.server is None else None)
+    return Path(weights) if weights is not None else None
 
 
 def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:

@@ -102,11 +102,11 @@ class EvalOptions(Config):
     wandb: bool | None = None
     """Report to the wandb project CUDA-Evaluation too. Default: where WANDB_API_KEY is set."""
 
-    def answer_tokens(self, prompts: PromptVersion) -> int:
-        """Most tokens of an answer to prompts of a version."""
+    def answer_tokens(self, prompts: PromptVersion, learnt: int | None = None) -> int:
+        """Most tokens of an answer to prompts of a version. learnt: what the model's card says."""
         from coding_framework.agents.prompts import ANSWER_TOKENS  # it loads PyTorch
 
-        return self.max_new_tokens or ANSWER_TOKENS[prompts]
+        return self.max_new_tokens or learnt or ANSWER_TOKENS[prompts]
 
     @property
     def heat(self) -> float:

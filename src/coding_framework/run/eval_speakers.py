@@ -35,6 +35,8 @@ class Speaker:
     that is here, else "unverifiable: ..."."""
     prompts: PromptVersion | None
     """None: answers in files had none of ours."""
+    answer_tokens: int | None
+    """Most tokens of an answer; None likewise."""
     wanted: Sequence[Wanted]
 
 
@@ -75,7 +77,8 @@ def _given(suites: Sequence[EvalSuite], options: EvalOptions) -> Speaker:
         for entry, given in matched(suite, answers)
     ]
     name = f"answers of {options.answers}"
-    return Speaker(name=name, digest=answers_digest(answers), prompts=None, wanted=wanted)
+    digest = answers_digest(answers)
+    return Speaker(name=name, digest=digest, prompts=None, answer_tokens=None, wanted=wanted)
 
 
 def _asked(
@@ -85,13 +88,13 @@ def _asked(
 
     weights = weights_of(model, options)
     prompts = options.prompts or prompts_for(weights, is_adapter=options.adapter is not None)
-    if weights is not None:
-        check_card(weights, prompts)
+    card = check_card(weights, prompts) if weights is not None else None
+    tokens = options.answer_tokens(prompts, card.answer_tokens if card is not None else None)
     policies, digest = _policies(model, options, stack)
     generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
     budget = PromptBudget(options.max_prompt_tokens, _counter(generator, options))
     sampling = SamplingParams(
-        max_new_tokens=options.answer_tokens(prompts),
+        max_new_tokens=tokens,
         temperature=options.heat,
         top_p=options.top_p,
     )
@@ -110,7 +113,9 @@ def _asked(
                     redraws=options.redraws,
                 )
                 wanted.append(Wanted(suite, entry, number, agents))
-    return Speaker(name=model, digest=digest, prompts=prompts, wanted=wanted)
+    return Speaker(
+        name=model, digest=digest, prompts=prompts, answer_tokens=tokens, wanted=wanted
+    )  # fmt: skip
 
 
 def _counter(policy: Policy, options: EvalOptions) -> Callable[[tuple[Message, ...]], int]:

@@ -186,8 +186,7 @@ def _identity(
     sampling: dict[str, float | None] = {}
     if speaker.prompts is not None:
         names = {"top_p", "max_prompt_tokens", "stop_when_correct"}
-        tokens = options.answer_tokens(speaker.prompts)
-        sampling = {"temperature": options.heat, "max_new_tokens": tokens}
+        sampling = {"temperature": options.heat, "max_new_tokens": speaker.answer_tokens}
         sampling |= options.model_dump(include=names)
         if options.redraws:
             sampling["redraws"] = options.redraws

@@ -47,6 +47,8 @@ class ModelCard(Record):
     """The model that the first training began with, by the name that was given."""
     prompts: str | None = None
     """Version of the prompts that the weights were trained on; None: on none of ours."""
+    answer_tokens: int | None = None
+    """Most tokens of an answer, where the weights learnt longer ones than their prompts' usual."""
     trained_on: TrainedOn | None = None
     seed: int | None = None
     parent: str | None = None
@@ -58,8 +60,10 @@ class ModelCard(Record):
 
     @property
     def digest(self) -> str:
-        """Address of the card, and by `weights` of what it describes."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """Address of the card, and by `weights` of what it describes. Cards of before there was
+        `answer_tokens` keep theirs."""
+        unknown = {"answer_tokens"} if self.answer_tokens is None else None
+        return hashlib.sha256(self.model_dump_json(exclude=unknown).encode()).hexdigest()
 
     def merged(self) -> ModelCard:
         """Of the model that has this card's adapter merged. It is dated as the adapter: made again
@@ -126,6 +130,7 @@ def exported_card(actor: Path) -> ModelCard | None:
         stage="rl",
         base_model=parent.base_model if parent is not None else config["model_path"],
         prompts=config["prompts"],
+        answer_tokens=parent.answer_tokens if parent is not None else None,
         trained_on=TrainedOn(
             digest=hashlib.sha256(run.prompts.read_bytes()).hexdigest(),
             counts={"tasks": len(set(tasks)), "prompts": len(tasks), "steps": step},

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_framework.agents.policies import fast_dtype, load_model
+from coding_framework.agents.prompts import ANSWER_TOKENS
 from coding_framework.errors import OutOfTimeError, UsageError
 from coding_framework.monitoring.alerts import AlertBook
 from coding_framework.monitoring.progress import Progress
@@ -59,7 +60,7 @@ from coding_framework.training.sft_ranks import (
     steps_per_epoch,
 )
 from coding_framework.training.sft_watch import Watch
-from coding_framework.types import EvaluateFn, Role, TrainingExample
+from coding_framework.types import EvaluateFn, PromptVersion, Role, TrainingExample
 
 __all__ = ["SFTConfig", "SFTResult", "load_examples", "load_held_out", "train_sft"]
 
@@ -471,10 +472,13 @@ class _Run:
 
     def _card(self, learnt: Sequence[TokenizedExample]) -> ModelCard:
         parent = card_of(self.base)
+        longest = max((len(e.input_ids) - e.prompt_length for e in learnt), default=0)
+        before = (parent.answer_tokens or 0) if parent is not None else 0
         return ModelCard(
             stage="sft",
             base_model=parent.base_model if parent is not None else self.config.base_model,
             prompts=self.config.prompts,
+            answer_tokens=answers_learnt(max(longest, before), self.config.prompts),
             trained_on=TrainedOn(
                 digest=_digest(learnt),
                 counts={role.value: sum(e.role is role for e in learnt) for role in ROLES},
@@ -482,6 +486,12 @@ class _Run:
             seed=self.config.seed,
             parent=parent.digest if parent is not None else None,
         )
+
+
+def answers_learnt(longest: int, prompts: PromptVersion) -> int | None:
+    """What a card says of the answers' length: a multiple of 1,024 that holds the longest one; None
+    where the prompts' usual limit does."""
+    return -(-longest // 1024) * 1024 if longest > ANSWER_TOKENS[prompts] else None
 
 
 def fit(trainer: Any, rank: Rank, device: str, resumed: str | None) -> None:

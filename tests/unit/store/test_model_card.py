@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from coding_framework.commands.options import SolveOptions
-from coding_framework.commands.solve_conversation import prompts_of
+from coding_framework.commands.solve_conversation import answer_tokens, prompts_of
+from coding_framework.run.eval_options import EvalOptions
 from coding_framework.store.folder import RLFolder
 from coding_framework.store.model_card import (
     ModelCard,
@@ -19,6 +21,7 @@ from coding_framework.store.model_card import (
     exported_card,
     write_card,
 )
+from coding_framework.training.sft import answers_learnt
 
 pytestmark = pytest.mark.unit
 
@@ -102,3 +105,29 @@ def test_solve_prompts_as_the_weights_were_trained(tmp_path: Path) -> None:
     write_card(tmp_path / "mine", CARD.model_copy(update={"prompts": "v1"}))
     assert prompts_of(SolveOptions(task="t", model=mine)) == "v1"
     assert prompts_of(SolveOptions(task="t", model=mine, prompts="v2")) == "v2"
+
+
+def test_answers_are_as_long_as_the_weights_learnt_to_give(tmp_path: Path) -> None:
+    write_card(weights(tmp_path), CARD.model_copy(update={"prompts": "v3", "answer_tokens": 4096}))
+    mine = str(tmp_path)
+    assert answer_tokens(SolveOptions(task="t", model=mine)) == 4096
+    assert answer_tokens(SolveOptions(task="t", model=mine, max_new_tokens=100)) == 100
+    assert answer_tokens(SolveOptions(task="t", model=mine, server="http://localhost")) == 1024
+    assert EvalOptions().answer_tokens("v3", 4096) == 4096
+    assert EvalOptions().answer_tokens("v3") == 2048
+    assert EvalOptions(max_new_tokens=100).answer_tokens("v3", 4096) == 100
+
+
+@pytest.mark.parametrize(
+    ("longest", "said"), [(0, None), (2048, None), (2049, 3072), (3072, 3072), (4000, 4096)]
+)
+def test_sft_tells_of_answers_longer_than_usual(longest: int, said: int | None) -> None:
+    assert answers_learnt(longest, "v3") == said
+
+
+def test_a_card_that_tells_no_length_is_known_by_its_old_digest() -> None:
+    before = CARD.model_dump()
+    before.pop("answer_tokens")
+    text = json.dumps(before, separators=(",", ":"))
+    assert CARD.digest == hashlib.sha256(text.encode()).hexdigest()
+    assert CARD.model_copy(update={"answer_tokens": 4096}).digest != CARD.digest
