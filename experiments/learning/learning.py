@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import os
 import shlex
 import shutil
@@ -57,11 +58,12 @@ from carry import pack, unpack
 from plans import Arm, Conversed, Plan, read_plan
 
 from coding_framework.commands.failures import EXIT_EARLY, EXIT_OK, run_script
+from coding_framework.data.example_store import ExampleStore
 from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
 from coding_framework.paths import write_atomic, write_json_atomic
 from coding_framework.store.folder import RejectionFolder, RLFolder, SFTFolder
 from coding_framework.store.training_log import read_evidence, read_steps, read_validations
-from coding_framework.types import Role
+from coding_framework.types import Role, TrainingExample
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -297,12 +299,22 @@ def mixture(now: Experiment) -> Mapping[str, Any]:
     folder = now.work / "mixture"
     judge = {k: v for k, v in now.plan.judge.items() if k in ("backend", "workers")}
     given = {
-        "total": now.plan.mixture, "mistakes": now.plan.mistakes, "spare": now.plan.spare or None,
-        "unjudged": now.plan.unjudged, "answer_tokens": now.plan.answer_tokens, **judge,
+        "total": now.plan.mixture, "mistakes": unpacked_mistakes(now),
+        "spare": now.plan.spare or None, "unjudged": now.plan.unjudged, "answer_tokens": now.plan.answer_tokens, **judge,
     }  # fmt: skip
     now.cuda_rl("data", "mixture", "--output", folder, "--receipts", now.work / "receipts.jsonl",
                 *flags(given))  # fmt: skip
     return json.loads((folder / "manifest.json").read_text())
+
+
+def unpacked_mistakes(now: Experiment) -> Path | None:
+    """The plan's own mistakes, as the mixture takes them."""
+    if now.plan.mistakes is None:
+        return None
+    lines = lzma.decompress((HERE / now.plan.mistakes).read_bytes()).splitlines()
+    path = now.work / "mistakes.jsonl"
+    ExampleStore.write(path, map(TrainingExample.model_validate_json, lines)).close()
+    return path
 
 
 def sft(now: Experiment) -> Mapping[str, Any]:
@@ -327,7 +339,9 @@ def sft(now: Experiment) -> Mapping[str, Any]:
 def rft(now: Experiment) -> Mapping[str, Any]:
     """Samples of training tasks, then SFT on the best; where no answer is right, the policy stays
     what it was."""
-    return _reject(now, "sft", {"tasks": now.plan.rl_tasks, "samples": 8, **now.plan.rft})
+    return _reject(now, "sft", {
+        "tasks": now.plan.rl_tasks, "skip_tasks": now.plan.rl_skip, "samples": 8, **now.plan.rft,
+    })  # fmt: skip
 
 
 def control(now: Experiment) -> Mapping[str, Any]:
@@ -342,7 +356,8 @@ def control(now: Experiment) -> Mapping[str, Any]:
         each, opened = first.response_tokens / first.turns, 0
     wanted = max(verdicts, round(tokens / each))
     count = min(opened or now.plan.rl_tasks, wanted)
-    sizes = {"tasks": count, "samples": -(-wanted // count)}
+    skip = 0 if opened else now.plan.rl_skip  # what rft calls open comes after these
+    sizes = {"tasks": count, "skip_tasks": skip, "samples": -(-wanted // count)}
     evidence = str(RejectionFolder(now.folder("rft")).evidence) if opened else None
     how = {**now.plan.rft, **sizes, "task_evidence": evidence, "seed": now.seed + 1}
     found = _reject(now, now.plan.rl_from, how)
@@ -411,6 +426,7 @@ def rl(now: Experiment) -> Mapping[str, Any]:
         {"rl": recipe},
         "--generator-checkpoint", now.model(start), "--output-dir", now.folder(),
         "--seed", str(now.seed), "--pool", now.plan.pool, "--num-tasks", str(now.plan.rl_tasks),
+        "--skip-tasks", str(now.plan.rl_skip),
     )  # fmt: skip
     run = RLFolder(now.folder())
     result = json.loads(run.result.read_text())

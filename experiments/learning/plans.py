@@ -66,7 +66,8 @@ class Plan(Config):
     spare: int = Field(default=0, ge=0)
     """Modules beyond the catalogue in the mixture, of each family of level 2."""
     mistakes: str | None = None
-    """Repairs of the policy's own mistakes, for the mixture."""
+    """Repairs of a policy's own mistakes, for the mixture: a file beside the plans, compressed, as
+    `cuda-rl data mistakes` wrote it."""
     sft: Mapping[str, Any] = Field(default_factory=dict)
     """Fields of `SFTConfig`."""
     rft: Mapping[str, Any] = Field(default_factory=dict)
@@ -79,6 +80,8 @@ class Plan(Config):
     """Arm from whose policy RL and its control start."""
     rl_tasks: int = Field(default=2100, ge=1)
     """Training tasks that RL and its control draw from."""
+    rl_skip: int = Field(default=0, ge=0)
+    """So many before them are left out: those that `mistakes` were made on."""
     validation: Evaluated
     """By which the temperature is chosen."""
     temperatures: tuple[float, ...] = Field(min_length=1)

@@ -59,6 +59,21 @@ def test_each_plan_gives_settings_that_the_trainings_take(name: str) -> None:
     assert plan.digest == read_plan(HERE / f"{name}.yaml").digest
 
 
+def test_the_mistakes_of_a_plan_are_of_tasks_that_its_rl_leaves_out(tmp_path: Path) -> None:
+    from coding_framework.data.example_store import read_training_examples
+    from coding_framework.data.modules.pool import training_modules
+
+    plan = read_plan(HERE / "two_gpus.yaml")
+    path = learning.unpacked_mistakes(learning.Experiment(plan, tmp_path, "sft"))
+    assert path is not None
+    examples = read_training_examples(path)
+    assert len(examples) > 900
+    assert all(e.kind == "repair" and e.receipt and e.previous_verdict for e in examples)
+    made_on = {task.name for task in training_modules(plan.rl_skip)}
+    assert {e.task.name for e in examples} <= made_on
+    assert not made_on & {t.name for t in training_modules(plan.rl_tasks, skip=plan.rl_skip)}
+
+
 class CapturedError(Exception):
     """A command that would have been run."""
 

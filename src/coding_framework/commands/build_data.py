@@ -335,6 +335,7 @@ def build_mistakes(
         per_task=per_task,
         seed=seed,
         scope=scope,
+        of_modules=module_receipts,
     )
     if not examples:
         why = ", ".join(f"{n} {reason}" for reason, n in report.left_out.most_common())

@@ -14,6 +14,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
+from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.synthesis.catalog import parse_function, split_of
 from coding_framework.errors import UsageError
 from coding_framework.paths import write_error
@@ -120,9 +121,11 @@ def read_training_examples(path: Path) -> list[TrainingExample]:
 
 
 def _is_held_out(task: Task) -> bool:
-    function = parse_function(task.name)
-    return task.split is Split.HELD_OUT or (
-        function is not None and split_of(function) is Split.HELD_OUT
+    function, draft = parse_function(task.name), find_draft(task.name)
+    return (
+        task.split is Split.HELD_OUT
+        or (function is not None and split_of(function) is Split.HELD_OUT)
+        or (draft is not None and draft.part != "train")
     )
 
 

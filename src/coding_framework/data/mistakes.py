@@ -3,10 +3,10 @@
     wrong kernel and its verdict -> the task's kernel that the judge found correct
 
 `faults` puts one fault into a right kernel; what a model really writes is wrong in other ways.
-Guaranteed: a task is one of the catalogue's, on the training side by its canonical key whatever the
-file says of it, and is the one that was judged, to its shapes; the answer has a `correct` receipt;
-the verdict is the stored one, of this very code, by the whole judge. Not guaranteed: that the
-answer differs from the wrong kernel in its mistake alone.
+Guaranteed: a task is one of the catalogues', of functions or of modules, on the training side
+whatever the file says of it, and is the one that was judged, to its shapes; the answer has a
+`correct` receipt; the verdict is the stored one, of this very code, by the whole judge. It may
+differ from the wrong kernel in more than its mistake.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from functools import cached_property
 from pathlib import Path
 
 from coding_framework.data.examples import Receipts, round_robin
+from coding_framework.data.modules.catalog import find_draft
+from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.synthesis.catalog import (
     Function,
     all_functions,
@@ -35,6 +38,7 @@ from coding_framework.types import (
     Candidate,
     ConversationTurn,
     CUDAConversationState,
+    KernelExample,
     Role,
     Split,
     Status,
@@ -107,11 +111,16 @@ def repairs_of_mistakes(
     per_task: int = PER_TASK,
     seed: int = 0,
     scope: TaskScope = "starter",
+    of_modules: Callable[[], Receipts] = dict,
 ) -> list[TrainingExample]:
     """Repairs of the wrong kernels of training tasks, each (task, code) once, at most `per_task` a
     task: drawn by seed, of every status as evenly as there are. Any prefix is balanced over tasks.
+
+    receipts: of the kernels of functions. of_modules: gives those of the kernels of modules, which
+    take a second to read, where a conversation is about one.
     """
-    targets = _Targets(catalog() if scope == "starter" else all_functions(), receipts)
+    functions = catalog() if scope == "starter" else all_functions()
+    targets = _Targets(functions, receipts, of_modules)
     groups = []
     for name, wrong in sorted(_judged(conversations, targets, report).items()):
         target, drawn = targets.of(name), list(_drawn(name, wrong, seed))
@@ -152,31 +161,53 @@ class _Target:
 
 
 class _Targets:
-    """The catalogue's training tasks, each made when it is first asked for."""
+    """The training tasks of both catalogues, each made when it is first asked for."""
 
-    def __init__(self, functions: Iterable[Function], receipts: Receipts) -> None:
+    def __init__(
+        self, functions: Iterable[Function], receipts: Receipts, of_modules: Callable[[], Receipts]
+    ) -> None:
         self._functions = {f.name: f for f in functions}
         self._receipts = receipts
+        self._of_modules = of_modules
         self._made: dict[str, _Target] = {}
+
+    @cached_property
+    def _module_receipts(self) -> Receipts:
+        return self._of_modules()
 
     def of(self, name: str) -> _Target:
         if name not in self._made:
-            function = self._functions[name]
-            task = build_task(function)
+            task, written, receipts = self._material(name)
             answers = []
-            for kernel in kernels(function):
-                found = self._receipts.get(Job(task, kernel.level, kernel.code).key)
+            for kernel in written:
+                found = receipts.get(Job(task, kernel.level, kernel.code).key)
                 if found is not None and found.verdict.correct:
                     answers.append(_Answer(kernel.code, found.verdict_digest))
             self._made[name] = _Target(task, task_digest(task), tuple(answers))
         return self._made[name]
 
+    def _material(self, name: str) -> tuple[Task, Sequence[KernelExample], Receipts]:
+        """A task that is known, its kernels, and what the judge said of such."""
+        if name in self._functions:
+            function = self._functions[name]
+            return build_task(function), kernels(function), self._receipts
+        draft = find_draft(name)
+        assert draft is not None
+        return *module_kernels(draft), self._module_receipts
+
+    def _is_training(self, name: str) -> bool | None:
+        """None: no such task."""
+        if name in self._functions:
+            return split_of(self._functions[name]) is Split.TRAIN
+        draft = find_draft(name)
+        return None if draft is None else draft.part == "train"
+
     def why_not(self, task: Task) -> str:
         """Why nothing can be learnt from a conversation about this task; "" where it can."""
-        function = self._functions.get(task.name)
-        if function is None:
+        training = self._is_training(task.name)
+        if training is None:
             return "task not in the catalogue"
-        if split_of(function) is not Split.TRAIN:
+        if not training:
             return "held-out task"
         if task_digest(task) != self.of(task.name).digest:
             return "task was another when it was judged"

@@ -9,8 +9,8 @@ about as fast: a slow one beside a fast one teaches to answer slowly. The rest i
 conversation needs: faster kernels from slower ones, repairs of its own mistakes and of faults of
 arguments, and the functions of the old algebra. Where it is asked for, modules beyond the catalogue
 come on top.
-Guaranteed: no example is of a validation or held-out task, or of a task that is left for RFT and
-RL; a part that lacks material is short and says so: nothing stands in for it.
+Guaranteed: no example is of a validation or held-out task, nor, own mistakes aside, of a task that
+is left for RFT and RL; a part that lacks material is short and says so: nothing stands in for it.
 """
 
 from __future__ import annotations

@@ -17,8 +17,11 @@ from coding_framework.data.mistakes import (
     stored_conversations,
     what_was_wrong,
 )
+from coding_framework.data.modules.catalog import all_drafts
+from coding_framework.data.modules.examples import module_kernels
+from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.synthesis.catalog import kernels_of
-from coding_framework.data.synthesis.receipts import Job, packaged_receipts
+from coding_framework.data.synthesis.receipts import Job, KernelReceipt, packaged_receipts
 from coding_framework.errors import UsageError
 from coding_framework.store.records import Rollout
 from coding_framework.types import (
@@ -30,6 +33,7 @@ from coding_framework.types import (
     Extraction,
     Finding,
     Generation,
+    KernelExample,
     Receipt,
     Role,
     Split,
@@ -146,6 +150,45 @@ def test_a_task_whose_kernel_has_no_receipt_teaches_nothing() -> None:
     report = MistakeReport()
     assert repairs_of_mistakes([state(wrong("bad"))], {}, report) == []
     assert report.left_out == {"task without a kernel judged correct": 1}
+
+
+def module(part: str) -> tuple[Task, KernelExample, KernelReceipt]:
+    """A task of modules of that part, a kernel of it that is not naive, and its receipt."""
+    receipts = module_receipts()
+    for draft in all_drafts():
+        if draft.part == part:
+            task, kernels = module_kernels(draft)
+            found = receipts.get(Job(task, "", kernels[-1].code).key)
+            if len(kernels) > 1 and found is not None and found.verdict.correct:
+                return task, kernels[-1], found
+    raise AssertionError(f"no module of {part} has receipts")
+
+
+def test_mistakes_on_modules_are_repaired_by_the_modules_kernels() -> None:
+    task, kernel, receipt = module("train")
+    code = kernel.code.replace("+", "-", 1)
+    conversation = state(wrong(code, task=task), task=task)
+    (example,), report = repairs(conversation, of_modules=module_receipts)
+    assert (example.code, example.receipt) == (kernel.code, receipt.verdict_digest)
+    assert report.kept == {f"tier {task.tier} wrong_output": 1}
+    assert messages_for_example(example, "v3") == build_messages(
+        conversation, Role.OPTIMIZER, version="v3"
+    )
+    _, report = repairs(conversation)
+    assert report.left_out == {"task without a kernel judged correct": 1}
+
+
+@pytest.mark.parametrize("part", ["validation", "held_out"])
+def test_nothing_is_learnt_of_modules_that_choose_or_test_a_policy(
+    part: str, tmp_path: Path
+) -> None:
+    task = module(part)[0].model_copy(update={"split": Split.TRAIN})
+    found, report = repairs(state(wrong("bad", task=task), task=task), of_modules=module_receipts)
+    assert (found, report.left_out) == ([], {"held-out task": 1})
+    (example,), _ = repairs(state(wrong("bad")))
+    ExampleStore.write(tmp_path / "x", [example.model_copy(update={"task": task})])
+    with pytest.raises(UsageError, match="holds 1 examples of held-out tasks"):
+        read_training_examples(tmp_path / "x")
 
 
 def test_held_out_tasks_are_left_out_whatever_the_file_says_of_them() -> None:
