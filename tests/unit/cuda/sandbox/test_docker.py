@@ -89,8 +89,8 @@ def test_memory_is_limited_for_all_processes_together(
     end, said = run(docker_sandbox, tmp_path, filler, Limits(memory_bytes=40 << 20))
     assert end.code != 0
     assert "60000000" not in said
-    end, _ = run(docker_sandbox, tmp_path, script, Limits(memory_bytes=48 << 20))
-    assert end.out_of_memory
+    end, said = run(docker_sandbox, tmp_path, script, Limits(memory_bytes=48 << 20))
+    assert end.out_of_memory, (end, said)
 
 
 def owner_that_is_gone() -> str:
