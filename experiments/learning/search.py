@@ -29,7 +29,8 @@ from coding_framework.store.model_card import prompts_for
 from coding_framework.types import CUDAConversationState, Message, Role, SamplingParams, Task
 from coding_framework.wiring import make_agents, make_judge, make_policies, make_reward
 
-PROMPT_TOKENS = 4096
+TASK_TOKENS = 2048
+"""Of a prompt, beside the kernel that it shows."""
 AT_ONCE = 16
 """Tasks that are searched at once: while one is judged, others are written."""
 Counter = Callable[[tuple[Message, ...]], int]
@@ -84,7 +85,7 @@ class _Search:
                 stack.enter_context(make_judge(**self._judging, seed=seed, time_naive=False))
                 for seed in (None, None)
             )
-            budget = PromptBudget(PROMPT_TOKENS, count)
+            budget = PromptBudget(TASK_TOKENS + self._tokens, count)
             sampling = SamplingParams(
                 max_new_tokens=self._tokens, temperature=self._how.temperature, seed=self._seed
             )
@@ -114,7 +115,9 @@ class _Search:
     def _policy(self, stack: contextlib.ExitStack) -> tuple[Any, Counter]:
         """What answers, and what counts a prompt's tokens."""
         if self._server is None:
-            policy = make_policies(self._model, stack)[Role.GENERATOR]
+            policy = make_policies(self._model, stack, max_context=TASK_TOKENS + 2 * self._tokens)[
+                Role.GENERATOR
+            ]
             return policy, policy.count
         from transformers import AutoTokenizer
 

@@ -282,10 +282,11 @@ def make_policies(
     device: str | None = None,
     dtype: DTypeName = "auto",
     adapter: Path | None = None,
+    max_context: int = 4096,
 ) -> dict[Role, TransformersPolicy]:
     """What speaks for each role: one model for both, or an adapter each, as training left it in
-    `folder`; `adapter` goes on a model for both. Closed with `stack`. Raises UsageError where there
-    is no model."""
+    `folder`; `adapter` goes on a model for both. Closed with `stack`. max_context: most tokens of a
+    prompt and its answer together. Raises UsageError where there is no model."""
     from coding_framework.agents.policies import TransformersPolicy
     from coding_framework.store.folder import base_of_adapter
     from coding_framework.training.agent_specializer import AgentSpecializer, role_models
@@ -294,7 +295,9 @@ def make_policies(
 
     def load(own: str | None) -> TransformersPolicy:
         model = base_of_adapter(own) if own is not None else found.model
-        policy = TransformersPolicy(model, adapter=own or adapter, dtype=dtype, device=device)
+        policy = TransformersPolicy(
+            model, adapter=own or adapter, dtype=dtype, device=device, max_context=max_context
+        )
         stack.callback(policy.close)
         return policy
 

@@ -57,7 +57,7 @@ from coding_framework.wiring import JudgeSettings, make_judge
 
 T = TypeVar("T")
 PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096, "v3": 2048}
-"""Most tokens of a prompt; a longer one is trimmed by rule."""
+"""Most tokens of a prompt that shows no earlier kernel; a longer one is trimmed by rule."""
 
 
 def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversationState:
@@ -195,6 +195,11 @@ def answer_tokens(options: SolveOptions) -> int:
     return options.max_new_tokens or learnt or ANSWER_TOKENS[prompts_of(options)]
 
 
+def prompt_tokens(options: SolveOptions) -> int:
+    """Most tokens of a prompt: a task's, and the kernel of the turn before."""
+    return PROMPT_TOKENS[prompts_of(options)] + answer_tokens(options)
+
+
 def _weights(options: SolveOptions) -> Path | None:
     """The folder that a card may lie in."""
     weights = options.adapter or (options.model if options.server is None else None)
@@ -210,7 +215,7 @@ def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:
             return OpenAIPolicy(options.server, options.model)
         from coding_framework.agents.models import resolve_model
 
-        context = PROMPT_TOKENS[prompts_of(options)] + answer_tokens(options)
+        context = prompt_tokens(options) + answer_tokens(options)
         policy = TransformersPolicy(
             resolve_model(options.model), adapter=adapter, max_context=context,
             max_batch=options.candidates,
@@ -224,7 +229,7 @@ def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:
 def _budget(policy: Policy, options: SolveOptions) -> PromptBudget:
     from coding_framework.agents.policies import token_counter
 
-    return PromptBudget(PROMPT_TOKENS[prompts_of(options)], token_counter(policy))
+    return PromptBudget(prompt_tokens(options), token_counter(policy))
 
 
 # --- the terminal ---------------------------------------------------------------------------------

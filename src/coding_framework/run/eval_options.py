@@ -14,6 +14,10 @@ THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 KS = (1, 5, 10, 50, 100)
 
 
+TASK_TOKENS = 2048
+"""Of a prompt that shows no earlier kernel."""
+
+
 class EvalOptions(Config):
     """What is evaluated, and how."""
 
@@ -42,8 +46,9 @@ class EvalOptions(Config):
     """Share of the probability that is sampled from."""
     max_new_tokens: int | None = Field(default=None, ge=1)
     """Most tokens of an answer. Default: 2048 with prompts v3, else 1024."""
-    max_prompt_tokens: int = Field(default=2048, ge=32)
-    """Most tokens of a prompt; a longer one is trimmed by rule."""
+    max_prompt_tokens: int | None = Field(default=None, ge=32)
+    """Most tokens of a prompt; a longer one is trimmed by rule. Default: 2048, and with several
+    turns as many more as an answer may have, whose kernel the next prompt shows."""
     turns: int = Field(default=1, ge=1, le=16)
     """Most turns of a conversation."""
     redraws: int = Field(default=0, ge=0, le=8)
@@ -107,6 +112,11 @@ class EvalOptions(Config):
         from coding_framework.agents.prompts import ANSWER_TOKENS  # it loads PyTorch
 
         return self.max_new_tokens or learnt or ANSWER_TOKENS[prompts]
+
+    def prompt_tokens(self, answer: int) -> int:
+        """Most tokens of a prompt, where an answer has so many at most."""
+        shown = answer if self.turns > 1 else 0
+        return self.max_prompt_tokens or TASK_TOKENS + shown
 
     @property
     def heat(self) -> float:

@@ -37,6 +37,8 @@ class Speaker:
     """None: answers in files had none of ours."""
     answer_tokens: int | None
     """Most tokens of an answer; None likewise."""
+    prompt_tokens: int | None
+    """Most tokens of a prompt; None likewise."""
     wanted: Sequence[Wanted]
 
 
@@ -77,8 +79,10 @@ def _given(suites: Sequence[EvalSuite], options: EvalOptions) -> Speaker:
         for entry, given in matched(suite, answers)
     ]
     name = f"answers of {options.answers}"
-    digest = answers_digest(answers)
-    return Speaker(name=name, digest=digest, prompts=None, answer_tokens=None, wanted=wanted)
+    return Speaker(
+        name=name, digest=answers_digest(answers), prompts=None, answer_tokens=None,
+        prompt_tokens=None, wanted=wanted,
+    )  # fmt: skip
 
 
 def _asked(
@@ -90,9 +94,10 @@ def _asked(
     prompts = options.prompts or prompts_for(weights, is_adapter=options.adapter is not None)
     card = check_card(weights, prompts) if weights is not None else None
     tokens = options.answer_tokens(prompts, card.answer_tokens if card is not None else None)
-    policies, digest = _policies(model, options, stack)
+    limit = options.prompt_tokens(tokens)
+    policies, digest = _policies(model, options, stack, limit + tokens)
     generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
-    budget = PromptBudget(options.max_prompt_tokens, _counter(generator, options))
+    budget = PromptBudget(limit, _counter(generator, options))
     sampling = SamplingParams(
         max_new_tokens=tokens,
         temperature=options.heat,
@@ -114,7 +119,8 @@ def _asked(
                 )
                 wanted.append(Wanted(suite, entry, number, agents))
     return Speaker(
-        name=model, digest=digest, prompts=prompts, answer_tokens=tokens, wanted=wanted
+        name=model, digest=digest, prompts=prompts, answer_tokens=tokens, prompt_tokens=limit,
+        wanted=wanted,
     )  # fmt: skip
 
 
@@ -130,9 +136,10 @@ def _counter(policy: Policy, options: EvalOptions) -> Callable[[tuple[Message, .
 
 
 def _policies(
-    model: str, options: EvalOptions, stack: ExitStack
+    model: str, options: EvalOptions, stack: ExitStack, context: int
 ) -> tuple[Mapping[Role, Policy], str]:
-    """Who speaks for each role, and the digest of the weights. Closed with `stack`."""
+    """Who speaks for each role, and the digest of the weights. Closed with `stack`. context: most
+    tokens of a prompt and its answer together."""
     adapter = None if options.adapter is None else Path(options.adapter)
     if options.server is not None:
         from coding_framework.agents.policies import OpenAIPolicy
@@ -147,7 +154,8 @@ def _policies(
     local = model_in(Path(model))
     has_roles = local.is_dir() and not is_model(local)
     folder = local if has_roles else resolve_model(str(local) if local.is_dir() else model)
-    return make_policies(folder, stack, adapter=adapter), _digest(folder, adapter)
+    policies = make_policies(folder, stack, adapter=adapter, max_context=context)
+    return policies, _digest(folder, adapter)
 
 
 def _digest(folder: Path, adapter: Path | None) -> str:

@@ -185,8 +185,9 @@ def _identity(
 ) -> EvalIdentity:
     sampling: dict[str, float | None] = {}
     if speaker.prompts is not None:
-        names = {"top_p", "max_prompt_tokens", "stop_when_correct"}
+        names = {"top_p", "stop_when_correct"}
         sampling = {"temperature": options.heat, "max_new_tokens": speaker.answer_tokens}
+        sampling["max_prompt_tokens"] = speaker.prompt_tokens
         sampling |= options.model_dump(include=names)
         if options.redraws:
             sampling["redraws"] = options.redraws

@@ -48,7 +48,7 @@ class RejectionOptions(Config):
     """Temperature of sampling."""
     max_new_tokens: int | None = Field(default=None, ge=1)
     """Most tokens of an answer. Default: 2048 with prompts v3, else 1024."""
-    max_prompt_tokens: int = Field(default=2048, ge=32)
+    max_prompt_tokens: int | None = Field(default=None, ge=32)
     """Most tokens of a prompt; a longer one is trimmed by rule."""
     prompts: PromptVersion | None = None
     """Version of the prompts, in sampling and learning. Default: the one that the model's card

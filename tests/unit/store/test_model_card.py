@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from coding_framework.commands.options import SolveOptions
-from coding_framework.commands.solve_conversation import answer_tokens, prompts_of
+from coding_framework.commands.solve_conversation import answer_tokens, prompt_tokens, prompts_of
 from coding_framework.run.eval_options import EvalOptions
 from coding_framework.store.folder import RLFolder
 from coding_framework.store.model_card import (
@@ -116,6 +116,16 @@ def test_answers_are_as_long_as_the_weights_learnt_to_give(tmp_path: Path) -> No
     assert EvalOptions().answer_tokens("v3", 4096) == 4096
     assert EvalOptions().answer_tokens("v3") == 2048
     assert EvalOptions(max_new_tokens=100).answer_tokens("v3", 4096) == 100
+
+
+def test_a_later_turns_prompt_has_room_for_the_longest_kernel_that_it_may_show(
+    tmp_path: Path,
+) -> None:
+    assert EvalOptions().prompt_tokens(4096) == 2048
+    assert EvalOptions(turns=3).prompt_tokens(4096) == 2048 + 4096
+    assert EvalOptions(turns=3, max_prompt_tokens=100).prompt_tokens(4096) == 100
+    write_card(weights(tmp_path), CARD.model_copy(update={"prompts": "v3", "answer_tokens": 4096}))
+    assert prompt_tokens(SolveOptions(task="t", model=str(tmp_path))) == 2048 + 4096
 
 
 @pytest.mark.parametrize(
