@@ -287,14 +287,15 @@ class Judge:
 
     def _compile_baseline_meanwhile(self, task: Task) -> None:
         """For the first candidate of a task, nvcc works on its naive kernel at the same time."""
-        if self._is_to_be_timed(task) and task.naive_kernel is not None:
-            self._compiler.compile_ahead(task.naive_kernel)
+        if task.naive_kernel is None or not self._times_naive or self._baselines.known(task):
+            return
+        self._compiler.compile_ahead(task.naive_kernel)
 
-    def _is_to_be_timed(self, task: Task) -> bool:
-        """Whether the task's naive kernel has no time yet, and should have one."""
+    @property
+    def _times_naive(self) -> bool:
+        """Whether a naive kernel that has no time yet is timed."""
         config = self.config
-        wanted = self.backend != "cuda" or config.time_naive or config.baselines == "none"
-        return wanted and not self._baselines.known(task)
+        return self.backend != "cuda" or config.time_naive or config.baselines == "none"
 
     def _tried_seeds(self) -> tuple[int, ...]:
         """Draws of each shape set; the first one alone, as often, where an experiment says so."""
@@ -356,9 +357,9 @@ class Judge:
             if measured_ms is not None:
                 self._baselines.keep(draft.task, measured_ms)
             return measured_ms
-        if self._is_to_be_timed(draft.task) or self._baselines.known(draft.task):
-            return self._baselines.time_ms(draft.task)
-        return None
+        if not self._times_naive and not self._baselines.known(draft.task):
+            return None
+        return self._baselines.time_ms(draft.task)
 
     def _measure_naive(self, task: Task) -> float | None:
         """Time of the task's naive kernel on the timed shape set: the same path, public draws."""

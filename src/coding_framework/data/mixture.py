@@ -227,12 +227,10 @@ class _Known:
         by the emulator's times; where these are not known either, as they come, and no speeds."""
         found = [self._over_eager(family, kernel) for kernel in kernels]
         speeds = [speed for speed in found if speed is not None]
-        if len(speeds) == len(kernels):
-            pass
-        elif all(receipt is not None for _, receipt in kernels):
-            speeds = [1 / kernel_ms(receipt) for _, receipt in kernels]
-        else:
-            return kernels, []
+        if len(speeds) < len(kernels):
+            if any(receipt is None for _, receipt in kernels):
+                return kernels, []
+            speeds = [1 / kernel_ms(receipt) for _, receipt in kernels if receipt is not None]
         order = sorted(range(len(kernels)), key=speeds.__getitem__)
         return [kernels[i] for i in order], [speeds[i] for i in order]
 
