@@ -249,6 +249,15 @@ class OpenAIPolicy:
             return json.loads(response.read())
 
 
+def prompt_limit(policy: Policy, wanted: int, answer: int) -> int:
+    """Most tokens of a prompt: as many as are wanted, or what an answer of so many leaves of the
+    model's context, where that is known here. A longer prompt is shortened; where an answer leaves
+    nothing, the model says so itself."""
+    context = getattr(policy, "context", None)
+    left = wanted if context is None else context - answer
+    return min(wanted, left) if left > 0 else wanted
+
+
 def token_counter(policy: Policy) -> Callable[[tuple[Message, ...]], int]:
     """Counts a prompt's tokens, for a `PromptBudget`: by the policy's own tokens; where it knows
     none (a server), four characters are one."""

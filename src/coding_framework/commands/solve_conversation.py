@@ -227,9 +227,10 @@ def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:
 
 
 def _budget(policy: Policy, options: SolveOptions) -> PromptBudget:
-    from coding_framework.agents.policies import token_counter
+    from coding_framework.agents.policies import prompt_limit, token_counter
 
-    return PromptBudget(prompt_tokens(options), token_counter(policy))
+    limit = prompt_limit(policy, prompt_tokens(options), answer_tokens(options))
+    return PromptBudget(limit, token_counter(policy))
 
 
 # --- the terminal ---------------------------------------------------------------------------------

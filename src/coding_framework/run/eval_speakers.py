@@ -88,15 +88,17 @@ def _given(suites: Sequence[EvalSuite], options: EvalOptions) -> Speaker:
 def _asked(
     model: str, suites: Sequence[EvalSuite], options: EvalOptions, stack: ExitStack
 ) -> Speaker:
+    from coding_framework.agents.policies import prompt_limit
     from coding_framework.agents.prompts import PromptBudget
 
     weights = weights_of(model, options)
     prompts = options.prompts or prompts_for(weights, is_adapter=options.adapter is not None)
     card = check_card(weights, prompts) if weights is not None else None
     tokens = options.answer_tokens(prompts, card.answer_tokens if card is not None else None)
-    limit = options.prompt_tokens(tokens)
-    policies, digest = _policies(model, options, stack, limit + tokens)
+    wanted_limit = options.prompt_tokens(tokens)
+    policies, digest = _policies(model, options, stack, wanted_limit + tokens)
     generator, optimizer = policies[Role.GENERATOR], policies[Role.OPTIMIZER]
+    limit = prompt_limit(generator, wanted_limit, tokens)
     budget = PromptBudget(limit, _counter(generator, options))
     sampling = SamplingParams(
         max_new_tokens=tokens,

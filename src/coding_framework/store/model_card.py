@@ -47,7 +47,7 @@ class ModelCard(Record):
     """The model that the first training began with, by the name that was given."""
     prompts: str | None = None
     """Version of the prompts that the weights were trained on; None: on none of ours."""
-    answer_tokens: int | None = None
+    answer_tokens: int | None = Field(default=None, ge=1)
     """Most tokens of an answer, where the weights learnt longer ones than their prompts' usual."""
     trained_on: TrainedOn | None = None
     seed: int | None = None

@@ -8,14 +8,20 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.models import PACKAGED_MODELS, resolve_model
 from coding_framework.agents.optimizer import OptimizerAgent
-from coding_framework.agents.policies import OpenAIPolicy, ScriptedPolicy, TransformersPolicy
+from coding_framework.agents.policies import (
+    OpenAIPolicy,
+    ScriptedPolicy,
+    TransformersPolicy,
+    prompt_limit,
+)
 from coding_framework.agents.prompts import PromptBudget
 from coding_framework.data.registry import find_task
 from coding_framework.errors import PolicyAwayError, PolicyError, UsageError
@@ -242,3 +248,13 @@ def test_every_packaged_model_names_a_whole_checksum() -> None:
     for model in PACKAGED_MODELS:
         assert len(bytes.fromhex(model.sha256)) == 32
         assert all("==" in package for package in model.packages)
+
+
+@pytest.mark.parametrize(
+    ("context", "most"), [(None, 4096), (8192, 4096), (4096, 2048), (2048, 4096), (1000, 4096)]
+)
+def test_a_prompt_is_shortened_to_what_an_answer_leaves_of_a_models_context(
+    context: int | None, most: int
+) -> None:
+    policy = SimpleNamespace() if context is None else SimpleNamespace(context=context)
+    assert prompt_limit(cast(Policy, policy), 4096, 2048) == most

@@ -70,10 +70,12 @@ def test_weights_that_were_replaced_and_prompts_that_differ_are_told_of(tmp_path
 
 
 def test_a_card_that_is_none_is_told_of_and_left_aside(tmp_path: Path) -> None:
-    (tmp_path / "model_card.json").write_text('{"schema_version": 2}')
-    with capture_logs() as logs:
-        assert card_of(tmp_path) is None
-    assert [entry["event"] for entry in logs] == ["model_card_unreadable"]
+    absurd = json.dumps({**CARD.model_dump(), "answer_tokens": -5})
+    for text in ('{"schema_version": 2}', absurd):
+        (tmp_path / "model_card.json").write_text(text)
+        with capture_logs() as logs:
+            assert card_of(tmp_path) is None
+        assert [entry["event"] for entry in logs] == ["model_card_unreadable"]
 
 
 def test_an_export_says_which_run_trained_it_on_what(tmp_path: Path) -> None:
