@@ -102,9 +102,9 @@ def leaking(drafts: Sequence[ModuleDraft], traces: Sequence[Trace]) -> list[str]
 
 def write_exclusions(problems: Sequence[Problem]) -> int:
     """Extend `excluded.txt` until neither the catalogue nor the spare tasks beyond it have anything
-    that a problem has; how many keys."""
+    that a problem has; how many keys. What it has of other problems stays."""
     traces = list(traces_of(problems))
-    known = set(leaking(list(catalog.grid(excluding=False)), traces))
+    known = catalog.excluded_keys() | set(leaking(list(catalog.grid(excluding=False)), traces))
     own = {problem: grams(problem.source) for problem in problems}
     while True:
         catalog.EXCLUDED_PATH.write_text(
