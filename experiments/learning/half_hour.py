@@ -7,7 +7,8 @@ One after the other: SFT on both GPUs (where its test of two processes passes, e
 test on held-out modules, or, with --policy, the policy of a folder of `learning.py store`; then
 what --then names: arms of `learning.py`, with a seed and a last stage behind colons and others that
 follow in the same call behind plus signs (`rl:0+sft`), and `trial`, the default: RL, six steps in
-step and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`).
+step and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`);
+`parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`).
 While a GPU has nothing else to do it judges module kernels.
 The base model need not be there yet: who copies it renames it into place, and until then both GPUs
 judge.
@@ -287,6 +288,17 @@ def trial(now: HalfHour, name: str, policy: Path) -> bool:
     ], "0,1", now.left_s, **OF_RL) == 0  # fmt: skip
 
 
+def parity(now: HalfHour, checkout: Path) -> None:
+    """Kernels of modules judged by KernelBench's own evaluator and by us, on the second GPU; its
+    reference is in full float32."""
+    now.run("parity", [
+        sys.executable, ROOT / "benchmarks" / "against_kernelbench.py", "--kernelbench", checkout,
+        "--tasks", "0", "--modules", "112", "--full-float32", "--theirs", "6", "--workers", "8",
+        "--minutes", f"{max(0.0, now.left_s - END_S) / 60:.2f}", "--work", now.work / "parity",
+        "--output", now.work / "against_kernelbench.json",
+    ], "1", now.left_s)  # fmt: skip
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     cli = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -310,9 +322,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name.startswith("trial:") and name.removeprefix("trial:") not in TRIALS:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
         first, *following = name.split("+")
-        unknown = {first.partition(":")[0], *following} - {"trial", *ARMS}
+        unknown = {first.partition(":")[0], *following} - {"trial", "parity", *ARMS}
         if unknown:
             cli.error(f"--then {name}: there is no arm {min(unknown)}: choose of {', '.join(ARMS)}")
+    if "parity" in args.then and args.kernelbench_dir is None:
+        cli.error("--then parity: whose KernelBench? give --kernelbench-dir, a checkout of it")
     now = HalfHour(args.work.resolve(), args.minutes, args.workers)
     model = args.model.resolve()
     learnt = args.learnt.resolve() if args.learnt else None
@@ -321,6 +335,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in args.then if policy is not None else []:
         assert policy is not None
         what, _, which = name.partition(":")
+        if what == "parity":
+            parity(now, args.kernelbench_dir.resolve())
+            continue
         if what != "trial":
             arm(now, now.work / "two_gpus.yaml", policy.parents[1], name, *more)
             continue

@@ -38,6 +38,8 @@ def is_taken(command: Sequence[str]) -> None:
         runpy.run_path(words[0])["parse"](words[1:])
         recipe = read_recipe(Path(words[words.index("--config") + 1]))
         assert rl_config(recipe, {"model_path": "m"}).judge_gpus == 1
+    elif words[0].endswith("against_kernelbench.py"):
+        assert "--full-float32" in words
     elif words[0].endswith("module_tasks.py"):
         given = words[words.index("--shard") + 1]
         assert given in ("1/2", "2/2")
@@ -131,6 +133,17 @@ def test_a_trial_whose_packed_rows_fail_is_made_without_packing(
     call: Callable[..., list[str]],
 ) -> None:
     assert call("rl_in_step")[6:9] == ["rl_in_step", "rl_in_step_unpacked", "rl_one_behind"]
+
+
+def test_parity_takes_the_second_gpu_and_a_checkout(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit):
+        call(then=["parity"])
+    assert not began
+    names = call(then=["sft", "parity"], **{"kernelbench-dir": str(tmp_path)})
+    assert names[-3:] == ["parity", "judge_0", "judge_1"]
+    assert {name: gpus for name, _, gpus in began}["parity"] == "1"
 
 
 @pytest.mark.parametrize("name", ["one_behind", "in_step"])
