@@ -479,12 +479,10 @@ def report(args: argparse.Namespace, answers: Sequence[Answer]) -> bool:
         print(f"{count:5}  {cell}")
     whys = Counter(row["why"] for row in rows if row["why"])
     left = [row for row in rows if row["why"] == "unexplained"]
-    bars = [
-        bar("disagreements without an explanation", 0, len(left), not left),
-    ]
+    bars = [bar("disagreements without an explanation", 0, len(left), not left)]
     if args.tasks:
         enough = len(rows) >= ANSWERS
-        bars.insert(0, bar("answers judged by both, at least", ANSWERS, len(rows), enough))
+        bars.append(bar("answers judged by both, at least", ANSWERS, len(rows), enough))
     modules = [r for r in rows if r["kind"] == "module" and r["ours"] == "correct"]
     if args.modules:
         floats = [r for r in modules if r["why"] != INTEGERS]

@@ -24,13 +24,12 @@ from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.beam import candidates_of, confirmed
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow
+from coding_framework.run.eval_options import TASK_TOKENS
 from coding_framework.store.lines import JsonlSink, parsed_lines
-from coding_framework.store.model_card import prompts_for
+from coding_framework.store.model_card import answers_for, prompts_for
 from coding_framework.types import CUDAConversationState, Message, Role, SamplingParams, Task
 from coding_framework.wiring import make_agents, make_judge, make_policies, make_reward
 
-TASK_TOKENS = 2048
-"""Of a prompt, beside the kernel that it shows."""
 AT_ONCE = 16
 """Tasks that are searched at once: while one is judged, others are written."""
 Counter = Callable[[tuple[Message, ...]], int]
@@ -74,7 +73,7 @@ class _Search:
         self._model, self._how, self._judging, self._seed = model, how, judge, seed
         self._server = server
         self._prompts = prompts_for(model, is_adapter=False)
-        self._tokens = tokens or ANSWER_TOKENS[self._prompts]
+        self._tokens = tokens or answers_for(model) or ANSWER_TOKENS[self._prompts]
 
     async def all(
         self, tasks: Sequence[Task], sink: JsonlSink, deadline: float | None, of: int

@@ -60,7 +60,8 @@ class SolveOptions(Config):
     temperature: float = Field(default=0.7, ge=0.0)
     """Temperature of sampling; 0 takes the likeliest token each time."""
     max_new_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of an answer. Default: 2048 with prompts v3, else 1024."""
+    """Most tokens of an answer. Default: what the model's card names, else 2048 with prompts v3
+    and 1024 with older ones."""
     prompts: PromptVersion | None = None
     """Version of the prompts. v1 is short, for models that were trained here; v3 also says what a
     kernel is handed; v2 explains the form of an answer, for all others. Default: the one that the

@@ -38,7 +38,7 @@ from coding_framework.paths import require_writable, write_atomic
 from coding_framework.registry.keeping import KernelKeeper
 from coding_framework.registry.receipts import SigningKey, load_key
 from coding_framework.store.folder import SolveFolder
-from coding_framework.store.model_card import card_of, prompts_for
+from coding_framework.store.model_card import answers_for, prompts_for
 from coding_framework.training.agent_specializer import (
     AgentSpecializer,
     RoleSpec,
@@ -189,9 +189,7 @@ def prompts_of(options: SolveOptions) -> PromptVersion:
 def answer_tokens(options: SolveOptions) -> int:
     """Most tokens of an answer: those that were asked for, else as the weights learnt, else what
     fits the prompts."""
-    folder = _weights(options)
-    card = card_of(folder) if folder is not None else None
-    learnt = card.answer_tokens if card is not None else None
+    learnt = answers_for(_weights(options))
     return options.max_new_tokens or learnt or ANSWER_TOKENS[prompts_of(options)]
 
 

@@ -185,10 +185,12 @@ def _identity(
 ) -> EvalIdentity:
     sampling: dict[str, float | None] = {}
     if speaker.prompts is not None:
-        names = {"top_p", "stop_when_correct"}
-        sampling = {"temperature": options.heat, "max_new_tokens": speaker.answer_tokens}
-        sampling["max_prompt_tokens"] = speaker.prompt_tokens
-        sampling |= options.model_dump(include=names)
+        sampling = {
+            "temperature": options.heat,
+            "max_new_tokens": speaker.answer_tokens,
+            "max_prompt_tokens": speaker.prompt_tokens,
+            **options.model_dump(include={"top_p", "stop_when_correct"}),
+        }
         if options.redraws:
             sampling["redraws"] = options.redraws
     return EvalIdentity(

@@ -47,9 +47,11 @@ class RejectionOptions(Config):
     temperature: float = Field(default=1.0, ge=0.0)
     """Temperature of sampling."""
     max_new_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of an answer. Default: 2048 with prompts v3, else 1024."""
+    """Most tokens of an answer. Default: what the model's card names, else 2048 with prompts v3
+    and 1024 with older ones."""
     max_prompt_tokens: int | None = Field(default=None, ge=32)
-    """Most tokens of a prompt; a longer one is trimmed by rule."""
+    """Most tokens of a prompt; a longer one is trimmed by rule. Default: 2048, and with several
+    turns as many more as an answer may have."""
     prompts: PromptVersion | None = None
     """Version of the prompts, in sampling and learning. Default: the one that the model's card
     names."""

@@ -103,6 +103,13 @@ def prompts_for(weights: Path | None, *, is_adapter: bool) -> PromptVersion:
     return next((v for v in get_args(PromptVersion) if v == card.prompts), "v2")
 
 
+def answers_for(weights: Path | None) -> int | None:
+    """Most tokens of an answer that the weights in a folder learnt to give, where these are more
+    than their prompts' usual."""
+    card = card_of(weights) if weights is not None else None
+    return card.answer_tokens if card is not None else None
+
+
 def check_card(folder: Path, prompts: str) -> ModelCard | None:
     """The card, with a warning where it is of other weights, or where they know other prompts than
     those that they are about to be asked by."""
