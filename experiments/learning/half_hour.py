@@ -321,8 +321,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in args.then:
         if name.startswith("trial:") and name.removeprefix("trial:") not in TRIALS:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
+        if name == "parity":
+            continue
         first, *following = name.split("+")
-        unknown = {first.partition(":")[0], *following} - {"trial", "parity", *ARMS}
+        unknown = {first.partition(":")[0], *following} - {"trial", *ARMS}
         if unknown:
             cli.error(f"--then {name}: there is no arm {min(unknown)}: choose of {', '.join(ARMS)}")
     if "parity" in args.then and args.kernelbench_dir is None:
@@ -334,10 +336,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     more = ["--kernelbench-dir", args.kernelbench_dir.resolve()] if args.kernelbench_dir else []
     for name in args.then if policy is not None else []:
         assert policy is not None
-        what, _, which = name.partition(":")
-        if what == "parity":
+        if name == "parity":
             parity(now, args.kernelbench_dir.resolve())
             continue
+        what, _, which = name.partition(":")
         if what != "trial":
             arm(now, now.work / "two_gpus.yaml", policy.parents[1], name, *more)
             continue

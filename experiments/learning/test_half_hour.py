@@ -157,6 +157,9 @@ def test_one_of_the_two_trials_may_be_named(call: Callable[..., list[str]], name
         ("trial:one_behnid", "--then trial:one_behnid: choose of in_step, one_behind"),
         ("rl:0+stf", "--then rl:0+stf: there is no arm stf: choose of sft, rft, rl"),
         ("lr:0", "--then lr:0: there is no arm lr"),
+        ("parity:0", "--then parity:0: there is no arm parity"),
+        ("parity+sft", "--then parity+sft: there is no arm parity"),
+        ("sft+parity", "--then sft+parity: there is no arm parity"),
     ],
 )
 def test_what_there_is_not_is_said_before_anything_begins(

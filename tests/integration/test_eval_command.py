@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from coding_framework.data.examples import held_out_tasks
 from coding_framework.evaluation.outcome import EvalOutcome
 from coding_framework.evaluation.samples import SampleRecord
 from coding_framework.run.evaluation import read_sample_records
+from coding_framework.store.model_card import ModelCard, write_card
 from support.tiny_lm import make_tiny_lm
 
 pytestmark = pytest.mark.integration
@@ -75,6 +77,19 @@ def test_another_model_or_sampling_is_refused(
     assert main(arguments(tiny, tmp_path)) == 0
     assert main(arguments(tiny, tmp_path, "--turns", "2")) == 2
     assert "turns was 1 and is 2 now" in capsys.readouterr().err
+
+
+def test_a_card_of_answers_that_no_context_holds_is_one_sentence(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(shutil.copytree(tiny, tmp_path / "model"))
+    write_card(
+        model, ModelCard(stage="sft", base_model="b", prompts="v1", answer_tokens=1_000_000_000)
+    )
+    words = [w for w in arguments(model, tmp_path / "run") if w not in ("--max-new-tokens", "8")]
+    assert main(words) != 0
+    assert "1000000000 new ones exceed the context of 4096" in capsys.readouterr().err
+    assert main(arguments(model, tmp_path / "run again")) == 0, "the flag goes before the card"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import ValidationError
 
@@ -58,6 +58,9 @@ class EvalIdentity(Record):
     seed: int
     judge: Mapping[str, Any]
     """Its settings and its protocol."""
+    baseline: Literal["naive"] | None = None
+    """Times that are taken for this baseline alone, so that verdicts without them do not serve; as
+    in runs of before, None where there are none."""
 
 
 class EvalRun:

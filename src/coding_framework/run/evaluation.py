@@ -203,6 +203,7 @@ def _identity(
         prompts=speaker.prompts or "none",
         seed=options.seed,
         judge={**judging.model_dump(mode="json", exclude={"workers"}), "protocol": PROTOCOL},
+        baseline="naive" if options.baseline == "naive" and judging.backend != "emulator" else None,
     )
 
 
