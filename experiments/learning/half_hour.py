@@ -1,16 +1,18 @@
-"""What half an hour of a machine of two GPUs is used for, in one command that loses no second.
+"""What half an hour of two or four GPUs is used for, in one command that loses no second.
 
     half_hour.py --work DIR --model FOLDER [--minutes 27] [--policy FOLDER] [--learnt FOLDER]
-                 [--then rl:0:train ...]
+                 [--then rl:0:train ...] [--beside rl:0 ...]
 
-One after the other: SFT on both GPUs (where its test of two processes passes, else on one) and its
+One after the other: SFT on all GPUs (where its test of two processes passes, else on one) and its
 test on held-out modules, or, with --policy, the policy of a folder of `learning.py store`; then
 what --then names: arms of `learning.py`, with a seed and a last stage behind colons and others that
 follow in the same call behind plus signs (`rl:0+sft`), and `trial`, the default: RL, six steps in
 step and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`);
 `parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`).
+What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
+--then, with SFT's test, on the other two; of two GPUs it comes after --then.
 While a GPU has nothing else to do it judges module kernels.
-The base model need not be there yet: who copies it renames it into place, and until then both GPUs
+The base model need not be there yet: who copies it renames it into place, and until then all GPUs
 judge.
 
 DIR/events.jsonl tells what began and ended when, DIR/logs what each command said. What is done is
@@ -28,7 +30,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -41,8 +45,12 @@ from coding_framework.store.training_log import read_sft_records
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ARMS = get_args(Arm)
+SFT_BATCH = 8
+"""Examples that a step of SFT learns, on any number of GPUs."""
+ROW_GIB = 24.0
+"""Memory of a GPU for one of the longest examples, and with room for all else."""
 FIRST_STEP_S = 240.0
-"""SFT on two GPUs that has made no step by then is ended, and one GPU trains."""
+"""SFT on several GPUs that has made no step by then is ended, and one GPU trains."""
 SMOKE_S = 180.0
 END_S = 25.0
 """What a judge needs to end after Ctrl-C: it keeps what it judged."""
@@ -65,12 +73,33 @@ TRIALS: Mapping[str, Mapping[str, Any]] = {
 """Changes to the plan's RL. The last one is for a trial whose packed rows fail."""
 
 
-class HalfHour:
-    """The time, the folder and the log of a call."""
+@dataclass(frozen=True)
+class Pair:
+    """Two GPUs: one answers or trains, the other judges. And cores."""
 
-    def __init__(self, work: Path, minutes: float, workers: int) -> None:
+    first: int = 0
+    cores: frozenset[int] | None = None
+    """None: all of the machine."""
+
+    @property
+    def gpus(self) -> tuple[int, int]:
+        return self.first, self.first + 1
+
+    @property
+    def both(self) -> str:
+        return f"{self.first},{self.first + 1}"
+
+
+class HalfHour:
+    """The time, the folder and the log of a call, and what the machine has."""
+
+    def __init__(
+        self, work: Path, minutes: float, workers: int, gpus: int = 2, gib: float = 139.0
+    ) -> None:
         self.work = work
         self.workers = workers
+        self.gpus = range(gpus)
+        self.gib = gib
         self._end = time.monotonic() + 60 * minutes
         (work / "logs").mkdir(parents=True, exist_ok=True)
 
@@ -85,13 +114,16 @@ class HalfHour:
         print(json.dumps({**line, **told}), file=sys.stderr, flush=True)
 
     def start(
-        self, name: str, command: Sequence[str | Path], gpus: str, *, niceness: int = 0, **more: str
-    ) -> subprocess.Popen[bytes]:
+        self, name: str, command: Sequence[str | Path], gpus: str, *, niceness: int = 0,
+        cores: frozenset[int] | None = None, **more: str,
+    ) -> subprocess.Popen[bytes]:  # fmt: skip
         """A command in a group of its own, which sees these GPUs and takes Ctrl-C."""
 
         def begin() -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.nice(niceness)
+            if cores:
+                os.sched_setaffinity(0, cores)
 
         self.note("began", what=name)
         with (self.work / "logs" / f"{name}.log").open("ab") as log:
@@ -115,10 +147,11 @@ class HalfHour:
         self.note("ended", what=name, status=process.poll())
 
     def run(
-        self, name: str, command: Sequence[str | Path], gpus: str, limit_s: float, **more: str
-    ) -> int | None:
+        self, name: str, command: Sequence[str | Path], gpus: str, limit_s: float,
+        cores: frozenset[int] | None = None, **more: str,
+    ) -> int | None:  # fmt: skip
         """Its exit status; None: it was ended at the limit."""
-        process = self.start(name, command, gpus, **more)
+        process = self.start(name, command, gpus, cores=cores, **more)
         try:
             status = process.wait(max(0.0, min(limit_s, self.left_s)))
         except subprocess.TimeoutExpired:
@@ -131,15 +164,16 @@ class HalfHour:
 
     @contextmanager
     def judging(self, *gpus: int) -> Iterator[None]:
-        """Module kernels are judged on these GPUs meanwhile; each has half of them. What the time
-        waits for goes first on the cores: beside 22 judges a model took 109 s to be converted."""
+        """Module kernels are judged on these GPUs meanwhile; each has its part of them. What the
+        time waits for goes first on the cores: beside 22 judges a model took 109 s to be
+        converted."""
         judges = {}
         for gpu in gpus:
             name = f"judge_{gpu}"
             command = [
                 sys.executable, ROOT / "benchmarks" / "module_tasks.py", "--judge",
-                "--backend", "cuda", "--shard", f"{gpu + 1}/2", "--workers", str(self.workers),
-                "--minutes", f"{max(0.0, self.left_s) / 60:.2f}",
+                "--backend", "cuda", "--shard", f"{gpu + 1}/{len(self.gpus)}",
+                "--workers", str(self.workers), "--minutes", f"{max(0.0, self.left_s) / 60:.2f}",
                 "--receipts", self.work / f"receipts_{gpu}.jsonl",
             ]  # fmt: skip
             judges[name] = self.start(name, command, str(gpu), niceness=10)
@@ -153,13 +187,21 @@ class HalfHour:
                 self.end(name, judge, interrupt=False)
 
 
-def plan_in(work: Path, name: str, model: Path) -> Path:
-    """The plan as a file in `work`, with this base model, and with a server that leaves the second
-    GPU to the judge."""
+def plan_in(now: HalfHour, name: str, model: Path) -> Path:
+    """The plan as a file in the folder, with this base model, a server that leaves the other GPU of
+    a pair to the judge, and SFT's step in parts that the GPUs hold."""
     told = yaml.safe_load((HERE / f"{name}.yaml").read_text())
     serve = read_plan(HERE / "two_gpus.yaml").serve
-    file = work / f"{name}.yaml"
-    file.write_text(yaml.safe_dump({**told, "base_model": str(model), "serve": serve}))
+    ranks = 1 if name == "sft" else len(now.gpus)
+    batch = min(told["sft"]["batch_size"], SFT_BATCH // ranks)
+    while batch > 1 and batch * ROW_GIB > now.gib:
+        batch //= 2
+    sft = {
+        **told["sft"], "num_gpus": ranks, "batch_size": batch,
+        "gradient_accumulation_steps": SFT_BATCH // (ranks * batch),
+    }  # fmt: skip
+    file = now.work / f"{name}.yaml"
+    file.write_text(yaml.safe_dump({**told, "sft": sft, "base_model": str(model), "serve": serve}))
     return file
 
 
@@ -175,19 +217,19 @@ def wait_for(now: HalfHour, model: Path) -> None:
         time.sleep(1)
 
 
-def train_on_both(now: HalfHour, plan: Path, work: Path) -> bool:
-    """SFT on both GPUs; False where it fails or makes no step in time."""
+def train_on_all(now: HalfHour, plan: Path, work: Path) -> bool:
+    """SFT on all GPUs; False where it fails or makes no step in time."""
     command = sft_arm(plan, work, "--until", "train")
-    process = now.start("sft_on_two", command, "0,1", **OF_SFT)
+    process = now.start("sft_on_all", command, ",".join(map(str, now.gpus)), **OF_SFT)
     began = time.monotonic()
     metrics = SFTFolder(work / "sft").metrics
     while process.poll() is None:
         late = time.monotonic() - began > FIRST_STEP_S and not read_sft_records(metrics).steps
         if late or now.left_s < 0:
-            now.end("sft_on_two", process)
+            now.end("sft_on_all", process)
             return False
         time.sleep(1)
-    now.note("ended", what="sft_on_two", status=process.returncode)
+    now.note("ended", what="sft_on_all", status=process.returncode)
     return process.returncode == 0
 
 
@@ -196,8 +238,8 @@ def sft(now: HalfHour, model: Path) -> Path | None:
     works = {name: now.work / f"learning_{name}" for name in ("two_gpus", "sft")}
     done = [w for w in works.values() if (w / "stages" / "sft.train.json").exists()]
     if not done:
-        plans = {name: plan_in(now.work, name, model) for name in works}
-        with now.judging(0, 1):
+        plans = {name: plan_in(now, name, model) for name in works}
+        with now.judging(*now.gpus):
             command = sft_arm(plans["two_gpus"], works["two_gpus"], "--until", "mixture")
             now.run("mixture", command, "", now.left_s)
             smoke = now.run("smoke", [
@@ -206,47 +248,46 @@ def sft(now: HalfHour, model: Path) -> Path | None:
                 ROOT / "tests" / "integration" / "training" / "test_sft_ranks.py",
             ], "0,1", SMOKE_S) == 0  # fmt: skip
             wait_for(now, model)
-        if smoke and train_on_both(now, plans["two_gpus"], works["two_gpus"]):
+        if smoke and train_on_all(now, plans["two_gpus"], works["two_gpus"]):
             done = [works["two_gpus"]]
         else:
             take_mixture(works["two_gpus"], read_plan(plans["sft"]), works["sft"])
             command = sft_arm(plans["sft"], works["sft"], "--until", "train")
-            with now.judging(1):
+            with now.judging(*now.gpus[1:]):
                 trained = now.run("sft_on_one", command, "0", now.left_s, **OF_SFT)
             done = [works["sft"]] if trained == 0 else []
-    if not done:
-        return None
-    arm(now, now.work / ("two_gpus.yaml" if done[0] == works["two_gpus"] else "sft.yaml"), done[0])
-    return done[0] / "models" / "sft"
+    return done[0] / "models" / "sft" if done else None
 
 
-def arm(now: HalfHour, plan: Path, work: Path, named: str = "sft", *more: str | Path) -> None:
+def arm(now: HalfHour, work: Path, named: str, pair: Pair, *more: str | Path) -> None:
     """What is left of an arm, "rl:0", or up to a stage of it, "rl:0:train"; then of those that
     follow it, "rl:0+sft". RL trains and judges on both GPUs; of all else a server takes the first
     GPU, and what judges or trains the second."""
+    one = named == "sft" and work.name == "learning_sft"  # which one GPU has trained
+    plan = now.work / ("sft.yaml" if one else "two_gpus.yaml")
     named, *following = named.split("+")
     name, seed, until, *_ = *named.split(":"), "", ""
     said = [sys.executable, HERE / "learning.py", name, "--plan", plan, "--work", work,
-            "--seed", seed or "0", *more]  # fmt: skip
-    parts = [("1", until)]
+            "--seed", seed or "0", "--server-gpu", str(pair.first), *more]  # fmt: skip
+    parts = [(str(pair.gpus[1]), until)]
     if name == "rl":
-        parts = [("0,1", "train"), *(parts if until != "train" else [])]
+        parts = [(pair.both, "train"), *(parts if until != "train" else [])]
     for gpus, last in parts:
         words = [*said, "--minutes", f"{max(0.0, now.left_s) / 60:.2f}"]
         called = "_".join(filter(None, [name, seed, last]))
         words += ["--until", last] if last else []
         words += ["--then", *following] if following and last == until else []
-        if now.run(called, words, gpus, now.left_s, **OF_RL) != 0:
+        if now.run(called, words, gpus, now.left_s, pair.cores, **OF_RL) != 0:
             return
 
 
 def restored(now: HalfHour, model: Path, stored: Path, learnt: Path | None = None) -> Path | None:
     """The stored policy as a whole model, and beside it each of the folder `learnt`; None where it
     cannot be made."""
-    plan, work = plan_in(now.work, "two_gpus", model), now.work / "learning_two_gpus"
+    plan, work = plan_in(now, "two_gpus", model), now.work / "learning_two_gpus"
     merged = work / "models" / "sft"
     if not merged.is_dir():
-        with now.judging(0, 1):
+        with now.judging(*now.gpus):
             wait_for(now, model)
             for policy in (
                 stored,
@@ -268,7 +309,7 @@ def take_mixture(source: Path, plan: Plan, work: Path) -> None:
     note(Experiment(plan, work, "sft"), "mixture", 0.0, told)
 
 
-def trial(now: HalfHour, name: str, policy: Path) -> bool:
+def trial(now: HalfHour, name: str, policy: Path, pair: Pair) -> bool:
     """Some steps of RL, of which one GPU judges; whether it made all."""
     folder = now.work / "rl" / name
     if RLFolder(folder).result.exists():
@@ -285,18 +326,59 @@ def trial(now: HalfHour, name: str, policy: Path) -> bool:
         sys.executable, ROOT / "run_multiturn_rl_training.py", "--config", recipe,
         "--generator-checkpoint", policy, "--output-dir", folder, "--pool", "modules",
         "--num-tasks", str(told["rl_tasks"]), "--minutes", f"{now.left_s / 60:.2f}",
-    ], "0,1", now.left_s, **OF_RL) == 0  # fmt: skip
+    ], pair.both, now.left_s, pair.cores, **OF_RL) == 0  # fmt: skip
 
 
-def parity(now: HalfHour, checkout: Path) -> None:
-    """Kernels of modules judged by KernelBench's own evaluator and by us, on the second GPU; its
-    reference is in full float32."""
+def parity(now: HalfHour, checkout: Path, pair: Pair) -> None:
+    """Kernels of modules judged by KernelBench's own evaluator and by us, on the GPU that judges;
+    its reference is in full float32."""
     now.run("parity", [
         sys.executable, ROOT / "benchmarks" / "against_kernelbench.py", "--kernelbench", checkout,
         "--tasks", "0", "--modules", "112", "--full-float32", "--theirs", "6", "--workers", "8",
         "--minutes", f"{max(0.0, now.left_s - END_S) / 60:.2f}", "--work", now.work / "parity",
         "--output", now.work / "against_kernelbench.json",
-    ], "1", now.left_s)  # fmt: skip
+    ], str(pair.gpus[1]), now.left_s, pair.cores)  # fmt: skip
+
+
+def follow(
+    now: HalfHour, names: Sequence[str], policy: Path, pair: Pair, checkout: Path | None
+) -> None:
+    """What is named, one after the other; then judging, until the time ends."""
+    more = ["--kernelbench-dir", checkout] if checkout else []
+    for name in names:
+        what, _, which = name.partition(":")
+        if name == "parity":
+            assert checkout is not None
+            parity(now, checkout, pair)
+        elif what != "trial":
+            arm(now, policy.parents[1], name, pair, *more)
+        elif which:
+            trial(now, which, policy, pair)
+        else:
+            if not trial(now, "in_step", policy, pair):
+                trial(now, "in_step_unpacked", policy, pair)
+            trial(now, "one_behind", policy, pair)
+    with now.judging(*pair.gpus):
+        time.sleep(max(0.0, now.left_s - END_S))
+
+
+def pairs_of(gpus: int) -> list[Pair]:
+    """The pairs whose arms run beside each other: the first two GPUs; of four, the others too."""
+    if gpus < 4:
+        return [Pair()]
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    return [Pair(0, frozenset(cores[:half])), Pair(2, frozenset(cores[half:]))]
+
+
+def gpus_here() -> list[float]:
+    """GiB of each GPU, as the driver says; [] where there is none."""
+    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [float(mib) / 1024 for mib in said.split()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -314,11 +396,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="ARM",
         help="trial, trial:one_behind, rl:0, rl:1:train, ...",
     )
+    cli.add_argument(
+        "--beside", nargs="*", default=[], metavar="ARM", help="the same, at the same time"
+    )
     cli.add_argument("--kernelbench-dir", type=Path, help="a checkout, for arms that need one")
     cli.add_argument("--minutes", type=float, default=27.0, help="all ends after so many")
     cli.add_argument("--workers", type=int, default=11, help="judges of each GPU")
+    cli.add_argument("--gpus", type=int, choices=(2, 4), help="default: 4 where they are, else 2")
     args = cli.parse_args(arguments)
-    for name in args.then:
+    for name in (*args.then, *args.beside):
         if name.startswith("trial:") and name.removeprefix("trial:") not in TRIALS:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
         if name == "parity":
@@ -327,30 +413,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unknown = {first.partition(":")[0], *following} - {"trial", *ARMS}
         if unknown:
             cli.error(f"--then {name}: there is no arm {min(unknown)}: choose of {', '.join(ARMS)}")
-    if "parity" in args.then and args.kernelbench_dir is None:
+    if "parity" in (*args.then, *args.beside) and args.kernelbench_dir is None:
         cli.error("--then parity: whose KernelBench? give --kernelbench-dir, a checkout of it")
-    now = HalfHour(args.work.resolve(), args.minutes, args.workers)
+    found = gpus_here()
+    gpus = args.gpus or (4 if len(found) >= 4 else 2)
+    told = {"gib": min(found)} if found else {}
+    now = HalfHour(args.work.resolve(), args.minutes, args.workers, gpus, **told)
     model = args.model.resolve()
     learnt = args.learnt.resolve() if args.learnt else None
     policy = restored(now, model, args.policy.resolve(), learnt) if args.policy else sft(now, model)
-    more = ["--kernelbench-dir", args.kernelbench_dir.resolve()] if args.kernelbench_dir else []
-    for name in args.then if policy is not None else []:
-        assert policy is not None
-        if name == "parity":
-            parity(now, args.kernelbench_dir.resolve())
-            continue
-        what, _, which = name.partition(":")
-        if what != "trial":
-            arm(now, now.work / "two_gpus.yaml", policy.parents[1], name, *more)
-            continue
-        if which:
-            trial(now, which, policy)
-            continue
-        if not trial(now, "in_step", policy):
-            trial(now, "in_step_unpacked", policy)
-        trial(now, "one_behind", policy)
-    with now.judging(0, 1):
-        time.sleep(max(0.0, now.left_s - END_S))
+    first, *others = pairs_of(gpus)
+    if policy is None:
+        with now.judging(*now.gpus):
+            time.sleep(max(0.0, now.left_s - END_S))
+        now.note("all is done")
+        return 0
+    then = list(args.then)
+    if not args.policy and "sft" not in then[:1]:
+        then.insert(0, "sft")
+    checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
+    with ThreadPoolExecutor() as pool:
+        beside = [pool.submit(follow, now, then, policy, pair, checkout) for pair in others]
+        follow(now, [*([] if beside else then), *args.beside], policy, first, checkout)
+    for stream in beside:
+        stream.result()
     now.note("all is done")
     return 0
 

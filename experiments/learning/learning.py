@@ -116,6 +116,8 @@ class Experiment:
     minutes: float | None = None
     kernelbench: Path | None = None
     """A checkout of KernelBench."""
+    server_gpu: int = 0
+    """Of the plan's server."""
     python: str = sys.executable
     began: float = field(default_factory=time.monotonic)
     servers: Servers = field(default_factory=lambda: Servers())
@@ -186,6 +188,7 @@ class Experiment:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         told = {"python": self.python, "model": str(model), "port": str(port)}
+        told["gpu"] = str(self.server_gpu)
         words = shlex.split(self.plan.serve.format(**told))
         path = self.work / "logs" / f"serve-{model.name}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -585,9 +588,11 @@ def feedback(now: Experiment) -> Mapping[str, Any]:
 
 
 def resampling(now: Experiment) -> Mapping[str, Any]:
-    """Samples of the first prompt, one more of each conversation than it may have turns."""
+    """Samples of the first prompt, one more of each conversation than it may have turns, of the
+    policy that had them: another may have been learnt meanwhile."""
     how = _conversed(now)
-    return _conversations(now, "resampling", how.samples * (how.turns + 1))
+    policy = noted(now, "feedback")["policy"]
+    return _conversations(now, "resampling", how.samples * (how.turns + 1), policy=policy)
 
 
 def comparing(now: Experiment) -> Mapping[str, Any]:
@@ -604,13 +609,15 @@ def _conversed(now: Experiment) -> Conversed:
     return now.plan.feedback
 
 
-def _conversations(now: Experiment, name: str, samples: int, *more: str) -> Mapping[str, Any]:
+def _conversations(
+    now: Experiment, name: str, samples: int, *more: str, policy: str | None = None
+) -> Mapping[str, Any]:
     from tables import numbers_of
 
-    how, folder = _conversed(now), now.work / "feedback" / name
+    how, folder, policy = _conversed(now), now.work / "feedback" / name, policy or now.best
     suite = f"{now.held_out}:{how.tasks}"
-    now.evaluate(now.best, [suite], samples, how.temperature, folder, *more)
-    return {"policy": now.best, **numbers_of(folder)}
+    now.evaluate(policy, [suite], samples, how.temperature, folder, *more)
+    return {"policy": policy, **numbers_of(folder)}
 
 
 def kernelbench(now: Experiment, policy: str | None = None) -> Mapping[str, Any]:
@@ -761,6 +768,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--kernelbench-dir", type=Path, help="a checkout of KernelBench")
     cli.add_argument("--then", nargs="+", default=[], choices=ARMS, metavar="ARM",
                      help="arms that follow in the same call")  # fmt: skip
+    cli.add_argument("--server-gpu", type=int, default=0, help="GPU of the plan's server")
     cli.add_argument("--until", metavar="STAGE", help="stop after this stage of the arm")
     cli.add_argument("--to", type=Path, help="pack, store: where it goes")
     cli.add_argument("--merge", action="store_true", help="restore: make the whole model, too")
@@ -801,7 +809,9 @@ def work_on(args: argparse.Namespace) -> int:
     checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
     servers = Servers()
     arms = [
-        Experiment(plan, work, arm, args.seed, args.minutes, checkout, servers=servers)
+        Experiment(
+            plan, work, arm, args.seed, args.minutes, checkout, args.server_gpu, servers=servers
+        )
         for arm in (args.what, *args.then)
     ]
     if args.then:

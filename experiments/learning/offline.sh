@@ -7,7 +7,8 @@
 #       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
-#                                      the first one is sft, that is trained, and else the policy is the packed one
+#                                      the first one is sft, that is trained, and else the policy is the packed one;
+#                                      of four GPUs two make those behind --beside at the same time
 #   offline.sh take FILE ...           pieces, in any order, as they come; those of the model first: to convert it takes a
 #                                      minute, in which the late ones come
 #   offline.sh poll SECONDS OUT        until so long after the start or until all is done; then says how it stands and
@@ -32,8 +33,9 @@ all_of() { # waits for the pieces of a name
   while [ "$(find "$AWAY/in" -name "piece.$1.*" | wc -l)" -lt "$(wanted "$1")" ]; do sleep 0.3; done
   say "all of $1 is here"
 }
-install() {
-  python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$AWAY/site" "$@"
+site=$AWAY/main/src:$AWAY/site:$AWAY/late_site
+install() { # FOLDER WHEEL ...
+  python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$@"
 }
 compiled() { # each of a training's processes would compile what it imports
   python3 -m compileall -q -j 0 "$@" > /dev/null 2>&1 || true
@@ -104,13 +106,13 @@ go)
   printf 'Metadata-Version: 2.1\nName: coding-framework\nVersion: 0.1.0\n' \
     > "$AWAY/site/coding_framework-0.1.0.dist-info/METADATA"
   for package in "$AWAY"/wheels/*.deb; do [ ! -e "$package" ] || dpkg -x "$package" "${ROOT:-/}"; done
-  install "$AWAY"/wheels/*.whl
+  install "$AWAY/site" "$AWAY"/wheels/*.whl
   say small wheels are installed
-  export PYTHONPATH="$AWAY/main/src:$AWAY/site" HF_HUB_OFFLINE=1
+  export PYTHONPATH="$site" HF_HUB_OFFLINE=1
   compiled_base
   compiled "$AWAY/site" "$AWAY/main" &
   sh "$self" late > "$AWAY/logs/late" 2>&1 &
-  sh "$self" model > "$AWAY/logs/model" 2>&1 &
+  sh "$self" model "$1" > "$AWAY/logs/model" 2>&1 &
   cd "$AWAY/main"
   if [ "$(wanted parts)" -gt 0 ]; then
     all_of parts
@@ -133,8 +135,9 @@ late)
   mkdir -p "$AWAY/late"
   cat "$AWAY"/in/piece.late.* | tar x -C "$AWAY/late"
   rm "$AWAY"/in/piece.late.*
-  install "$AWAY"/late/*.whl
-  compiled "$AWAY/site"
+  install "$AWAY/late_site.new" "$AWAY"/late/*.whl
+  mv "$AWAY/late_site.new" "$AWAY/late_site" # at once: SFT runs already
+  compiled "$AWAY/late_site"
   say late wheels are installed
   touch "$AWAY/late.done"
   ;;
@@ -147,7 +150,10 @@ model)
   rm "$AWAY"/in/piece.model.*
   CUDA_VISIBLE_DEVICES='' python3 "$AWAY/convert.py" qwen2.5-coder-1.5b "$AWAY/qwen.new"
   rm "$AWAY/qwen.new/model.gguf"
-  while [ ! -e "$AWAY/late.done" ]; do sleep 0.3; done # the arms need all packages
+  case $1 in
+  sft*) ;; # it needs the small packages alone
+  *) while [ ! -e "$AWAY/late.done" ]; do sleep 0.3; done ;;
+  esac
   mv "$AWAY/qwen.new" "$AWAY/qwen"
   say the model is here
   ;;
@@ -177,7 +183,7 @@ keep)
   for adapter in half/learning_*/adapters/*; do
     arm=$(basename "$adapter")
     [ "$arm" != sft ] || ! grep -q restored "$adapter/../../stages/sft.train.json" || continue
-    [ ! -e "$adapter/adapter_model.safetensors" ] || PYTHONPATH="$AWAY/main/src:$AWAY/site" python3 \
+    [ ! -e "$adapter/adapter_model.safetensors" ] || PYTHONPATH="$site" python3 \
       main/experiments/learning/learning.py store "$adapter" --to "kept/$arm"
   done
   tar c kept | split -b "${KEPT:-15M}" -d - "$out/kept."
@@ -186,7 +192,7 @@ bring)
   number=$1 out=$2
   cd "$AWAY"
   if [ "$number" = 0 ]; then
-    PYTHONPATH="$AWAY/main/src:$AWAY/site" python3 main/experiments/learning/learning.py pack \
+    PYTHONPATH="$site" python3 main/experiments/learning/learning.py pack \
       --work half/learning_two_gpus --to packed --part-mib "${PART_MIB:-15}"
   fi
   cp packed/parts.json "$out"

@@ -92,8 +92,8 @@ class Plan(Config):
     """Fields of `EvalOptions` for all evaluations: limits of tokens, concurrency."""
     serve: str | None = None
     """Command of a server that speaks OpenAI's protocol at {port}, for samples and evaluations;
-    {model} and {python} stand for the folder and the interpreter. None: the model answers in the
-    process that asks, one batch at a time."""
+    {model}, {python} and {gpu} stand for the folder, the interpreter and the GPU of
+    `--server-gpu`. None: the model answers in the process that asks, one batch at a time."""
     judge: Mapping[str, Any] = Field(default_factory=dict)
     """Fields of `JudgeSettings` for all judging but RL's, which is in `rl.judge_args`."""
 

@@ -1,4 +1,4 @@
-"""What half an hour of two GPUs is used for: the order, and commands that the project takes."""
+"""What half an hour of GPUs is used for: the order, and commands that the project takes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_taken(command: Sequence[str]) -> None:
     elif words[0].endswith("learning.py"):
         args = learning.parse(words[1:])
         assert args.until in (None, "mixture", "train", "test")
-        assert read_plan(args.plan).serve.startswith("env CUDA_VISIBLE_DEVICES=0 ")
+        assert read_plan(args.plan).serve.startswith("env CUDA_VISIBLE_DEVICES={gpu} ")
     elif words[0].endswith("run_multiturn_rl_training.py"):
         runpy.run_path(words[0])["parse"](words[1:])
         recipe = read_recipe(Path(words[words.index("--config") + 1]))
@@ -42,7 +42,7 @@ def is_taken(command: Sequence[str]) -> None:
         assert "--full-float32" in words
     elif words[0].endswith("module_tasks.py"):
         given = words[words.index("--shard") + 1]
-        assert given in ("1/2", "2/2")
+        assert given in ("1/2", "2/2", "1/4", "2/4", "3/4", "4/4")
     else:
         assert words[:2] == ["-m", "pytest"]
 
@@ -80,6 +80,7 @@ def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[str]) -
 
     monkeypatch.setattr(half_hour.HalfHour, "start", start)
     monkeypatch.setattr(half_hour, "END_S", 3.0)
+    monkeypatch.setattr(half_hour, "gpus_here", list)
     monkeypatch.setattr(half_hour.time, "sleep", lambda s: None)
     monkeypatch.setattr(half_hour, "RL_LEAST_S", 0.0)
     return seen
@@ -102,7 +103,7 @@ def test_both_gpus_judge_until_the_model_is_there_and_after_the_trial(
     call: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     assert call() == [
-        "judge_0", "judge_1", "mixture", "smoke", "sft_on_two", "sft", "rl_in_step",
+        "judge_0", "judge_1", "mixture", "smoke", "sft_on_all", "sft", "rl_in_step",
         "rl_one_behind", "judge_0", "judge_1",
     ]  # fmt: skip
     events = [json.loads(line) for line in (tmp_path / "w" / "events.jsonl").open()]
@@ -127,6 +128,40 @@ def test_both_plans_teach_the_same_examples() -> None:
         p.sft["batch_size"] * p.sft.get("gradient_accumulation_steps", 1) for p in (one, two)
     ]
     assert batches[0] == two.sft["num_gpus"] * batches[1]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "gib", "rows", "times"), [(2, 139.8, 4, 1), (2, 79.6, 2, 2), (4, 79.6, 2, 1)]
+)
+def test_a_step_of_sft_has_as_many_examples_on_any_gpus(
+    gpus: int, gib: float, rows: int, times: int, tmp_path: Path
+) -> None:
+    now = half_hour.HalfHour(tmp_path, 27.0, 11, gpus, gib)
+    told = read_plan(half_hour.plan_in(now, "two_gpus", tmp_path)).sft
+    assert (told["num_gpus"], told["batch_size"]) == (gpus, rows)
+    assert told["gradient_accumulation_steps"] == times
+
+
+def test_on_four_gpus_arms_run_beside_each_other(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    given = {"gpus": "4", "beside": "rl:0", "kernelbench-dir": str(tmp_path)}
+    names = call(then=["kernelbench:0", "parity"], **given)
+    assert names[:7] == [f"judge_{n}" for n in range(4)] + ["mixture", "smoke", "sft_on_all"]
+    gpus = {name: gpus for name, _, gpus in began if "judge" not in name}
+    assert gpus == {
+        "mixture": "", "smoke": "0,1", "sft_on_all": "0,1,2,3", "sft": "3", "kernelbench_0": "3",
+        "parity": "3", "rl_0_train": "0,1", "rl_0": "1",
+    }  # fmt: skip
+    serving = {name: learning.parse(w[2:]).server_gpu for name, w, _ in began if name in gpus
+               and w[1].endswith("learning.py")}  # fmt: skip
+    assert serving["kernelbench_0"] == 2
+    assert serving["rl_0"] == 0
+
+
+def test_of_two_gpus_what_runs_beside_comes_afterwards(call: Callable[..., list[str]]) -> None:
+    names = call(then=["feedback"], beside="rl:0:train")
+    assert names[5:8] == ["sft", "feedback", "rl_0_train"]
 
 
 def test_a_trial_whose_packed_rows_fail_is_made_without_packing(

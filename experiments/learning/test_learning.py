@@ -103,12 +103,14 @@ def test_each_command_of_a_plan_is_one_that_the_project_takes(
     evidence.parent.mkdir()
     evidence.write_text('{"task": "relu", "samples": 8, "solved": 3}\n')
     (tmp_path / "rft" / "summary.json").write_text('{"tokens": 8000, "samples": 8}')
+    talked = learning.note_of(learning.Experiment(plan, tmp_path, "feedback"), "feedback")
+    talked.parent.mkdir()
+    talked.write_text('{"result": {"policy": "sft"}}')
     stages = [(arm, stage, work) for arm, found in learning.STAGES.items() for stage, work in found]
     seen = set()
     for arm, stage, work in stages:
         now = learning.Experiment(plan, tmp_path, arm, minutes=60.0, kernelbench=tmp_path)
         if stage == "test":
-            learning.note_of(now, "temperature").parent.mkdir(exist_ok=True)
             told = json.dumps({"result": {"chosen": 0.4}})
             learning.note_of(now, "temperature").write_text(told)
         chosen = stage == "temperature" and len(plan.temperatures) == 1

@@ -24,7 +24,11 @@ SCRIPT = Path(__file__).with_name("offline.sh")
 PYTHON = """#!/bin/sh
 # pip, the converter and half_hour.py stand in here; what else is called is Python's
 case "$*" in
-*"pip install"*) echo "$@" >> "$CALLS" ;;
+*"pip install"*)
+  echo "$@" >> "$CALLS"
+  while [ "$1" != --target ]; do shift; done
+  mkdir -p "$2"
+  ;;
 *convert.py*)
   for folder; do :; done
   echo {} > "$folder/config.json"
@@ -99,6 +103,7 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     assert (away / "kernelbench" / "1.py").exists()
     assert "structlog-1.whl" in calls.splitlines()[0]
     assert "vllm" not in calls.splitlines()[0]
+    assert (away / "late_site").is_dir()
     assert all(name in calls for name in ("config.json", "model_card.json", "rl-0.train.json"))
     whole = subprocess.run(["sha256sum", tmp_path / "model.gguf"], capture_output=True, text=True)
     assert (tmp_path / "calls.gguf").read_text().split()[0] == whole.stdout.split()[0]
