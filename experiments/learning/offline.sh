@@ -9,8 +9,8 @@
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
 #                                      the first one is sft, that is trained, and else the policy is the packed one;
 #                                      of four GPUs two make those behind --beside at the same time
-#   offline.sh take FILE ...           pieces, in any order, as they come; those of the model first: to convert it takes a
-#                                      minute, in which the late ones come
+#   offline.sh take FILE ...           pieces, in any order, as they come, those that it has passed over; those of the model
+#                                      first: to convert it takes a minute, in which the late ones come
 #   offline.sh poll SECONDS OUT        until so long after the start or until all is done; then says how it stands and
 #                                      packs what was measured into OUT
 #                                      (SECONDS of start: 120 s before the machine goes, for what follows)
@@ -105,7 +105,9 @@ go)
   xz -dc "$AWAY/tree.tar.xz" | tar x -C "$AWAY/main"
   printf 'Metadata-Version: 2.1\nName: coding-framework\nVersion: 0.1.0\n' \
     > "$AWAY/site/coding_framework-0.1.0.dist-info/METADATA"
-  for package in "$AWAY"/wheels/*.deb; do [ ! -e "$package" ] || dpkg -x "$package" "${ROOT:-/}"; done
+  for package in "$AWAY"/wheels/*.deb; do # /lib may be a link: `dpkg -x` would put a folder in its place
+    [ ! -e "$package" ] || dpkg --fsys-tarfile "$package" | tar x --keep-directory-symlink -C "${ROOT:-/}"
+  done
   install "$AWAY/site" "$AWAY"/wheels/*.whl
   say small wheels are installed
   export PYTHONPATH="$site" HF_HUB_OFFLINE=1
@@ -158,11 +160,17 @@ model)
   say the model is here
   ;;
 take)
+  took=
   for file in "$@"; do
-    cp "$file" "$AWAY/in/.new.$(basename "$file")"
-    mv "$AWAY/in/.new.$(basename "$file")" "$AWAY/in/$(basename "$file")"
+    name=$(basename "$file")
+    grep -qx "$name" "$AWAY/pieces" || continue
+    if grep -qx "$name" "$AWAY/taken" 2> /dev/null; then continue; fi
+    cp "$file" "$AWAY/in/.new.$name"
+    mv "$AWAY/in/.new.$name" "$AWAY/in/$name"
+    echo "$name" >> "$AWAY/taken"
+    took="$took $name"
   done
-  echo "$(since) s: took $*"
+  echo "$(since) s: took${took:- nothing}"
   ;;
 poll)
   seconds=$1 out=$2

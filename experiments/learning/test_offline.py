@@ -56,6 +56,16 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     (tmp_path / "bin" / "python3").chmod(0o755)
     for name in ("vllm-1.whl", "ray-1.whl", "structlog-1.whl"):
         (tmp_path / "wheels" / name).write_bytes(os.urandom(3000))
+    (tmp_path / "root" / "usr" / "lib").mkdir(parents=True)
+    (tmp_path / "root" / "lib").symlink_to("usr/lib")
+    package = tmp_path / "package"
+    (package / "DEBIAN").mkdir(parents=True)
+    (package / "lib").mkdir()
+    write_atomic(package / "lib" / "of_a_package", "")
+    said = "Package: p\nVersion: 1\nArchitecture: all\nMaintainer: m\nDescription: d\n"
+    write_atomic(package / "DEBIAN" / "control", said)
+    built = ["dpkg-deb", "--build", package, tmp_path / "wheels" / "p_1_all.deb"]
+    subprocess.run(built, check=True, capture_output=True)
     (tmp_path / "model.gguf").write_bytes(os.urandom(2_500_000))
     (tmp_path / "convert.py").write_text("")
     for left in ("stages/rl-0.train.json", "rl-0/steps.jsonl"):
@@ -91,6 +101,7 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     offline("start", "600", *arms, script=there)  # a spare call
     for piece in reversed(pieces):
         offline("take", piece, script=there)
+    assert "took nothing" in offline("take", *pieces, to / "start.tar", script=there)
     said = offline("poll", "60", tmp_path / "out", script=there)
     assert "half_hour.py has ended with 0" in said
     calls = (tmp_path / "calls").read_text()
@@ -104,6 +115,8 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     assert "structlog-1.whl" in calls.splitlines()[0]
     assert "vllm" not in calls.splitlines()[0]
     assert (away / "late_site").is_dir()
+    assert (tmp_path / "root" / "lib").is_symlink(), "a package has not put a folder in its place"
+    assert (tmp_path / "root" / "usr" / "lib" / "of_a_package").exists()
     assert all(name in calls for name in ("config.json", "model_card.json", "rl-0.train.json"))
     whole = subprocess.run(["sha256sum", tmp_path / "model.gguf"], capture_output=True, text=True)
     assert (tmp_path / "calls.gguf").read_text().split()[0] == whole.stdout.split()[0]

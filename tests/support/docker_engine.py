@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import docker
 import pytest
-from docker.errors import DockerException
 
 from coding_framework.cuda.sandbox.docker import DockerSandbox
 
@@ -76,6 +74,9 @@ def docker_sandbox(docker_host: str) -> DockerSandbox:
 
 
 def _answers(host: str) -> bool:
+    import docker  # here alone: tests on a GPU machine do without it
+    from docker.errors import DockerException
+
     try:
         with_engine = docker.DockerClient(host, timeout=5)
         return bool(with_engine.ping())

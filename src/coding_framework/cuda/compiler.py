@@ -252,12 +252,25 @@ class CUDACompiler:
                         "device.cubin": folder / f"kernel.sm_{self.architecture}.cubin",
                     }
                     return self.cache.put(digest, result, files)
+                if result.status is Status.COMPILE_ERROR and _may_be_the_machine(result):
+                    self._require_working(flags)
                 if result.status is Status.COMPILE_ERROR and certain:
                     self.cache.put(digest, result, {})
                 if certain or not tries_left:
                     break
                 log.warning("compilation_tried_again", reason=result.reason, digest=digest[:16])
         return result
+
+    def _require_working(self, flags: tuple[str, ...]) -> None:
+        """Raises InfrastructureError where a source without a fault does not compile either: what
+        the linker or no tool at all says of a candidate is then this machine's fault."""
+        with self.cache.scratch() as folder:
+            found, _ = self._build_in(folder, _FAULTLESS, flags, "")
+        if not found.success:
+            raise InfrastructureError(
+                f"nothing compiles on this machine ({found.reason}): see that the host compiler "
+                "links a program (`cuda-rl doctor`)"
+            )
 
     def _build_in(
         self, folder: Path, source: str, flags: tuple[str, ...], digest: str
@@ -359,6 +372,15 @@ class CUDACompiler:
             latency_s=exit_.cpu_s,
             digest=digest,
         )
+
+
+_FAULTLESS = "__global__ void kernel(float* x) { x[threadIdx.x] = 1.0f; }\n"
+
+
+def _may_be_the_machine(result: CompilationResult) -> bool:
+    """Whether the failure is one that few sources cause: it is the linker's, or no tool gives a
+    reason."""
+    return not result.errors or result.errors[0].message.startswith("linker:")
 
 
 def _with_registers(

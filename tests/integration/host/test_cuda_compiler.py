@@ -16,7 +16,7 @@ import pytest
 from coding_framework.cuda import compiler as compiler_module
 from coding_framework.cuda.build import headers as compiler_headers
 from coding_framework.cuda.compiler import CompilerConfig, CUDACompiler, KernelCompilationCache
-from coding_framework.errors import CompilerKilledError
+from coding_framework.errors import CompilerKilledError, InfrastructureError
 from coding_framework.types import Status
 
 pytestmark = pytest.mark.integration
@@ -176,6 +176,25 @@ def test_a_compiler_that_is_always_terminated_is_ours_and_nothing_is_kept(
         compiler.compile_source(kernel(50))
     assert len(killed) == 2
     assert compiler.compile_source(kernel(50)).success
+
+
+def test_a_linker_that_links_nothing_is_ours_and_nothing_is_kept(
+    compiler: CUDACompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where /lib is not what it was: it was a verdict, which the cache kept."""
+    plain = compiler.flags(kernel(60))
+    with monkeypatch.context() as broken:
+        broken.setattr(compiler, "flags", lambda *_: (*plain, "-lnot_here"))
+        for _ in range(2):
+            with pytest.raises(InfrastructureError, match="nothing compiles on this machine"):
+                compiler.compile_source(kernel(60))
+    assert compiler.compile_source(kernel(60)).success
+
+
+def test_what_the_linker_says_of_a_source_alone_is_its_fault(compiler: CUDACompiler) -> None:
+    twice = compiler.compile_source(kernel(61) + 'extern "C" void _init() {}\n')
+    assert twice.status is Status.COMPILE_ERROR
+    assert twice.reason.startswith("nvcc: linker:")
 
 
 def test_an_update_of_the_headers_under_a_running_compiler_changes_nothing_of_its_own(
