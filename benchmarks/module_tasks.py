@@ -54,6 +54,7 @@ from module_leaks import (
 )
 
 from coding_framework.data.modules import catalog
+from coding_framework.data.modules.pool import MOST_WIDER, wider_drafts
 from coding_framework.data.modules.records import ModuleDraft, extent, shape_of
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
@@ -113,7 +114,9 @@ def write_exclusions(problems: Sequence[Problem]) -> int:
         catalog.excluded_keys.cache_clear()
         catalog.all_drafts.cache_clear()
         drafts = [*catalog.all_drafts(), *catalog.spare_drafts(catalog.MOST_SPARE)]
-        new = set(leaking([d for d in drafts if d.level == 2], traces))
+        wider = wider_drafts(MOST_WIDER)
+        new = set(leaking([*(d for d in drafts if d.level == 2), *wider], traces))
+        drafts += wider
         new |= {d.key for d, _, share in overlaps(drafts, own) if share >= MOST_OVERLAP}
         print(f"{len(known)} keys excluded, {len(new)} more found", file=sys.stderr)
         if not new:
@@ -140,20 +143,23 @@ def write_spellings(
 
 
 def write_constant() -> int:
-    """Write the keys of the drafts of level 2, spare ones too, whose output hardly varies; how
-    many."""
+    """Write the keys of the drafts of level 2, spare ones too, and of the wider ones of level 1,
+    whose output hardly varies; how many."""
     catalog.CONSTANT_PATH.write_text("", encoding="utf-8")
     catalog.constant_keys.cache_clear()
     catalog.all_drafts.cache_clear()
-    drafts = (*catalog.all_drafts(), *catalog.spare_drafts(catalog.MOST_SPARE))
+    spare = catalog.spare_drafts(catalog.MOST_SPARE)
+    drafts = [*(d for d in catalog.all_drafts() if d.level == 2), *spare, *wider_drafts(MOST_WIDER)]
     torch.manual_seed(0)
-    keys = sorted({draft.key for draft in drafts if draft.level == 2 and hardly_varies(draft)})
+    keys = sorted({draft.key for draft in drafts if hardly_varies(draft)})
     catalog.CONSTANT_PATH.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8")
     return len(keys)
 
 
 def hardly_varies(draft: ModuleDraft) -> bool:
     """Whether two draws give values within 1% of the largest, at the draft's first sizes."""
+    if any(given.dtype != "float32" for given in draft.inputs):
+        return False
     module, sizes = write_module(draft), draft.sizes[0]
     with torch.no_grad():
         model = Problem(draft.name, module.source).namespace()["Model"](*module.init_args(sizes))
@@ -370,7 +376,7 @@ def main() -> int:
         return _judge(args)
     torch.set_num_threads(1)
     if args.write_constant:
-        print(f"{write_constant()} tasks of level 2 hardly vary")
+        print(f"{write_constant()} tasks hardly vary")
         return 0
     machine = this_machine()
     problems = problems_of(args.kernelbench)
@@ -388,8 +394,9 @@ def main() -> int:
     }
     if problems:
         own = {problem: grams(problem.source) for problem in problems}
-        drafts = (*drafts, *catalog.spare_drafts(catalog.MOST_SPARE))
-        anew = [d for d in drafts if catalog.may_be_spelt_anew(d)]
+        beyond = catalog.spare_drafts(catalog.MOST_SPARE), wider_drafts(MOST_WIDER)
+        drafts = (*drafts, *chain.from_iterable(beyond))
+        anew = [d for d in catalog.all_drafts() if catalog.may_be_spelt_anew(d)]
         near = chain(overlaps(drafts, own), overlaps(anew, own, spelling=1))
         text = sorted(((share, d.name, name) for d, name, share in near), reverse=True)
         by_syntax = syntax_hits(drafts, problems) + syntax_hits(anew, problems, spelling=1)

@@ -303,8 +303,8 @@ def mixture(now: Experiment) -> Mapping[str, Any]:
     judge = {k: v for k, v in now.plan.judge.items() if k in ("backend", "workers")}
     given = {
         "total": now.plan.mixture, "mistakes": unpacked_mistakes(now),
-        "spare": now.plan.spare or None, "unjudged": now.plan.unjudged,
-        "answer_tokens": now.plan.answer_tokens, **judge,
+        "spare": now.plan.spare or None, "wider": now.plan.wider or None,
+        "unjudged": now.plan.unjudged, "answer_tokens": now.plan.answer_tokens, **judge,
     }  # fmt: skip
     now.cuda_rl("data", "mixture", "--output", folder, "--receipts", now.work / "receipts.jsonl",
                 *flags(given))  # fmt: skip

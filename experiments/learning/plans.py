@@ -65,6 +65,8 @@ class Plan(Config):
     """Most tokens of a kernel that the mixture shows."""
     spare: int = Field(default=0, ge=0)
     """Modules beyond the catalogue in the mixture, of each family of level 2."""
+    wider: int = Field(default=0, ge=0)
+    """The same of each family of level 1, at most."""
     mistakes: str | None = None
     """Repairs of a policy's own mistakes, for the mixture: a file beside the plans, compressed, as
     `cuda-rl data mistakes` wrote it."""

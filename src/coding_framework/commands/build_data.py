@@ -35,6 +35,7 @@ from coding_framework.data.mixture import (
 from coding_framework.data.modules.catalog import spare_drafts
 from coding_framework.data.modules.examples import module_jobs, module_pairs
 from coding_framework.data.modules.kernels import MOST_CHARACTERS
+from coding_framework.data.modules.pool import wider_drafts
 from coding_framework.data.modules.receipts import module_receipts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import level_speeds
@@ -247,6 +248,8 @@ class MixtureWanted(Protocol):
     @property
     def spare(self) -> int: ...
     @property
+    def wider(self) -> int: ...
+    @property
     def seed(self) -> int: ...
 
 
@@ -261,7 +264,7 @@ def build_mixture(
         for path in (wanted.mistakes, wanted.archive_examples)
     ]
     path, drafts = wanted.receipts or built_receipts_path(), mixture_drafts(wanted.total)
-    spare = spare_drafts(wanted.spare)
+    spare = [*wider_drafts(wanted.wider), *spare_drafts(wanted.spare)]
     if judge and not wanted.unjudged:
         jobs = chain(mixture_jobs(drafts), module_jobs(spare))
         judge_jobs(jobs, path, workers, backend=wanted.backend, known=module_receipts(path))

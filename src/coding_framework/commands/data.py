@@ -68,6 +68,9 @@ class MixtureOptions(Config):
     and the manifest counts them. Without --output nothing is written."""
     spare: int = Field(default=0, ge=0)
     """Modules beyond the catalogue, of each family of level 2; one kernel of each."""
+    wider: int = Field(default=0, ge=0)
+    """The same of each family of level 1, at most: more axes, ranks and windows than the catalogue
+    has, and elementwise operations after a layer."""
     seed: int = Field(default=0, ge=0)
     """Seed of the functions that are drawn and of the order."""
 

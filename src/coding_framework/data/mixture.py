@@ -54,12 +54,12 @@ PARTS: Mapping[str, int] = {
 TOTAL = sum(PARTS.values())
 BEYOND = "beyond the catalogue"
 """The part of the spare modules, which is none of the mixture's shares."""
-WORTH = 0.8
-"""Speed over PyTorch eager from which on a kernel is shown for its speed, as RL's milestones pay.
-Below it the shortest kernel is shown, which is learnt best."""
 WORTH_SHARE = 0.2
-"""The same of a kernel whose own speed is not known: the share of its family's kernels of its level
-that are at least as fast as eager. Where their median is 0.8, a third of them are."""
+"""Share of a family's kernels of a level that are at least as fast as eager, from which on its
+kernels of that level are shown for their speed. Below it the shortest kernel is shown, which is
+learnt best."""
+WORTH = 0.8
+"""The same of a kernel whose family and level are not known: its own speed over eager."""
 CLOSE = 0.8
 """Share of the speed of a task's best kernel from which on another level may be shown beside it."""
 SPARE = 1.1
@@ -239,9 +239,13 @@ class _Known:
         return measured_speed(kernel[1]) or (level.median if level is not None else None)
 
     def is_slow(self, family: str, kernel: Judged) -> bool:
-        """Whether the fastest kernel of a task is not worth showing for its speed."""
+        """Whether a kernel is not worth showing for its speed. What its family and level are like
+        goes before its own speed: a policy cannot tell the tasks apart where a family's fast
+        kernels lose, and where it was shown short ones for these it wrote short ones for all."""
         own, alike = measured_speed(kernel[1]), self.speeds.get((family, kernel[0].level))
-        return own < WORTH if own else alike is not None and alike.at_least_eager < WORTH_SHARE
+        if alike is not None:
+            return alike.at_least_eager < WORTH_SHARE
+        return own is not None and own < WORTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +285,10 @@ class _Taught:
         if not correct:
             return None
         correct, speeds = known.ordered(task.family, correct)
-        best = len(correct) - 1
-        if known.is_slow(task.family, correct[best]):
-            best = min(range(len(correct)), key=lambda i: len(correct[i][0].code))
-        others = (i for i in range(len(correct)) if i != best)
+        worth = [i for i, kernel in enumerate(correct) if not known.is_slow(task.family, kernel)]
+        shortest = min(range(len(correct)), key=lambda i: len(correct[i][0].code))
+        best = worth[-1] if worth else shortest
+        others = (i for i in worth or range(len(correct)) if i != best)
         close = [i for i in others if not speeds or speeds[i] >= CLOSE * speeds[-1]]
         broken = break_module(kernels[0].code, task.name)
         return _Shown(draft, task, correct, best, close, broken)

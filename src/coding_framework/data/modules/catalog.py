@@ -90,7 +90,7 @@ def constant_keys() -> frozenset[str]:
     return frozenset(CONSTANT_PATH.read_text(encoding="utf-8").splitlines())
 
 
-def _part_of_combination(draft: ModuleDraft) -> Part:
+def part_of_combination(draft: ModuleDraft) -> Part:
     """Of level 1, by the operations and their arguments; all ranks and sizes go together."""
     if draft.family in HELD_OUT_FAMILIES:
         return "held_out"
@@ -117,7 +117,7 @@ def _part_of_fused(draft: ModuleDraft) -> Part:
 @lru_cache(maxsize=1)
 def all_drafts() -> tuple[ModuleDraft, ...]:
     """The catalogue: level 1, then level 2. About a second, once a process."""
-    first = [d.in_part(_part_of_combination(d)) for d in grid()]
+    first = [d.in_part(part_of_combination(d)) for d in grid()]
     second = [d for family in FUSED_FAMILIES for d in _fused(family)]
     kept = _limited(first, HELD_OUT - HELD_OUT // 2, VALIDATION // 2)
     fused = _limited(second, HELD_OUT // 2, VALIDATION // 2)

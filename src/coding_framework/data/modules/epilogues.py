@@ -49,7 +49,7 @@ class _State:
 _Grown = tuple[Operation, _State]
 _Grow = Callable[[random.Random, _State], _Grown | None]
 
-_ACTIVATIONS = tuple(
+ACTIVATIONS = tuple(
     row.name
     for row in POINTWISE.values()
     if not row.reads
@@ -57,24 +57,25 @@ _ACTIVATIONS = tuple(
     and not row.name.endswith("_scalar")
     and row.name not in ("scale", "divide")
 )
-_SCALARS = ("add_scalar", "subtract_scalar", "scale", "divide")
+SCALARS = ("add_scalar", "subtract_scalar", "scale", "divide")
 _PARAMETERS = ("add_bias", "subtract_bias", "multiply_weight")
 
 
-def _drawn(rng: random.Random, name: str) -> Operation:
+def drawn(rng: random.Random, name: str) -> Operation:
+    """The elementwise operation of that name, with arguments that level 2 has."""
     return Operation(name, rng.choice(POINTWISE[name].choices))
 
 
 def _activation(rng: random.Random, state: _State) -> _Grown | None:
-    return _drawn(rng, rng.choice(_ACTIVATIONS)), state
+    return drawn(rng, rng.choice(ACTIVATIONS)), state
 
 
 def _scalar(rng: random.Random, state: _State) -> _Grown | None:
-    return _drawn(rng, rng.choice(_SCALARS)), state
+    return drawn(rng, rng.choice(SCALARS)), state
 
 
 def _parameter(rng: random.Random, state: _State) -> _Grown | None:
-    return None if state.reduced else (_drawn(rng, rng.choice(_PARAMETERS)), state)
+    return None if state.reduced else (drawn(rng, rng.choice(_PARAMETERS)), state)
 
 
 def _residual(rng: random.Random, state: _State) -> _Grown | None:
@@ -167,9 +168,9 @@ _GROWTH: tuple[tuple[_Grow, int], ...] = (
 _RULES = [rule for rule, weight in _GROWTH for _ in range(weight)]
 
 
-def _redundant(one: Operation, other: Operation) -> bool:
+def redundant(one: Operation, other: Operation) -> bool:
     """Whether the second of two neighbours changes nothing, or repeats its kind."""
-    if one.name == other.name or (one.name in _SCALARS and other.name in _SCALARS):
+    if one.name == other.name or (one.name in SCALARS and other.name in SCALARS):
         return True
     bounded = {"relu", "abs", "square", "sigmoid", "softplus", "relu6", "hardsigmoid"}
     if one.name in bounded and other.name in (
@@ -216,7 +217,7 @@ def _epilogue(rng: random.Random, state: _State) -> tuple[Operation, ...] | None
     grown: list[Operation] = []
     for _ in range(rng.choice((2, 2, 3, 3, 4, 4, 5, 6))):
         found = rng.choice(_RULES)(rng, state)
-        if found is None or (grown and _redundant(grown[-1], found[0])):
+        if found is None or (grown and redundant(grown[-1], found[0])):
             continue
         grown.append(found[0])
         state = found[1]

@@ -70,7 +70,7 @@ def convolutions(n: int) -> Iterator[ModuleDraft]:
                 groups=groups,
                 bias=bias,
             )
-            yield _conv_draft(f"convolution_{n}d", n, o)
+            yield conv_draft(f"convolution_{n}d", n, o)
 
 
 def transposed_convolutions(n: int) -> Iterator[ModuleDraft]:
@@ -85,10 +85,11 @@ def transposed_convolutions(n: int) -> Iterator[ModuleDraft]:
             turn += 1
             o = conv_op(n, kernel, stride=stride, padding=padding, dilation=dilation, groups=groups,
                         bias=bias, transposed=True, output_padding=output_padding)  # fmt: skip
-            yield _conv_draft(f"transposed_convolution_{n}d", n, o)
+            yield conv_draft(f"transposed_convolution_{n}d", n, o)
 
 
-def _conv_draft(family: str, n: int, o: Operation, *more: Operation) -> ModuleDraft:
+def conv_draft(family: str, n: int, o: Operation, *more: Operation) -> ModuleDraft:
+    """A convolution of n axes, and what comes after it."""
     small, real = conv_sizes(o, n, f"{family}{o.key}")
     return _draft(family, o, *more, inputs=(conv_input(n),), sizes=small, gpu_sizes=real)
 
@@ -102,13 +103,13 @@ def depthwise_convolutions() -> Iterator[ModuleDraft]:
             bias = (stride + padding + len(kernel)) % 2 == 0
             o = conv_op(n, kernel, stride=stride, padding=padding, dilation=dilation, groups=-1,
                         bias=bias, out="in_channels")  # fmt: skip
-            yield _conv_draft("depthwise_convolution", n, o)
+            yield conv_draft("depthwise_convolution", n, o)
 
 
 def pointwise_convolutions() -> Iterator[ModuleDraft]:
     """Windows of one place: products over the channels."""
     for n, stride, groups, bias in product((1, 2, 3), (1, 2, 3), (1, 2, 4), (True, False)):
-        yield _conv_draft(
+        yield conv_draft(
             "pointwise_convolution",
             n,
             conv_op(n, (1,) * n, stride=stride, groups=groups, bias=bias),
@@ -124,7 +125,7 @@ def separable_convolutions() -> Iterator[ModuleDraft]:
             bias = (stride + padding) % 2 == 0
             first = conv_op(n, kernel, stride=stride, padding=padding, dilation=dilation, groups=-1,
                             bias=bias, out="in_channels")  # fmt: skip
-            yield _conv_draft("separable_convolution", n, first, conv_op(n, (1,) * n, bias=bias))
+            yield conv_draft("separable_convolution", n, first, conv_op(n, (1,) * n, bias=bias))
 
 
 # --- pooling -------------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ def separable_convolutions() -> Iterator[ModuleDraft]:
 _POOL_RANK = {1: 3, 2: 4, 3: 5}
 
 
-def _pool_draft(family: str, n: int, o: Operation, low: float | None = None) -> ModuleDraft:
+def pool_draft(family: str, n: int, o: Operation, low: float | None = None) -> ModuleDraft:
     """Pooled extents: large enough for every window."""
     as_conv = conv_op(
         n,
@@ -163,7 +164,7 @@ def max_pools() -> Iterator[ModuleDraft]:
             dilation=dilation,
             ceil_mode=ceil,
         )
-        yield _pool_draft("max_pooling", n, o)
+        yield pool_draft("max_pooling", n, o)
 
 
 def average_pools() -> Iterator[ModuleDraft]:
@@ -176,7 +177,7 @@ def average_pools() -> Iterator[ModuleDraft]:
                 padding=(padding,) * n,
                 count_include_pad=counted,
             )
-            yield _pool_draft("average_pooling", n, o)
+            yield pool_draft("average_pooling", n, o)
 
 
 def power_pools() -> Iterator[ModuleDraft]:
@@ -188,7 +189,7 @@ def power_pools() -> Iterator[ModuleDraft]:
             stride=(stride,) * n,
             padding=(0,) * n,
         )
-        yield _pool_draft("power_pooling", n, o, low=0.1)
+        yield pool_draft("power_pooling", n, o, low=0.1)
 
 
 def adaptive_pools() -> Iterator[ModuleDraft]:

@@ -8,19 +8,28 @@ everywhere, whatever is drawn of either side.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from coding_framework.data.examples import round_robin
-from coding_framework.data.modules.catalog import all_drafts
+from coding_framework.data.modules.catalog import (
+    all_drafts,
+    constant_keys,
+    excluded_keys,
+    part_of_combination,
+)
 from coding_framework.data.modules.records import ModuleDraft, Part
 from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.wider import Wider, wider_modules
 from coding_framework.data.modules.writing import write_module
 from coding_framework.errors import UsageError
 from coding_framework.types import Task
 
 SHOWN = 0.67
 """Share of the training tasks whose kernels SFT shows: as many as its mixture needs."""
+MOST_WIDER = 200
+"""Modules of a family that the catalogue leaves out: so many are known to be none of
+KernelBench's."""
 _SALT = "shown by SFT 1"
 
 
@@ -32,6 +41,35 @@ def is_shown(draft: ModuleDraft) -> bool:
 def shown_drafts() -> list[ModuleDraft]:
     """The training tasks that SFT shows, of all families in turn."""
     return list(_balanced("train", is_shown))
+
+
+def wider_drafts(each: int) -> list[ModuleDraft]:
+    """Modules of level 1 that the catalogue leaves out (`wider`), at most `each` of a family, the
+    families in turn. None is of a combination of arguments that is held out, or that is left for
+    RFT and RL. They can be shown to SFT; no list names them, and `find_module` does not know
+    them. Raises UsageError for more than were compared with KernelBench."""
+    if each > MOST_WIDER:
+        raise UsageError(f"there are {MOST_WIDER} wider modules of a family: ask for no more")
+    first = {draft.key: draft for draft in all_drafts() if draft.level == 1}
+    left_out = first.keys() | excluded_keys() | constant_keys()
+    chosen: dict[str, dict[str, ModuleDraft]] = {}
+    shown = [draft for draft in first.values() if draft.part == "train" and is_shown(draft)]
+    for family, ones in wider_modules(shown).items():
+        kept = chosen.setdefault(family, {})
+        for one in ones:
+            if len(kept) == each:
+                break
+            if one.draft.key not in left_out and _is_free(one, first):
+                kept[one.draft.key] = one.draft
+    return list(round_robin(kept.values() for kept in chosen.values()))
+
+
+def _is_free(one: Wider, catalogue: Mapping[str, ModuleDraft]) -> bool:
+    """Whether SFT may show it: as it shows, or might show, the module without what comes after."""
+    known = catalogue.get(one.bare.key)
+    if known is not None:
+        return known.part == "train" and is_shown(known)
+    return part_of_combination(one.bare) == "train"
 
 
 def training_modules(count: int, *, skip: int = 0) -> list[Task]:

@@ -13,13 +13,14 @@ from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Oper
 from coding_framework.data.modules.sizes import AXES, plain_sizes, tensor, with_sizes
 
 
-def _draft(
+def tensor_draft(
     family: str,
     rank: int,
     *operations: Operation,
     inputs: tuple[ModuleInput, ...] = (),
     **fields: Any,
 ) -> ModuleDraft:
+    """Operations on one tensor of that rank, or on `inputs`."""
     key = " ".join(o.key for o in operations)
     small, real = fields.pop("all_sizes", None) or plain_sizes(rank, f"{family}{key}")
     return ModuleDraft(
@@ -42,7 +43,7 @@ def _axes(rank: int) -> Iterator[tuple[int, ...]]:
 def _reductions(family: str, names: tuple[str, ...], **arguments: Any) -> Iterator[ModuleDraft]:
     for name, rank in product(names, (2, 3, 4)):
         for axes, keepdim in product(_axes(rank), (True, False)):
-            yield _draft(family, rank, op(name, axes=axes, keepdim=keepdim, **arguments))
+            yield tensor_draft(family, rank, op(name, axes=axes, keepdim=keepdim, **arguments))
 
 
 def sums() -> Iterator[ModuleDraft]:
@@ -53,13 +54,13 @@ def extrema() -> Iterator[ModuleDraft]:
     yield from _reductions("extremum_reduction", ("amax", "amin"))
     for name, rank in product(("max", "min"), (2, 3, 4)):
         for axis, keepdim in product(range(rank), (True, False)):
-            yield _draft("extremum_reduction", rank, op(name, axes=(axis,), keepdim=keepdim))
+            yield tensor_draft("extremum_reduction", rank, op(name, axes=(axis,), keepdim=keepdim))
 
 
 def arguments_of_extrema() -> Iterator[ModuleDraft]:
     for name, rank in product(("argmax", "argmin"), (2, 3, 4)):
         for axis, keepdim in product(range(rank), (True, False)):
-            yield _draft("arg_reduction", rank, op(name, axes=(axis,), keepdim=keepdim))
+            yield tensor_draft("arg_reduction", rank, op(name, axes=(axis,), keepdim=keepdim))
 
 
 def moments() -> Iterator[ModuleDraft]:
@@ -85,7 +86,7 @@ def products_of_elements() -> Iterator[ModuleDraft]:
     for rank in (2, 3, 4):
         for axis, keepdim in product(range(rank), (True, False)):
             given = (tensor("x", rank, 0.99, 1.01),)
-            yield _draft(
+            yield tensor_draft(
                 "product_reduction", rank, op("prod", axes=(axis,), keepdim=keepdim), inputs=given
             )
 
@@ -97,22 +98,22 @@ def softmaxes() -> Iterator[ModuleDraft]:
     for name, rank in product(("softmax", "log_softmax", "softmin"), (2, 3, 4)):
         for axis in range(rank):
             o = op(name, axis=axis)
-            yield _draft("softmax", rank, o)
+            yield tensor_draft("softmax", rank, o)
             for factor in (0.5, 2.0):
-                yield _draft("softmax", rank, op("scale", scale_factor=factor), o)
+                yield tensor_draft("softmax", rank, op("scale", scale_factor=factor), o)
             if name == "softmax":
-                yield _draft("softmax", rank, op("divide", divisor=8.0), o)
+                yield tensor_draft("softmax", rank, op("divide", divisor=8.0), o)
 
 
-def scans() -> Iterator[ModuleDraft]:
+def scans(ranks: tuple[int, ...] = (2, 3, 4)) -> Iterator[ModuleDraft]:
     kinds = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
-    for kind, direction, rank in product(kinds, ("forward", "reverse", "exclusive"), (2, 3, 4)):
+    for kind, direction, rank in product(kinds, ("forward", "reverse", "exclusive"), ranks):
         if direction == "exclusive" and kind not in ("cumsum", "cumprod"):
             continue
         for axis in range(rank):
             given = (tensor("x", rank, 0.99, 1.01),) if kind == "cumprod" else ()
             o = op("scan", kind=kind, direction=direction, axis=axis)
-            yield _draft("scan", rank, o, inputs=given)
+            yield tensor_draft("scan", rank, o, inputs=given)
 
 
 # --- losses --------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ def regression_losses() -> Iterator[ModuleDraft]:
     for (name, given), reduction, rank in product(rows, _REDUCED, (1, 2, 3, 4)):
         o = op(name, **given, reduction=reduction)
         inputs = (tensor("predictions", rank), tensor("targets", rank))
-        yield _draft("regression_loss", rank, o, inputs=inputs)
+        yield tensor_draft("regression_loss", rank, o, inputs=inputs)
 
 
 def classification_losses() -> Iterator[ModuleDraft]:
@@ -135,22 +136,22 @@ def classification_losses() -> Iterator[ModuleDraft]:
     for reduction in _REDUCED:
         for smoothing in (0.0, 0.05, 0.1, 0.2):
             o = op("cross_entropy", label_smoothing=smoothing, reduction=reduction)
-            yield _draft("classification_loss", 2, o, inputs=(tensor("logits", 2), labels))
+            yield tensor_draft("classification_loss", 2, o, inputs=(tensor("logits", 2), labels))
         o = op("nll_loss", reduction=reduction)
-        yield _draft("classification_loss", 2, o, inputs=(tensor("log_probs", 2), labels))
+        yield tensor_draft("classification_loss", 2, o, inputs=(tensor("log_probs", 2), labels))
         for margin in (1.0, 0.5):
             o = op("multi_margin_loss", margin=margin, reduction=reduction)
-            yield _draft("classification_loss", 2, o, inputs=(tensor("scores", 2), labels))
+            yield tensor_draft("classification_loss", 2, o, inputs=(tensor("scores", 2), labels))
         for rank in (1, 2, 3):
             given = (tensor("logits", rank), tensor("targets", rank, 0.0, 1.0))
-            yield _draft(
+            yield tensor_draft(
                 "classification_loss",
                 rank,
                 op("bce_with_logits", reduction=reduction),
                 inputs=given,
             )
             given = (tensor("log_rate", rank, -2.0, 2.0), tensor("targets", rank, 0.0, 5.0))
-            yield _draft(
+            yield tensor_draft(
                 "classification_loss",
                 rank,
                 op("poisson_nll_loss", reduction=reduction),
@@ -162,11 +163,11 @@ def margin_losses() -> Iterator[ModuleDraft]:
     triple = (tensor("anchor", 2), tensor("positive", 2), tensor("negative", 2))
     for margin, p, reduction in product((0.2, 0.5, 1.0, 2.0), (1.0, 2.0), _REDUCED):
         o = op("triplet_margin_loss", margin=margin, p=p, reduction=reduction)
-        yield _draft("margin_loss", 2, o, inputs=triple)
+        yield tensor_draft("margin_loss", 2, o, inputs=triple)
     for margin, power, kind, rank in product((0.5, 1.0, 2.0), (1, 2), ("mean", "sum"), (1, 2)):
         given = (tensor("predictions", rank), tensor("targets", rank, -1.0, 1.0))
         o = op("hinge", margin=margin, power=power, reduction=kind)
-        yield _draft("margin_loss", rank, o, inputs=given)
+        yield tensor_draft("margin_loss", rank, o, inputs=given)
 
 
 # --- products ------------------------------------------------------------------------------------
@@ -210,12 +211,16 @@ _AFTER = (
 def matrix_products() -> Iterator[ModuleDraft]:
     """Products in every layout with one step after them; scaled sums; Gram matrices; of three."""
     for rank, ta, tb, after in product((2, 3, 4), (False, True), (False, True), _AFTER):
-        o = op("matmul", ta=ta, tb=tb)
-        given = (_matrix("A", rank, "M", "K", ta), _matrix("B", rank, "K", "N", tb))
-        yield _products(rank, given, o, after)
+        yield product_draft(rank, ta, tb, after)
     yield from _gram_matrices()
     yield from _scaled_sums()
     yield from _chains()
+
+
+def product_draft(rank: int, ta: bool, tb: bool, after: Operation) -> ModuleDraft:
+    """A product of two tensors of matrices, each turned or not, and one step after it."""
+    given = (_matrix("A", rank, "M", "K", ta), _matrix("B", rank, "K", "N", tb))
+    return _products(rank, given, op("matmul", ta=ta, tb=tb), after)
 
 
 def _gram_matrices() -> Iterator[ModuleDraft]:
@@ -247,7 +252,7 @@ def _chains() -> Iterator[ModuleDraft]:
 
 
 def _products(rank: int, given: tuple[ModuleInput, ...], *operations: Operation) -> ModuleDraft:
-    return _draft(
+    return tensor_draft(
         "matrix_product",
         rank,
         *operations,
@@ -279,7 +284,7 @@ def linear_layers() -> Iterator[ModuleDraft]:
         sizes = (rows[0], rows[1], rows[2]), (rows[3], rows[4], rows[2])
         steps = () if after is None else (after,)
         o = op("linear", out="out_features", bias=bias)
-        yield _draft(
+        yield tensor_draft(
             "linear_layer",
             rank,
             o,
@@ -304,7 +309,9 @@ def attentions() -> Iterator[ModuleDraft]:
         dims = names if rank == 4 else (names[0], *names[2:])
         given = tuple(ModuleInput(n, dims) for n in ("q", "k", "v"))
         o = op("attention", causal=causal, scale=scale)
-        yield _draft("attention", rank, o, inputs=given, all_sizes=sizes, layout="features_last")
+        yield tensor_draft(
+            "attention", rank, o, inputs=given, all_sizes=sizes, layout="features_last"
+        )
 
 
 # --- elementwise, moves, the rest ----------------------------------------------------------------
@@ -316,9 +323,9 @@ def activations() -> Iterator[ModuleDraft]:
         if row.reads or row.name.endswith("_scalar") or row.name in ("scale", "divide"):
             continue
         for arguments, rank in product((*row.choices, *row.alone), (2, 3, 4)):
-            yield _draft("activation", rank, Operation(row.name, arguments))
+            yield tensor_draft("activation", rank, Operation(row.name, arguments))
     for rank, per_channel, init in product((2, 3, 4), (True, False), (0.25, 0.1, 0.5)):
-        yield _draft("activation", rank, op("prelu", per_channel=per_channel, init=init))
+        yield tensor_draft("activation", rank, op("prelu", per_channel=per_channel, init=init))
 
 
 def gates() -> Iterator[ModuleDraft]:
@@ -330,59 +337,65 @@ def gates() -> Iterator[ModuleDraft]:
             even = with_sizes(
                 sizes, **{name: tuple(2 * s[name] for s in (*sizes[0], *sizes[1][:2]))}
             )
-            yield _draft("gate", rank, op("glu", axis=axis), all_sizes=even)
+            yield tensor_draft("gate", rank, op("glu", axis=axis), all_sizes=even)
 
 
 def moves() -> Iterator[ModuleDraft]:
     for rank in (3, 4):
         for order in permutations(range(rank)):
             if order != tuple(range(rank)) and (rank == 3 or order[0] < 2):
-                yield _draft("permutation", rank, op("permute", order=order))
+                yield tensor_draft("permutation", rank, op("permute", order=order))
     for rank in (2, 3, 4):
         for axes in ((0,), (1,), (rank - 1,), (0, 1), (rank - 2, rank - 1)):
-            yield _draft("move", rank, op("flip", axes=tuple(sorted(set(axes)))))
+            yield tensor_draft("move", rank, op("flip", axes=tuple(sorted(set(axes)))))
         for axis, shifts in product(range(rank), (1, -2, 3)):
-            yield _draft("move", rank, op("roll", shifts=shifts, axis=axis))
+            yield tensor_draft("move", rank, op("roll", shifts=shifts, axis=axis))
         for name, diagonal in product(("tril", "triu"), (-1, 0, 1, 2)):
-            yield _draft("move", rank, op(name, diagonal=diagonal))
+            yield tensor_draft("move", rank, op(name, diagonal=diagonal))
 
 
 def pads() -> Iterator[ModuleDraft]:
     for widths, value in product(((1, 1), (2, 0), (1, 2, 0, 3), (2, 2, 1, 1), (-1, 2)), (0.0, 1.5)):
         for rank in (2, 3, 4):
-            yield _draft("padding", rank, op("pad", widths=widths, mode="constant", value=value))
+            yield tensor_draft(
+                "padding", rank, op("pad", widths=widths, mode="constant", value=value)
+            )
     for mode, widths in product(
         ("reflect", "replicate"), ((1, 1), (2, 1), (1, 1, 2, 2), (3, 0, 0, 2))
     ):
-        yield _draft("padding", 3 if len(widths) == 2 else 4, op("pad", widths=widths, mode=mode))
+        yield tensor_draft(
+            "padding", 3 if len(widths) == 2 else 4, op("pad", widths=widths, mode=mode)
+        )
 
 
 def resamplings() -> Iterator[ModuleDraft]:
     for factor, rank in product((2, 3, 4), (3, 4, 5)):
-        yield _draft("resampling", rank, op("upsample_nearest", factor=factor))
+        yield tensor_draft("resampling", rank, op("upsample_nearest", factor=factor))
     base = plain_sizes(4, "shuffle")
     for factor in (2, 3):
         squares = with_sizes(base, channels=tuple(factor**2 * c for c in (3, 2, 1, 16, 5)))
-        yield _draft("resampling", 4, op("pixel_shuffle", factor=factor), all_sizes=squares)
+        yield tensor_draft("resampling", 4, op("pixel_shuffle", factor=factor), all_sizes=squares)
         multiples = with_sizes(
             base,
             height=tuple(factor * c for c in (5, 3, 2, 32, 17)),
             width=tuple(factor * c for c in (4, 5, 1, 32, 19)),
         )
-        yield _draft("resampling", 4, op("pixel_unshuffle", factor=factor), all_sizes=multiples)
+        yield tensor_draft(
+            "resampling", 4, op("pixel_unshuffle", factor=factor), all_sizes=multiples
+        )
 
 
 def distances() -> Iterator[ModuleDraft]:
     for rank, eps in product((2, 3, 4), (1e-8, 1e-6, 1e-3)):
         for axis in range(1, rank):
             o = op("cosine_similarity", axis=axis, eps=eps)
-            yield _draft("distance", rank, o, inputs=(tensor("x1", rank), tensor("x2", rank)))
+            yield tensor_draft("distance", rank, o, inputs=(tensor("x1", rank), tensor("x2", rank)))
     for p, keepdim, rank in product((1.0, 2.0, 3.0), (True, False), (2, 3)):
         o = op("pairwise_distance", p=p, eps=1e-6, keepdim=keepdim)
-        yield _draft("distance", rank, o, inputs=(tensor("x1", rank), tensor("x2", rank)))
+        yield tensor_draft("distance", rank, o, inputs=(tensor("x1", rank), tensor("x2", rank)))
     for p, rank in product((1.0, 3.0), (2, 3)):
         given = (_matrix("x1", rank, "M", "K"), _matrix("x2", rank, "N", "K"))
-        yield _draft(
+        yield tensor_draft(
             "distance", rank, op("cdist", p=p), inputs=given, all_sizes=_product_sizes(rank)
         )
 
@@ -400,7 +413,7 @@ def embeddings() -> Iterator[ModuleDraft]:
         rows = [{name: values[i] for name, values in named.items()} for i in range(5)]
         sizes = (rows[0], rows[1], rows[2]), (rows[3], rows[4], rows[2])
         given = (ModuleInput("tokens", names, "int64", 0, "num_embeddings"),)
-        yield _draft(
+        yield tensor_draft(
             "embedding",
             rank,
             op("embedding"),
@@ -408,7 +421,7 @@ def embeddings() -> Iterator[ModuleDraft]:
             all_sizes=sizes,
             layout="features_last",
         )
-        yield _draft(
+        yield tensor_draft(
             "embedding",
             rank,
             op("embedding"),

@@ -1,0 +1,190 @@
+"""Modules of level 1 that the catalogue's grids leave out: more ranks, axes, windows and factors of
+the same families, and an elementwise operation or two after a layer. SFT alone is shown them: of
+the grids it sees each combination once, and takes one axis for another.
+
+Each is a module of the catalogue's kind, or nearly one, and what comes after it. Those of a family
+come in an order that their keys decide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, permutations, product
+from typing import Any
+
+from coding_framework.data.modules import layer_families as layers
+from coding_framework.data.modules import tensor_families as tensors
+from coding_framework.data.modules.epilogues import ACTIVATIONS, SCALARS, drawn, redundant
+from coding_framework.data.modules.records import ModuleDraft, Operation, op
+
+MOST_WINDOWS = 400
+"""Convolutions, and pools, of a number of axes that are looked at."""
+_AFTER_LAYERS = frozenset({
+    "max_pooling", "average_pooling", "adaptive_pooling", "batch_normalisation",
+    "instance_normalisation", "group_normalisation", "layer_normalisation", "rms_normalisation",
+    "unit_normalisation", "linear_layer", "depthwise_convolution", "pointwise_convolution",
+    "embedding",
+})  # fmt: skip
+"""Families whose fast kernels take what comes after them along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wider:
+    """A module of one layer and what comes after it."""
+
+    bare: ModuleDraft
+    after: tuple[Operation, ...] = ()
+
+    @property
+    def draft(self) -> ModuleDraft:
+        return replace(self.bare, operations=(*self.bare.operations, *self.after), part="train")
+
+
+def wider_modules(catalogue: Sequence[ModuleDraft]) -> Mapping[str, list[Wider]]:
+    """By family. catalogue: drafts of level 1; of some families each comes with an elementwise
+    operation after it."""
+    found: dict[str, list[Wider]] = {}
+    grids: tuple[Callable[[], Iterator[Wider]], ...] = (
+        _reductions, _extrema, _softmaxes, _scans, _products, _moves, _pads, _convolutions, _pools,
+    )  # fmt: skip
+    for one in chain(*(grid() for grid in grids), _activated(catalogue)):
+        found.setdefault(one.bare.family, []).append(one)
+    return {family: sorted(ones, key=_place) for family, ones in sorted(found.items())}
+
+
+def _place(one: Wider) -> bytes:
+    return hashlib.sha256(one.draft.key.encode()).digest()
+
+
+def _axes(rank: int) -> Iterator[tuple[int, ...]]:
+    for count in range(1, min(rank, 3) + 1):
+        yield from combinations(range(rank), count)
+
+
+_FACTORS = ((), (op("scale", scale_factor=0.5),), (op("divide", divisor=3.0),))
+
+
+def _reductions() -> Iterator[Wider]:
+    kinds: list[tuple[str, str, dict[str, Any]]] = [
+        ("sum_reduction", "sum", {}), ("sum_reduction", "mean", {}),
+        ("extremum_reduction", "amax", {}), ("extremum_reduction", "amin", {}),
+        ("logsumexp_reduction", "logsumexp", {}),
+        *(("moment_reduction", n, {"unbiased": u}) for n in ("var", "std") for u in (True, False)),
+        *(("norm_reduction", "vector_norm", {"p": p}) for p in (1.0, 2.0, 3.0, "inf")),
+    ]  # fmt: skip
+    for (family, name, more), rank in product(kinds, (2, 3, 4, 5)):
+        if family == "moment_reduction" and rank == 2:
+            continue
+        for axes, keepdim, after in product(_axes(rank), (True, False), _FACTORS):
+            o = op(name, axes=axes, keepdim=keepdim, **more)
+            yield Wider(tensors.tensor_draft(family, rank, o), after)
+
+
+def _extrema() -> Iterator[Wider]:
+    kinds = (("extremum_reduction", ("max", "min")), ("arg_reduction", ("argmax", "argmin")))
+    for (family, names), rank in product(kinds, (2, 3, 4, 5)):
+        for name, axis, keepdim in product(names, range(rank), (True, False)):
+            o = op(name, axes=(axis,), keepdim=keepdim)
+            yield Wider(tensors.tensor_draft(family, rank, o))
+
+
+def _softmaxes() -> Iterator[Wider]:
+    before = [(), *((op("scale", scale_factor=f),) for f in (0.25, 0.5, 1.5, 2.0)),
+              *((op("divide", divisor=d),) for d in (2.0, 4.0, 8.0))]  # fmt: skip
+    for name, rank in product(("softmax", "log_softmax", "softmin"), (2, 3, 4, 5)):
+        for axis, first, after in product(range(rank), before, _FACTORS[:2]):
+            o = op(name, axis=axis)
+            yield Wider(tensors.tensor_draft("softmax", rank, *first, o), after)
+
+
+def _scans() -> Iterator[Wider]:
+    for draft in tensors.scans((2, 3, 4, 5)):
+        yield Wider(draft)
+
+
+def _products() -> Iterator[Wider]:
+    rng = random.Random("wider products")
+    steps = [drawn(rng, name) for name in (*ACTIVATIONS, *SCALARS)]
+    for rank, ta, tb, first in product((2, 3, 4), (False, True), (False, True), steps):
+        bare = tensors.product_draft(rank, ta, tb, first)
+        yield Wider(bare)
+        second = drawn(rng, rng.choice(ACTIVATIONS if first.name in SCALARS else SCALARS))
+        if not redundant(first, second):
+            yield Wider(bare, (second,))
+
+
+def _moves() -> Iterator[Wider]:
+    for rank in (2, 3, 4, 5):
+        for order in permutations(range(rank)):
+            if rank > 2 and order != tuple(range(rank)):
+                o = op("permute", order=order)
+                yield Wider(tensors.tensor_draft("permutation", rank, o))
+        for axes in _axes(rank):
+            yield Wider(tensors.tensor_draft("move", rank, op("flip", axes=axes)))
+        for axis, shifts in product(range(rank), (1, -1, 2, -2, 3, 5)):
+            o = op("roll", shifts=shifts, axis=axis)
+            yield Wider(tensors.tensor_draft("move", rank, o))
+        for name, diagonal in product(("tril", "triu"), (-3, -2, -1, 0, 1, 2, 3)):
+            yield Wider(tensors.tensor_draft("move", rank, op(name, diagonal=diagonal)))
+
+
+def _pads() -> Iterator[Wider]:
+    widths = ((0, 1), (3, 1), (1, 0, 1, 0), (2, 1, 0, 1), (0, 3, 2, 0), (1, -1), (2, 3))
+    for width, value, rank in product(widths, (0.0, -1.0, 0.5), (2, 3, 4)):
+        o = op("pad", widths=width, mode="constant", value=value)
+        yield Wider(tensors.tensor_draft("padding", rank, o))
+
+
+def _convolutions() -> Iterator[Wider]:
+    most = {1: 11, 2: 7, 3: 4}
+    for n, transposed in product((1, 2, 3), (False, True)):
+        rng = random.Random(f"wider convolutions {n} {transposed}")
+        for _ in range(MOST_WINDOWS):
+            side = rng.randint(1, most[n])
+            even = n == 1 or rng.random() < 0.7
+            kernel = (side,) * n if even else tuple(rng.randint(1, most[n]) for _ in range(n))
+            stride, padding, dilation = rng.choice((1, 1, 2, 3)), rng.randint(0, 3), 1
+            if rng.random() < 0.3:
+                dilation = rng.choice((2, 3))
+            reach = dilation * (min(kernel) - 1)
+            if max(kernel) == 1 or padding > (reach if transposed else min(kernel)):
+                continue
+            o = layers.conv_op(
+                n, kernel, stride=stride, padding=padding, dilation=dilation,
+                groups=rng.choice((1, 1, 1, 1, 2)), bias=rng.random() < 0.5, transposed=transposed,
+                output_padding=rng.randint(0, stride - 1) if transposed else 0,
+            )  # fmt: skip
+            family = f"{'transposed_' if transposed else ''}convolution_{n}d"
+            yield Wider(layers.conv_draft(family, n, o))
+
+
+def _pools() -> Iterator[Wider]:
+    for n in (1, 2, 3):
+        rng = random.Random(f"wider pools {n}")
+        for _ in range(MOST_WINDOWS):
+            side, stride = rng.randint(2, 7), rng.randint(1, 4)
+            same: dict[str, Any] = {
+                "kernel_size": (side,) * n, "stride": (stride,) * n,
+                "padding": (rng.randint(0, 1),) * n,
+            }  # fmt: skip
+            if rng.random() < 0.5:
+                o = op(f"avg_pool{n}d", **same, count_include_pad=rng.random() < 0.5)
+                yield Wider(layers.pool_draft("average_pooling", n, o))
+            else:
+                o = op(f"max_pool{n}d", **same, dilation=rng.choice((1, 1, 2)),
+                       ceil_mode=rng.random() < 0.3)  # fmt: skip
+                yield Wider(layers.pool_draft("max_pooling", n, o))
+
+
+def _activated(catalogue: Sequence[ModuleDraft]) -> Iterator[Wider]:
+    for draft in catalogue:
+        if draft.family not in _AFTER_LAYERS:
+            continue
+        rng = random.Random(f"wider {draft.key}")
+        for name in rng.sample(ACTIVATIONS, 3):
+            after = drawn(rng, name)
+            if not redundant(draft.operations[-1], after):
+                yield Wider(draft, (after,))
