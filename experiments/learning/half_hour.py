@@ -8,7 +8,8 @@ test on held-out modules, or, with --policy, the policy of a folder of `learning
 what --then names: arms of `learning.py`, with a seed and a last stage behind colons and others that
 follow in the same call behind plus signs (`rl:0+sft`), and `trial`, the default: RL, six steps in
 step and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`);
-`parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`).
+`parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`);
+with --policy `train`: SFT anew on two GPUs, and its test; what comes after it goes on from that.
 What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
 --then, with SFT's test, on the other two; of two GPUs it comes after --then.
 While a GPU has nothing else to do it judges module kernels.
@@ -45,6 +46,8 @@ from coding_framework.store.training_log import read_sft_records
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ARMS = get_args(Arm)
+ANEW = "learning_anew"
+"""Folder of an SFT beside a policy that is there."""
 SFT_BATCH = 8
 """Examples that a step of SFT learns, on any number of GPUs."""
 ROW_GIB = 24.0
@@ -187,12 +190,11 @@ class HalfHour:
                 self.end(name, judge, interrupt=False)
 
 
-def plan_in(now: HalfHour, name: str, model: Path) -> Path:
+def plan_in(now: HalfHour, name: str, model: Path, ranks: int) -> Path:
     """The plan as a file in the folder, with this base model, a server that leaves the other GPU of
-    a pair to the judge, and SFT's step in parts that the GPUs hold."""
+    a pair to the judge, and SFT's step in parts that so many GPUs hold."""
     told = yaml.safe_load((HERE / f"{name}.yaml").read_text())
     serve = read_plan(HERE / "two_gpus.yaml").serve
-    ranks = 1 if name == "sft" else len(now.gpus)
     batch = min(told["sft"]["batch_size"], SFT_BATCH // ranks)
     while batch > 1 and batch * ROW_GIB > now.gib:
         batch //= 2
@@ -238,7 +240,7 @@ def sft(now: HalfHour, model: Path) -> Path | None:
     works = {name: now.work / f"learning_{name}" for name in ("two_gpus", "sft")}
     done = [w for w in works.values() if (w / "stages" / "sft.train.json").exists()]
     if not done:
-        plans = {name: plan_in(now, name, model) for name in works}
+        plans = {n: plan_in(now, n, model, 1 if n == "sft" else len(now.gpus)) for n in works}
         with now.judging(*now.gpus):
             command = sft_arm(plans["two_gpus"], works["two_gpus"], "--until", "mixture")
             now.run("mixture", command, "", now.left_s)
@@ -281,13 +283,18 @@ def arm(now: HalfHour, work: Path, named: str, pair: Pair, *more: str | Path) ->
             return
 
 
-def restored(now: HalfHour, model: Path, stored: Path, learnt: Path | None = None) -> Path | None:
+def restored(
+    now: HalfHour, model: Path, stored: Path, learnt: Path | None = None, *, anew: bool = False
+) -> Path | None:
     """The stored policy as a whole model, and beside it each of the folder `learnt`; None where it
-    cannot be made."""
-    plan, work = plan_in(now, "two_gpus", model), now.work / "learning_two_gpus"
+    cannot be made. anew: SFT's examples are made meanwhile."""
+    plan, work = plan_in(now, "two_gpus", model, 2), now.work / "learning_two_gpus"
     merged = work / "models" / "sft"
     if not merged.is_dir():
         with now.judging(*now.gpus):
+            if anew:
+                command = sft_arm(plan, now.work / ANEW, "--until", "mixture")
+                now.run("mixture", command, "", now.left_s)
             wait_for(now, model)
             for policy in (
                 stored,
@@ -298,6 +305,16 @@ def restored(now: HalfHour, model: Path, stored: Path, learnt: Path | None = Non
                     "--plan", plan, "--work", work,
                 ], "", now.left_s)  # fmt: skip
     return merged if merged.is_dir() else None
+
+
+def trained_anew(now: HalfHour, pair: Pair) -> Path | None:
+    """The policy of another SFT, by both GPUs of the pair; None where it was not trained."""
+    work = now.work / ANEW
+    command = sft_arm(now.work / "two_gpus.yaml", work, "--until", "train")
+    if now.run("sft_anew", command, pair.both, now.left_s, pair.cores, **OF_SFT) != 0:
+        return None
+    arm(now, work, "sft", pair)
+    return work / "models" / "sft"
 
 
 def take_mixture(source: Path, plan: Plan, work: Path) -> None:
@@ -350,6 +367,11 @@ def follow(
         if name == "parity":
             assert checkout is not None
             parity(now, checkout, pair)
+        elif name == "train":
+            found = trained_anew(now, pair)
+            if found is None:
+                break
+            policy = found
         elif what != "trial":
             arm(now, policy.parents[1], name, pair, *more)
         elif which:
@@ -407,7 +429,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in (*args.then, *args.beside):
         if name.startswith("trial:") and name.removeprefix("trial:") not in TRIALS:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
-        if name == "parity":
+        if name == "train" and args.policy is None:
+            cli.error("--then train: SFT is trained first where no --policy is given: leave it out")
+        if name in ("parity", "train"):
             continue
         first, *following = name.split("+")
         unknown = {first.partition(":")[0], *following} - {"trial", *ARMS}
@@ -421,7 +445,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     now = HalfHour(args.work.resolve(), args.minutes, args.workers, gpus, **told)
     model = args.model.resolve()
     learnt = args.learnt.resolve() if args.learnt else None
-    policy = restored(now, model, args.policy.resolve(), learnt) if args.policy else sft(now, model)
+    if args.policy:
+        anew = "train" in (*args.then, *args.beside)
+        policy = restored(now, model, args.policy.resolve(), learnt, anew=anew)
+    else:
+        policy = sft(now, model)
     first, *others = pairs_of(gpus)
     if policy is None:
         with now.judging(*now.gpus):

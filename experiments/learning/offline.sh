@@ -124,7 +124,7 @@ go)
   fi
   if [ -d "$AWAY/kernelbench" ]; then set -- "$@" --kernelbench-dir "$AWAY/kernelbench"; fi
   from="--policy $AWAY/policy --learnt $AWAY/policies"
-  case $1 in sft*) from= ;; esac
+  case $1 in sft*) from= ;; esac # `train` is SFT beside that policy
   left=$((seconds - $(since)))
   status=0 # nothing stands before this: what stands still before it takes all of the time
   python3 experiments/learning/half_hour.py --work "$AWAY/half" --model "$AWAY/qwen" $from \

@@ -68,7 +68,7 @@ def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[str]) -
             mixture = now.work / "learning_two_gpus" / "mixture"
             mixture.mkdir(parents=True)
             (mixture / "manifest.json").write_text("{}")
-            (tmp_path / "base").mkdir()  # it comes while the GPUs judge
+            (tmp_path / "base").mkdir(exist_ok=True)  # it comes while the GPUs judge
         fails = any(f == name for f in failing)
         if name == "restore" and not fails:
             (now.work / "learning_two_gpus" / "models" / "sft").mkdir(parents=True)
@@ -120,7 +120,16 @@ def test_one_gpu_trains_where_two_do_not_and_the_other_judges(
 
 def test_both_plans_teach_the_same_examples() -> None:
     two, one = (read_plan(half_hour.HERE / f"{name}.yaml") for name in ("two_gpus", "sft"))
-    said = ("base_model", "mixture", "mistakes", "unjudged", "answer_tokens", "spare", "bits")
+    said = (
+        "base_model",
+        "mixture",
+        "mistakes",
+        "unjudged",
+        "answer_tokens",
+        "spare",
+        "wider",
+        "bits",
+    )
     said += ("prompts", "sampling")
     assert [getattr(two, name) for name in said] == [getattr(one, name) for name in said]
     assert two.sft["max_length"] == one.sft["max_length"] >= two.answer_tokens + 1024
@@ -137,7 +146,7 @@ def test_a_step_of_sft_has_as_many_examples_on_any_gpus(
     gpus: int, gib: float, rows: int, times: int, tmp_path: Path
 ) -> None:
     now = half_hour.HalfHour(tmp_path, 27.0, 11, gpus, gib)
-    told = read_plan(half_hour.plan_in(now, "two_gpus", tmp_path)).sft
+    told = read_plan(half_hour.plan_in(now, "two_gpus", tmp_path, gpus)).sft
     assert (told["num_gpus"], told["batch_size"]) == (gpus, rows)
     assert told["gradient_accumulation_steps"] == times
 
@@ -157,6 +166,29 @@ def test_on_four_gpus_arms_run_beside_each_other(
                and w[1].endswith("learning.py")}  # fmt: skip
     assert serving["kernelbench_0"] == 2
     assert serving["rl_0"] == 0
+
+
+def test_another_sft_is_trained_beside_a_policy_and_what_follows_goes_on_from_it(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    given = {"gpus": "4", "beside": "rl:0", "policy": str(tmp_path)}
+    names = call(then=["train", "feedback"], **given)
+    assert names[4:6] == ["mixture", "restore"]
+    words = {name: (words, gpus) for name, words, gpus in began}
+    assert words["sft_anew"][1] == "2,3"
+    for name, folder in (("sft_anew", "anew"), ("sft", "anew"), ("feedback", "anew"),
+                         ("rl_0_train", "two_gpus")):  # fmt: skip
+        assert learning.parse(words[name][0][2:]).work.name == f"learning_{folder}"
+    plan = learning.parse(words["sft_anew"][0][2:]).plan
+    assert read_plan(plan).sft["num_gpus"] == 2
+
+
+def test_what_follows_an_sft_that_fails_is_left_out(
+    call: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "base").mkdir()
+    names = call("sft_anew", then=["train", "feedback"], policy=str(tmp_path))
+    assert names[-3:] == ["sft_anew", "judge_0", "judge_1"]
 
 
 def test_of_two_gpus_what_runs_beside_comes_afterwards(call: Callable[..., list[str]]) -> None:
@@ -192,6 +224,7 @@ def test_one_of_the_two_trials_may_be_named(call: Callable[..., list[str]], name
         ("trial:one_behnid", "--then trial:one_behnid: choose of in_step, one_behind"),
         ("rl:0+stf", "--then rl:0+stf: there is no arm stf: choose of sft, rft, rl"),
         ("lr:0", "--then lr:0: there is no arm lr"),
+        ("train", "--then train: SFT is trained first where no --policy is given"),
         ("parity:0", "--then parity:0: there is no arm parity"),
         ("parity+sft", "--then parity+sft: there is no arm parity"),
         ("sft+parity", "--then sft+parity: there is no arm parity"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,10 @@ from coding_framework.data.mixture import (
     sft_mixture,
 )
 from coding_framework.data.modules.catalog import (
+    HELD_OUT_FAMILIES,
     all_drafts,
     constant_keys,
+    excluded_keys,
     excluded_spellings,
     find_draft,
     find_module,
@@ -34,6 +37,7 @@ from coding_framework.data.modules.pool import (
     shown_drafts,
     training_modules,
     validation_modules,
+    wider_drafts,
 )
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import (
@@ -240,6 +244,28 @@ def test_what_was_measured_of_a_task_goes_before_what_its_family_is_like() -> No
     assert [e.code for e in mixture.parts["best kernel"]] == [jobs[0].code]
 
 
+def test_a_family_whose_fast_kernels_keep_up_is_shown_them_where_they_lose_too() -> None:
+    """A policy that was shown the short ones there wrote them for all tasks of the family."""
+    draft = next(d for d in shown_drafts() if len(kernels_of(write_module(d))) == 2)
+    jobs = [j for j in mixture_jobs([draft]) if not j.level.startswith("broken")]
+    speeds = {(draft.family, jobs[0].level): LevelSpeed(0.2, 0.1)}
+    speeds[draft.family, jobs[1].level] = LevelSpeed(0.9, 0.4)
+    known = {}
+    for job, speed in zip(jobs, (0.5, 0.3), strict=True):
+        receipt = _receipt(job, 1 / speed)
+        assert receipt.verdict.timing is not None
+        timing = receipt.verdict.timing.model_copy(update={"modelled": False, "speedup": speed})
+        verdict = receipt.verdict.model_copy(update={"timing": timing})
+        known[job.key] = receipt.model_copy(update={"verdict": verdict})
+    for table, shown in ((speeds, jobs[1]), ({}, min(jobs, key=lambda j: len(j.code)))):
+        mixture = sft_mixture(
+            known, functions={}, fits=lambda _: True, drafts=[draft], speeds=table
+        )
+        assert [e.code for e in mixture.parts["best kernel"]] == [shown.code]
+        if table:
+            assert not mixture.parts["another level"], "none that is slow"
+
+
 def test_what_was_measured_stands_for_the_kernels_of_its_family_and_level(tmp_path: Path) -> None:
     drafts = [d for d in shown_drafts() if d.family == "linear_fused"][:ENOUGH]
     jobs = [j for j in mixture_jobs(drafts) if j.level == "naive"]
@@ -287,6 +313,30 @@ def test_spare_modules_come_on_top_and_are_of_no_other_part() -> None:
     assert find_draft(spare[0].name) is None
     with pytest.raises(UsageError, match="1200 spare modules"):
         spare_drafts(1201)
+
+
+def test_wider_modules_are_of_training_combinations_that_no_other_part_has() -> None:
+    wider = wider_drafts(20)
+    known = {d.key: d for d in all_drafts() if d.level == 1}
+    assert not {d.key for d in wider} & (known.keys() | excluded_keys() | constant_keys())
+    assert len({d.key for d in wider}) == len(wider) > 400
+    assert not {d.family for d in wider} & set(HELD_OUT_FAMILIES)
+    for draft in wider:
+        bare = known.get(replace(draft, operations=draft.operations[:1]).key)
+        if len(draft.operations) == 2 and bare is not None:
+            assert bare.part == "train" or draft.family in ("matrix_product", "softmax")
+    fewer = wider_drafts(5)
+    assert {d.key for d in fewer} < {d.key for d in wider}
+    assert find_draft(wider[0].name) is None
+    with pytest.raises(UsageError, match="200 wider modules"):
+        wider_drafts(201)
+
+
+def test_each_family_of_wider_modules_has_kernels() -> None:
+    first = {d.family: d for d in reversed(wider_drafts(3))}
+    assert len(first) > 25
+    for draft in first.values():
+        assert kernels_of(write_module(draft)), draft.key
 
 
 def _receipt(job: Job, ms: float) -> KernelReceipt:
