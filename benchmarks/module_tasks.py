@@ -145,15 +145,24 @@ def write_spellings(
 def write_constant() -> int:
     """Write the keys of the drafts of level 2, spare ones too, and of the wider ones of level 1,
     whose output hardly varies; how many."""
+    before = catalog.CONSTANT_PATH.read_bytes()
     catalog.CONSTANT_PATH.write_text("", encoding="utf-8")
     catalog.constant_keys.cache_clear()
     catalog.all_drafts.cache_clear()
+    try:
+        keys = _that_hardly_vary()
+    except BaseException:
+        catalog.CONSTANT_PATH.write_bytes(before)
+        raise
+    catalog.CONSTANT_PATH.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8")
+    return len(keys)
+
+
+def _that_hardly_vary() -> list[str]:
     spare = catalog.spare_drafts(catalog.MOST_SPARE)
     drafts = [*(d for d in catalog.all_drafts() if d.level == 2), *spare, *wider_drafts(MOST_WIDER)]
     torch.manual_seed(0)
-    keys = sorted({draft.key for draft in drafts if hardly_varies(draft)})
-    catalog.CONSTANT_PATH.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8")
-    return len(keys)
+    return sorted({draft.key for draft in drafts if hardly_varies(draft)})
 
 
 def hardly_varies(draft: ModuleDraft) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from coding_framework.agents.devices import DEFAULT_DEVICE
+from coding_framework.agents.devices import this_device
 from coding_framework.agents.extraction import extract_kernel
 from coding_framework.agents.prompts import (
     PROMPT_VERSION,
@@ -39,17 +39,18 @@ class RoleAgent:
         *,
         budget: PromptBudget | None = None,
         prompts: PromptVersion = PROMPT_VERSION,
-        device: str = DEFAULT_DEVICE,
+        device: str | None = None,
         redraws: int = 0,
     ) -> None:
-        """redraws: how often an answer whose code was there before is drawn again; where the
-        likeliest token is taken it would be the same again."""
+        """device: the GPU that prompts tell of; None: `this_device`. redraws: how often an answer
+        whose code was there before is drawn again; where the likeliest token is taken it would be
+        the same again."""
         self.redraws = redraws
         self.policy = policy
         self.sampling = sampling or SamplingParams()
         self.budget = budget
         self.prompts = prompts
-        self.device = device
+        self.device = device or this_device()
 
     async def answer(self, state: CUDAConversationState, *, sample: int = 0) -> AgentAnswer:
         """Prompt, generate, extract. Candidates of one turn differ by `sample`, also where sampling

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from coding_framework.agents.devices import DEFAULT_DEVICE
+from coding_framework.agents.devices import this_device
 from coding_framework.agents.prompts import PromptBudget, messages_for_tester
 from coding_framework.errors import InfrastructureError, PolicyError, UsageError
 from coding_framework.store.events import log
@@ -55,15 +55,16 @@ class TesterAgent:
         sampling: SamplingParams | None = None,
         *,
         budget: PromptBudget | None = None,
-        device: str = DEFAULT_DEVICE,
+        device: str | None = None,
         probes: int = 3,
     ) -> None:
-        """probe: runs proposals (cuda: `JudgePool.probe`). policy: None: the usual suspects."""
+        """probe: runs proposals (cuda: `JudgePool.probe`). policy: None: the usual suspects.
+        device: the GPU that prompts tell of; None: `this_device`."""
         self._run = probe
         self.policy = policy
         self.sampling = sampling or SamplingParams(max_new_tokens=256)
         self.budget = budget
-        self.device = device
+        self.device = device or this_device()
         self.probes = probes
 
     async def probe(self, state: CUDAConversationState) -> tuple[ProbeResult, ...]:

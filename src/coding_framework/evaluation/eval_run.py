@@ -61,6 +61,8 @@ class EvalIdentity(Record):
     baseline: Literal["naive"] | None = None
     """Times that are taken for this baseline alone, so that verdicts without them do not serve; as
     in runs of before, None where there are none."""
+    device: str | None = None
+    """The GPU that prompts tell of; None, as in runs of before: the default one."""
 
 
 class EvalRun:

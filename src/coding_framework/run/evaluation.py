@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coding_framework.agents.devices import told_device
 from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.answers import matched, read_answers
@@ -204,6 +205,7 @@ def _identity(
         seed=options.seed,
         judge={**judging.model_dump(mode="json", exclude={"workers"}), "protocol": PROTOCOL},
         baseline="naive" if options.baseline == "naive" and judging.backend != "emulator" else None,
+        device=told_device() if sampling else None,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from coding_framework.agents.devices import told_device
 from coding_framework.cuda.protocol import PROTOCOL
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.compare import Comparison, compare_runs
@@ -50,6 +51,7 @@ def stage_identity(
         prompts=settings.prompts,
         seed=seed,
         judge={"sandbox": settings.sandbox, "protocol": PROTOCOL},
+        device=told_device(),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coding_framework.agents.devices import DEFAULT_DEVICE, device_line, device_of_example
 from coding_framework.agents.prompts import ANSWER_TOKENS, build_messages, messages_for_example
 from coding_framework.agents.prompts.contract import contract_of, without_test_code
 from coding_framework.data.examples import UNVERIFIED, training_examples
@@ -169,8 +170,15 @@ def test_a_reference_that_cannot_be_built_is_said_in_a_sentence() -> None:
 
 
 def test_sft_learns_the_prompt_that_is_asked_by() -> None:
-    (example,) = training_examples(Role.GENERATOR, 1, receipts=UNVERIFIED)
-    assert messages_for_example(example, "v3")[1].content == prompt(example.task, "v3")
+    examples = training_examples(Role.GENERATOR, 40, receipts=UNVERIFIED)
+    told = set()
+    for example in examples:
+        device = device_of_example(example.id)
+        asked = prompt(example.task, "v3")
+        expected = asked.replace(device_line(), device_line(device))
+        assert messages_for_example(example, "v3")[1].content == expected
+        told.add(device)
+    assert {DEFAULT_DEVICE, "NVIDIA A100", "NVIDIA H100"} <= told
 
 
 @pytest.mark.parametrize("version", ["v1", "v2", "v3"])

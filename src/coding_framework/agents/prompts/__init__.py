@@ -25,7 +25,7 @@ from typing import get_args
 
 import jinja2
 
-from coding_framework.agents.devices import DEFAULT_DEVICE, device_line
+from coding_framework.agents.devices import DEFAULT_DEVICE, device_line, device_of_example
 from coding_framework.agents.feedback import (
     feedback,
     findings,
@@ -146,7 +146,7 @@ def messages_for_example(
     example: TrainingExample, version: PromptVersion = PROMPT_VERSION
 ) -> tuple[Message, ...]:
     """The prompt that `example.code` answers."""
-    page = _Page(example.task, version, DEFAULT_DEVICE)
+    page = _Page(example.task, version, device_of_example(example.id))
     if example.previous_code is None:
         return _fitted(page, None, "", None)
     verdict = example.previous_verdict

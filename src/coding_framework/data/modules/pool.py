@@ -44,14 +44,15 @@ def shown_drafts() -> list[ModuleDraft]:
 
 
 def wider_drafts(each: int) -> list[ModuleDraft]:
-    """Modules of level 1 that the catalogue leaves out (`wider`), at most `each` of a family, the
-    families in turn. None is of a combination of arguments that is held out, or that is left for
-    RFT and RL. They can be shown to SFT; no list names them, and `find_module` does not know
-    them. Raises UsageError for more than were compared with KernelBench."""
+    """Modules of level 1 that the catalogue leaves out (`wider`), the families in turn: at most
+    `each` are drawn of a family, and those whose output hardly varies are left out. None is of a
+    combination of arguments that is held out, or that is left for RFT and RL. They can be shown to
+    SFT; no list names them, and `find_module` does not know them. Raises UsageError for more than
+    were compared with KernelBench."""
     if each > MOST_WIDER:
         raise UsageError(f"there are {MOST_WIDER} wider modules of a family: ask for no more")
     first = {draft.key: draft for draft in all_drafts() if draft.level == 1}
-    left_out = first.keys() | excluded_keys() | constant_keys()
+    left_out = first.keys() | excluded_keys()
     chosen: dict[str, dict[str, ModuleDraft]] = {}
     shown = [draft for draft in first.values() if draft.part == "train" and is_shown(draft)]
     for family, ones in wider_modules(shown).items():
@@ -61,7 +62,8 @@ def wider_drafts(each: int) -> list[ModuleDraft]:
                 break
             if one.draft.key not in left_out and _is_free(one, first):
                 kept[one.draft.key] = one.draft
-    return list(round_robin(kept.values() for kept in chosen.values()))
+    drawn = round_robin(kept.values() for kept in chosen.values())
+    return [draft for draft in drawn if draft.key not in constant_keys()]
 
 
 def _is_free(one: Wider, catalogue: Mapping[str, ModuleDraft]) -> bool:
