@@ -9,7 +9,8 @@ what --then names: arms of `learning.py`, with a seed and a last stage behind co
 follow in the same call behind plus signs (`rl:0+sft`), and `trial`, the default: RL, six steps in
 step and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`);
 `parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`);
-with --policy `train`: SFT anew on two GPUs, and its test; what comes after it goes on from that.
+with --policy `train`: SFT anew on two GPUs, and its test; what comes after it goes on from that;
+`compiled`: some steps of SFT on one GPU with compiled layers, for their speed.
 What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
 --then, with SFT's test, on the other two; of two GPUs it comes after --then.
 While a GPU has nothing else to do it judges module kernels.
@@ -317,6 +318,28 @@ def trained_anew(now: HalfHour, pair: Pair) -> Path | None:
     return work / "models" / "sft"
 
 
+def compiled(now: HalfHour, pair: Pair) -> None:
+    """SFT's first steps by one GPU with compiled layers; their rate is in the folder's log."""
+    examples = next(now.work.glob("learning_*/mixture/examples.jsonl"), None)
+    if examples is None:
+        now.note("left out, for want of a mixture", what="compiled")
+        return
+    told = yaml.safe_load((now.work / "two_gpus.yaml").read_text())
+    sft = {
+        **told["sft"], "num_gpus": 1, "gradient_accumulation_steps": 2, "max_steps": 80,
+        "compile_layers": True, "extra_examples": str(examples), "prompts": "v3", "wandb": False,
+        "held_out_tasks": 0, "num_examples": 0, "optimizer_examples": 0,
+    }  # fmt: skip
+    recipe = now.work / "compiled.yaml"
+    recipe.write_text(
+        yaml.safe_dump({"device": "cuda", "sft": sft, "base_model": told["base_model"]})
+    )
+    now.run("compiled", [
+        sys.executable, ROOT / "run_sft_training.py", "--config", recipe,
+        "--output-dir", now.work / "compiled",
+    ], str(pair.first), now.left_s, pair.cores, **OF_SFT)  # fmt: skip
+
+
 def take_mixture(source: Path, plan: Plan, work: Path) -> None:
     """The arm's first stage is done: both plans have the same examples."""
     from learning import Experiment, note
@@ -367,6 +390,8 @@ def follow(
         if name == "parity":
             assert checkout is not None
             parity(now, checkout, pair)
+        elif name == "compiled":
+            compiled(now, pair)
         elif name == "train":
             found = trained_anew(now, pair)
             if found is None:
@@ -431,7 +456,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
         if name == "train" and args.policy is None:
             cli.error("--then train: SFT is trained first where no --policy is given: leave it out")
-        if name in ("parity", "train"):
+        if name in ("parity", "train", "compiled"):
             continue
         first, *following = name.split("+")
         unknown = {first.partition(":")[0], *following} - {"trial", *ARMS}

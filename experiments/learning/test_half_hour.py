@@ -17,7 +17,7 @@ import learning
 from plans import read_plan
 
 from coding_framework.store.folder import RLFolder
-from coding_framework.training.recipes import read_recipe, rl_config
+from coding_framework.training.recipes import read_recipe, rl_config, sft_config
 
 pytestmark = pytest.mark.unit
 Began = list[tuple[str, list[str], str]]
@@ -38,6 +38,11 @@ def is_taken(command: Sequence[str]) -> None:
         runpy.run_path(words[0])["parse"](words[1:])
         recipe = read_recipe(Path(words[words.index("--config") + 1]))
         assert rl_config(recipe, {"model_path": "m"}).judge_gpus == 1
+    elif words[0].endswith("run_sft_training.py"):
+        runpy.run_path(words[0])["parse"](words[1:])
+        config = sft_config(read_recipe(Path(words[words.index("--config") + 1])), {})
+        assert config.compile_layers
+        assert config.max_steps == 80
     elif words[0].endswith("against_kernelbench.py"):
         assert "--full-float32" in words
     elif words[0].endswith("module_tasks.py"):
@@ -68,6 +73,7 @@ def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[str]) -
             mixture = now.work / "learning_two_gpus" / "mixture"
             mixture.mkdir(parents=True)
             (mixture / "manifest.json").write_text("{}")
+            (mixture / "examples.jsonl").write_text("")
             (tmp_path / "base").mkdir(exist_ok=True)  # it comes while the GPUs judge
         fails = any(f == name for f in failing)
         if name == "restore" and not fails:
@@ -211,6 +217,13 @@ def test_parity_takes_the_second_gpu_and_a_checkout(
     names = call(then=["sft", "parity"], **{"kernelbench-dir": str(tmp_path)})
     assert names[-3:] == ["parity", "judge_0", "judge_1"]
     assert {name: gpus for name, _, gpus in began}["parity"] == "1"
+
+
+def test_the_speed_of_compiled_layers_is_measured_where_a_mixture_is(
+    call: Callable[..., list[str]], began: Began
+) -> None:
+    assert call(then=["sft", "compiled"])[-3:] == ["compiled", "judge_0", "judge_1"]
+    assert began[-3][2] == "0"
 
 
 @pytest.mark.parametrize("name", ["one_behind", "in_step"])

@@ -328,6 +328,9 @@ class _Run:
             for module in made.modules():
                 if isinstance(module, LoraLayer):  # autocast does it, once
                     module.cast_input_dtype_enabled = False
+        if self.config.compile_layers:
+            for layer in made.get_base_model().model.layers:  # equal ones are compiled once
+                layer.compile(dynamic=True)
         return made
 
     def _fit(
@@ -594,8 +597,11 @@ def make_trainer(
             with threads.timed(inputs["input_ids"].numel()):
                 loss = super().training_step(model, inputs, num_items_in_batch)
                 if self.accelerator.sync_gradients:
-                    rank.sum_gradients([w for w in model.parameters() if w.requires_grad])
+                    rank.sum_gradients(weights)
             return rank.sum(loss)
+
+        def floating_point_ops(self, inputs: Any) -> int:
+            return 0  # nobody reads them, and to count them takes a walk through the model a step
 
         def compute_loss(
             self,
@@ -620,7 +626,7 @@ def make_trainer(
         data_collator=DataCollatorForLanguageModeling(pad_token_id=pad, padding_free=packing),
     )
     trainer.remove_callback(PrinterCallback)  # the progress line and metrics.jsonl say it
-    for weight in trainer.model.parameters():
-        if weight.requires_grad:  # TRL makes them bfloat16 where the base is NF4: a step of less
-            weight.data = weight.data.float()  # than 1/256 of a weight would be lost
+    weights = [weight for weight in trainer.model.parameters() if weight.requires_grad]
+    for weight in weights:  # TRL makes them bfloat16 where the base is NF4: a step of less than
+        weight.data = weight.data.float()  # 1/256 of a weight would be lost
     return trainer
