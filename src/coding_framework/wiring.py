@@ -187,10 +187,12 @@ def run_secret(folder: Path) -> str:
         raise write_error(path, e) from e
 
 
-def make_ray_judge(settings: JudgeSettings, address: str) -> RayJudgePool | SplitRayJudgePool:
+def make_ray_judge(
+    settings: JudgeSettings, address: str, *, time_naive: bool = True
+) -> RayJudgePool | SplitRayJudgePool:
     """A judge on every node of the Ray cluster at `address` ("local": one on this machine). Where
     nodes have the resource `bench_gpu` they alone judge, and others compile for them, unless it is
-    the emulator that is asked for."""
+    the emulator that is asked for. time_naive: as `make_judge` has it."""
     # read when Ray is imported: it would rebuild the environment of `uv run` on every node
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -200,8 +202,12 @@ def make_ray_judge(settings: JudgeSettings, address: str) -> RayJudgePool | Spli
     joined = connect(address)
     try:
         if settings.backend != "emulator" and has_resource(BENCH):
-            return make_split_judge(settings, "cuda", leave=joined)
-        arguments = {**settings.model_dump(), "secret": _secret_for_all(settings)}
+            return make_split_judge(settings, "cuda", leave=joined, time_naive=time_naive)
+        arguments = {
+            **settings.model_dump(),
+            "secret": _secret_for_all(settings),
+            "time_naive": time_naive,
+        }
         return RayJudgePool(
             "coding_framework.wiring:make_judge",
             arguments,
@@ -215,16 +221,22 @@ def make_ray_judge(settings: JudgeSettings, address: str) -> RayJudgePool | Spli
 
 
 def make_split_judge(
-    settings: JudgeSettings, backend: BackendName, *, leave: bool = False
+    settings: JudgeSettings,
+    backend: BackendName,
+    *,
+    leave: bool = False,
+    time_naive: bool = True,
 ) -> SplitRayJudgePool:
     """A judge in two halves on the Ray cluster that this process is in. backend: what the nodes
-    with `bench_gpu` judge on. leave: the cluster, with the pool."""
+    with `bench_gpu` judge on. leave: the cluster, with the pool. time_naive: as `make_judge` has
+    it."""
     from coding_framework.training.verl.ray_judge import Part, SplitRayJudgePool
 
     arguments = {
         **settings.model_dump(exclude={"workers"}),
         "backend": backend,
         "secret": _secret_for_all(settings),
+        "time_naive": time_naive,
     }
     return SplitRayJudgePool(
         Part("coding_framework.wiring:make_compiling_half", arguments),

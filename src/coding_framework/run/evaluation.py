@@ -172,13 +172,13 @@ def _unanswered(suites: Sequence[EvalSuite], options: EvalOptions) -> dict[str, 
 def _judge(
     plan: EvalPlan, options: EvalOptions, judging: JudgeSettings
 ) -> JudgePool | RayJudgePool | SplitRayJudgePool:
+    naive = options.baseline == "naive"
     if options.ray is not None:
-        return make_ray_judge(judging, options.ray)
+        return make_ray_judge(judging, options.ray, time_naive=naive)
     tasks = [entry.task for suite in plan.suites for entry in suite.tasks]
     return make_judge(
-        **judging.model_dump(), run_folder=options.output_dir, tasks=tasks,
-        time_naive=options.baseline == "naive",
-    )  # fmt: skip
+        **judging.model_dump(), run_folder=options.output_dir, tasks=tasks, time_naive=naive
+    )
 
 
 def _identity(
