@@ -42,25 +42,53 @@ static void set_element(char *slot, int type, int lane, int part, f64 x, int sat
 
 // --- mma.sync: where the manual puts element i of lane l -------------------------------------------
 
-typedef struct { u8 row, col; } Place;
+// Element i of lane l lies at first + (l / 4) * row + (l % 4) * col of its matrix.
+typedef struct { int first, row, col; } Place;
 
-static Place place_a(int m, int k, int type, int lane, int i) {
-  int g = lane >> 2, t = lane & 3, per = per_register(type);
-  if (m == 8) return (Place){(u8)g, (u8)(t * per + i)};
-  int reg = i / per, part = i % per;
-  int row = reg & 1 ? g + 8 : g, col = t * per + part + (reg >= 2 ? 4 * per : 0);
-  (void)k;
-  return (Place){(u8)row, (u8)col};
+static Place place_a(int m, int k, int type, int i) {
+  int per = per_register(type), reg = i / per, part = i % per;
+  if (m == 8) return (Place){i, k, per};
+  return (Place){(reg & 1 ? 8 : 0) * k + part + (reg >= 2 ? 4 * per : 0), k, per};
 }
 
-static Place place_b(int type, int lane, int i) {
-  int g = lane >> 2, t = lane & 3, per = per_register(type);
-  return (Place){(u8)(t * per + i % per + i / per * 4 * per), (u8)g};
+static Place place_b(int n, int type, int i) {
+  int per = per_register(type);
+  return (Place){(i % per + i / per * 4 * per) * n, 1, per * n};
 }
 
-static Place place_c(int m, int lane, int i) {
-  int g = lane >> 2, t = lane & 3;
-  return (Place){(u8)(g + (m == 16 && i >= 2 ? 8 : 0)), (u8)(t * 2 + (i & 1))};
+static Place place_c(int m, int n, int i) {
+  return (Place){(m == 16 && i >= 2 ? 8 : 0) * n + (i & 1), n, 2};
+}
+
+// A register's values of all lanes, to their places. What is the same for all lanes is outside the loops: with each lane's
+// place worked out for itself this took twice as long as the sums.
+static void spread(const char *slot, int type, int part, f64 *matrix, Place p) {
+  f64 *to = matrix + p.first;
+  const u32 *u = (const u32 *)slot;
+  int shift = type <= TYPE_BF16 ? 16 * part : 8 * part;
+#define SPREAD(value) for (int l = 0; l < LANES; l++) to[(l >> 2) * p.row + (l & 3) * p.col] = (value); break
+  switch (type) {
+    case TYPE_F64: SPREAD(((const f64 *)slot)[l]);
+    case TYPE_F16: SPREAD(f16_f(u[l] >> shift & 0xffff));
+    case TYPE_BF16: SPREAD(bf16_f(u[l] >> shift & 0xffff));
+    case TYPE_TF32: SPREAD(f_bits(u[l] & ~0x1fffu));
+    case TYPE_S8: SPREAD((i8)(u[l] >> shift));
+    case TYPE_U8: SPREAD((u8)(u[l] >> shift));
+    case TYPE_S32: SPREAD((i32)u[l]);
+    default: SPREAD(f_bits(u[l]));
+  }
+#undef SPREAD
+}
+
+// The other way.
+static void collect(char *slot, int type, int part, const f64 *matrix, Place p, int saturate) {
+  const f64 *from = matrix + p.first;
+  u32 *u = (u32 *)slot;
+  if (type == TYPE_F32) {
+    EACH_LANE u[l] = bits_f((f32)from[(l >> 2) * p.row + (l & 3) * p.col]);
+    return;
+  }
+  EACH_LANE set_element(slot, type, l, part, from[(l >> 2) * p.row + (l & 3) * p.col], saturate);
 }
 
 typedef struct { f64 a[MOST], b[MOST], c[MOST]; } Matrices;
@@ -101,9 +129,13 @@ static f64 cut_to_float(f64 v) {
 }
 
 static int all_finite(const f64 *v, int count) {
-  f64 none = 0;
-  for (int i = 0; i < count; i++) none += v[i] * 0;
-  return none == 0;
+  u64 none = 0;
+  for (int i = 0; i < count; i++) {
+    u64 bits;
+    memcpy(&bits, v + i, 8);
+    none |= (bits >> 52 & 0x7ff) == 0x7ff;
+  }
+  return !none;
 }
 
 // Products are exact. Each addend, the accumulator among them, is aligned to the largest exponent (of
@@ -112,7 +144,7 @@ static int all_finite(const f64 *v, int count) {
 // halves rounded to nearest by set_element. A result of zero is +0. Of one NVIDIA H200 (2026-11-22)
 // 2.5 million results were as here, bit for bit, but one in half precision (random, wide exponents,
 // cancellation, subnormals, zeros).
-static void tensor_sums(Matrices *x, int m, int n, int k, int type, int type_d) {
+static void sums_of_rows(Matrices *x, int m, int n, int k, int type, int type_d) {
   i32 least = type == TYPE_F16 ? -14 : -126, ea[MOST], eb[MOST];
   for (int i = 0; i < m * k; i++) ea[i] = exponent_of(x->a[i], least);
   for (int i = 0; i < k * n; i++) eb[i] = exponent_of(x->b[i], least);
@@ -141,6 +173,71 @@ static void tensor_sums(Matrices *x, int m, int n, int k, int type, int type_d) 
   }
 }
 
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+
+// The same for rows of eight, as all of mma.sync has them: a row, or half of one, is a vector.
+#ifdef __AVX512F__
+#define WIDE 8
+#define TRUNCATED(v) ((Row)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC))
+#else
+#define WIDE 4
+#define TRUNCATED(v) ((Row)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC))
+#endif
+typedef f64 Row __attribute__((vector_size(8 * WIDE), aligned(8)));
+typedef i64 Bits __attribute__((vector_size(8 * WIDE), aligned(8)));
+typedef u64 Unsigned __attribute__((vector_size(8 * WIDE), aligned(8)));
+#define ALL(x) ((Bits){} + (x))
+#define CHOOSE(mask, yes, no) (((Bits)(mask) & (Bits)(yes)) | (~(Bits)(mask) & (Bits)(no)))
+#define MAGNITUDE(v) ((Row)((Bits)(v) & 0x7fffffffffffffffll))
+
+static inline Bits exponents_of(Row v, i64 least) {
+  Bits e = (Bits)((Unsigned)v >> 52 & 0x7ff) - 1023;
+  e = CHOOSE(e < least, ALL(least), e);
+  return CHOOSE(v == 0, ALL(NO_EXPONENT), e);
+}
+
+static inline Row powers_of_two(Bits e) { return (Row)((e + 1023) << 52); }
+
+static inline Row cut_to_floats(Row v) {
+  Row size = MAGNITUDE(v), subnormal = TRUNCATED(v * 0x1p149) * 0x1p-149;
+  Bits cut = CHOOSE(size < 0x1p-126, subnormal, (Bits)v & ~0x1fffffffll);
+  return (Row)CHOOSE(size >= 0x1p128, v, cut);      // becomes infinite
+}
+
+static void sums_of_eights(Matrices *x, int m, int k, int type, int type_d) {
+  i64 least = type == TYPE_F16 ? -14 : -126, ea[MOST];
+  for (int i = 0; i < m * k; i++) ea[i] = exponent_of(x->a[i], least);
+  for (int h = 0; h < 8; h += WIDE) {
+    Bits eb[64];
+    Row b[64];
+    for (int p = 0; p < k; p++) b[p] = *(Row *)(x->b + 8 * p + h), eb[p] = exponents_of(b[p], least);
+    for (int i = 0; i < m; i++) {
+      Row *to = (Row *)(x->c + 8 * i + h), c = *to;
+      const f64 *a = x->a + i * k;
+      const i64 *e = ea + i * k;
+      Bits top = exponents_of(c, -126);
+      for (int p = 0; p < k; p++) {
+        Bits of_product = eb[p] + e[p];
+        top = CHOOSE(of_product > top, of_product, top);
+      }
+      top = CHOOSE(top < -600, ALL(-600), top);      // nothing but zeros
+      Row scale = powers_of_two(KEPT_BITS - top), sum = TRUNCATED(c * scale);
+      for (int p = 0; p < k; p++) sum += TRUNCATED(b[p] * a[p] * scale);
+      Row v = sum * powers_of_two(top - KEPT_BITS) + 0.0;
+      *to = type_d != TYPE_F16 ? cut_to_floats(v) : (Row)CHOOSE(MAGNITUDE(v) <= 0x1p-25, (Row){}, v);
+    }
+  }
+}
+
+static void tensor_sums(Matrices *x, int m, int n, int k, int type, int type_d) {
+  if (n == 8) sums_of_eights(x, m, k, type, type_d);
+  else sums_of_rows(x, m, n, k, type, type_d);
+}
+#else
+#define tensor_sums sums_of_rows
+#endif
+
 static void multiply(Matrices *x, int m, int n, int k, int type, int type_d) {
   if (type <= TYPE_TF32 && all_finite(x->a, m * k) && all_finite(x->b, k * n) && all_finite(x->c, m * n))
     tensor_sums(x, m, n, k, type, type_d);
@@ -161,28 +258,14 @@ static int run_mma(Warp *w, const In *I) {
   int m = FIELD(I, 0, 8), n = FIELD(I, 8, 8), k = FIELD(I, 16, 8);
   int ta = FIELD(I, 24, 4), tb = FIELD(I, 28, 4), tc = FIELD(I, 32, 4), td = FIELD(I, 36, 4);
   const u32 *d = (const u32 *)(I + 1), *a = d + 8, *b = d + 16, *c = d + 24;
-  Matrices x;
-  memset(&x, 0, sizeof x);
-  EACH_LANE {
-    for (int i = 0; i < count_of(a) * per_register(ta); i++) {
-      Place p = place_a(m, k, ta, l, i);
-      x.a[p.row * k + p.col] = element(w->R + a[i / per_register(ta)], ta, l, i % per_register(ta));
-    }
-    for (int i = 0; i < count_of(b) * per_register(tb); i++) {
-      Place p = place_b(tb, l, i);
-      x.b[p.row * n + p.col] = element(w->R + b[i / per_register(tb)], tb, l, i % per_register(tb));
-    }
-    for (int i = 0; i < count_of(c) * per_register(tc); i++) {
-      Place p = place_c(m, l, i);
-      x.c[p.row * n + p.col] = element(w->R + c[i / per_register(tc)], tc, l, i % per_register(tc));
-    }
-  }
+  int pa = per_register(ta), pb = per_register(tb), pc = per_register(tc), pd = per_register(td);
+  int na = count_of(a) * pa, nb = count_of(b) * pb, nc = count_of(c) * pc, nd = count_of(d) * pd;
+  Matrices x;      // all of it is written: the lanes' elements are the whole matrices
+  for (int i = 0; i < na; i++) spread(w->R + a[i / pa], ta, i % pa, x.a, place_a(m, k, ta, i));
+  for (int i = 0; i < nb; i++) spread(w->R + b[i / pb], tb, i % pb, x.b, place_b(n, tb, i));
+  for (int i = 0; i < nc; i++) spread(w->R + c[i / pc], tc, i % pc, x.c, place_c(m, n, i));
   multiply(&x, m, n, k, ta, td);
-  EACH_LANE for (int i = 0; i < count_of(d) * per_register(td); i++) {
-    Place p = place_c(m, l, i);
-    set_element(w->R + d[i / per_register(td)], td, l, i % per_register(td), x.c[p.row * n + p.col],
-                FIELD(I, 40, 1));
-  }
+  for (int i = 0; i < nd; i++) collect(w->R + d[i / pd], td, i % pd, x.c, place_c(m, n, i), FIELD(I, 40, 1));
   return RUN;
 }
 
