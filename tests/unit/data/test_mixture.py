@@ -217,13 +217,7 @@ def test_what_was_measured_of_a_task_goes_before_what_its_family_is_like() -> No
     draft = next(d for d in shown_drafts() if len(kernels_of(write_module(d))) == 2)
     jobs = [j for j in mixture_jobs([draft]) if not j.level.startswith("broken")]
     speeds = {(draft.family, j.level): LevelSpeed(n + 1.0, 1.0) for n, j in enumerate(jobs)}
-    measured = {}
-    for job, speed in zip(jobs, (1.5, 1.1), strict=True):
-        receipt = _receipt(job, 1 / speed)
-        assert receipt.verdict.timing is not None
-        timing = receipt.verdict.timing.model_copy(update={"modelled": False, "speedup": speed})
-        verdict = receipt.verdict.model_copy(update={"timing": timing})
-        measured[job.key] = receipt.model_copy(update={"verdict": verdict})
+    measured = {j.key: _measured(j, s) for j, s in zip(jobs, (1.5, 1.1), strict=True)}
     shown = []
     for known in ({}, measured, dict(list(measured.items())[:1])):
         mixture = sft_mixture(
@@ -250,13 +244,7 @@ def test_a_family_whose_fast_kernels_keep_up_is_shown_them_where_they_lose_too()
     jobs = [j for j in mixture_jobs([draft]) if not j.level.startswith("broken")]
     speeds = {(draft.family, jobs[0].level): LevelSpeed(0.2, 0.1)}
     speeds[draft.family, jobs[1].level] = LevelSpeed(0.9, 0.4)
-    known = {}
-    for job, speed in zip(jobs, (0.5, 0.3), strict=True):
-        receipt = _receipt(job, 1 / speed)
-        assert receipt.verdict.timing is not None
-        timing = receipt.verdict.timing.model_copy(update={"modelled": False, "speedup": speed})
-        verdict = receipt.verdict.model_copy(update={"timing": timing})
-        known[job.key] = receipt.model_copy(update={"verdict": verdict})
+    known = {j.key: _measured(j, s) for j, s in zip(jobs, (0.5, 0.3), strict=True)}
     for table, shown in ((speeds, jobs[1]), ({}, min(jobs, key=lambda j: len(j.code)))):
         mixture = sft_mixture(
             known, functions={}, fits=lambda _: True, drafts=[draft], speeds=table
@@ -350,6 +338,15 @@ def _receipt(job: Job, ms: float) -> KernelReceipt:
         task=job.task.name, level=job.level, task_digest=digest, kernel_sha256=sha,
         verdict=verdict, verdict_digest=f"verdict of {sha}",
     )  # fmt: skip
+
+
+def _measured(job: Job, speed: float) -> KernelReceipt:
+    """A receipt with a time over eager that a GPU measured."""
+    receipt = _receipt(job, 1 / speed)
+    assert receipt.verdict.timing is not None
+    timing = receipt.verdict.timing.model_copy(update={"modelled": False, "speedup": speed})
+    verdict = receipt.verdict.model_copy(update={"timing": timing})
+    return receipt.model_copy(update={"verdict": verdict})
 
 
 def test_a_kernel_that_is_too_long_for_an_answer_is_not_shown() -> None:
