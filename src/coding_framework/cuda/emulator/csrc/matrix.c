@@ -115,19 +115,6 @@ static i32 exponent_of(f64 v, i32 least) {
   return v == 0 ? NO_EXPONENT : e < least ? least : e;
 }
 
-static f64 power_of_two(i32 e) {
-  u64 bits = (u64)(e + 1023) << 52;
-  f64 v;
-  memcpy(&v, &bits, 8);
-  return v;
-}
-
-static f64 cut_to_float(f64 v) {
-  if (fabs(v) >= 0x1p128) return v;      // becomes infinite
-  f32 f = (f32)v;
-  return fabs((f64)f) > fabs(v) ? f_bits(bits_f(f) - 1) : f;
-}
-
 static int all_finite(const f64 *v, int count) {
   u64 none = 0;
   for (int i = 0; i < count; i++) {
@@ -138,51 +125,18 @@ static int all_finite(const f64 *v, int count) {
   return !none;
 }
 
-// Products are exact. Each addend, the accumulator among them, is aligned to the largest exponent (of
-// a product: the sum of its factors' exponents, not normalised), keeps KEPT_BITS there, and what is
-// below is cut off. The sum of all k products and the accumulator is exact; float32 results are cut,
-// halves rounded to nearest by set_element. A result of zero is +0. Of one NVIDIA H200 (2026-11-22)
-// 2.5 million results were as here, bit for bit, but one in half precision (random, wide exponents,
-// cancellation, subnormals, zeros).
-static void sums_of_rows(Matrices *x, int m, int n, int k, int type, int type_d) {
-  i32 least = type == TYPE_F16 ? -14 : -126, ea[MOST], eb[MOST];
-  for (int i = 0; i < m * k; i++) ea[i] = exponent_of(x->a[i], least);
-  for (int i = 0; i < k * n; i++) eb[i] = exponent_of(x->b[i], least);
-  for (int i = 0; i < m; i++) {
-    i32 top[32];
-    f64 scale[32], sum[32], *c = x->c + i * n;
-    for (int j = 0; j < n; j++) top[j] = exponent_of(c[j], -126);
-    for (int p = 0; p < k; p++)
-      for (int j = 0; j < n; j++) {
-        i32 e = ea[i * k + p] + eb[p * n + j];
-        top[j] = e > top[j] ? e : top[j];
-      }
-    for (int j = 0; j < n; j++) {
-      top[j] = top[j] < -600 ? -600 : top[j];      // nothing but zeros
-      scale[j] = power_of_two(KEPT_BITS - top[j]);
-      sum[j] = trunc(c[j] * scale[j]);
-    }
-    for (int p = 0; p < k; p++) {
-      f64 a = x->a[i * k + p];
-      for (int j = 0; j < n; j++) sum[j] += trunc(a * x->b[p * n + j] * scale[j]);
-    }
-    for (int j = 0; j < n; j++) {
-      f64 v = sum[j] * power_of_two(top[j] - KEPT_BITS) + 0.0;
-      c[j] = type_d != TYPE_F16 ? cut_to_float(v) : fabs(v) <= 0x1p-25 ? 0.0 : v;
-    }
-  }
-}
-
-#if defined(__AVX512F__) || defined(__AVX2__)
+// A row has eight, sixteen or thirty-two sums: so many of them at a time.
+#if defined(__AVX512F__)
 #include <immintrin.h>
-
-// The same for rows of eight, as all of mma.sync has them: a row, or half of one, is a vector.
-#ifdef __AVX512F__
 #define WIDE 8
 #define TRUNCATED(v) ((Row)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC))
-#else
+#elif defined(__AVX2__)
+#include <immintrin.h>
 #define WIDE 4
 #define TRUNCATED(v) ((Row)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC))
+#else
+#define WIDE 2
+#define TRUNCATED(v) truncated(v)
 #endif
 typedef f64 Row __attribute__((vector_size(8 * WIDE), aligned(8)));
 typedef i64 Bits __attribute__((vector_size(8 * WIDE), aligned(8)));
@@ -190,6 +144,10 @@ typedef u64 Unsigned __attribute__((vector_size(8 * WIDE), aligned(8)));
 #define ALL(x) ((Bits){} + (x))
 #define CHOOSE(mask, yes, no) (((Bits)(mask) & (Bits)(yes)) | (~(Bits)(mask) & (Bits)(no)))
 #define MAGNITUDE(v) ((Row)((Bits)(v) & 0x7fffffffffffffffll))
+
+#if WIDE == 2
+static inline Row truncated(Row v) { return (Row){trunc(v[0]), trunc(v[1])}; }
+#endif
 
 static inline Bits exponents_of(Row v, i64 least) {
   Bits e = (Bits)((Unsigned)v >> 52 & 0x7ff) - 1023;
@@ -205,15 +163,21 @@ static inline Row cut_to_floats(Row v) {
   return (Row)CHOOSE(size >= 0x1p128, v, cut);      // becomes infinite
 }
 
-static void sums_of_eights(Matrices *x, int m, int k, int type, int type_d) {
+// Products are exact. Each addend, the accumulator among them, is aligned to the largest exponent (of
+// a product: the sum of its factors' exponents, not normalised), keeps KEPT_BITS there, and what is
+// below is cut off. The sum of all k products and the accumulator is exact; float32 results are cut,
+// halves rounded to nearest by set_element. A result of zero is +0. Of one NVIDIA H200 (2026-11-22)
+// 2.5 million results were as here, bit for bit, but one in half precision (random, wide exponents,
+// cancellation, subnormals, zeros).
+static void tensor_sums(Matrices *x, int m, int n, int k, int type, int type_d) {
   i64 least = type == TYPE_F16 ? -14 : -126, ea[MOST];
   for (int i = 0; i < m * k; i++) ea[i] = exponent_of(x->a[i], least);
-  for (int h = 0; h < 8; h += WIDE) {
-    Bits eb[64];
-    Row b[64];
-    for (int p = 0; p < k; p++) b[p] = *(Row *)(x->b + 8 * p + h), eb[p] = exponents_of(b[p], least);
+  for (int j = 0; j < n; j += WIDE) {
+    Bits eb[32];
+    Row b[32];
+    for (int p = 0; p < k; p++) b[p] = *(Row *)(x->b + p * n + j), eb[p] = exponents_of(b[p], least);
     for (int i = 0; i < m; i++) {
-      Row *to = (Row *)(x->c + 8 * i + h), c = *to;
+      Row *to = (Row *)(x->c + i * n + j), c = *to;
       const f64 *a = x->a + i * k;
       const i64 *e = ea + i * k;
       Bits top = exponents_of(c, -126);
@@ -229,14 +193,6 @@ static void sums_of_eights(Matrices *x, int m, int k, int type, int type_d) {
     }
   }
 }
-
-static void tensor_sums(Matrices *x, int m, int n, int k, int type, int type_d) {
-  if (n == 8) sums_of_eights(x, m, k, type, type_d);
-  else sums_of_rows(x, m, n, k, type, type_d);
-}
-#else
-#define tensor_sums sums_of_rows
-#endif
 
 static void multiply(Matrices *x, int m, int n, int k, int type, int type_d) {
   if (type <= TYPE_TF32 && all_finite(x->a, m * k) && all_finite(x->b, k * n) && all_finite(x->c, m * n))
