@@ -31,10 +31,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
@@ -59,6 +61,7 @@ from coding_framework.data.modules.records import ModuleDraft, extent, shape_of
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
 from coding_framework.errors import UsageError
+from coding_framework.paths import write_atomic
 from coding_framework.types import BackendChoice
 
 MOST_OVERLAP = 0.6
@@ -130,14 +133,13 @@ def write_spellings(
 ) -> int:
     """Write `excluded_spellings.txt`: the tasks whose second spelling a problem is like; how
     many."""
-    catalog.SPELLINGS_PATH.write_text("", encoding="utf-8")
-    catalog.excluded_spellings.cache_clear()
-    drafts = [d for d in catalog.all_drafts() if catalog.may_be_spelt_anew(d)]
+    with nothing_in("SPELLINGS_PATH", catalog.excluded_spellings):
+        drafts = [d for d in catalog.all_drafts() if catalog.may_be_spelt_anew(d)]
     alike = {name for name, _ in syntax_hits(drafts, problems, spelling=1)}
     near = overlaps(drafts, own, spelling=1)
     alike |= {draft.name for draft, _, share in near if share >= MOST_OVERLAP}
     keys = sorted(draft.key for draft in drafts if draft.name in alike)
-    catalog.SPELLINGS_PATH.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8")
+    write_atomic(catalog.SPELLINGS_PATH, "".join(f"{key}\n" for key in keys))
     catalog.excluded_spellings.cache_clear()
     return len(keys)
 
@@ -145,24 +147,28 @@ def write_spellings(
 def write_constant() -> int:
     """Write the keys of the drafts of level 2, spare ones too, and of the wider ones of level 1,
     whose output hardly varies; how many."""
-    before = catalog.CONSTANT_PATH.read_bytes()
-    catalog.CONSTANT_PATH.write_text("", encoding="utf-8")
-    catalog.constant_keys.cache_clear()
-    catalog.all_drafts.cache_clear()
-    try:
-        keys = _that_hardly_vary()
-    except BaseException:
-        catalog.CONSTANT_PATH.write_bytes(before)
-        raise
-    catalog.CONSTANT_PATH.write_text("".join(f"{key}\n" for key in keys), encoding="utf-8")
+    with nothing_in("CONSTANT_PATH", catalog.constant_keys, catalog.all_drafts):
+        spare, wider = catalog.spare_drafts(catalog.MOST_SPARE), wider_drafts(MOST_WIDER)
+        drafts = [*(d for d in catalog.all_drafts() if d.level == 2), *spare, *wider]
+    torch.manual_seed(0)
+    keys = sorted({draft.key for draft in drafts if hardly_varies(draft)})
+    write_atomic(catalog.CONSTANT_PATH, "".join(f"{key}\n" for key in keys))
     return len(keys)
 
 
-def _that_hardly_vary() -> list[str]:
-    spare = catalog.spare_drafts(catalog.MOST_SPARE)
-    drafts = [*(d for d in catalog.all_drafts() if d.level == 2), *spare, *wider_drafts(MOST_WIDER)]
-    torch.manual_seed(0)
-    return sorted({draft.key for draft in drafts if hardly_varies(draft)})
+@contextmanager
+def nothing_in(path: str, *cached: Any) -> Iterator[None]:
+    """The catalogue reads this file of its own as empty; what it has `cached` is read anew."""
+    before = getattr(catalog, path)
+    try:
+        setattr(catalog, path, Path(os.devnull))
+        for function in cached:
+            function.cache_clear()
+        yield
+    finally:
+        setattr(catalog, path, before)
+        for function in cached:
+            function.cache_clear()
 
 
 def hardly_varies(draft: ModuleDraft) -> bool:

@@ -252,10 +252,11 @@ class CUDACompiler:
                         "device.cubin": folder / f"kernel.sm_{self.architecture}.cubin",
                     }
                     return self.cache.put(digest, result, files)
-                if result.status is Status.COMPILE_ERROR and _may_be_the_machine(result):
-                    self._require_working(flags)
-                if result.status is Status.COMPILE_ERROR and certain:
-                    self.cache.put(digest, result, {})
+                if result.status is Status.COMPILE_ERROR:
+                    if _may_be_the_machine(result):
+                        self._require_working(flags)
+                    if certain:
+                        self.cache.put(digest, result, {})
                 if certain or not tries_left:
                     break
                 log.warning("compilation_tried_again", reason=result.reason, digest=digest[:16])

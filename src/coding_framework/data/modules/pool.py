@@ -60,8 +60,9 @@ def wider_drafts(each: int) -> list[ModuleDraft]:
         for one in ones:
             if len(kept) == each:
                 break
-            if one.draft.key not in left_out and _is_free(one, first):
-                kept[one.draft.key] = one.draft
+            draft = one.draft
+            if draft.key not in left_out and _is_free(one, first):
+                kept[draft.key] = draft
     drawn = round_robin(kept.values() for kept in chosen.values())
     return [draft for draft in drawn if draft.key not in constant_keys()]
 
