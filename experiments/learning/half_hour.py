@@ -51,6 +51,7 @@ ANEW = "learning_anew"
 """Folder of an SFT beside a policy that is there."""
 SFT_BATCH = 8
 """Examples that a step of SFT learns, on any number of GPUs."""
+H200_GIB = 139.0
 ROW_GIB = 24.0
 """Memory of a GPU for one of the longest examples, and with room for all else."""
 FIRST_STEP_S = 240.0
@@ -98,7 +99,7 @@ class HalfHour:
     """The time, the folder and the log of a call, and what the machine has."""
 
     def __init__(
-        self, work: Path, minutes: float, workers: int, gpus: int = 2, gib: float = 139.0
+        self, work: Path, minutes: float, workers: int, gpus: int = 2, gib: float = H200_GIB
     ) -> None:
         self.work = work
         self.workers = workers
@@ -324,16 +325,15 @@ def compiled(now: HalfHour, pair: Pair) -> None:
     if examples is None:
         now.note("left out, for want of a mixture", what="compiled")
         return
-    told = yaml.safe_load((now.work / "two_gpus.yaml").read_text())
+    from learning import sft_recipe
+
+    plan = read_plan(now.work / "two_gpus.yaml")
     sft = {
-        **told["sft"], "num_gpus": 1, "gradient_accumulation_steps": 2, "max_steps": 80,
-        "compile_layers": True, "extra_examples": str(examples), "prompts": "v3", "wandb": False,
-        "held_out_tasks": 0, "num_examples": 0, "optimizer_examples": 0,
+        **sft_recipe(plan, examples, 0), "num_gpus": 1, "gradient_accumulation_steps": 2,
+        "max_steps": 80, "compile_layers": True,
     }  # fmt: skip
     recipe = now.work / "compiled.yaml"
-    recipe.write_text(
-        yaml.safe_dump({"device": "cuda", "sft": sft, "base_model": told["base_model"]})
-    )
+    recipe.write_text(yaml.safe_dump({"device": "cuda", "sft": sft, "base_model": plan.base_model}))
     now.run("compiled", [
         sys.executable, ROOT / "run_sft_training.py", "--config", recipe,
         "--output-dir", now.work / "compiled",
@@ -405,7 +405,11 @@ def follow(
             if not trial(now, "in_step", policy, pair):
                 trial(now, "in_step_unpacked", policy, pair)
             trial(now, "one_behind", policy, pair)
-    with now.judging(*pair.gpus):
+    judge_to_the_end(now, pair.gpus)
+
+
+def judge_to_the_end(now: HalfHour, gpus: Sequence[int]) -> None:
+    with now.judging(*gpus):
         time.sleep(max(0.0, now.left_s - END_S))
 
 
@@ -466,8 +470,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cli.error("--then parity: whose KernelBench? give --kernelbench-dir, a checkout of it")
     found = gpus_here()
     gpus = args.gpus or (4 if len(found) >= 4 else 2)
-    told = {"gib": min(found)} if found else {}
-    now = HalfHour(args.work.resolve(), args.minutes, args.workers, gpus, **told)
+    smallest = min(found, default=H200_GIB)
+    now = HalfHour(args.work.resolve(), args.minutes, args.workers, gpus, smallest)
     model = args.model.resolve()
     learnt = args.learnt.resolve() if args.learnt else None
     if args.policy:
@@ -475,21 +479,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         policy = restored(now, model, args.policy.resolve(), learnt, anew=anew)
     else:
         policy = sft(now, model)
-    first, *others = pairs_of(gpus)
     if policy is None:
-        with now.judging(*now.gpus):
-            time.sleep(max(0.0, now.left_s - END_S))
-        now.note("all is done")
-        return 0
-    then = list(args.then)
-    if not args.policy and "sft" not in then[:1]:
-        then.insert(0, "sft")
-    checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
-    with ThreadPoolExecutor() as pool:
-        beside = [pool.submit(follow, now, then, policy, pair, checkout) for pair in others]
-        follow(now, [*([] if beside else then), *args.beside], policy, first, checkout)
-    for stream in beside:
-        stream.result()
+        judge_to_the_end(now, now.gpus)
+    else:
+        first, *others = pairs_of(gpus)
+        trained = [] if args.policy or args.then[:1] == ["sft"] else ["sft"]
+        then = [*trained, *args.then]
+        checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
+        with ThreadPoolExecutor() as pool:
+            beside = [pool.submit(follow, now, then, policy, pair, checkout) for pair in others]
+            follow(now, [*([] if beside else then), *args.beside], policy, first, checkout)
+        for stream in beside:
+            stream.result()
     now.note("all is done")
     return 0
 

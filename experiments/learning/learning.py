@@ -321,13 +321,19 @@ def unpacked_mistakes(now: Experiment) -> Path | None:
     return path
 
 
-def sft(now: Experiment) -> Mapping[str, Any]:
-    drawn = {} if not now.plan.mixture else dict.fromkeys(("num_examples", "optimizer_examples"), 0)
-    beside = str(now.work / "mixture" / "examples.jsonl") if now.plan.mixture else None
-    recipe = {
-        "prompts": now.plan.prompts, "held_out_tasks": 0, "wandb": False, "seed": now.seed,
-        **drawn, "extra_examples": beside, **now.plan.sft,
+def sft_recipe(plan: Plan, mixture: Path | None, seed: int) -> dict[str, Any]:
+    """Fields of `SFTConfig`. mixture: its examples; None: SFT learns functions alone."""
+    drawn = {} if mixture is None else dict.fromkeys(("num_examples", "optimizer_examples"), 0)
+    beside = str(mixture) if mixture is not None else None
+    return {
+        "prompts": plan.prompts, "held_out_tasks": 0, "wandb": False, "seed": seed,
+        **drawn, "extra_examples": beside, **plan.sft,
     }  # fmt: skip
+
+
+def sft(now: Experiment) -> Mapping[str, Any]:
+    examples = now.work / "mixture" / "examples.jsonl" if now.plan.mixture else None
+    recipe = sft_recipe(now.plan, examples, now.seed)
     now.script(
         "run_sft_training.py",
         {"sft": recipe, "base_model": now.plan.base_model},

@@ -126,17 +126,8 @@ def test_one_gpu_trains_where_two_do_not_and_the_other_judges(
 
 def test_both_plans_teach_the_same_examples() -> None:
     two, one = (read_plan(half_hour.HERE / f"{name}.yaml") for name in ("two_gpus", "sft"))
-    said = (
-        "base_model",
-        "mixture",
-        "mistakes",
-        "unjudged",
-        "answer_tokens",
-        "spare",
-        "wider",
-        "bits",
-    )
-    said += ("prompts", "sampling")
+    said = ("base_model", "mixture", "mistakes", "unjudged", "answer_tokens", "spare", "bits")
+    said += ("prompts", "sampling", "wider")
     assert [getattr(two, name) for name in said] == [getattr(one, name) for name in said]
     assert two.sft["max_length"] == one.sft["max_length"] >= two.answer_tokens + 1024
     batches = [
@@ -155,6 +146,14 @@ def test_a_step_of_sft_has_as_many_examples_on_any_gpus(
     told = read_plan(half_hour.plan_in(now, "two_gpus", tmp_path, gpus)).sft
     assert (told["num_gpus"], told["batch_size"]) == (gpus, rows)
     assert told["gradient_accumulation_steps"] == times
+
+
+@pytest.mark.parametrize(("found", "used"), [(1, 2), (2, 2), (3, 2), (4, 4), (8, 4)])
+def test_a_machine_of_other_gpus_is_used_as_one_of_two_or_four(
+    found: int, used: int, call: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(half_hour, "gpus_here", lambda: [139.8] * found)
+    assert call(then=["sft"])[:used] == [f"judge_{n}" for n in range(used)]
 
 
 def test_on_four_gpus_arms_run_beside_each_other(

@@ -197,6 +197,17 @@ def test_what_the_linker_says_of_a_source_alone_is_its_fault(compiler: CUDACompi
     assert twice.reason.startswith("nvcc: linker:")
 
 
+@pytest.mark.parametrize(
+    "lie", ["#error linker: cannot find /lib/libm.so.6", '#pragma GCC error "linker: no"']
+)
+def test_a_source_that_speaks_as_the_linker_does_is_not_masked(
+    compiler: CUDACompiler, lie: str
+) -> None:
+    told = compiler.compile_source(f"{lie}\n{kernel(62)}")
+    assert told.status is Status.COMPILE_ERROR
+    assert compiler.compile_source(f"{lie}\n{kernel(62)}").cache_hit
+
+
 def test_an_update_of_the_headers_under_a_running_compiler_changes_nothing_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
