@@ -8,7 +8,8 @@ test on held-out modules, or, with --policy, the policy of a folder of `learning
 what --then names: arms of `learning.py`, with a seed and a last stage behind colons and others that
 follow in the same call behind plus signs (`rl:0+sft`), and `trial`, the default: RL, six steps in
 step and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`);
-`parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`);
+`parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`); with
+--policy it begins on the last GPU, in place of judging, while the model is waited for;
 with --policy `train`: SFT anew on two GPUs, and its test; what comes after it goes on from that;
 `compiled`: some steps of SFT on one GPU with compiled layers, for their speed.
 What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
@@ -286,14 +287,16 @@ def arm(now: HalfHour, work: Path, named: str, pair: Pair, *more: str | Path) ->
 
 
 def restored(
-    now: HalfHour, model: Path, stored: Path, learnt: Path | None = None, *, anew: bool = False
-) -> Path | None:
+    now: HalfHour, model: Path, stored: Path, learnt: Path | None = None, *, anew: bool = False,
+    checkout: Path | None = None,
+) -> Path | None:  # fmt: skip
     """The stored policy as a whole model, and beside it each of the folder `learnt`; None where it
-    cannot be made. anew: SFT's examples are made meanwhile."""
+    cannot be made. anew: SFT's examples are made meanwhile. checkout: of KernelBench, for parity
+    meanwhile; None: all GPUs judge."""
     plan, work = plan_in(now, "two_gpus", model, 2), now.work / "learning_two_gpus"
     merged = work / "models" / "sft"
     if not merged.is_dir():
-        with now.judging(*now.gpus):
+        with parity_meanwhile(now, checkout) if checkout else now.judging(*now.gpus):
             if anew:
                 command = sft_arm(plan, now.work / ANEW, "--until", "mixture")
                 now.run("mixture", command, "", now.left_s)
@@ -369,15 +372,36 @@ def trial(now: HalfHour, name: str, policy: Path, pair: Pair) -> bool:
     ], pair.both, now.left_s, pair.cores, **OF_RL) == 0  # fmt: skip
 
 
-def parity(now: HalfHour, checkout: Path, pair: Pair) -> None:
-    """Kernels of modules judged by KernelBench's own evaluator and by us, on the GPU that judges;
-    its reference is in full float32."""
-    now.run("parity", [
+def parity_command(now: HalfHour, checkout: Path) -> list[str | Path]:
+    """Kernels of modules judged by KernelBench's own evaluator and by us; its reference is in full
+    float32. It goes on with what an earlier call of it left."""
+    return [
         sys.executable, ROOT / "benchmarks" / "against_kernelbench.py", "--kernelbench", checkout,
         "--tasks", "0", "--modules", "112", "--full-float32", "--theirs", "6", "--workers", "8",
         "--minutes", f"{max(0.0, now.left_s - END_S) / 60:.2f}", "--work", now.work / "parity",
         "--output", now.work / "against_kernelbench.json",
-    ], str(pair.gpus[1]), now.left_s, pair.cores)  # fmt: skip
+    ]  # fmt: skip
+
+
+@contextmanager
+def parity_meanwhile(now: HalfHour, checkout: Path) -> Iterator[None]:
+    """What it has judged when this ends is kept. What the time waits for goes first on the
+    cores."""
+    gpu = str(now.gpus[-1])
+    process = now.start("parity_first", parity_command(now, checkout), gpu, niceness=10)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its rows are written one by one
+        process.wait()
+        now.note("ended", what="parity_first", status=process.returncode)
+
+
+def parity(now: HalfHour, checkout: Path, pair: Pair) -> None:
+    """On the GPU of a pair that judges."""
+    command = parity_command(now, checkout)
+    now.run("parity", command, str(pair.gpus[1]), now.left_s, pair.cores)
 
 
 def follow(
@@ -474,9 +498,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     now = HalfHour(args.work.resolve(), args.minutes, args.workers, gpus, smallest)
     model = args.model.resolve()
     learnt = args.learnt.resolve() if args.learnt else None
+    checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
+    named = (*args.then, *args.beside)
     if args.policy:
-        anew = "train" in (*args.then, *args.beside)
-        policy = restored(now, model, args.policy.resolve(), learnt, anew=anew)
+        policy = restored(
+            now, model, args.policy.resolve(), learnt, anew="train" in named,
+            checkout=checkout if "parity" in named else None,
+        )  # fmt: skip
     else:
         policy = sft(now, model)
     if policy is None:
@@ -485,7 +513,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first, *others = pairs_of(gpus)
         trained = [] if args.policy or args.then[:1] == ["sft"] else ["sft"]
         then = [*trained, *args.then]
-        checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
         with ThreadPoolExecutor() as pool:
             beside = [pool.submit(follow, now, then, policy, pair, checkout) for pair in others]
             follow(now, [*([] if beside else then), *args.beside], policy, first, checkout)

@@ -14,8 +14,8 @@ Each arm is a list of stages; a finished one is noted in DIR/stages and not run 
 --minutes the program stops cleanly: a training at the end of a step, sampling when no sample is
 open. Its exit status is then 4, and the same command goes on, on another machine too, after `pack`
 and `unpack`. With --until it stops after that stage. With --then other arms of the same seed
-follow; a server that answers for a policy then stays while later tests need it, and the next
-policy's starts beside it.
+follow. A server that answers for a policy stays while later tests need it, and the next policy's
+starts beside it.
 
     sft      mixture, SFT, temperature by the validation tasks, test
     rft      samples of unseen training tasks, SFT on the best of them, temperature, test
@@ -50,6 +50,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, get_args
 
@@ -63,7 +64,7 @@ from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
 from coding_framework.paths import write_atomic, write_json_atomic
 from coding_framework.store.folder import RejectionFolder, RLFolder, SFTFolder
 from coding_framework.store.training_log import read_evidence, read_steps, read_validations
-from coding_framework.types import Role, TrainingExample
+from coding_framework.types import Role, Task, TrainingExample
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -674,9 +675,9 @@ def searching(now: Experiment) -> Mapping[str, Any]:
         for suite in suites
     }
     model = require(now, now.best)
-    with now.served(model) as server:
+    with now.served(model, now.best) as server:
         rows = search(
-            model, [task for found in tasks.values() for task in found], how,
+            model, fair_order(list(tasks.values())), how,
             judge=dict(now.plan.judge), folder=now.work / "search", seed=now.seed,
             deadline=now.deadline, max_new_tokens=now.plan.sampling.get("max_new_tokens"),
             server=server[1] if server else None,
@@ -686,6 +687,13 @@ def searching(now: Experiment) -> Mapping[str, Any]:
         "policy": now.best,
         **{suite: _found([by_task[t.name] for t in found]) for suite, found in tasks.items()},
     }
+
+
+def fair_order(suites: Sequence[Sequence[Task]]) -> list[Task]:
+    """The tasks of all suites, of each every fourth one, then those between them, so that the time
+    may end anywhere: what is done then is of the whole length of each suite."""
+    strided = [[t for start in (0, 2, 1, 3) for t in suite[start::4]] for suite in suites]
+    return [t for row in zip_longest(*strided) for t in row if t is not None]
 
 
 def _found(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -754,7 +762,11 @@ def run_arm(now: Experiment, until: str | None = None) -> None:
 
 def policies_tested(now: Experiment) -> list[str]:
     """The policies of the arm's tests that are not made yet, in their order."""
-    policies = {"kernelbench": {"test": now.best, "sft": "sft"}}.get(now.arm, {"test": now.name})
+    best = now.best
+    policies = {
+        "kernelbench": {"test": best, "sft": "sft"}, "search": {"search": best},
+        "feedback": {"feedback": best, "resampling": best},
+    }.get(now.arm, {"test": now.name})  # fmt: skip
     tests = [stage for stage, _ in STAGES[now.arm] if stage in policies]
     return [policies[stage] for stage in tests if not note_of(now, stage).exists()]
 
@@ -820,8 +832,7 @@ def work_on(args: argparse.Namespace) -> int:
         )
         for arm in (args.what, *args.then)
     ]
-    if args.then:
-        servers.needed += [policy for arm in arms for policy in policies_tested(arm)]
+    servers.needed += [policy for arm in arms for policy in policies_tested(arm)]
     work.mkdir(parents=True, exist_ok=True)
     try:
         for arm in arms:

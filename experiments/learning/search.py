@@ -81,8 +81,10 @@ class _Search:
         with contextlib.ExitStack() as stack:
             policy, count = self._policy(stack)
             judge, again = (
-                stack.enter_context(make_judge(**self._judging, seed=seed, time_naive=False))
-                for seed in (None, None)
+                stack.enter_context(
+                    make_judge(**self._judging, **more, tasks=tasks, time_naive=False)
+                )
+                for more in ({}, {"workers": 2})  # of a task only few kernels are judged again
             )
             budget = PromptBudget(TASK_TOKENS + self._tokens, count)
             sampling = SamplingParams(

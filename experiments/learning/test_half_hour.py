@@ -218,6 +218,18 @@ def test_parity_takes_the_second_gpu_and_a_checkout(
     assert {name: gpus for name, _, gpus in began}["parity"] == "1"
 
 
+def test_parity_begins_while_the_model_is_waited_for_and_ends_in_its_turn(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    given = {"gpus": "4", "policy": str(tmp_path), "kernelbench-dir": str(tmp_path)}
+    names = call(then=["train", "kernelbench:0", "parity"], beside="feedback:0", **given)
+    assert names[:3] == ["parity_first", "mixture", "restore"]
+    first, then = (next(b for b in began if b[0] == name) for name in ("parity_first", "parity"))
+    assert first[2] == then[2] == "3"
+    works = [words[words.index("--work") + 1] for _, words, _ in (first, then)]
+    assert works[0] == works[1]
+
+
 def test_the_speed_of_compiled_layers_is_measured_where_a_mixture_is(
     call: Callable[..., list[str]], began: Began
 ) -> None:

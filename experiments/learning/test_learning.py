@@ -576,3 +576,10 @@ def test_the_policy_that_is_kept_can_be_read(tmp_path: Path) -> None:
     assert card is not None
     assert (card.base_model, card.prompts) == (read_plan(HERE / "sft.yaml").base_model, "v3")
     assert card.weights == {WEIGHTS: file_digest(tmp_path / WEIGHTS)}
+
+
+def test_a_search_that_ends_early_has_seen_all_of_each_suite() -> None:
+    one, two = ([SimpleNamespace(name=f"{s}{n}") for n in range(8)] for s in "ab")
+    order = [task.name for task in learning.fair_order([one, two[:3]])]
+    assert order[:4] == ["a0", "b0", "a4", "b2"]
+    assert sorted(order) == sorted(t.name for t in (*one, *two[:3]))
