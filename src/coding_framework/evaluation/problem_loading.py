@@ -1,4 +1,4 @@
-"""Problems of a suite become tasks in a process of their own, with a limit of time and of memory.
+"""Problems of a suite become tasks in processes of their own, with a limit of time and of memory.
 
 A problem is Python that its author wrote and that is run to learn its shapes: it may raise, sleep
 for ever or ask for a terabyte. Then it is not applicable, with the reason, and the others go on.
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,8 @@ LIMIT_S = 60.0
 """For one problem."""
 START_LIMIT_S = 300.0
 """For the process to begin: it imports PyTorch, on a busy machine."""
+LEAST_OF_A_PROCESS = 10
+"""It takes two seconds to begin, and a quarter of one for a problem of KernelBench."""
 MEMORY_BYTES = 64 << 30
 """Of addresses: PyTorch alone maps several GiB."""
 
@@ -53,7 +56,15 @@ class ProblemSource(Record):
 def load_problems(
     sources: Sequence[ProblemSource], *, limit_s: float = LIMIT_S, memory: int = MEMORY_BYTES
 ) -> list[Task | str]:
-    """The task of each, or why it is none."""
+    """The task of each, or why it is none. Several processes share them out."""
+    count = max(1, min(len(os.sched_getaffinity(0)), len(sources) // LEAST_OF_A_PROCESS))
+    parts = [sources[first::count] for first in range(count)]
+    with ThreadPoolExecutor(count) as threads:
+        tasks = [*threads.map(lambda part: _load_part(part, limit_s, memory), parts)]
+    return [tasks[number % count][number // count] for number in range(len(sources))]
+
+
+def _load_part(sources: Sequence[ProblemSource], limit_s: float, memory: int) -> list[Task | str]:
     found: list[Task | str] = []
     while len(found) < len(sources):
         with _Loader(memory) as loader:

@@ -32,6 +32,8 @@ RECENT = 4
 EQUAL_SHARE, EQUAL_GROUPS = 0.8, 8
 CHEAT_SHARE, CHEATS = 0.02, 3
 MASKED_SHARE, MASKED = 0.1, 5
+BESIDE_SHARE = 0.05
+"""A rollout that takes less of a step is of answers that were written beside the step before."""
 WAIT_SHARE = 0.3
 JUMP, JUMP_AFTER, JUMP_OVER = 10.0, 5, 50
 """A value jumped where it is `JUMP` times the median of at most `JUMP_OVER` steps before, of which
@@ -168,7 +170,7 @@ def judge_is_slow(records: Sequence[StepRecord]) -> Finding | None:
     """At each of the last steps the slowest verdicts waited for a judge for a good part of the
     rollout. A time without verdicts tells nothing, and does not count as fast."""
     recent = records[-RECENT:]
-    pairs = [(r.measures.verdict_wait_s.get("p95"), r.times.get("rollout_s")) for r in recent]
+    pairs = [(r.measures.verdict_wait_s.get("p95"), _rollout_s(r)) for r in recent]
     shares = [wait / rollout for wait, rollout in pairs if wait is not None and rollout]
     if len(shares) < RECENT or min(shares) <= WAIT_SHARE:
         return None
@@ -181,6 +183,13 @@ def judge_is_slow(records: Sequence[StepRecord]) -> Finding | None:
         "the judge is slow",
         {"share": share},
     )
+
+
+def _rollout_s(record: StepRecord) -> float:
+    """Answers that are written beside the step before (one step off-policy) have all of a step, of
+    which verl counts next to nothing as the rollout."""
+    rollout, step = (record.times.get(name, 0.0) for name in ("rollout_s", "step_s"))
+    return rollout if rollout > BESIDE_SHARE * step else step
 
 
 def unsteady(name: str, values: Sequence[float], of_note: float = 0.0) -> Finding | None:

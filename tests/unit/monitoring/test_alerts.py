@@ -121,6 +121,15 @@ def test_verdicts_that_wait(wait_s: float, rollout_s: float, told: bool) -> None
     assert alerts.judge_is_slow(rows[:3]) is None
 
 
+@pytest.mark.parametrize(("wait_s", "told"), [(2.0, False), (20.0, True)])
+def test_verdicts_on_answers_that_are_written_beside_the_step_before(
+    wait_s: float, told: bool
+) -> None:
+    times = {"rollout_s": 0.02, "step_s": 47.0}
+    rows = steps(4, {"verdict_wait_s": {"p95": wait_s}}, times=times)
+    assert (alerts.judge_is_slow(rows) is not None) is told
+
+
 @pytest.mark.parametrize(
     ("norms", "told"),
     [

@@ -25,7 +25,7 @@ from coding_framework.cuda.expected.reference import (
 from coding_framework.cuda.gpu.baselines import time_compiled, time_model
 from coding_framework.cuda.gpu.device import CudaDevice
 from coding_framework.cuda.gpu.event_cost import protocol_on
-from coding_framework.cuda.gpu.memory_need import needed_bytes
+from coding_framework.cuda.gpu.memory_need import MemoryNeed, memory_need
 from coding_framework.cuda.gpu.place import GPU_CASE, GpuPlace, place_of
 from coding_framework.cuda.gpu.settings import LAUNCH_WALL_S, GpuSettings
 from coding_framework.cuda.gpu.tolerance_kernels import build_kernels, worst_where_it_lies
@@ -81,7 +81,9 @@ class CudaBackend:
         self.protocol = protocol_on(self.gpu)
         self.checker = make_checker(self._properties) if make_checker is not None else None
         self._times: dict[str, BaselineTimes] = {}
-        self._needed: dict[tuple[str, str], int] = {}
+        self._needed: dict[tuple[str, str], MemoryNeed] = {}
+        self._entered = MemoryNeed(0, 0)
+        """Of the shape set that was entered last."""
 
     @functools.cached_property
     def place(self) -> GpuPlace:
@@ -115,12 +117,14 @@ class CudaBackend:
         return task.gpu_cases[0] if task.gpu_cases else task.cases[0]
 
     def room(self, task: Task, case: TestCase) -> AbstractContextManager[None]:
+        self._entered = MemoryNeed(0, 0)
         if case not in task.gpu_cases:
             return nullcontext()
         key = (task_digest(task), case.name)
         if key not in self._needed:
-            self._needed[key] = needed_bytes(task, case)
-        return self.place.room(self._needed[key])
+            self._needed[key] = memory_need(task, case)
+        self._entered = self._needed[key]
+        return self.place.room(self._entered.working)
 
     @contextmanager
     def equip(self, expectation: Expectation, timed: bool) -> Iterator[Equipment]:
@@ -128,7 +132,9 @@ class CudaBackend:
         needed = sum(t.numel() * t.element_size() for t in expectation.parameters) + inputs
         needed += sum(o.native.numel() * o.native.element_size() for o in expectation.outputs)
         limits = RunLimits(
-            memory_bytes=max(_LEAST_MEMORY, _MEMORY_FACTOR * needed),
+            memory_bytes=max(
+                _LEAST_MEMORY, _MEMORY_FACTOR * needed, needed + 2 * self._entered.results
+            ),
             output_bytes=max(256 << 20, 2 * needed),
         )
         # inputs twice: they have a second place, for a call that finds them moved

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
 from coding_framework.types import Task, TestCase
@@ -16,17 +19,37 @@ each, both places on the device, and the pool of the timed calls."""
 _AN_OUTPUT = 96
 """Bytes for each element of an output: two draws of a float64 reference with its tolerance take up
 to 80 on the way, the candidate and its kept outputs the rest."""
+_PASSING = 16
+"""Bytes for each element of the largest operation that is neither an input nor an output: float64,
+and as much for what the operation takes to compute it. A convolution with a minimum over its
+channels took 18 GiB where 7 had been counted, and 17 judges filled an H200."""
 
 
-def needed_bytes(task: Task, case: TestCase) -> int:
-    """What judging the task on this shape set takes at its peak, about: tensors between layers are
-    not counted. Nothing is computed."""
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """Bytes that a shape set of real size takes, about."""
+
+    working: int
+    """What judging it takes at its peak."""
+    results: int
+    """Results of all operations of one call of PyTorch's, which an answer with a kernel for each
+    operation keeps as well."""
+
+
+def memory_need(task: Task, case: TestCase) -> MemoryNeed:
+    """From shapes alone: nothing is computed."""
     inputs = sum(math.prod(spec.shape) for spec in case.inputs)
     try:
-        parameters, outputs = _counted(task, case)
+        parameters, outputs, between = _counted(task, case)
     except Exception:  # a model that looks at values cannot be asked this way
-        parameters, outputs = 0, inputs
-    return _AN_INPUT * (inputs + parameters) + _AN_OUTPUT * outputs
+        parameters, outputs, between = 0, inputs, _Between()
+    passing = max(0, between.at_once - inputs - outputs)
+    return MemoryNeed(
+        _AN_INPUT * (inputs + parameters)
+        + _AN_OUTPUT * outputs
+        + max(_PASSING * passing, between.result_bytes if passing else 0),
+        between.result_bytes,
+    )
 
 
 def roughly_needed_bytes(task: Task) -> int:
@@ -36,13 +59,42 @@ def roughly_needed_bytes(task: Task) -> int:
     return (_AN_INPUT + _AN_OUTPUT) * max(inputs, default=0)
 
 
-def _counted(task: Task, case: TestCase) -> tuple[int, int]:
-    """Elements of the parameters and of the outputs."""
+class _Between(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the tensors of a model's operations."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.at_once = 0
+        """Elements that the largest operation reads and makes."""
+        self.result_bytes = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        given = {id(t): t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
+        made = {id(t): t for t in tree_leaves(found) if isinstance(t, torch.Tensor)}
+        if getattr(func, "is_view", False):
+            made = {}
+        self.at_once = max(self.at_once, sum(t.numel() for t in (given | made).values()))
+        new = (t for key, t in made.items() if key not in given)
+        self.result_bytes += sum(t.numel() * t.element_size() for t in new)
+        return found
+
+
+def _counted(task: Task, case: TestCase) -> tuple[int, int, _Between]:
+    """Elements of the parameters and of the outputs, and what lies between."""
     namespace: dict[str, Any] = {"__name__": "task_reference"}
     exec(compile(task.reference, "<task reference>", "exec"), namespace)
     with torch.device("meta"), torch.no_grad():
         tensors = [torch.empty(s.shape, dtype=TORCH_DTYPES[s.dtype]) for s in case.inputs]
         model = namespace["Model"](*(case.init_args or task.init_args))
-        result = model(*tensors)
+        with _Between() as between:
+            result = model(*tensors)
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]
-    return sum(t.numel() for t in model.state_dict().values()), sum(t.numel() for t in outputs)
+    parameters = sum(t.numel() for t in model.state_dict().values())
+    return parameters, sum(t.numel() for t in outputs), between

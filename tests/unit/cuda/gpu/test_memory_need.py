@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.cuda.gpu.memory_need import needed_bytes
+from coding_framework.cuda.gpu.memory_need import memory_need
 from coding_framework.types import Task, TensorSpec, TestCase
 
 pytestmark = pytest.mark.unit
@@ -23,9 +23,22 @@ def _task(forward: str, shape: tuple[int, ...]) -> tuple[Task, TestCase]:
 
 
 def test_outputs_count_more_than_inputs() -> None:
-    assert needed_bytes(*_task("torch.relu(x)", (1 << 30, 1))) == (48 + 96) << 30
-    assert needed_bytes(*_task("x.sum(dim=0)", (1 << 30, 1))) == (48 << 30) + 96
+    assert memory_need(*_task("torch.relu(x)", (1 << 30, 1))).working == (48 + 96) << 30
+    assert memory_need(*_task("x.sum(dim=0)", (1 << 30, 1))).working == (48 << 30) + 96
 
 
 def test_a_model_that_looks_at_values_counts_as_large_as_its_inputs() -> None:
-    assert needed_bytes(*_task("x * float(x.max())", (1024,))) == 144 * 1024
+    assert memory_need(*_task("x * float(x.max())", (1024,))).working == 144 * 1024
+
+
+def test_what_passes_between_operations_counts() -> None:
+    """A small output may come of large tensors, which the reference and honest answers hold."""
+    wide = "x.repeat(1, 256).{}.amin(dim=1)"
+    task = memory_need(*_task(wide.format("tanh()"), (1 << 20, 1)))
+    passing = (2 << 28) - (2 << 20)
+    assert task.working == ((48 + 96) << 20) + 16 * passing
+    assert task.results == (4 << 28) * 2 + (4 << 20)
+    in_place = memory_need(*_task(wide.format("tanh_()"), (1 << 20, 1)))
+    assert in_place.results == (4 << 28) + (4 << 20)
+    views = memory_need(*_task("x.view(-1).reshape(16, -1).transpose(0, 1).sum()", (1 << 20, 1)))
+    assert views.working == (48 << 20) + 96
