@@ -9,6 +9,7 @@ from math import prod
 
 from coding_framework.data.modules.kernels.lowering import Lowering
 from coding_framework.data.modules.kernels.naive_layers import conv_extents
+from coding_framework.data.modules.pointwise import c_literal
 from coding_framework.data.modules.records import Operation, extent
 
 MULTIPROCESSORS = 132
@@ -24,8 +25,9 @@ class NotHereError(Exception):
 class Factors:
     """A product of two tensors of the task: C expressions of its extents, and how each lies."""
 
-    other: str
-    """The right factor's name."""
+    left: str
+    right: str
+    """The factors' names on the host."""
     batch: Sequence[str]
     m: str
     k: str
@@ -44,17 +46,31 @@ class Factors:
 
 
 def factors(w: Lowering, o: Operation) -> Factors:
-    """Raises NotHereError where the factors are not two inputs of the same rank."""
-    if o.flag("own") or w.x.host != w.task.inputs[0].name:
+    """The tensor in hand times an input, or two inputs (`addmm`). Raises NotHereError where they
+    are not of the same rank, or where the tensor in hand is not an input but for `matmul_last`."""
+    inputs = w.task.inputs
+    if o.name != "matmul_last" and w.x.host != inputs[0].name:
         raise NotHereError
-    other = w.task.inputs[-1] if o.name == "matmul_last" else w.task.inputs[1]
-    given = [w.variable(d) for d in other.dims]
-    if len(given) != len(w.dims):
+    left, dims = w.x.host, w.dims
+    right = inputs[0 if o.flag("own") else -1 if o.name == "matmul_last" else 1]
+    if o.name == "addmm":
+        left, dims, right = inputs[1].name, [w.variable(d) for d in inputs[1].dims], inputs[2]
+    given = [w.variable(d) for d in right.dims]
+    if len(given) != len(dims):
         raise NotHereError
     ta, tb = o.flag("ta"), o.flag("tb")
-    *batch, rows, columns = w.dims
+    *batch, rows, columns = dims
     m, k = (columns, rows) if ta else (rows, columns)
-    return Factors(other.name, batch, m, k, given[-2] if tb else given[-1], not ta, tb)
+    return Factors(left, right.name, batch, m, k, given[-2] if tb else given[-1], not ta, tb)
+
+
+def scaled_sum(o: Operation, value: str, term: str) -> list[str]:
+    """What `addmm` does with a product's value and the element that it is added to; nothing for
+    other operations."""
+    if o.name != "addmm":
+        return []
+    beta, alpha = (c_literal(o[name]) for name in ("beta", "alpha"))
+    return [f"{value} = {beta} * {term} + {alpha} * {value};"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +119,4 @@ def tiled(w: Lowering, *sizes: str) -> list[int]:
 
 
 CONVOLUTIONS = tuple(f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3))
-PRODUCTS = ("matmul", "bmm", "matmul_last")
+PRODUCTS = ("matmul", "bmm", "matmul_last", "addmm")

@@ -18,6 +18,7 @@ from coding_framework.data.modules.kernels.heads import (
     NotHereError,
     channels,
     factors,
+    scaled_sum,
     tiled,
 )
 from coding_framework.data.modules.kernels.lowering import Lines, Lowering, product_of, strip
@@ -65,16 +66,17 @@ def _linear(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> Non
 def _matmul(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
     of = factors(w, o)
     axes, depth = len(of.batch), product_of(of.batch) if of.batch else "1"
-    reads, post = _end(w, of.dims, {axes: "r", axes + 1: "q"}, [], [])
+    place = "(blockIdx.z * m + r) * n + q" if of.batch else "r * n + q"
+    starts = scaled_sum(o, "v", f"{w.x.host}[i]")
+    reads, post = _end(w, of.dims, {axes: "r", axes + 1: "q"}, starts, [w.x.host] if starts else [])
     tiled(w, of.m, of.n, of.k)
     shift = "x += blockIdx.z * m * k, u += blockIdx.z * n * k;"
     kernel = Kernel(
         matrix("a", "x", "r0", "m", inner_first=of.x_inner_first),
         matrix("b", "u", "q0", "n", inner_first=of.u_inner_first),
-        ("m", "n"), "(blockIdx.z * m + r) * n + q" if of.batch else "r * n + q", post,
-        [shift] if of.batch else [],
+        ("m", "n"), place, post, [shift] if of.batch else [],
     )  # fmt: skip
-    _emit(w, kernel, [w.x.host, of.other, *reads], of.sizes, of.dims, depth)
+    _emit(w, kernel, [of.left, of.right, *reads], of.sizes, of.dims, depth)
 
 
 def _conv(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:

@@ -25,6 +25,7 @@ from coding_framework.data.modules.kernels.heads import (
     NotHereError,
     channels,
     factors,
+    scaled_sum,
     tiled,
 )
 from coding_framework.data.modules.kernels.lowering import Lines, Lowering, product_of, strip
@@ -107,12 +108,14 @@ def _matmul(w: Lowering, o: Operation, *, on_tensor_cores: bool) -> None:
     row, batched = len(of.batch), bool(of.batch)
     flat = "((int)blockIdx.z * m + r) * n + q" if batched else "r * n + q"
     extra, post = _epilogue(w, of.dims, {f"i{row + 1}": "q", f"i{row}": "r", "i": flat})
+    if starts := scaled_sum(o, "a", f"g{len(extra)}[{flat}]"):
+        extra, post = [*extra, w.x.host], [*starts, *post]
     product = Product(
         x_inner_first=of.x_inner_first, u_inner_first=of.u_inner_first, batched=batched,
         post=tuple(post), extra=tuple(f"g{i}" for i in range(len(extra))),
     )  # fmt: skip
     parts = _product_parts(w, product, (of.m, of.k, of.n), on_tensor_cores=on_tensor_cores)
-    _emit(w, parts, [w.x.host, of.other, *extra], of.sizes, of.dims)
+    _emit(w, parts, [of.left, of.right, *extra], of.sizes, of.dims)
 
 
 def _product_parts(
