@@ -72,10 +72,13 @@ OF_SFT = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 OF_RL = {"VERL_LOGGING_LEVEL": "INFO"}
 """It tells how long each part of handing the weights over takes."""
 TRIALS: Mapping[str, Mapping[str, Any]] = {
-    "in_step": {"num_episodes": 6},
+    "in_step": {"num_episodes": 6, "one_step_off_policy": False},
     "one_behind": {"num_episodes": 8, "one_step_off_policy": True},
-    "in_step_unpacked": {"num_episodes": 6, "packed_attention": False, "micro_batch_tokens": 5120},
-}
+    "in_step_unpacked": {
+        "num_episodes": 6, "one_step_off_policy": False, "packed_attention": False,
+        "micro_batch_tokens": 5120,
+    },
+}  # fmt: skip
 """Changes to the plan's RL. The last one is for a trial whose packed rows fail."""
 
 

@@ -358,7 +358,12 @@ def rft(now: Experiment) -> Mapping[str, Any]:
 def control(now: Experiment) -> Mapping[str, Any]:
     """RFT on as many verdicts, and at least as many tokens, as RL of this seed had: it samples the
     tasks that rft's evidence calls open, as RL's curriculum does; where it calls none so, or there
-    is no rft, those that RL draws from. Raises UsageError where rft's tokens were not counted."""
+    is no rft, those that RL draws from. Where the plan says how many samples of each, it need not
+    wait for RL. Raises UsageError where rft's tokens were not counted."""
+    if now.plan.control_samples is not None:
+        sizes = {"tasks": now.plan.rl_tasks, "samples": now.plan.control_samples}
+        skipped = {"skip_tasks": now.plan.rl_skip, "seed": now.seed + 1}
+        return {**sizes, **_reject(now, now.plan.rl_from, {**now.plan.rft, **sizes, **skipped})}
     verdicts, tokens = spent(now)
     if now.plan.rl_from == "rft":
         each, opened = _known_of_rft(now)

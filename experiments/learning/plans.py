@@ -82,6 +82,9 @@ class Plan(Config):
     """Arm from whose policy RL and its control start."""
     rl_tasks: int = Field(default=2100, ge=1)
     """Training tasks that RL and its control draw from."""
+    control_samples: int | None = Field(default=None, ge=1)
+    """Samples of each of RL's tasks that its control takes, which then may run beside it; None: as
+    many as RL's verdicts and tokens need."""
     rl_skip: int = Field(default=0, ge=0)
     """So many before them are left out: those that `mistakes` were made on."""
     validation: Evaluated

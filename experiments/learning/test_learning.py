@@ -425,6 +425,23 @@ def test_a_control_without_rft_reads_rls_first_step(
     assert asked | {"start": "sft", "tasks": 4, "samples": 6, "task_evidence": None} == asked
 
 
+def test_a_control_of_known_size_need_not_wait_for_rl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(learning, "_reject", lambda now, start, how: asked.update(how) or {})
+    plan = plan_of().model_copy(update={"rl_from": "sft", "control_samples": 3})
+    found = learning.control(learning.Experiment(plan, tmp_path, "control", seed=1))
+    assert found == {"tasks": 4, "samples": 3}
+    assert asked | {"tasks": 4, "samples": 3, "skip_tasks": 0, "seed": 2} == asked
+    plan = read_plan(HERE / "two_gpus.yaml")
+    rl = plan.rl
+    steps = rl["num_episodes"] // rl["validate_every"] + 1
+    verdicts = rl["num_episodes"] * rl["prompts_per_step"] * rl["samples_per_prompt"]
+    verdicts += steps * rl["validation_tasks"]
+    assert verdicts <= plan.rl_tasks * (plan.control_samples or 0) <= 1.2 * verdicts
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 

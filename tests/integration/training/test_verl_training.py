@@ -489,8 +489,11 @@ def test_leftovers_of_a_run_are_found_by_its_folder_only(tmp_path: Path) -> None
 def test_a_step_learns_from_answers_that_were_written_while_the_one_before_was_trained(
     model: Path, tmp_path: Path, worker_path: None
 ) -> None:
-    settings = config(model, tmp_path / "run", one_step_off_policy=True, max_turns=1)
-    result = train(settings)
+    changes = {
+        "one_step_off_policy": True, "max_turns": 1, "validate_every": 2, "validation_tasks": 3,
+    }  # fmt: skip
+    settings = config(model, tmp_path / "run", **changes)
+    result = finished(script(model, tmp_path / "run", **changes))
     assert [step.step for step in result.steps] == list(range(1, STEPS + 1))
     run = RLFolder(tmp_path / "run")
     asked = [rollout.step for rollout in run_rollouts(run.root)]
@@ -502,6 +505,10 @@ def test_a_step_learns_from_answers_that_were_written_while_the_one_before_was_t
     rollouts = run.attempts()[-1].rollouts
     groups = [{r.group for r in read_rollouts(rollouts, step)} for step in range(1, STEPS + 1)]
     assert len(set.union(*groups)) == STEPS * settings.prompts_per_step
+    # prompts that were asked beforehand wait while the policy is validated
+    checked = [v.step for v in read_validations(run.validations)]
+    assert checked == [0, *range(2, STEPS, 2), STEPS]
+    assert all(v.conversations == 3 for v in read_validations(run.validations))
     assert (Path(result.final_model) / "config.json").exists()
 
 
