@@ -43,11 +43,10 @@ def memory_need(task: Task, case: TestCase) -> MemoryNeed:
         parameters, outputs, between = _counted(task, case)
     except Exception:  # a model that looks at values cannot be asked this way
         parameters, outputs, between = 0, inputs, _Between()
-    passing = max(0, between.at_once - inputs - outputs)
+    passing = max(0, between.at_once - inputs - parameters - outputs)
+    kept = max(0, between.result_bytes - 4 * outputs)
     return MemoryNeed(
-        _AN_INPUT * (inputs + parameters)
-        + _AN_OUTPUT * outputs
-        + max(_PASSING * passing, between.result_bytes if passing else 0),
+        _AN_INPUT * (inputs + parameters) + _AN_OUTPUT * outputs + max(_PASSING * passing, kept),
         between.result_bytes,
     )
 
