@@ -67,6 +67,8 @@ class Plan(Config):
     """Modules beyond the catalogue in the mixture, of each family of level 2."""
     wider: int = Field(default=0, ge=0)
     """The same of each family of level 1, at most."""
+    other_sizes: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Share of the mixture's answers to modules that are shown at sizes of their own."""
     mistakes: str | None = None
     """Repairs of a policy's own mistakes, for the mixture: a file beside the plans, compressed, as
     `cuda-rl data mistakes` wrote it."""

@@ -250,6 +250,8 @@ class MixtureWanted(Protocol):
     @property
     def wider(self) -> int: ...
     @property
+    def other_sizes(self) -> float: ...
+    @property
     def seed(self) -> int: ...
 
 
@@ -276,6 +278,7 @@ def build_mixture(
         total=wanted.total,
         drafts=drafts,
         spare=spare,
+        other_sizes=wanted.other_sizes,
         speeds=level_speeds(receipts.values()),
         functions=UNVERIFIED if wanted.unjudged else all_receipts(),
         mistakes=given[0],

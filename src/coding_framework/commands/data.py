@@ -71,6 +71,10 @@ class MixtureOptions(Config):
     wider: int = Field(default=0, ge=0)
     """The same of each family of level 1, at most: more axes, ranks and windows than the catalogue
     has, and elementwise operations after a layer."""
+    other_sizes: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Share of the answers to modules that are shown at sizes of their own, which the catalogue has
+    not; with --unjudged. A policy that knows three sizes of a family takes the size for the
+    family."""
     seed: int = Field(default=0, ge=0)
     """Seed of the functions that are drawn and of the order."""
 

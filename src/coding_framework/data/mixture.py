@@ -34,9 +34,11 @@ from coding_framework.data.modules.catalog import may_be_spelt_anew
 from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.faults import break_module
 from coding_framework.data.modules.kernels import MOST_CHARACTERS
+from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import shown_drafts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.speeds import Speeds, measured_speed
+from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis.faults import BrokenKernel
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt
 from coding_framework.types import KernelExample, Record, Role, Task, TaskScope, TrainingExample
@@ -146,6 +148,7 @@ def sft_mixture(
     mistakes: Sequence[TrainingExample] = (),
     archive: Sequence[TrainingExample] = (),
     spare: Sequence[ModuleDraft] = (),
+    other_sizes: float = 0.0,
     speeds: Speeds | None = None,
     fits: Callable[[str], bool] = lambda code: len(code) <= MOST_CHARACTERS,
     seed: int = 0,
@@ -158,12 +161,13 @@ def sft_mixture(
     that SFT does. functions: of the old algebra's kernels, by default those that ship, which are
     fewer than the whole mixture wants. mistakes, archive: examples that were built from
     conversations (`data.mistakes`) and from the archive. spare: tasks beyond the catalogue, of
-    which one kernel each is shown, above `total`. speeds: what stands for the speeds of a
-    task's kernels where they have not all been measured; where it does not know them, the highest
-    level is the fastest.
+    which one kernel each is shown, above `total`. other_sizes: share of the answers to a module
+    that are shown at sizes of their own (`at_other_sizes`), as synthesised; with `unjudged`.
+    speeds: what stands for the speeds of a task's kernels where they have not all been measured;
+    where it does not know them, the highest level is the fastest.
     """
     wanted = {name: round(count * total / TOTAL) for name, count in PARTS.items()}
-    known = _Known(receipts, unjudged, fits, speeds or {})
+    known = _Known(receipts, unjudged, fits, speeds or {}, other_sizes if unjudged else 0.0)
     taught = _Taught(known, shown_drafts() if drafts is None else drafts)
     parts = {
         "best kernel": _most(taught.best(), wanted["best kernel"]),
@@ -212,6 +216,7 @@ class _Known:
     """Kernels without a receipt are taken as synthesised."""
     fits: Callable[[str], bool]
     speeds: Speeds
+    other_sizes: float
 
     def receipt(self, task: Task, code: str) -> KernelReceipt | None:
         return self.receipts.get(Job(task, "", code).key)
@@ -296,30 +301,46 @@ class _Taught:
     def _all(self) -> Iterator[_Shown]:
         return (shown for shown in map(self._of, self._drafts) if shown is not None)
 
+    def _answer(self, shown: _Shown, at: int, spelling: int = 0) -> TrainingExample | None:
+        """The task and one of its kernels; a part of them at other sizes, where a kernel of that
+        level may be another. None: in that spelling it has no such kernel."""
+        kernel, receipt = shown.kernels[at]
+        task, known = shown.task, self._known
+        own_sizes = random.Random(f"{task.name}/{at}/{spelling}").random() >= known.other_sizes
+        draft = shown.draft if own_sizes else at_other_sizes(shown.draft, spelling)
+        if draft is not shown.draft or spelling:
+            task, kernels = module_kernels(draft, spelling)
+            found = [one for one in known.correct(task, kernels) if one[0].level == kernel.level]
+            if not found:
+                return None if spelling else _generate(shown.task, kernel, receipt)
+            kernel, receipt = found[0]
+        example = _generate(task, kernel, receipt)
+        said = "/spelt-anew" * (spelling > 0) + "/other-sizes" * (draft is not shown.draft)
+        return example.model_copy(update={"id": example.id + said}) if said else example
+
     def best(self) -> Iterator[TrainingExample]:
         for shown in self._all():
-            yield _generate(shown.task, *shown.kernels[shown.best])
+            if (example := self._answer(shown, shown.best)) is not None:
+                yield example
 
     def spelt_anew(self) -> Iterator[TrainingExample]:
         """The best kernel of tasks of one layer, for another spelling of the module."""
         for shown in self._all():
-            if may_be_spelt_anew(shown.draft):
-                task, kernels = module_kernels(shown.draft, spelling=1)
-                if task.reference == shown.task.reference:
-                    continue
-                level = shown.kernels[shown.best][0].level
-                for kernel, receipt in self._known.correct(task, kernels):
-                    if kernel.level == level:
-                        example = _generate(task, kernel, receipt)
-                        yield example.model_copy(update={"id": f"{example.id}/spelt-anew"})
+            if not may_be_spelt_anew(shown.draft):
+                continue
+            if write_module(shown.draft, 1).source == shown.task.reference:
+                continue
+            if (example := self._answer(shown, shown.best, spelling=1)) is not None:
+                yield example
 
     def others(self) -> Iterator[TrainingExample]:
         """Of each task one kernel that is not the best and about as fast, so that the policy keeps
         several ways to answer: every level comes up."""
         for number, shown in enumerate(self._all()):
             if shown.close:
-                at = shown.close[number % len(shown.close)]
-                yield _generate(shown.task, *shown.kernels[at])
+                example = self._answer(shown, shown.close[number % len(shown.close)])
+                if example is not None:
+                    yield example
 
     def improvements(self) -> Iterator[TrainingExample]:
         """From a kernel to the next faster one; without a verdict where one of them has none."""

@@ -4,6 +4,8 @@ held-out[:N]          functions that are in no training set; N tasks (100)
 held-out-shapes[:N]   the same, and each best kernel judged again at shapes that training lacks
 train-shapes[:N]      functions of training at such shapes: was the function learnt, or the size?
 modules[:N]           module tasks that are in no training set
+modules-other-sizes[:N]
+                      the same at sizes that no list has: was the function learnt, or the size?
 validation[:N]        module tasks by which a policy or a temperature is chosen: neither trained on
                       nor held out
 kernelbench:LEVEL     KernelBench's problems, from a checkout that the user brings; with
@@ -22,8 +24,10 @@ from pydantic import Field
 from coding_framework.data.examples import held_out_tasks, training_tasks
 from coding_framework.data.held_out_shapes import with_held_out_shapes
 from coding_framework.data.modules.catalog import module_tasks
+from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import validation_modules
 from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.writing import write_module
 from coding_framework.errors import UsageError
 from coding_framework.evaluation.problem_loading import ProblemSource, load_problems
 from coding_framework.registry.digests import task_digest
@@ -118,6 +122,12 @@ def _modules(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
     return [SuiteTask(task=module_task(module), level=module.draft.level) for module in drawn]
 
 
+def _modules_other_sizes(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
+    drafts = [module.draft for module in module_tasks("held_out", count=count)]
+    modules = [write_module(at_other_sizes(draft)) for draft in drafts]
+    return [SuiteTask(task=module_task(module), level=module.draft.level) for module in modules]
+
+
 def _validation(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
     return [SuiteTask(task=task) for task in validation_modules(count)]
 
@@ -127,6 +137,7 @@ _NAMED: Mapping[str, Callable[[int, int, TaskScope], list[SuiteTask]]] = {
     "held-out-shapes": _held_out_shapes,
     "train-shapes": _train_shapes,
     "modules": _modules,
+    "modules-other-sizes": _modules_other_sizes,
     "validation": _validation,
 }
 

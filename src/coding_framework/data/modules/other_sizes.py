@@ -1,0 +1,82 @@
+"""A module task at other sizes than the catalogue's, which has three at most for each rank.
+
+A policy that SFT shows a family at one size takes the size for the family. One that solved 88% of
+held-out operations at the catalogue's sizes reduced, in KernelBench's level 1, whose sizes are
+others, a second axis as if it were the first, and read three axes as two.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coding_framework.data.modules.records import ModuleDraft, Sizes, shape_of
+
+LEAST_ELEMENTS, MOST_ELEMENTS = 1 << 18, 1 << 28
+"""Of all inputs together at a GPU's main sizes."""
+_MOST_OF_LAYERS = 1 << 25
+"""The same before a layer with channels out."""
+_FOLD = 3.0
+"""Binary logarithm of the most by which a size grows or shrinks."""
+_TRIES = 50
+_TILE = 32
+"""A size that fills a tile of tensor cores goes on to."""
+_GROWING = frozenset({"resampling", "embedding"})
+"""Families whose results are much larger than their inputs: they stay as they are."""
+
+
+def at_other_sizes(draft: ModuleDraft, number: int = 0) -> ModuleDraft:
+    """The same function, by name and key, at other main sizes of a GPU; the emulator's sizes and
+    the ragged ones stay. number: of several such drafts. What sizes have in common (groups that
+    divide channels) they keep. The draft itself where no such sizes are found."""
+    if draft.family in _GROWING:
+        return draft
+    rng = random.Random(f"other sizes:{draft.name}/{number}")
+    main = draft.gpu_sizes[0]
+    known = (*draft.sizes, *draft.gpu_sizes)
+    steps = {name: math.gcd(*(sizes[name] for sizes in known)) for name in main}
+    least = {
+        name: max(min(sizes[name] for sizes in known), min(_TILE, value))
+        for name, value in main.items()
+    }
+    most = _MOST_OF_LAYERS if "out_channels" in main else MOST_ELEMENTS
+    for _ in range(_TRIES):
+        sizes = {n: _drawn(rng, v, steps[n], least[n]) for n, v in main.items()}
+        count = _elements(draft, sizes)
+        fits = count <= most and count * _growth(draft, sizes) <= MOST_ELEMENTS
+        if sizes != main and count >= LEAST_ELEMENTS and fits:
+            return replace(draft, gpu_sizes=(sizes, *draft.gpu_sizes[1:]))
+    return draft
+
+
+def _elements(draft: ModuleDraft, sizes: Sizes) -> int:
+    return sum(math.prod(shape_of(given.dims, sizes)) for given in draft.inputs)
+
+
+def _growth(draft: ModuleDraft, sizes: Sizes) -> float:
+    """How many times as large the result of a layer with channels is."""
+    if "out_channels" not in sizes:
+        return 1.0
+    head = draft.operations[0]
+    wider = sizes["out_channels"] / sizes["in_channels"]
+    return wider * math.prod(head.integers("stride")) if "transpose" in head.name else wider
+
+
+def _drawn(rng: random.Random, value: int, step: int, least: int) -> int:
+    """A size near another one, as people write it: a power of two or three of them, a number of the
+    decimal system, or any."""
+    low, high = math.log2(max(least, value / 2**_FOLD)), math.log2(value) + _FOLD
+    drawn = 2 ** rng.uniform(low, high)
+    kind = rng.random()
+    if kind < 0.5:
+        drawn = _nearest(drawn, [2**n for n in range(1, 28)] + [3 * 2**n for n in range(1, 26)])
+    elif kind < 0.7:
+        scale = 10 ** max(0, int(math.log10(drawn)))
+        drawn = _nearest(drawn, [scale * n / 2 for n in range(2, 21)])
+    return max(-(-least // step), round(drawn / step)) * step
+
+
+def _nearest(value: float, of: Sequence[float]) -> float:
+    return min(of, key=lambda one: abs(math.log(one / value)))

@@ -1,0 +1,101 @@
+"""Module tasks at other sizes: the same function, sizes that go together, kernels that fit them."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+import pytest
+import torch
+
+from coding_framework.data.mixture import sft_mixture
+from coding_framework.data.modules.catalog import all_drafts
+from coding_framework.data.modules.other_sizes import at_other_sizes
+from coding_framework.data.modules.pool import shown_drafts
+from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.writing import write_module
+from coding_framework.evaluation.suites import load_suite
+from coding_framework.registry.digests import task_digest
+
+pytestmark = pytest.mark.unit
+TYPES = {"float32": torch.float32, "int64": torch.int64}
+SMALL = frozenset({"resampling", "embedding"})
+
+
+def some_of_each_family(count: int) -> list[ModuleDraft]:
+    found: dict[str, list[ModuleDraft]] = {}
+    for draft in all_drafts():
+        ones = found.setdefault(draft.family, [])
+        if len(ones) < count:
+            ones.append(draft)
+    return [draft for ones in found.values() for draft in ones]
+
+
+def test_a_module_of_each_family_runs_at_other_sizes() -> None:
+    moved = 0
+    for draft in some_of_each_family(3):
+        other = at_other_sizes(draft)
+        assert other == at_other_sizes(draft)
+        assert (other.name, other.key, other.sizes) == (draft.name, draft.key, draft.sizes)
+        assert other.gpu_sizes[1:] == draft.gpu_sizes[1:]
+        assert other.gpu_sizes[0].keys() == draft.gpu_sizes[0].keys()
+        moved += other.gpu_sizes != draft.gpu_sizes
+        task = module_task(write_module(other))
+        scope: dict[str, type[torch.nn.Module]] = {}
+        exec(task.reference, scope)
+        with torch.device("meta"), torch.no_grad():
+            given = [torch.empty(s.shape, dtype=TYPES[s.dtype]) for s in task.gpu_cases[0].inputs]
+            result = scope["Model"](*task.init_args)(*given)
+        results = result if isinstance(result, (tuple, list)) else [result]
+        if draft.family not in SMALL:
+            assert all(t.numel() < 2**31 for t in (*given, *results)), draft.key  # `int` counts
+    families = {draft.family for draft in all_drafts()}
+    assert moved >= 3 * len(families - SMALL) - 8
+
+
+def test_several_sizes_of_one_module_differ() -> None:
+    draft = next(d for d in all_drafts() if d.family == "softmax")
+    found = [at_other_sizes(draft, number).gpu_sizes[0] for number in range(20)]
+    assert len({tuple(sizes.values()) for sizes in found}) > 15
+    usual = math.prod(draft.gpu_sizes[0].values())
+    assert any(math.prod(sizes.values()) > 2 * usual for sizes in found)
+    assert any(2 * math.prod(sizes.values()) < usual for sizes in found)
+
+
+def test_a_share_of_the_mixtures_answers_is_at_other_sizes() -> None:
+    drafts = shown_drafts()[:120]
+    parts = {}
+    for share in (0.0, 0.67, 1.0):
+        mixture = sft_mixture(
+            {}, unjudged=True, total=240, drafts=drafts, functions={}, other_sizes=share,
+            fits=lambda _: True,
+        )  # fmt: skip
+        parts[share] = [*mixture.parts["best kernel"], *mixture.parts["another spelling"]]
+    usual = {task_digest(module_task(write_module(d, n))) for d in drafts for n in (0, 1)}
+    shares = {
+        share: sum(task_digest(e.task) not in usual for e in found) / len(found)
+        for share, found in parts.items()
+    }
+    assert shares[0.0] == 0.0
+    assert 0.5 < shares[0.67] < 0.8
+    assert shares[1.0] > 0.9
+    assert [e.task.name for e in parts[0.67]] == [e.task.name for e in parts[0.0]]
+    moved = [e for e in parts[0.67] if e.id.endswith("/other-sizes")]
+    assert all(not e.receipt for e in moved)
+    assert len({e.id for e in parts[0.67]}) == len(parts[0.67])
+
+
+def test_receipts_are_of_the_usual_sizes_alone() -> None:
+    drafts = list(islice(shown_drafts(), 8))
+    found = sft_mixture({}, total=24, drafts=drafts, functions={}, other_sizes=1.0)
+    assert not found.parts["best kernel"]  # without a receipt none is shown
+
+
+def test_the_suite_at_other_sizes_has_the_held_out_tasks() -> None:
+    usual, other = (load_suite(f"modules{more}:40") for more in ("", "-other-sizes"))
+    assert [e.task.name for e in usual.tasks] == [e.task.name for e in other.tasks]
+    assert [e.task.cases for e in usual.tasks] == [e.task.cases for e in other.tasks]
+    pairs = zip(usual.tasks, other.tasks, strict=True)
+    assert sum(a.task.gpu_cases != b.task.gpu_cases for a, b in pairs) > 35
+    assert usual.digest != other.digest
