@@ -8,8 +8,8 @@
     learning.py store DIR/adapters/ARM --to FOLDER
     learning.py restore FOLDER --work DIR [--plan PLAN.yaml] [--merge]
 
-ARM is sft, rft, rl, control, feedback, search or kernelbench, in this order: each starts from what
-ones before left, the last three from rl's policy of this seed, else rft's, else sft's.
+ARM is sft, rft, rl, control, sizes, feedback, search or kernelbench, in this order: each starts
+from what ones before left, the last four from rl's policy of this seed, else rft's, else sft's.
 Each arm is a list of stages; a finished one is noted in DIR/stages and not run again. With
 --minutes the program stops cleanly: a training at the end of a step, sampling when no sample is
 open. Its exit status is then 4, and the same command goes on, on another machine too, after `pack`
@@ -22,6 +22,7 @@ starts beside it.
     rl       RL from rft's policy (a plan may say from sft's), best policy by the validation tasks,
              temperature, test
     control  RFT from that policy on as many verdicts and tokens as rl of this seed had; likewise
+    sizes    the held-out tasks at sizes that no list has, one sample each
     feedback turns with the judge's feedback against further samples, at equal tokens
     search   many candidates of each task
     kernelbench  one greedy answer to each problem of levels 1 and 2; then another of sft's policy
@@ -591,6 +592,16 @@ def test(now: Experiment) -> Mapping[str, Any]:
     return numbers_of(folder)
 
 
+def sizes(now: Experiment) -> Mapping[str, Any]:
+    """The held-out tasks at other sizes: was a function learnt, or the size?"""
+    from tables import numbers_of
+
+    policy, folder = now.best, now.work / "sizes"
+    suite = f"{now.held_out}-other-sizes" if now.plan.pool == "modules" else "train-shapes"
+    now.evaluate(policy, [f"{suite}:{now.plan.test.tasks}"], 1, now.plan.temperatures[0], folder)
+    return {"policy": policy, **numbers_of(folder)}
+
+
 def feedback(now: Experiment) -> Mapping[str, Any]:
     """Conversations on the held-out tasks, each until its first correct kernel."""
     how = _conversed(now)
@@ -719,6 +730,7 @@ STAGES: Mapping[str, tuple[tuple[str, Work], ...]] = {
     "rft": (("train", rft), ("temperature", temperature), ("test", test)),
     "rl": (("train", rl), ("temperature", temperature), ("test", test)),
     "control": (("train", control), ("temperature", temperature), ("test", test)),
+    "sizes": (("test", sizes),),
     "feedback": (("feedback", feedback), ("resampling", resampling), ("compare", comparing)),
     "search": (("search", searching),),
     "kernelbench": (("test", kernelbench), ("sft", kernelbench_of_sft)),
@@ -771,6 +783,7 @@ def policies_tested(now: Experiment) -> list[str]:
     best = now.best
     policies = {
         "kernelbench": {"test": best, "sft": "sft"}, "search": {"search": best},
+        "sizes": {"test": best},
         "feedback": {"feedback": best, "resampling": best},
     }.get(now.arm, {"test": now.name})  # fmt: skip
     tests = [stage for stage, _ in STAGES[now.arm] if stage in policies]
