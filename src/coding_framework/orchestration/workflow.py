@@ -28,7 +28,6 @@ from langgraph.types import Overwrite
 
 from coding_framework.errors import UsageError
 from coding_framework.orchestration.beam import parent_of
-from coding_framework.orchestration.checkpoints import opened
 from coding_framework.orchestration.turn import (
     DEFAULT_CONFIG,
     Agents,
@@ -123,6 +122,8 @@ class CUDAKernelWorkflow:
 
     async def __aenter__(self) -> Self:
         if self._checkpoint is not None:
+            from coding_framework.orchestration.checkpoints import opened  # it needs SQLite's saver
+
             kept = opened(self._checkpoint, side_by_side=self._candidates > 1)
             self._graph = self._compiled(self._open.enter_context(kept))
         return self
