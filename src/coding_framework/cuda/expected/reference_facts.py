@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from coding_framework.cuda.expected.inputs import tensor_bits
+from coding_framework.cuda.expected.operation_mode import OperationMode
 
 _SECTOR_BYTES = 32
 _PROBED_SECTORS = 48
@@ -33,20 +33,14 @@ def counted_flops(model: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
     return counter.flops
 
 
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """As PyTorch's FlopCounterMode, without what a compiler needs: that one imports torch._dynamo
-    at its first operation, which takes a second, and ten where PyTorch has no byte code, while the
-    GPU's lock is held."""
+class _Counter(OperationMode):  # type: ignore[no-untyped-call]
+    """As PyTorch's FlopCounterMode."""
 
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.flops: int = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

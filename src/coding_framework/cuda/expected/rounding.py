@@ -23,7 +23,8 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from coding_framework.cuda.expected.operation_mode import OperationMode
 
 _LARGEST_RATIO = 100.0
 """Of mean to deviation: so far a one-pass variance is right."""
@@ -171,7 +172,7 @@ _OF_ROWS: dict[str, Callable[..., torch.Tensor]] = {
 loss."""
 
 
-class Inexact(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Inexact(OperationMode):  # type: ignore[no-untyped-call]
     """Float64 operations within it are off by a relative `eps` times noise of a size about 1."""
 
     def __init__(
@@ -179,7 +180,7 @@ class Inexact(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         """decides_beyond: whether a variance far smaller than its mean still says something.
         textbook: whether functions may go through numbers larger than their result."""
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._eps = eps
         self._seed = seed
         self._decides_beyond = decides_beyond
@@ -188,10 +189,6 @@ class Inexact(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._numbers = _usual_noise(seed)
         self.seen: Counter[str] = Counter()
         """How often each operation was called, by its name."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

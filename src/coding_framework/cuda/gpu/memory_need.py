@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
+from coding_framework.cuda.expected.operation_mode import OperationMode
 from coding_framework.types import Task, TestCase
 
 _AN_INPUT = 48
@@ -58,18 +58,14 @@ def roughly_needed_bytes(task: Task) -> int:
     return (_AN_INPUT + _AN_OUTPUT) * max(inputs, default=0)
 
 
-class _Between(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Between(OperationMode):  # type: ignore[no-untyped-call]
     """Counts the tensors of a model's operations."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.at_once = 0
         """Elements that the largest operation reads and makes."""
         self.result_bytes = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
