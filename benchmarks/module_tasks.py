@@ -56,6 +56,7 @@ from module_leaks import (
 )
 
 from coding_framework.data.modules import catalog
+from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import MOST_WIDER, wider_drafts
 from coding_framework.data.modules.records import ModuleDraft, extent, shape_of
 from coding_framework.data.modules.tasks import module_task
@@ -214,6 +215,8 @@ def overlaps(
     drafts: Sequence[ModuleDraft],
     own: dict[Problem, frozenset[tuple[str, ...]]],
     spelling: int = 0,
+    *,
+    renamed: bool = False,
 ) -> Iterator[tuple[ModuleDraft, str, float]]:
     """(draft, the problem that its source is most like, their overlap)."""
     holders: dict[tuple[str, ...], list[Problem]] = defaultdict(list)
@@ -221,7 +224,7 @@ def overlaps(
         for gram in found:
             holders[gram].append(problem)
     for draft in drafts:
-        mine = grams(write_module(draft, spelling).source)
+        mine = grams(write_module(draft, spelling, renamed=renamed).source)
         shared = Counter(problem for gram in mine for problem in holders.get(gram, ()))
         near = shared.most_common(5)
         share, name = max(((overlap(mine, own[p]), p.name) for p, _ in near), default=(0.0, ""))
@@ -412,12 +415,19 @@ def main() -> int:
         beyond = catalog.spare_drafts(catalog.MOST_SPARE), wider_drafts(MOST_WIDER)
         drafts = (*drafts, *chain.from_iterable(beyond))
         anew = [d for d in catalog.all_drafts() if catalog.may_be_spelt_anew(d)]
-        near = chain(overlaps(drafts, own), overlaps(anew, own, spelling=1))
+        moved = [at_other_sizes(d) for d in drafts if d.part == "train"]
+        moved_anew = [at_other_sizes(d, 1) for d in anew]
+        near = chain(
+            overlaps(drafts, own), overlaps(anew, own, spelling=1),
+            overlaps(moved, own, renamed=True),
+            overlaps(moved_anew, own, spelling=1, renamed=True),
+        )  # fmt: skip
         text = sorted(((share, d.name, name) for d, name, share in near), reverse=True)
         by_syntax = syntax_hits(drafts, problems) + syntax_hits(anew, problems, spelling=1)
         by_values, compared = value_hits(drafts, problems)
         report["audit"] = {
-            "problems": len(problems), "spelt_anew": len(anew), "syntax_hits": by_syntax,
+            "problems": len(problems), "spelt_anew": len(anew),
+            "at_other_sizes": len(moved) + len(moved_anew), "syntax_hits": by_syntax,
             "value_hits": by_values,
             "values_compared": compared, "most_overlap": text[0] if text else None,
             "overlap_hits": [t for t in text if t[0] >= MOST_OVERLAP],

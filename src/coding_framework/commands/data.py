@@ -73,8 +73,8 @@ class MixtureOptions(Config):
     has, and elementwise operations after a layer."""
     other_sizes: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of the answers to modules that are shown at sizes of their own, which the catalogue has
-    not; with --unjudged. A policy that knows three sizes of a family takes the size for the
-    family."""
+    not, and with other names of their constants; with --unjudged. A policy that knows three sizes
+    of a family takes the size for the family."""
     seed: int = Field(default=0, ge=0)
     """Seed of the functions that are drawn and of the order."""
 

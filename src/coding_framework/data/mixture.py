@@ -162,7 +162,8 @@ def sft_mixture(
     fewer than the whole mixture wants. mistakes, archive: examples that were built from
     conversations (`data.mistakes`) and from the archive. spare: tasks beyond the catalogue, of
     which one kernel each is shown, above `total`. other_sizes: share of the answers to a module
-    that are shown at sizes of their own (`at_other_sizes`), as synthesised; with `unjudged`.
+    that are shown at sizes of their own (`at_other_sizes`) and with other names of constants, as
+    synthesised; with `unjudged`.
     speeds: what stands for the speeds of a task's kernels where they have not all been measured;
     where it does not know them, the highest level is the fastest.
     """
@@ -302,14 +303,14 @@ class _Taught:
         return (shown for shown in map(self._of, self._drafts) if shown is not None)
 
     def _answer(self, shown: _Shown, at: int, spelling: int = 0) -> TrainingExample | None:
-        """The task and one of its kernels; a part of them at other sizes, where a kernel of that
-        level may be another. None: in that spelling it has no such kernel."""
+        """The task and one of its kernels; a part of them at other sizes and with other names,
+        where a kernel of that level may be another. None: that spelling has no such kernel."""
         kernel, receipt = shown.kernels[at]
         task, known = shown.task, self._known
         own_sizes = random.Random(f"{task.name}/{at}/{spelling}").random() >= known.other_sizes
         draft = shown.draft if own_sizes else at_other_sizes(shown.draft, spelling)
         if draft is not shown.draft or spelling:
-            task, kernels = module_kernels(draft, spelling)
+            task, kernels = module_kernels(draft, spelling, renamed=not own_sizes)
             found = [one for one in known.correct(task, kernels) if one[0].level == kernel.level]
             if not found:
                 return None if spelling else _generate(shown.task, kernel, receipt)

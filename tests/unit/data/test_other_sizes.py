@@ -10,9 +10,11 @@ import torch
 
 from coding_framework.data.mixture import sft_mixture
 from coding_framework.data.modules.catalog import all_drafts
+from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import shown_drafts
 from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.spelling import OTHER_NAMES
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
 from coding_framework.evaluation.suites import load_suite
@@ -41,7 +43,7 @@ def test_a_module_of_each_family_runs_at_other_sizes() -> None:
         assert other.gpu_sizes[1:] == draft.gpu_sizes[1:]
         assert other.gpu_sizes[0].keys() == draft.gpu_sizes[0].keys()
         moved += other.gpu_sizes != draft.gpu_sizes
-        task = module_task(write_module(other))
+        task = module_task(write_module(other, renamed=True))
         scope: dict[str, type[torch.nn.Module]] = {}
         exec(task.reference, scope)
         with torch.device("meta"), torch.no_grad():
@@ -52,6 +54,19 @@ def test_a_module_of_each_family_runs_at_other_sizes() -> None:
             assert all(t.numel() < 2**31 for t in (*given, *results)), draft.key  # `int` counts
     families = {draft.family for draft in all_drafts()}
     assert moved >= 3 * len(families - SMALL) - 8
+
+
+def test_names_of_constants_are_others_and_mean_the_same() -> None:
+    words = [*OTHER_NAMES, *(name for names in OTHER_NAMES.values() for name in names)]
+    assert len(words) == len(set(words))
+    renamed = 0
+    for draft in some_of_each_family(6):
+        plain, other = (write_module(draft, renamed=r) for r in (False, True))
+        renamed += plain.source != other.source
+        assert list(dict(plain.constructor).values()) == list(dict(other.constructor).values())
+        assert [k.source for k in kernels_of(plain)] == [k.source for k in kernels_of(other)]
+        assert not set(dict(other.constructor)) & {g.name for g in draft.inputs}
+    assert renamed > 40
 
 
 def test_several_sizes_of_one_module_differ() -> None:

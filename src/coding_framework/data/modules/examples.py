@@ -56,9 +56,12 @@ def _examples(
             yield optimizing(task, kernel, before, better, after)
 
 
-def module_kernels(draft: ModuleDraft, spelling: int = 0) -> tuple[Task, list[KernelExample]]:
-    """The task of a draft and its kernels, the naive one first. spelling: as of `write_module`."""
-    module = write_module(draft, spelling)
+def module_kernels(
+    draft: ModuleDraft, spelling: int = 0, *, renamed: bool = False
+) -> tuple[Task, list[KernelExample]]:
+    """The task of a draft and its kernels, the naive one first. spelling, renamed: as of
+    `write_module`."""
+    module = write_module(draft, spelling, renamed=renamed)
     task = module_task(module)
     return task, [
         KernelExample(

@@ -7,6 +7,8 @@ together are spelled in the many ways in which people write.
 from __future__ import annotations
 
 import random
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -40,6 +42,31 @@ class Spelling:
     """Picks among equal spellings of an operation."""
     defaults: bool = False
     """The constructor has defaults, and PyTorch's own are among its arguments."""
+    renamed: bool = False
+    """Constants have other names than their operations' (`OTHER_NAMES`)."""
+
+
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "scale_factor": ("factor", "gain", "coefficient"),
+    "divisor": ("denominator", "temperature"),
+    "add_value": ("addend", "increment"),
+    "subtract_value": ("decrement", "subtrahend"),
+    "min_value": ("lower_bound", "floor"),
+    "max_value": ("upper_bound", "ceiling"),
+    "min_val": ("lowest",),
+    "max_val": ("highest",),
+    "pool_kernel_size": ("window", "pool_window"),
+    "pool_stride": ("hop", "window_stride"),
+    "dim": ("axis", "along"),
+    "num_groups": ("n_groups", "channel_groups"),
+    "eps": ("epsilon",),
+    "lambd": ("cutoff",),
+    "negative_slope": ("slope", "leak"),
+    "threshold": ("limit",),
+    "output_size": ("places", "pooled_size"),
+    "shifts": ("steps",),
+}
+"""By a constant's own name, others that people give it; no two constants share one."""
 
 
 def draw_spelling(name: str, number: int = 0) -> Spelling:
@@ -110,8 +137,14 @@ class Writing:
             self.constructor.setdefault(name, SizeName(name))
         return expression.replace("/", "//")
 
+    def called(self, name: str) -> str:
+        """The name of a constant in this spelling."""
+        names = (name, *OTHER_NAMES.get(name, ())) if self.spelling.renamed else (name,)
+        return names[zlib.crc32(f"{self.draft.name}/{name}".encode()) % len(names)]
+
     def argument(self, name: str, value: Value) -> str:
         """What `__init__` calls a constant."""
+        name = self.called(name)
         literal = spelled(value)
         if self.spelling.arguments == "literal":
             return literal
@@ -121,7 +154,7 @@ class Writing:
 
     def constant(self, name: str, value: Value) -> str:
         """What `forward` calls a constant."""
-        text = self.argument(name, value)
+        text, name = self.argument(name, value), self.called(name)
         if text != name:
             return text
         if name not in self.attributes:

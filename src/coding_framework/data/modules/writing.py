@@ -7,6 +7,7 @@ constants at the end of the file are the main sizes of a GPU.
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from coding_framework.data.modules.layers import LAYERS
 from coding_framework.data.modules.pointwise import POINTWISE, write_pointwise
@@ -23,9 +24,10 @@ from coding_framework.data.modules.spelling import Writing, draw_spelling
 from coding_framework.data.modules.structural import STRUCTURAL
 
 
-def write_module(draft: ModuleDraft, spelling: int = 0) -> ModuleTask:
-    """The module task of a draft. spelling: the number of another way to write it."""
-    w = Writing(draft, draw_spelling(draft.name, spelling))
+def write_module(draft: ModuleDraft, spelling: int = 0, *, renamed: bool = False) -> ModuleTask:
+    """The module task of a draft. spelling: the number of another way to write it. renamed: its
+    constants have other names than their operations'."""
+    w = Writing(draft, replace(draw_spelling(draft.name, spelling), renamed=renamed))
     first = draft.inputs[0]
     w.rank = len(first.dims)
     w.channels = _channels(draft)
