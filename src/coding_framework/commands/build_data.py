@@ -266,8 +266,7 @@ def build_mixture(
         for path in (wanted.mistakes, wanted.archive_examples)
     ]
     path, drafts = wanted.receipts or built_receipts_path(), mixture_drafts(wanted.total)
-    wider = wider_drafts(wanted.wider) if wanted.wider else []  # to draw none takes a second
-    spare = [*wider, *spare_drafts(wanted.spare)]
+    spare = [*wider_drafts(wanted.wider), *spare_drafts(wanted.spare)]
     if judge and not wanted.unjudged:
         jobs = chain(mixture_jobs(drafts), module_jobs(spare))
         judge_jobs(jobs, path, workers, backend=wanted.backend, known=module_receipts(path))

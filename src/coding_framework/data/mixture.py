@@ -320,9 +320,7 @@ class _Taught:
         return example.model_copy(update={"id": example.id + said}) if said else example
 
     def best(self) -> Iterator[TrainingExample]:
-        for shown in self._all():
-            if (example := self._answer(shown, shown.best)) is not None:
-                yield example
+        yield from filter(None, (self._answer(shown, shown.best) for shown in self._all()))
 
     def spelt_anew(self) -> Iterator[TrainingExample]:
         """The best kernel of tasks of one layer, for another spelling of the module."""

@@ -26,6 +26,7 @@ from coding_framework.data.held_out_shapes import with_held_out_shapes
 from coding_framework.data.modules.catalog import module_tasks
 from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import validation_modules
+from coding_framework.data.modules.records import ModuleTask
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
 from coding_framework.errors import UsageError
@@ -118,13 +119,15 @@ def _train_shapes(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
 
 def _modules(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
     """The same for every seed: the catalogue draws them."""
-    drawn = module_tasks("held_out", count=count)
-    return [SuiteTask(task=module_task(module), level=module.draft.level) for module in drawn]
+    return _of_modules(module_tasks("held_out", count=count))
 
 
 def _modules_other_sizes(count: int, seed: int, scope: TaskScope) -> list[SuiteTask]:
-    drafts = [module.draft for module in module_tasks("held_out", count=count)]
-    modules = [write_module(at_other_sizes(draft)) for draft in drafts]
+    usual = module_tasks("held_out", count=count)
+    return _of_modules(write_module(at_other_sizes(module.draft)) for module in usual)
+
+
+def _of_modules(modules: Iterable[ModuleTask]) -> list[SuiteTask]:
     return [SuiteTask(task=module_task(module), level=module.draft.level) for module in modules]
 
 

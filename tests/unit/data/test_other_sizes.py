@@ -69,6 +69,26 @@ def test_names_of_constants_are_others_and_mean_the_same() -> None:
     assert renamed > 40
 
 
+def test_a_renamed_module_computes_the_same() -> None:
+    """Also where two constants of one name have different values: one is a literal then."""
+    twice = [d for d in all_drafts() if sum(o.name == "scale" for o in d.operations) > 1][:4]
+    for draft in (*twice, *some_of_each_family(1)):
+        tasks = [module_task(write_module(draft, renamed=r)) for r in (False, True)]
+        results = []
+        for task in tasks:
+            scope: dict[str, type[torch.nn.Module]] = {}
+            exec(task.reference, scope)
+            case = task.cases[0]
+            torch.manual_seed(1)
+            model = scope["Model"](*case.init_args)
+            given = [
+                torch.rand(s.shape) if s.dtype == "float32" else torch.zeros(s.shape, dtype=int)
+                for s in case.inputs
+            ]
+            results.append(model(*given))
+        assert torch.equal(*results), draft.key
+
+
 def test_several_sizes_of_one_module_differ() -> None:
     draft = next(d for d in all_drafts() if d.family == "softmax")
     found = [at_other_sizes(draft, number).gpu_sizes[0] for number in range(20)]

@@ -50,6 +50,22 @@ def test_what_a_bad_problem_does_costs_itself_alone() -> None:
 
 
 @pytest.mark.slow
+def test_problems_that_several_processes_share_out_keep_their_order() -> None:
+    """In each process one dies and another raises, and those behind them become tasks."""
+    kinds = ["good", "good", "dies", "dies", "raises", "raises", *["good"] * 17]
+    sources = [
+        ProblemSource(name=f"p{n}", code=BAD.get(kind, GOOD), level=1)
+        for n, kind in enumerate(kinds)
+    ]
+    found = load_problems(sources)
+    names = [task.name if isinstance(task, Task) else task for task in found]
+    good = [n for n, kind in enumerate(kinds) if kind == "good"]
+    assert [names[n] for n in good] == [f"p{n}" for n in good]
+    assert names[2:4] == ["its process was killed"] * 2
+    assert all("no inputs today" in name for name in names[4:6])
+
+
+@pytest.mark.slow
 def test_a_suite_of_a_checkout_names_what_cannot_be_a_task(tmp_path: Path) -> None:
     folder = tmp_path / "KernelBench" / "level1"
     folder.mkdir(parents=True)

@@ -23,6 +23,9 @@ _FOLD = 3.0
 _TRIES = 50
 _TILE = 32
 """A size that fills a tile of tensor cores goes on to."""
+_BINARY = tuple(m * 2**n for m, most in ((1, 28), (3, 26)) for n in range(1, most))
+_DECIMAL = tuple(n / 2 for n in range(2, 21))
+"""Numbers that people write: powers of two and three of them, and digits before zeros."""
 _GROWING = frozenset({"resampling", "embedding"})
 """Families whose results are much larger than their inputs: they stay as they are."""
 
@@ -71,10 +74,10 @@ def _drawn(rng: random.Random, value: int, step: int, least: int) -> int:
     drawn = 2 ** rng.uniform(low, high)
     kind = rng.random()
     if kind < 0.5:
-        drawn = _nearest(drawn, [2**n for n in range(1, 28)] + [3 * 2**n for n in range(1, 26)])
+        drawn = _nearest(drawn, _BINARY)
     elif kind < 0.7:
         scale = 10 ** max(0, int(math.log10(drawn)))
-        drawn = _nearest(drawn, [scale * n / 2 for n in range(2, 21)])
+        drawn = scale * _nearest(drawn / scale, _DECIMAL)
     return max(-(-least // step), round(drawn / step)) * step
 
 

@@ -51,6 +51,8 @@ def wider_drafts(each: int) -> list[ModuleDraft]:
     were compared with KernelBench."""
     if each > MOST_WIDER:
         raise UsageError(f"there are {MOST_WIDER} wider modules of a family: ask for no more")
+    if not each:  # what follows takes a second
+        return []
     first = {draft.key: draft for draft in all_drafts() if draft.level == 1}
     left_out = first.keys() | excluded_keys()
     chosen: dict[str, dict[str, ModuleDraft]] = {}

@@ -52,7 +52,7 @@ def tensor(
 def plain_sizes(rank: int, key: str) -> tuple[ThreeSizes, ThreeSizes]:
     """Of a tensor of that rank: (of the emulator, of a GPU)."""
     main, odd, tiny = (dict(zip(AXES[rank], s, strict=True)) for s in _SMALL[rank])
-    real = _REAL[rank][_drawn(key, len(_REAL[rank]))]
+    real = _REAL[rank][drawn_place(key, len(_REAL[rank]))]
     large, ragged = (dict(zip(AXES[rank], s, strict=True)) for s in real)
     return (main, odd, tiny), (large, ragged, tiny)
 
@@ -112,7 +112,7 @@ def conv_sizes(
         extents = tuple(e + more[i] for e in least)
         small.append(_conv(n, batches[i], _up(channels[i], step), _up(outs[i], step), extents))
     real = []
-    for r in _REAL_CONV[n][_drawn(key, len(_REAL_CONV[n]))]:
+    for r in _REAL_CONV[n][drawn_place(key, len(_REAL_CONV[n]))]:
         extents = tuple(max(e, small) for e, small in zip(r.extents, least, strict=True))
         real.append(_conv(n, r.batch, _up(r.channels, step), _up(r.out, step), extents))
     return (small[0], small[1], small[2]), (real[0], real[1], small[2])
@@ -144,5 +144,6 @@ def _common(a: int, b: int) -> int:
     return a
 
 
-def _drawn(key: str, count: int) -> int:
+def drawn_place(key: str, count: int) -> int:
+    """One of so many places, by the key alone."""
     return zlib.crc32(key.encode()) % count

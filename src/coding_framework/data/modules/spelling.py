@@ -7,7 +7,6 @@ together are spelled in the many ways in which people write.
 from __future__ import annotations
 
 import random
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -19,6 +18,7 @@ from coding_framework.data.modules.records import (
     SizeName,
     Value,
 )
+from coding_framework.data.modules.sizes import drawn_place
 
 Form = Literal["module", "functional"]
 """A layer of torch.nn made in `__init__`, or a function called with explicit parameters."""
@@ -140,7 +140,7 @@ class Writing:
     def called(self, name: str) -> str:
         """The name of a constant in this spelling."""
         names = (name, *OTHER_NAMES.get(name, ())) if self.spelling.renamed else (name,)
-        return names[zlib.crc32(f"{self.draft.name}/{name}".encode()) % len(names)]
+        return names[drawn_place(f"{self.draft.name}/{name}", len(names))]
 
     def argument(self, name: str, value: Value) -> str:
         """What `__init__` calls a constant."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coding_framework.cuda.gpu.memory_need import memory_need
+from coding_framework.cuda.gpu.memory_need import MemoryNeed, memory_need
 from coding_framework.types import Task, TensorSpec, TestCase
 
 pytestmark = pytest.mark.unit
@@ -29,6 +29,11 @@ def test_outputs_count_more_than_inputs() -> None:
 
 def test_a_model_that_looks_at_values_counts_as_large_as_its_inputs() -> None:
     assert memory_need(*_task("x * float(x.max())", (1024,))).working == 144 * 1024
+
+
+def test_a_model_that_gives_its_input_back_makes_nothing() -> None:
+    assert memory_need(*_task("x", (1024,))) == MemoryNeed(144 * 1024, 0)
+    assert memory_need(*_task("x.relu_()", (1024,))).results == 0
 
 
 def test_what_passes_between_operations_counts() -> None:
