@@ -10,7 +10,8 @@ follow in the same call behind plus signs (`rl:0+sft`), and `trial`, the default
 step and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`);
 `parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`); with
 --policy it begins on the last GPU, in place of judging, while the model is waited for;
-with --policy `train`: SFT anew on two GPUs, and its test; what comes after it goes on from that;
+with --policy `train`: SFT anew on two GPUs, and its test, with `train+kernelbench` what follows it
+too, of the same server; what comes after it goes on from that;
 `compiled`: some steps of SFT on one GPU with compiled layers, for their speed.
 What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
 --then, with SFT's test, on the other two; of two GPUs it comes after --then.
@@ -315,13 +316,14 @@ def restored(
     return merged if merged.is_dir() else None
 
 
-def trained_anew(now: HalfHour, pair: Pair) -> Path | None:
-    """The policy of another SFT, by both GPUs of the pair; None where it was not trained."""
+def trained_anew(now: HalfHour, pair: Pair, named: str, *more: str | Path) -> Path | None:
+    """The policy of another SFT, by both GPUs of the pair; None where it was not trained. named:
+    the arm that tests it, and those that follow."""
     work = now.work / ANEW
     command = sft_arm(now.work / "two_gpus.yaml", work, "--until", "train")
     if now.run("sft_anew", command, pair.both, now.left_s, pair.cores, **OF_SFT) != 0:
         return None
-    arm(now, work, "sft", pair)
+    arm(now, work, named, pair, *more)
     return work / "models" / "sft"
 
 
@@ -419,8 +421,8 @@ def follow(
             parity(now, checkout, pair)
         elif name == "compiled":
             compiled(now, pair)
-        elif name == "train":
-            found = trained_anew(now, pair)
+        elif name.split("+")[0] == "train":
+            found = trained_anew(now, pair, name.replace("train", "sft", 1), *more)
             if found is None:
                 break
             policy = found
@@ -485,12 +487,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in (*args.then, *args.beside):
         if name.startswith("trial:") and name.removeprefix("trial:") not in TRIALS:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
-        if name == "train" and args.policy is None:
-            cli.error("--then train: SFT is trained first where no --policy is given: leave it out")
-        if name in ("parity", "train", "compiled"):
+        if name in ("parity", "compiled"):
             continue
         first, *following = name.split("+")
-        unknown = {first.partition(":")[0], *following} - {"trial", *ARMS}
+        if first == "train" and args.policy is None:
+            cli.error("--then train: SFT is trained first where no --policy is given: leave it out")
+        unknown = {first.partition(":")[0], *following} - {*ARMS}
+        unknown -= {"trial", "train"} - {*following}
         if unknown:
             cli.error(f"--then {name}: there is no arm {min(unknown)}: choose of {', '.join(ARMS)}")
     if "parity" in (*args.then, *args.beside) and args.kernelbench_dir is None:
@@ -503,9 +506,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     learnt = args.learnt.resolve() if args.learnt else None
     checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
     named = (*args.then, *args.beside)
+    training = any(name.split("+")[0] == "train" for name in named)
     if args.policy:
         policy = restored(
-            now, model, args.policy.resolve(), learnt, anew="train" in named,
+            now, model, args.policy.resolve(), learnt, anew=training,
             checkout=checkout if "parity" in named else None,
         )  # fmt: skip
     else:

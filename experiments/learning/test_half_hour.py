@@ -188,6 +188,16 @@ def test_another_sft_is_trained_beside_a_policy_and_what_follows_goes_on_from_it
     assert read_plan(plan).sft["num_gpus"] == 2
 
 
+def test_what_follows_another_sft_is_in_the_call_of_its_test(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    call(then=["train+sizes+kernelbench"], policy=str(tmp_path), **{"kernelbench-dir": "kb"})
+    said = next(learning.parse(words[2:]) for name, words, _ in began if name == "sft")
+    assert said.then == ["sizes", "kernelbench"]
+    assert said.kernelbench_dir == Path("kb").resolve()
+    assert said.work.name == "learning_anew"
+
+
 def test_what_follows_an_sft_that_fails_is_left_out(
     call: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -249,6 +259,8 @@ def test_one_of_the_two_trials_may_be_named(call: Callable[..., list[str]], name
         ("rl:0+stf", "--then rl:0+stf: there is no arm stf: choose of sft, rft, rl"),
         ("lr:0", "--then lr:0: there is no arm lr"),
         ("train", "--then train: SFT is trained first where no --policy is given"),
+        ("train+sizes", "--then train: SFT is trained first where no --policy is given"),
+        ("rl:0+train", "--then rl:0+train: there is no arm train"),
         ("parity:0", "--then parity:0: there is no arm parity"),
         ("parity+sft", "--then parity+sft: there is no arm parity"),
         ("sft+parity", "--then sft+parity: there is no arm parity"),

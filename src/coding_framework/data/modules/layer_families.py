@@ -21,8 +21,9 @@ def _draft(family: str, *operations: Operation, **fields: object) -> ModuleDraft
 
 def conv_op(
     n: int, kernel: tuple[int, ...], *, stride: int | tuple[int, ...] = 1,
-    padding: int | tuple[int, ...] = 0, dilation: int = 1, groups: int = 1, bias: bool = True,
-    transposed: bool = False, output_padding: int = 0, out: str = "out_channels",
+    padding: int | tuple[int, ...] = 0, dilation: int | tuple[int, ...] = 1, groups: int = 1,
+    bias: bool = True, transposed: bool = False, output_padding: int = 0,
+    out: str = "out_channels",
 ) -> Operation:  # fmt: skip
     """A convolution's operation, its arguments for each axis."""
 

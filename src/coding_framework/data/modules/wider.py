@@ -143,22 +143,28 @@ def _convolutions() -> Iterator[Wider]:
     for n, transposed in product((1, 2, 3), (False, True)):
         rng = random.Random(f"wider convolutions {n} {transposed}")
         for _ in range(MOST_WINDOWS):
-            side = rng.randint(1, most[n])
-            even = n == 1 or rng.random() < 0.7
-            kernel = (side,) * n if even else tuple(rng.randint(1, most[n]) for _ in range(n))
-            stride, padding, dilation = rng.choice((1, 1, 2, 3)), rng.randint(0, 3), 1
-            if rng.random() < 0.3:
-                dilation = rng.choice((2, 3))
-            reach = dilation * (min(kernel) - 1)
-            if max(kernel) == 1 or padding > (reach if transposed else min(kernel)):
+            kernel = _by_axis(rng, n, range(1, most[n] + 1))
+            stride = _by_axis(rng, n, (1, 1, 2, 3))
+            padding = _by_axis(rng, n, range(4))
+            dilation = _by_axis(rng, n, (1, 1, 2, 3))
+            axes = zip(kernel, dilation, padding, strict=True)
+            within = all(p <= (d * (k - 1) if transposed else k) for k, d, p in axes)
+            if max(kernel) == 1 or not within:
                 continue
             o = layers.conv_op(
                 n, kernel, stride=stride, padding=padding, dilation=dilation,
-                groups=rng.choice((1, 1, 1, 1, 2)), bias=rng.random() < 0.5, transposed=transposed,
-                output_padding=rng.randint(0, stride - 1) if transposed else 0,
+                groups=rng.choice((1, 1, 1, 2, 4)), bias=rng.random() < 0.5, transposed=transposed,
+                output_padding=rng.randint(0, min(stride) - 1) if transposed else 0,
             )  # fmt: skip
             family = f"{'transposed_' if transposed else ''}convolution_{n}d"
             yield Wider(layers.conv_draft(family, n, o))
+
+
+def _by_axis(rng: random.Random, n: int, values: Sequence[int]) -> tuple[int, ...]:
+    """A number for each of n axes: the same for all, or one of its own for each."""
+    if rng.random() < 0.3:
+        return tuple(rng.choice(values) for _ in range(n))
+    return (rng.choice(values),) * n
 
 
 def _pools() -> Iterator[Wider]:
