@@ -1,16 +1,16 @@
 #!/bin/sh
 # half_hour.py on a machine that reaches no package registry and no model hub, from pieces small enough to be copied.
 #
-#   offline.sh pack TO WHEELS MODEL.gguf CONVERTER [PARTS]
+#   offline.sh pack TO WHEELS MODEL.gguf FOLDER [PARTS]
 #       here: TO/start.tar and TO/piece.*, each of at most $PIECE (62M). WHEELS: a folder of wheels and Debian packages.
-#       CONVERTER: a program that makes the Hugging Face folder DIR of DIR/model.gguf, called with qwen2.5-coder-1.5b DIR.
+#       FOLDER: the base model as Hugging Face has it; its weights stay here, from_gguf.py makes them there.
 #       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
 #                                      the first one is sft, that is trained, and else the policy is the packed one;
 #                                      of four GPUs two make those behind --beside at the same time
 #   offline.sh take FILE ...           pieces, in any order, as they come, those that it has passed over; those of the model
-#                                      first: to convert it takes a minute, in which the late ones come
+#                                      first: it is converted, and SFT may begin, while the late ones come
 #   offline.sh poll SECONDS OUT        until so long after the start or until all is done; then says how it stands and
 #                                      packs what was measured into OUT
 #                                      (SECONDS of start: 120 s before the machine goes, for what follows)
@@ -73,14 +73,14 @@ esac
 
 case $what in
 pack)
-  to=$1 wheels=$2 gguf=$3 converter=$4 parts=${5:-} root=$(git -C "$here" rev-parse --show-toplevel)
+  to=$1 wheels=$2 gguf=$3 model=$4 parts=${5:-} root=$(git -C "$here" rev-parse --show-toplevel)
   mkdir -p "$to/start/wheels" "$to/late"
   rm -f "$to"/piece.* # of a pack before, which may have been longer
   for file in "$wheels"/*; do
     if basename "$file" | grep -qE "$BIG"; then cp "$file" "$to/late"; else cp "$file" "$to/start/wheels"; fi
   done
   git -C "$root" archive HEAD -- . ':!experiments/learning/polic*' | xz -T0 -3 > "$to/start/tree.tar.xz"
-  cp "$converter" "$to/start/convert.py"
+  tar c -C "$model" --exclude='*.safetensors' --exclude='*.gguf' . | xz -T0 > "$to/start/model.tar.xz"
   cp "$self" "$to/start/offline.sh"
   if [ "${KERNELBENCH:-}" ]; then cp -r "$KERNELBENCH" "$to/start/kernelbench"; fi
   split -b "${PIECE:-62M}" -d "$gguf" "$to/piece.model."
@@ -150,7 +150,8 @@ model)
   all_of model
   cat "$AWAY"/in/piece.model.* > "$AWAY/qwen.new/model.gguf"
   rm "$AWAY"/in/piece.model.*
-  CUDA_VISIBLE_DEVICES='' python3 "$AWAY/convert.py" qwen2.5-coder-1.5b "$AWAY/qwen.new"
+  xz -dc "$AWAY/model.tar.xz" | tar x -C "$AWAY/qwen.new"
+  CUDA_VISIBLE_DEVICES='' python3 "$AWAY/main/experiments/learning/from_gguf.py" "$AWAY/qwen.new/model.gguf" "$AWAY/qwen.new"
   rm "$AWAY/qwen.new/model.gguf"
   case $1 in
   sft*) ;; # it needs the small packages alone

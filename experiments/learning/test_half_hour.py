@@ -137,7 +137,8 @@ def test_both_plans_teach_the_same_examples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "gib", "rows", "times"), [(2, 139.8, 4, 1), (2, 79.6, 2, 2), (4, 79.6, 2, 1)]
+    ("gpus", "gib", "rows", "times"),
+    [(2, 139.8, 4, 1), (2, 79.6, 4, 1), (2, 47.4, 2, 2), (4, 79.6, 2, 1)],
 )
 def test_a_step_of_sft_has_as_many_examples_on_any_gpus(
     gpus: int, gib: float, rows: int, times: int, tmp_path: Path

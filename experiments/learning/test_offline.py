@@ -29,10 +29,9 @@ case "$*" in
   while [ "$1" != --target ]; do shift; done
   mkdir -p "$2"
   ;;
-*convert.py*)
-  for folder; do :; done
-  echo {} > "$folder/config.json"
-  sha256sum "$folder/model.gguf" > "$CALLS.gguf"
+*from_gguf.py*)
+  sha256sum "$2" > "$CALLS.gguf"
+  : > "$3/model.safetensors"
   ;;
 *half_hour.py*)
   echo "$@" >> "$CALLS"
@@ -67,7 +66,9 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     built = ["dpkg-deb", "--build", package, tmp_path / "wheels" / "p_1_all.deb"]
     subprocess.run(built, check=True, capture_output=True)
     (tmp_path / "model.gguf").write_bytes(os.urandom(2_500_000))
-    (tmp_path / "convert.py").write_text("")
+    (tmp_path / "model").mkdir()
+    for name, text in (("config.json", "{}"), ("model.safetensors", "its weights stay here")):
+        (tmp_path / "model" / name).write_text(text)
     for left in ("stages/rl-0.train.json", "rl-0/steps.jsonl"):
         (tmp_path / "before" / left).parent.mkdir(parents=True)
         (tmp_path / "before" / left).write_text('{"result": {}}')
@@ -90,7 +91,7 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
 
     to, away = tmp_path / "to", tmp_path / "away"
     (to / "piece.model.99").write_text("of a pack before")
-    offline("pack", to, tmp_path / "wheels", tmp_path / "model.gguf", tmp_path / "convert.py",
+    offline("pack", to, tmp_path / "wheels", tmp_path / "model.gguf", tmp_path / "model",
             tmp_path / "parts")  # fmt: skip
     pieces = sorted(to.glob("piece.*"))
     assert max(p.stat().st_size for p in pieces) <= 2**20
