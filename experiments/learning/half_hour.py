@@ -1,6 +1,7 @@
 """What half an hour of two or four GPUs is used for, in one command that loses no second.
 
-    half_hour.py --work DIR --model FOLDER [--minutes 27] [--policy FOLDER] [--learnt FOLDER]
+    half_hour.py --work DIR --model FOLDER [--minutes 27]
+                 [--policy FOLDER] [--learnt FOLDER] [--before FOLDER]
                  [--then rl:0:train ...] [--beside rl:0 ...]
 
 One after the other: SFT on all GPUs (where its test of two processes passes, else on one) and its
@@ -12,7 +13,8 @@ step and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: 
 --policy it begins on the last GPU, in place of judging, while the model is waited for;
 with --policy `train`: SFT anew on two GPUs, and its test, with `train+kernelbench` what follows it
 too, of the same server; what comes after it goes on from that;
-`compiled`: some steps of SFT on one GPU with compiled layers, for their speed.
+`compiled`: some steps of SFT on one GPU with compiled layers, for their speed;
+`before:ARM` (`before:sizes+kernelbench`): an arm with the policy of --before, to compare with.
 What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
 --then, with SFT's test, on the other two; of two GPUs it comes after --then.
 While a GPU has nothing else to do it judges module kernels.
@@ -49,8 +51,8 @@ from coding_framework.store.training_log import read_sft_records
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ARMS = get_args(Arm)
-ANEW = "learning_anew"
-"""Folder of an SFT beside a policy that is there."""
+ANEW, BEFORE = "learning_anew", "learning_before"
+"""Folders of an SFT beside a policy that is there, and of one that it is compared with."""
 SFT_BATCH = 8
 """Examples that a step of SFT learns, on any number of GPUs."""
 H200_GIB = 139.0
@@ -284,7 +286,8 @@ def arm(now: HalfHour, work: Path, named: str, pair: Pair, *more: str | Path) ->
         parts = [(pair.both, "train"), *(parts if until != "train" else [])]
     for gpus, last in parts:
         words = [*said, "--minutes", f"{max(0.0, now.left_s) / 60:.2f}"]
-        called = "_".join(filter(None, [name, seed, last]))
+        earlier = "before" if work.name == BEFORE else ""
+        called = "_".join(filter(None, [earlier, name, seed, last]))
         words += ["--until", last] if last else []
         words += ["--then", *following] if following and last == until else []
         if now.run(called, words, gpus, now.left_s, pair.cores, **OF_RL) != 0:
@@ -292,12 +295,12 @@ def arm(now: HalfHour, work: Path, named: str, pair: Pair, *more: str | Path) ->
 
 
 def restored(
-    now: HalfHour, model: Path, stored: Path, learnt: Path | None = None, *, anew: bool = False,
-    checkout: Path | None = None,
+    now: HalfHour, model: Path, stored: Path, learnt: Path | None, before: Path | None, *,
+    anew: bool = False, checkout: Path | None = None,
 ) -> Path | None:  # fmt: skip
-    """The stored policy as a whole model, and beside it each of the folder `learnt`; None where it
-    cannot be made. anew: SFT's examples are made meanwhile. checkout: of KernelBench, for parity
-    meanwhile; None: all GPUs judge."""
+    """The stored policy as a whole model, beside it each of the folder `learnt`, and in a folder of
+    its own `before`, where these are; None where it cannot be made. anew: SFT's examples are made
+    meanwhile. checkout: of KernelBench, for parity meanwhile; None: all GPUs judge."""
     plan, work = plan_in(now, "two_gpus", model, 2), now.work / "learning_two_gpus"
     merged = work / "models" / "sft"
     if not merged.is_dir():
@@ -306,13 +309,14 @@ def restored(
                 command = sft_arm(plan, now.work / ANEW, "--until", "mixture")
                 now.run("mixture", command, "", now.left_s)
             wait_for(now, model)
-            for policy in (
-                stored,
-                *(sorted(learnt.iterdir()) if learnt and learnt.is_dir() else []),
-            ):
+            more = sorted(learnt.iterdir()) if learnt and learnt.is_dir() else []
+            wanted = [(policy, work) for policy in (stored, *more)]
+            if before and before.is_dir():
+                wanted.append((before, now.work / BEFORE))
+            for policy, place in wanted:
                 now.run("restore", [
                     sys.executable, HERE / "learning.py", "restore", policy, "--merge",
-                    "--plan", plan, "--work", work,
+                    "--plan", plan, "--work", place,
                 ], "", now.left_s)  # fmt: skip
     return merged if merged.is_dir() else None
 
@@ -414,7 +418,7 @@ def follow(
     now: HalfHour, names: Sequence[str], policy: Path, pair: Pair, checkout: Path | None
 ) -> None:
     """What is named, one after the other; then judging, until the time ends."""
-    more = ["--kernelbench-dir", checkout] if checkout else []
+    more: list[str | Path] = ["--kernelbench-dir", checkout] if checkout else []
     for name in names:
         what, _, which = name.partition(":")
         if name == "parity":
@@ -427,6 +431,8 @@ def follow(
             if found is None:
                 break
             policy = found
+        elif what == "before":
+            arm(now, now.work / BEFORE, which, pair, *more)
         elif what != "trial":
             arm(now, policy.parents[1], name, pair, *more)
         elif which:
@@ -470,6 +476,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cli.add_argument("--model", type=Path, required=True, help="the base model; it may come later")
     cli.add_argument("--policy", type=Path, help="a stored policy, in SFT's place")
     cli.add_argument("--learnt", type=Path, help="with --policy: a folder of other stored policies")
+    cli.add_argument("--before", type=Path, help="with --policy: one that is compared with it")
     cli.add_argument(
         "--then",
         nargs="*",
@@ -490,7 +497,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
         if name in ("parity", "compiled"):
             continue
-        first, *following = name.split("+")
+        first, *following = name.removeprefix("before:").split("+")
+        if name.startswith("before:") and args.before is None:
+            cli.error(
+                f"--then {name}: which policy? give --before, a folder of `learning.py store`"
+            )
         if first == "train" and args.policy is None:
             cli.error("--then train: SFT is trained first where no --policy is given: leave it out")
         unknown = {first.partition(":")[0], *following} - {*ARMS}
@@ -504,13 +515,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     smallest = min(found, default=H200_GIB)
     now = HalfHour(args.work.resolve(), args.minutes, args.workers, gpus, smallest)
     model = args.model.resolve()
-    learnt = args.learnt.resolve() if args.learnt else None
+    learnt, before = (folder and folder.resolve() for folder in (args.learnt, args.before))
     checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
     named = (*args.then, *args.beside)
     training = any(name.split("+")[0] == "train" for name in named)
     if args.policy:
         policy = restored(
-            now, model, args.policy.resolve(), learnt, anew=training,
+            now, model, args.policy.resolve(), learnt, before, anew=training,
             checkout=checkout if "parity" in named else None,
         )  # fmt: skip
     else:

@@ -4,7 +4,8 @@
 #   offline.sh pack TO WHEELS MODEL.gguf FOLDER [PARTS]
 #       here: TO/start.tar and TO/piece.*, each of at most $PIECE (62M). WHEELS: a folder of wheels and Debian packages.
 #       FOLDER: the base model as Hugging Face has it; its weights stay here, from_gguf.py makes them there.
-#       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one.
+#       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one. $BEFORE: a stored policy,
+#       for arms behind before:.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
 #                                      the first one is sft, that is trained, and else the policy is the packed one;
@@ -85,11 +86,12 @@ pack)
   if [ "${KERNELBENCH:-}" ]; then cp -r "$KERNELBENCH" "$to/start/kernelbench"; fi
   split -b "${PIECE:-62M}" -d "$gguf" "$to/piece.model."
   tar c -C "$to/late" . | split -b "${PIECE:-62M}" -d - "$to/piece.late."
-  tar c -C "$here" policy $(cd "$here" && ls -d policies 2> /dev/null) | split -b "${PIECE:-62M}" -d - "$to/piece.policy."
+  [ -z "${BEFORE:-}" ] || cp -r "$BEFORE" "$to/before"
+  tar c -C "$here" policy $(cd "$here" && ls -d policies 2> /dev/null) ${BEFORE:+-C "$to" before} | split -b "${PIECE:-62M}" -d - "$to/piece.policy."
   if [ "$parts" ]; then tar c -C "$parts" . | split -b "${PIECE:-62M}" -d - "$to/piece.parts."; fi
   (cd "$to" && ls piece.*) > "$to/start/pieces"
   tar c -C "$to/start" . > "$to/start.tar"
-  rm -r "$to/late" "$to/start"
+  rm -rf "$to/before" "$to/late" "$to/start"
   ls -l "$to"
   ;;
 start)
@@ -123,7 +125,7 @@ go)
     python3 experiments/learning/learning.py unpack "$AWAY/parts" --work "$AWAY/half/learning_two_gpus"
   fi
   if [ -d "$AWAY/kernelbench" ]; then set -- "$@" --kernelbench-dir "$AWAY/kernelbench"; fi
-  from="--policy $AWAY/policy --learnt $AWAY/policies"
+  from="--policy $AWAY/policy --learnt $AWAY/policies --before $AWAY/before"
   case $1 in sft*) from= ;; esac # `train` is SFT beside that policy
   left=$((seconds - $(since)))
   status=0 # nothing stands before this: what stands still before it takes all of the time

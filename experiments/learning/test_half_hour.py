@@ -77,7 +77,8 @@ def began(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[str]) -
             (tmp_path / "base").mkdir(exist_ok=True)  # it comes while the GPUs judge
         fails = any(f == name for f in failing)
         if name == "restore" and not fails:
-            (now.work / "learning_two_gpus" / "models" / "sft").mkdir(parents=True)
+            work = learning.parse(words[2:]).work
+            (work / "models" / "sft").mkdir(parents=True)
         if "--output-dir" in words and not fails:
             result = RLFolder(Path(words[words.index("--output-dir") + 1])).result
             result.parent.mkdir(parents=True)
@@ -199,6 +200,25 @@ def test_what_follows_another_sft_is_in_the_call_of_its_test(
     assert said.work.name == "learning_anew"
 
 
+def test_a_policy_of_before_is_measured_in_a_folder_of_its_own(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    (tmp_path / "base").mkdir()
+    given = {"policy": str(tmp_path), "before": str(tmp_path / "base")}
+    call(then=["sft+sizes", "before:sizes+search"], **given)
+    said = {
+        name: learning.parse(words[2:])
+        for name, words, _ in began
+        if name in ("sft", "before_sizes")
+    }
+    assert {n: (a.what, a.then, a.work.name) for n, a in said.items()} == {
+        "sft": ("sft", ["sizes"], "learning_two_gpus"),
+        "before_sizes": ("sizes", ["search"], "learning_before"),
+    }
+    made = [learning.parse(words[2:]) for name, words, _ in began if name == "restore"]
+    assert [a.work.name for a in made] == ["learning_two_gpus", "learning_before"]
+
+
 def test_what_follows_an_sft_that_fails_is_left_out(
     call: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -261,6 +281,7 @@ def test_one_of_the_two_trials_may_be_named(call: Callable[..., list[str]], name
         ("lr:0", "--then lr:0: there is no arm lr"),
         ("train", "--then train: SFT is trained first where no --policy is given"),
         ("train+sizes", "--then train: SFT is trained first where no --policy is given"),
+        ("before:sizes", "--then before:sizes: which policy? give --before"),
         ("rl:0+train", "--then rl:0+train: there is no arm train"),
         ("parity:0", "--then parity:0: there is no arm parity"),
         ("parity+sft", "--then parity+sft: there is no arm parity"),

@@ -75,10 +75,12 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     (tmp_path / "kernelbench").mkdir()
     (tmp_path / "kernelbench" / "1.py").write_text("")
     pack(tmp_path / "before", tmp_path / "parts", 15.0)
+    (tmp_path / "earlier").mkdir()
+    (tmp_path / "earlier" / "adapter_config.json").write_text("{}")
     told = {
         **os.environ, "AWAY": str(tmp_path / "away"), "ROOT": str(tmp_path / "root"),
-        "KERNELBENCH": str(tmp_path / "kernelbench"), "CALLS": str(tmp_path / "calls"),
-        "BASE": str(tmp_path / "base"), "PYTHON": sys.executable,
+        "KERNELBENCH": str(tmp_path / "kernelbench"), "BEFORE": str(tmp_path / "earlier"),
+        "CALLS": str(tmp_path / "calls"), "BASE": str(tmp_path / "base"), "PYTHON": sys.executable,
         "PIECE": "1M", "KEPT": "100K", "PART_MIB": "0.1",
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
     }  # fmt: skip
@@ -113,6 +115,7 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     assert re.search(f"{asked}\n", calls), calls
     assert ("--policy" in calls) != (arms[0] == "sft"), "SFT begins without one"
     assert (away / "kernelbench" / "1.py").exists()
+    assert (away / "before" / "adapter_config.json").exists()
     assert "structlog-1.whl" in calls.splitlines()[0]
     assert "vllm" not in calls.splitlines()[0]
     assert (away / "late_site").is_dir()
