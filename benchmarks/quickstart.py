@@ -81,6 +81,8 @@ def _wall_bar_s(loaded: bool) -> float:
 def measured_bars(summary: Summary, wall_s: float) -> list[dict[str, Any]]:
     """Each bar with its target, what was measured, and whether it holds."""
     base, sft, rl = (summary.stages[label] for label in ("base", "sft", "rl"))
+    practice = summary.practice
+    assert practice is not None, "a quickstart practises"
     peak = max(cost.peak_memory_gib for cost in summary.costs.values())
     steps = summary.rl.steps_with_gradient
     margin = sft.passed.ci95[0] - base.passed.ci95[1]
@@ -90,6 +92,12 @@ def measured_bars(summary: Summary, wall_s: float) -> list[dict[str, Any]]:
             0.0,
             margin,
             margin > 0.0,
+        ),
+        bar(
+            "share of right answers to the practised tasks after RFT, above that before",
+            practice.before.rate,
+            practice.after.rate,
+            practice.clear,
         ),
         bar("RL steps with a gradient, at least", RL_STEPS, steps, steps >= RL_STEPS),
         bar(

@@ -6,9 +6,10 @@
 
 One after the other: SFT on all GPUs (where its test of two processes passes, else on one) and its
 test on held-out modules, or, with --policy, the policy of a folder of `learning.py store`; then
-what --then names: arms of `learning.py`, with a seed and a last stage behind colons and others that
-follow in the same call behind plus signs (`rl:0+sft`), and `trial`, the default: RL, six steps in
-step and eight that are one policy behind (`trial:in_step`, `trial:one_behind`: one of `TRIALS`);
+what --then names: arms of `learning.py`, with a seed and a last stage behind colons (of the search
+a part: `search:0:1/2`) and others that follow in the same call behind plus signs (`rl:0+sft`), and
+`trial`, the default: RL, six steps in step and eight that are one policy behind (`trial:in_step`,
+`trial:one_behind`: one of `TRIALS`);
 `parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`); with
 --policy it begins on the last GPU, in place of judging, while the model is waited for;
 with --policy `train`: SFT anew on two GPUs, and its test, with `train+kernelbench` what follows it
@@ -281,6 +282,8 @@ def arm(now: HalfHour, work: Path, named: str, pair: Pair, *more: str | Path) ->
     name, seed, until, *_ = *named.split(":"), "", ""
     said = [sys.executable, HERE / "learning.py", name, "--plan", plan, "--work", work,
             "--seed", seed or "0", "--server-gpu", str(pair.first), *more]  # fmt: skip
+    if "/" in until:
+        said, until = [*said, "--part", until], ""
     parts = [(str(pair.gpus[1]), until)]
     if name == "rl":
         parts = [(pair.both, "train"), *(parts if until != "train" else [])]

@@ -24,7 +24,7 @@ starts beside it.
     control  RFT from that policy on as many verdicts and tokens as rl of this seed had; likewise
     sizes    the held-out tasks at sizes that no list has, one sample each
     feedback turns with the judge's feedback against further samples, at equal tokens
-    search   many candidates of each task
+    search   many candidates of each task; with --part 1/2 and 2/2 two processes share them
     kernelbench  one greedy answer to each problem of levels 1 and 2; then another of sft's policy
 
 What is evaluated is what is carried: the adapter of an arm is kept in bfloat16 (DIR/adapters), and
@@ -120,6 +120,8 @@ class Experiment:
     """A checkout of KernelBench."""
     server_gpu: int = 0
     """Of the plan's server."""
+    part: tuple[int, int] = (1, 1)
+    """Of the search: the second of three is (2, 3)."""
     python: str = sys.executable
     began: float = field(default_factory=time.monotonic)
     servers: Servers = field(default_factory=lambda: Servers())
@@ -697,7 +699,7 @@ def searching(now: Experiment) -> Mapping[str, Any]:
             model, fair_order(list(tasks.values())), how,
             judge=dict(now.plan.judge), folder=now.work / "search", seed=now.seed,
             deadline=now.deadline, max_new_tokens=now.plan.sampling.get("max_new_tokens"),
-            server=server[1] if server else None,
+            server=server[1] if server else None, part=now.part,
         )  # fmt: skip
     by_task = {row["task"]: row for row in rows}
     return {
@@ -806,12 +808,22 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cli.add_argument("--then", nargs="+", default=[], choices=ARMS, metavar="ARM",
                      help="arms that follow in the same call")  # fmt: skip
     cli.add_argument("--server-gpu", type=int, default=0, help="GPU of the plan's server")
+    cli.add_argument("--part", type=a_part, default=(1, 1), metavar="K/N", help="search: the tasks "
+                     "of this part; beside it others search theirs in the same folder")  # fmt: skip
     cli.add_argument("--until", metavar="STAGE", help="stop after this stage of the arm")
     cli.add_argument("--to", type=Path, help="pack, store: where it goes")
     cli.add_argument("--merge", action="store_true", help="restore: make the whole model, too")
     cli.add_argument("--part-mib", type=float, default=15.0, help="pack: largest part")
     cli.add_argument("--write", type=Path, help="tables: the report's file")
     return cli.parse_args(arguments)
+
+
+def a_part(text: str) -> tuple[int, int]:
+    """2/3: the second of three."""
+    number, of = map(int, text.split("/"))
+    if not 1 <= number <= of:
+        raise ValueError(text)
+    return number, of
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -847,7 +859,15 @@ def work_on(args: argparse.Namespace) -> int:
     servers = Servers()
     arms = [
         Experiment(
-            plan, work, arm, args.seed, args.minutes, checkout, args.server_gpu, servers=servers
+            plan,
+            work,
+            arm,
+            args.seed,
+            args.minutes,
+            checkout,
+            args.server_gpu,
+            args.part,
+            servers=servers,
         )
         for arm in (args.what, *args.then)
     ]

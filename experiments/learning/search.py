@@ -2,7 +2,8 @@
 choice by a second verdict.
 
 One model and one judge for all tasks. A finished task is a line of `found.jsonl`, and the same
-command goes on with the next one.
+command goes on with the next one. Several processes may each take a part of the tasks: each has a
+file of its own, and all files count.
 """
 
 from __future__ import annotations
@@ -46,23 +47,33 @@ def search(
     deadline: float | None,
     max_new_tokens: int | None = None,
     server: str | None = None,
+    part: tuple[int, int] = (1, 1),
 ) -> list[dict[str, Any]]:
     """What was found of each task. deadline: of time.monotonic; after it no task begins. server: an
-    address where `model` answers; None: in this process. Raises OutOfTimeError where it left some
-    out."""
+    address where `model` answers; None: in this process. part: (2, 3) searches the second of three
+    parts. Raises OutOfTimeError where tasks are left, of whichever part."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "found.jsonl"
-    done = {row["task"]: row for row in parsed_lines(file, json.loads)}
-    open_tasks = [task for task in tasks if task.name not in done]
+    number, of = part
+    mine = tasks[number - 1 :: of]
+    done = _done(folder)
+    open_tasks = [task for task in mine if task.name not in done]
     if open_tasks:
         found = _Search(model, how, judge, seed, max_new_tokens, server)
-        with JsonlSink(file) as sink:
-            asyncio.run(found.all(open_tasks, sink, deadline, len(tasks)))
-        done = {row["task"]: row for row in parsed_lines(file, json.loads)}
+        with JsonlSink(
+            folder / (f"found.{number}of{of}.jsonl" if of > 1 else "found.jsonl")
+        ) as sink:
+            asyncio.run(found.all(open_tasks, sink, deadline, len(mine)))
+        done = _done(folder)
     left = sum(task.name not in done for task in tasks)
     if left:
         raise OutOfTimeError(f"the search has {left} tasks left: the same command goes on")
     return [done[task.name] for task in tasks]
+
+
+def _done(folder: Path) -> dict[str, dict[str, Any]]:
+    """What was found, by task."""
+    rows = (row for file in folder.glob("found*.jsonl") for row in parsed_lines(file, json.loads))
+    return {row["task"]: row for row in rows}
 
 
 class _Search:

@@ -219,6 +219,19 @@ def test_a_policy_of_before_is_measured_in_a_folder_of_its_own(
     assert [a.work.name for a in made] == ["learning_two_gpus", "learning_before"]
 
 
+def test_two_pairs_share_a_search(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    (tmp_path / "base").mkdir()
+    given = {"policy": str(tmp_path), "gpus": "4", "beside": "search:0:2/2"}
+    call(then=["search:0:1/2"], **given)
+    found = [(learning.parse(words[2:]), gpus) for name, words, gpus in began if name == "search_0"]
+    assert sorted((a.part, a.until, gpus) for a, gpus in found) == [
+        ((1, 2), None, "3"),
+        ((2, 2), None, "1"),
+    ]
+
+
 def test_what_follows_an_sft_that_fails_is_left_out(
     call: Callable[..., list[str]], tmp_path: Path
 ) -> None:

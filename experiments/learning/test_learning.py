@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -22,7 +23,7 @@ sys.path.append(str(Path(__file__).parent))
 import carry
 import learning
 import tables
-from plans import Plan, read_plan
+from plans import Plan, Searched, read_plan
 
 from coding_framework.errors import OutOfTimeError, UsageError
 from coding_framework.evaluation.samples import SampleRecord, sample_record
@@ -33,6 +34,7 @@ from coding_framework.store.checkpoints import (
     whole_checkpoints,
 )
 from coding_framework.store.folder import RLFolder
+from coding_framework.store.lines import JsonlSink
 from coding_framework.store.model_card import ModelCard, card_of
 from coding_framework.training.recipes import read_recipe
 from coding_framework.types import Status
@@ -600,3 +602,37 @@ def test_a_search_that_ends_early_has_seen_all_of_each_suite() -> None:
     order = [task.name for task in learning.fair_order([one, two[:3]])]
     assert order[:4] == ["a0", "b0", "a4", "b2"]
     assert sorted(order) == sorted(t.name for t in (*one, *two[:3]))
+
+
+def test_processes_share_a_search_and_the_last_one_has_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import search
+
+    class Found:
+        def __init__(self, *_: object) -> None: ...
+
+        async def all(self, tasks: list[Any], sink: JsonlSink, *_: object) -> None:
+            for task in tasks:
+                sink.write({"task": task.name, "part": len(tasks)})
+
+    monkeypatch.setattr(search, "_Search", Found)
+    tasks: list[Any] = [SimpleNamespace(name=f"t{i}") for i in range(5)]
+    given = (tmp_path / "m", tasks, Searched(tasks=5))
+    more: dict[str, Any] = {"judge": {}, "folder": tmp_path, "seed": 0, "deadline": None}
+    with pytest.raises(OutOfTimeError, match="2 tasks left"):
+        search.search(*given, **more, part=(1, 2))
+    rows = search.search(*given, **more, part=(2, 2))
+    assert [(row["task"], row["part"]) for row in rows] == [
+        (task.name, 3 - i % 2) for i, task in enumerate(tasks)
+    ]
+    assert search.search(*given, **more) == rows
+    assert sorted(file.name for file in tmp_path.glob("found*")) == [
+        "found.1of2.jsonl", "found.2of2.jsonl",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", ["0/2", "3/2", "2", "a/b"])
+def test_a_part_that_there_is_not_is_refused(said: str) -> None:
+    with pytest.raises(SystemExit):
+        learning.parse(["search", "--part", said])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from coding_framework.evaluation.metrics import stage_metrics
+from coding_framework.evaluation.summary import practised
 from coding_framework.run import stages as pipeline
 from coding_framework.run.stages import Stage
+from coding_framework.store.records import TaskEvidence
 
 REAL = pipeline.STAGES
 
@@ -24,6 +26,10 @@ def fake_stages(calls: list[str], broken: str | None = None) -> tuple[Stage, ...
             if name == "rl":
                 steps = [{"step": i, "reward_mean": 0.1 * i, "grad_norm": 0.5} for i in (1, 2)]
                 return {"steps": steps, "final_model": "m"}
+            if name == "practice":
+                evidence = [TaskEvidence(task="a", samples=4, solved=1)]
+                practice = practised(evidence, {"a": [True, True, True, False]})
+                return {"practice": practice.model_dump(mode="json")}
             return {"path": "m", "model": "m"}
 
         return Stage(name, name, run)

@@ -8,8 +8,14 @@ from typing import Any
 from pydantic import Field
 from rich.table import Table
 
-from coding_framework.evaluation.metrics import StageMetrics, clearly_above
+from coding_framework.evaluation.metrics import (
+    Proportion,
+    StageMetrics,
+    clearly_above,
+    proportion,
+)
 from coding_framework.monitoring.progress import duration
+from coding_framework.store.records import TaskEvidence
 from coding_framework.types import Record
 
 
@@ -32,6 +38,47 @@ class RLNumbers(Record):
     mean_reward_last: float | None = None
 
 
+class Practice(Record):
+    """How a model does on the training tasks that rejection fine-tuning sampled: their answers
+    before it, of which it learnt the right ones, and as many new ones after it."""
+
+    tasks: int
+    before: Proportion
+    after: Proportion
+    better: int
+    """Tasks that more of the answers solve after it."""
+    worse: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether more tasks got better than worse, beyond chance: a sign test, one-sided, 5%."""
+        from scipy.stats import binomtest  # half a second, which a run's start does not have
+
+        changed = self.better + self.worse
+        return changed > 0 and bool(
+            binomtest(self.better, changed, alternative="greater").pvalue <= SIGNIFICANT
+        )
+
+
+def practised(evidence: Sequence[TaskEvidence], after: Mapping[str, Sequence[bool]]) -> Practice:
+    """evidence: of rejection fine-tuning's own samples. after: whether each of as many new ones is
+    correct, by task."""
+    before = {e.task: [i < e.solved for i in range(e.samples)] for e in evidence}
+    tasks = sorted(name for name in before if before[name] and after.get(name))
+    changes = [_share(after[name]) - _share(before[name]) for name in tasks]
+    return Practice(
+        tasks=len(tasks),
+        before=proportion(flag for name in tasks for flag in before[name]),
+        after=proportion(flag for name in tasks for flag in after[name]),
+        better=sum(change > 0 for change in changes),
+        worse=sum(change < 0 for change in changes),
+    )
+
+
+def _share(flags: Sequence[bool]) -> float:
+    return sum(flags) / len(flags)
+
+
 class Learning(Record):
     """What the run was to show, each claim with the numbers that it rests on in `stages`; None
     where a stage of it was left out."""
@@ -42,6 +89,8 @@ class Learning(Record):
     """RL's pass rate is not below SFT's beyond noise: SFT's interval is not clear above RL's."""
     rl_above_base: bool | None = None
     """Likewise as the first, where SFT was left out."""
+    rft_learnt_its_tasks: bool | None = None
+    """Rejection fine-tuning solves more of its own training tasks than before, beyond chance."""
     at_least_four_rl_steps_with_gradient: bool | None = None
 
 
@@ -52,6 +101,8 @@ class Summary(Record):
     """By "base", "sft" and "rl"; what was left out is not there."""
     rl: RLNumbers
     learning: Learning
+    practice: Practice | None = None
+    """Where rejection fine-tuning tried its tasks again."""
     costs: Mapping[str, StageCost]
     wall_s: float
     """Sum over the stages."""
@@ -66,6 +117,7 @@ def summarize(
     costs: Mapping[str, StageCost],
     config: Mapping[str, Any],
     environment: Mapping[str, str],
+    practice: Practice | None = None,
 ) -> Summary:
     """Put the parts together and state what they show."""
     by_label = {stage.label: stage for stage in stages}
@@ -78,12 +130,14 @@ def summarize(
         rl_above_base=clearly_above(after_rl.passed, base.passed)
         if after_rl and base and not sft
         else None,
+        rft_learnt_its_tasks=practice.clear if practice else None,
         at_least_four_rl_steps_with_gradient=rl.steps_with_gradient >= 4 if after_rl else None,
     )
     return Summary(
         stages=by_label,
         rl=rl,
         learning=learning,
+        practice=practice,
         costs=costs,
         wall_s=round(sum(cost.wall_s for cost in costs.values()), 1),
         peak_memory_gib=max((cost.peak_memory_gib for cost in costs.values()), default=0.0),
@@ -92,6 +146,7 @@ def summarize(
     )
 
 
+SIGNIFICANT = 0.05
 FEW_TASKS = 10
 """Below them a run shows that everything works, and nothing about learning."""
 
@@ -131,6 +186,21 @@ def _change(before: StageMetrics, after: StageMetrics) -> str:
         return "as many as after SFT"
     noise = "" if clearly_above(after.passed, before.passed) else ", within noise"
     return f"{abs(gained)} {'more' if gained > 0 else 'fewer'} than after SFT{noise}"
+
+
+def practice_line(practice: Practice) -> str:
+    """What rejection fine-tuning did for the tasks that it practised."""
+    before, after = practice.before, practice.after
+    if not before.count:
+        return (
+            f"None of {before.n} answers to {practice.tasks} training tasks was right after SFT: "
+            "there was nothing to learn from."
+        )
+    doubt = "" if practice.clear else ", within noise"
+    return (
+        f"Of {after.n} answers to {practice.tasks} training tasks {before.count} were right after "
+        f"SFT; the model learnt these, and of as many new ones {after.count} are right{doubt}."
+    )
 
 
 def device_in_words(environment: Mapping[str, str]) -> str:
@@ -186,6 +256,8 @@ def closing_lines(summary: Summary) -> list[str]:
         text = "clearly above" if claim.rl_above_base else "not clearly above"
         shown.append(f"RL ({share('rl')}) is {text} the base model ({share('base')})")
     lines = [f"{'; '.join(shown)}."]
+    if summary.practice is not None:
+        lines.append(practice_line(summary.practice))
     if "rl" in summary.stages:
         lines.append(
             f"Of {rl_steps(summary.rl.steps)} {summary.rl.steps_with_gradient} changed the model: "

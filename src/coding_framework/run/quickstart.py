@@ -64,5 +64,6 @@ def run(
             base_model=base_model or DEFAULT_MODEL,
             minutes=None if smoke else minutes,
             seed=seed,
+            practise=not smoke,  # whose model writes nothing that is right
         )
     )

@@ -14,7 +14,7 @@ from coding_framework.errors import UsageError, first_complaint
 from coding_framework.monitoring.logs import configure_logging, quiet_libraries
 from coding_framework.run.model_folder import EvaluationSettings
 from coding_framework.run.rejection_options import RejectionOptions
-from coding_framework.run.sizing import Rates, Sizes, sized
+from coding_framework.run.sizing import PRACTICE_EPOCHS, PRACTICE_RATE, Rates, Sizes, sized
 from coding_framework.store.folder import RunFolder
 from coding_framework.training.recipes import RecipeFile, rl_config, sft_config
 from coding_framework.training.rl_config import MultiTurnRLConfig
@@ -87,10 +87,11 @@ class Recipe(Config):
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """Of matrix products in evaluations; auto: bfloat16 where the hardware computes in it."""
     probe_tasks: int = Field(default=0, ge=0)
-    """Training tasks that the model tries after SFT, so that RL is given those that it solves in
+    """Training tasks that the model tries before RL, so that RL is given those that it solves in
     10 to 80% of its samples; 0: RL takes its tasks as they come.
 
-    What is always or never solved gives a group equal returns, which teach nothing."""
+    What is always or never solved gives a group equal returns, which teach nothing. A run that
+    practises learns its own right answers to them, and tries them again."""
     probe_samples: int = Field(default=4, ge=2)
     """Answers to each of them."""
     concurrency: int = Field(default=48, ge=1)
@@ -123,6 +124,11 @@ class WholeRun(Config):
     """Fine-tune the model on its own best kernels between SFT and RL (`cuda-rl rft`).
 
     It is the control that RL has to beat, and RL starts from it."""
+    practise: bool = False
+    """After SFT fine-tune the model on its own right answers to the recipe's few `probe_tasks`, and
+    try these again, in place of an evaluation on held-out tasks: what a model learns from its own
+    answers in a minute. RL starts from SFT's model likewise, with the tasks that it solves now and
+    then."""
 
     @model_validator(mode="after")
     def _trains(self) -> Self:
@@ -136,6 +142,12 @@ class WholeRun(Config):
         left_out = self.skip if self.rft else {*self.skip, "rft"}
         return tuple(label for label in LABELS if label not in left_out)
 
+    @property
+    def stages(self) -> set[str]:
+        """Names of the stages."""
+        more = {"rft", "practice"} if self.practise else set()
+        return {"model", *{*self.labels} - {"base"}, *(f"eval_{x}" for x in self.labels), *more}
+
 
 @dataclass(frozen=True)
 class Job:
@@ -146,6 +158,7 @@ class Job:
     base_model: str
     seed: int
     minutes: float | None = None
+    practise: bool = False
 
     def fitted(self, result: Mapping[str, Any]) -> Job:
         """The job in the sizes that its first stage has chosen, as that stage's result says."""
@@ -180,7 +193,12 @@ class Job:
         return pipeline.draw_tasks(skip + count, min_steps=at_least)[skip:]
 
     def probe_tasks(self) -> list[Task]:
-        """Training tasks for RL to choose from: half of them compositions, half any."""
+        """Training tasks for RL to choose from: those that were practised, else half compositions,
+        half any."""
+        if self.practise:
+            from coding_framework.run.rejection import training_pool
+
+            return training_pool(self.rejection_options())
         count, least = self.recipe.probe_tasks, self.recipe.rl_task_min_ops
         composed = self.rl_candidates(count // 2, at_least=least) if count > 1 else []
         tasks = {t.name: t for t in (*composed, *self.rl_candidates(count))}
@@ -217,7 +235,16 @@ class Job:
 
     def rejection_options(self) -> RejectionOptions:
         """Of rejection fine-tuning, where it is asked for. Raises UsageError."""
-        recipe, small = self.recipe, self.recipe.device == "cpu"
+        recipe, counts = self.recipe, {}
+        if self.practise:
+            counts = {
+                "tasks": max(1, recipe.probe_tasks),
+                "samples": recipe.probe_samples,
+                "epochs": PRACTICE_EPOCHS,
+                "learning_rate": PRACTICE_RATE,
+            }
+        elif recipe.device == "cpu":
+            counts = {"tasks": max(1, recipe.held_out_tasks // 2), "samples": 4}
         found: dict[str, Any] = {
             "output_dir": RunFolder(self.folder).rft.root,
             "pool": recipe.task_pool,
@@ -231,7 +258,7 @@ class Job:
             "prompts": self.taught_prompts,
             "device": recipe.device,
             "seed": self.seed,
-            **({"tasks": max(1, recipe.held_out_tasks // 2), "samples": 4} if small else {}),
+            **counts,
             **recipe.rft,
         }
         try:

@@ -2,9 +2,10 @@
 
     model -> eval base -> SFT -> eval sft -> RL -> eval rl -> report
 
-The quickstart and `launch_complete_cuda_training.py` are recipes of it. Read `STAGES` and the
-function of each stage. Guaranteed: the same command goes on after a kill from the last finished
-stage (an evaluation from its last conversation, RL from its last checkpoint); a folder of another
+Between SFT and RL a run may fine-tune on its own right answers (`WholeRun.rft`, `practise`). The
+quickstart and `launch_complete_cuda_training.py` are recipes of it. Read `STAGES` and the function
+of each stage. Guaranteed: the same command goes on after a kill from the last finished stage (an
+evaluation from its last conversation, RL from its last checkpoint); a folder of another
 configuration is refused; a recipe with an impossible setting is refused before anything runs;
 Ctrl-C leaves no process behind.
 """
@@ -44,12 +45,15 @@ from coding_framework.evaluation.report import (
 )
 from coding_framework.evaluation.summary import (
     FEW_TASKS,
+    Practice,
     RLNumbers,
     StageCost,
     Summary,
     closing_lines,
     device_in_words,
     headline,
+    practice_line,
+    practised,
     rl_steps,
     stage_table,
     summarize,
@@ -82,7 +86,7 @@ from coding_framework.store.events import log
 from coding_framework.store.folder import RunFolder
 from coding_framework.store.records import OPEN_FROM, OPEN_TO, SFTEpoch
 from coding_framework.store.stages import StageManifest, StageRecord
-from coding_framework.store.training_log import read_sft_records
+from coding_framework.store.training_log import read_evidence, read_sft_records
 from coding_framework.training.rl_config import MultiTurnRLConfig
 from coding_framework.types import CUDAConversationState, PromptVersion, Receipt, Task
 from coding_framework.wiring import JudgeSettings, cores
@@ -121,15 +125,15 @@ def run_stages(whole: WholeRun) -> int:
         "version": version("coding-framework"),
         "recipe": _dumped(recipe),
     }
-    job = Job(whole.folder, recipe, whole.base_model, whole.seed, whole.minutes)
+    job = Job(whole.folder, recipe, whole.base_model, whole.seed, whole.minutes, whole.practise)
     job.sft_config(whole.base_model)
     job.rl_config(whole.base_model)
     choose_sandbox(recipe.sandbox)  # one that was named and is not here: before the first hour
-    if whole.rft:
-        config["rft"] = True  # a folder without it is of an older version, or of a run without
+    asked = {n for n in ("rft", "practise") if getattr(whole, n)}
+    config |= dict.fromkeys(asked, True)  # a folder without is older, or of a run without
+    if asked:
         job.rejection_options()
-    wanted = {"model", *whole.labels}
-    stages = [s for s in STAGES if s.name.removeprefix("eval_") in wanted]
+    stages = [s for s in STAGES if s.name in whole.stages]
     judge = {"sandbox": recipe.sandbox, "protocol": str(PROTOCOL)}
     with (
         StageManifest(whole.folder, config) as manifest,
@@ -268,24 +272,29 @@ def _fine_tune(job: Job, base_model: str) -> dict[str, Any]:
 
 def evaluate_sft(run: Run) -> dict[str, Any]:
     """Likewise after SFT; and a probe of training tasks, of which RL takes those that are solved
-    now and then."""
+    now and then. A run that practises tries its own, later."""
     model = Path(run.result("sft")["model"])
     found = _evaluate(run, "sft", model, run.job.taught_prompts)
-    if not run.job.recipe.probe_tasks:
+    if not run.job.recipe.probe_tasks or run.job.practise:
         return found
-    wanted = _rl_config(run).prompts_per_step
-    probe = run_in_child(_probe_folder, run.job, model)
-    names = tasks_to_learn(probe, wanted)
+    solved = run_in_child(_probe_folder, run.job, model)
+    shares = {name: sum(each) / max(1, len(each)) for name, each in solved.items()}
+    return {**found, **_chosen(run, shares)}
+
+
+def _chosen(run: Run, probe: Mapping[str, float]) -> dict[str, Any]:
+    """Of training tasks and the shares of the answers that solve them, those that RL takes."""
+    names = tasks_to_learn(probe, _rl_config(run).prompts_per_step)
     within = sum(solved_now_and_then(probe[name]) for name in names)
     _tell(
         f"  RL takes {len(names)} of {len(probe)} tasks tried; {within} of them were solved in 10 "
         "to 80% of the samples"
     )
-    return {**found, "probe": probe, "rl_tasks": names}
+    return {"probe": dict(probe), "rl_tasks": names}
 
 
-def _probe_folder(job: Job, model: Path) -> dict[str, float]:
-    """Share of the samples that solved each task, in one turn each."""
+def _probe_folder(job: Job, model: Path) -> dict[str, list[bool]]:
+    """Whether each sample solved its task, in one turn each."""
     job.configure_logging()
     recipe = job.recipe
     settings = recipe.evaluation.model_copy(
@@ -302,7 +311,7 @@ def _probe_folder(job: Job, model: Path) -> dict[str, float]:
     solved: dict[str, list[bool]] = {task.name: [] for task in tasks}
     for state in found.states:
         solved[state.task.name].append(state.best_turn is not None)
-    return {name: sum(each) / max(1, len(each)) for name, each in solved.items()}
+    return solved
 
 
 def solved_now_and_then(share: float) -> bool:
@@ -322,7 +331,11 @@ def tasks_to_learn(probe: Mapping[str, float], at_least: int) -> list[str]:
 def train_rft(run: Run) -> dict[str, Any]:
     """Rejection fine-tuning: the model learns the best of its own correct kernels. Where none is
     correct, it stays what it was."""
-    return run_in_child(_reject, run.job, str(_taught_model(run)))
+    found = run_in_child(_reject, run.job, str(_taught_model(run)))
+    if not run.job.practise:
+        return found
+    evidence = read_evidence(RunFolder(run.job.folder).rft.evidence)
+    return {**found, **_chosen(run, {e.task: e.solved / e.samples for e in evidence if e.samples})}
 
 
 def _reject(job: Job, model: str) -> dict[str, Any]:
@@ -344,6 +357,15 @@ def evaluate_rft(run: Run) -> dict[str, Any]:
     return _evaluate(run, "rft", Path(run.result("rft")["model"]), run.job.taught_prompts)
 
 
+def try_again(run: Run) -> dict[str, Any]:
+    """The tasks whose right answers were learnt, with as many new answers."""
+    solved = run_in_child(_probe_folder, run.job, Path(run.result("rft")["model"]))
+    before = read_evidence(RunFolder(run.job.folder).rft.evidence)
+    practice = practised(before, solved)
+    _tell(f"  {practice_line(practice)}")
+    return {"practice": practice.model_dump(mode="json"), "solved": solved}
+
+
 def train_rl(run: Run) -> dict[str, Any]:
     """Multi-turn RL by verl's trainer, from the last model before it."""
     from coding_framework.training.verl_integration import MultiAgentVERLTrainer
@@ -355,9 +377,9 @@ def train_rl(run: Run) -> dict[str, Any]:
 
 
 def _rl_tasks(run: Run, config: MultiTurnRLConfig) -> list[Task]:
-    """Those that the probe after SFT chose; else the first ones."""
+    """Those that the model solved now and then, where it tried some; else the first ones."""
     recipe = run.job.recipe
-    probed = run.manifest.finished("eval_sft")
+    probed = run.manifest.finished("rft" if run.job.practise else "eval_sft")
     names = probed.result.get("rl_tasks", []) if probed is not None else []
     if names:
         tasks = {t.name: t for t in run.job.probe_tasks()}
@@ -370,7 +392,7 @@ def _rl_tasks(run: Run, config: MultiTurnRLConfig) -> list[Task]:
 
 
 def _rl_config(run: Run) -> MultiTurnRLConfig:
-    rft = run.manifest.finished("rft")
+    rft = None if run.job.practise else run.manifest.finished("rft")
     model = rft.result["model"] if rft else str(_taught_model(run))
     taught = rft is not None or run.manifest.finished("sft") is not None
     return run.job.rl_config(model, taught=taught)
@@ -397,6 +419,7 @@ STAGES = (
     Stage("eval_sft", "evaluating after SFT", evaluate_sft),
     Stage("rft", "rejection fine-tuning", train_rft),
     Stage("eval_rft", "evaluating after rejection fine-tuning", evaluate_rft),
+    Stage("practice", "trying the practised tasks again", try_again),
     Stage("rl", "multi-turn RL", train_rl),
     Stage("eval_rl", "evaluating after RL", evaluate_rl),
 )
@@ -487,11 +510,17 @@ def _finish(run: Run, whole: WholeRun, config: Mapping[str, Any]) -> Summary:
         {name: _cost(record) for name, record in run.manifest.stages.items()},
         config,
         {**_environment(), **run.result(f"eval_{whole.labels[-1]}")["judge"], **_data(run)},
+        _practice(run),
     )
     folder = RunFolder(whole.folder)
     write_json_atomic(folder.summary, summary.model_dump(mode="json"))
     write_report(_report(run, whole, summary, steps), folder.report)
     return summary
+
+
+def _practice(run: Run) -> Practice | None:
+    record = run.manifest.finished("practice")
+    return Practice.model_validate(record.result["practice"]) if record is not None else None
 
 
 def send_report(whole: WholeRun, config: Mapping[str, Any]) -> None:
@@ -542,6 +571,10 @@ def _report(
         ("version", version("coding-framework")),
         ("configuration", str(folder.summary)),
         *(("model after SFT", str(folder.sft.model)) for _ in {"sft"} - whole.skip),
+        *(
+            ("model after RFT", run.result("rft")["model"])
+            for _ in {"rft"} & run.manifest.stages.keys()
+        ),
         *(("model after RL", str(folder.rl.final_model)) for _ in {"rl"} - whole.skip),
     )
     return ReportData(
@@ -561,9 +594,11 @@ def _counts(job: Job) -> str:
     recipe = job.recipe
     sft, rl = job.sft_config(job.base_model), job.rl_config(job.base_model)
     examples = sft.num_examples + (sft.optimizer_examples or 0)
+    practice = f"practice on {recipe.probe_tasks} training tasks, " if job.practise else ""
     return (
-        f"SFT on {examples} examples, {rl_steps(rl.num_episodes)} of {rl.conversations_per_step} "
-        f"conversations, each evaluation on {recipe.held_out_tasks} tasks"
+        f"SFT on {examples} examples, {practice}{rl_steps(rl.num_episodes)} of "
+        f"{rl.conversations_per_step} conversations, each evaluation on {recipe.held_out_tasks} "
+        "tasks"
     )
 
 

@@ -9,8 +9,11 @@ from coding_framework.evaluation.summary import (
     RLNumbers,
     device_in_words,
     headline,
+    practice_line,
+    practised,
     summarize,
 )
+from coding_framework.store.records import TaskEvidence
 from coding_framework.types import Status
 from support.made_conversations import make_state, make_turn, make_verdict
 
@@ -51,6 +54,30 @@ def test_what_was_learnt_is_said_with_its_numbers():
 
 def test_no_gain_is_said():
     assert headline(made(5, base=(5, 40), sft=(6, 40), rl=(6, 40))).startswith("No clear gain")
+
+
+def test_what_was_practised_is_told_with_chance_in_mind():
+    before = [TaskEvidence(task=name, samples=4, solved=k) for k, name in enumerate("abcde")]
+    masked = TaskEvidence(task="m", samples=0, solved=0)
+    after = {name: [True] * 4 for name in "abcdz"} | {"e": [True, False, True, True], "m": []}
+    found = practised([*before, masked], after)
+    assert (found.tasks, found.before.count, found.after.count, found.after.n) == (5, 10, 19, 20)
+    assert (found.better, found.worse, found.clear) == (4, 1, False)
+    said = practice_line(found)
+    assert "Of 20 answers to 5 training tasks 10 were right" in said
+    assert said.endswith("19 are right, within noise.")
+    four = practised(before, {name: [True] * 4 for name in "abcde"})
+    assert (four.better, four.worse, four.clear) == (4, 0, False)
+    many = [TaskEvidence(task=str(i), samples=4, solved=2) for i in range(5)]
+    learnt = practised(many, {str(i): [True] * 4 for i in range(5)})
+    assert learnt.clear
+    assert practice_line(learnt).endswith("of as many new ones 20 are right.")
+    same = practised(many, {str(i): [True, False, True, False] for i in range(5)})
+    assert not same.clear
+    none = practised(before[:1], {"a": [False] * 4})
+    assert practice_line(none).startswith("None of 4 answers to 1 training tasks was right")
+    told = summarize([], RLNumbers(steps=0, steps_with_gradient=0), {}, {}, {}, learnt)
+    assert told.learning.rft_learnt_its_tasks
 
 
 def test_a_machine_without_a_gpu_is_not_called_one():

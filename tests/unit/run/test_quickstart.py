@@ -47,7 +47,8 @@ def start(monkeypatch, tmp_path):
     return run
 
 
-ORDER = ["model", "eval_base", "sft", "eval_sft", "rl", "eval_rl"]
+ORDER = ["model", "eval_base", "sft", "eval_sft", "rft", "practice", "rl", "eval_rl"]
+SMOKE = [stage for stage in ORDER if stage not in ("rft", "practice")]
 
 
 def test_all_stages_run_in_order_and_leave_summary_and_report(start, tmp_path, capsys):
@@ -63,8 +64,11 @@ def test_all_stages_run_in_order_and_leave_summary_and_report(start, tmp_path, c
         "mean_reward_last": 0.2,
     }
     assert set(summary["costs"]) == set(ORDER)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Held-out tasks" in said
+    assert summary["practice"]["after"]["count"] == 3
+    assert "of as many new ones 3 are right, within noise" in said
     assert "<h1>" in (tmp_path / "out" / "report.html").read_text()
-    assert "Held-out tasks" in capsys.readouterr().out
 
 
 def test_the_report_shows_what_each_epoch_of_sft_was_worth(start, tmp_path):
@@ -149,7 +153,7 @@ def test_a_run_ends_what_it_started_and_nothing_else(start):
 def test_a_run_without_a_budget_names_a_loaded_machine_too(start, monkeypatch, capsys):
     monkeypatch.setattr(pipeline.BusyOthers, "over", lambda self, seconds: 0.6)
     assert start("--smoke")[0] == 0
-    assert capsys.readouterr().err.count("other processes take 60% of the CPU") == len(ORDER)
+    assert capsys.readouterr().err.count("other processes take 60% of the CPU") == len(SMOKE)
 
 
 def test_smoke_and_quick_test_are_one_flag(start, tmp_path):
