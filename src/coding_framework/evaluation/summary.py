@@ -198,8 +198,9 @@ def practice_line(practice: Practice) -> str:
         )
     doubt = "" if practice.clear else ", within noise"
     return (
-        f"Of {after.n} answers to {practice.tasks} training tasks {before.count} were right after "
-        f"SFT; the model learnt these, and of as many new ones {after.count} are right{doubt}."
+        f"Of {before.n} answers to {practice.tasks} training tasks {before.count} were right after "
+        f"SFT; a model that learnt these gives {after.count} right ones of {after.n} "
+        f"(tasks: {practice.better} better, {practice.worse} worse{doubt})."
     )
 
 

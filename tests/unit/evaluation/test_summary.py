@@ -65,13 +65,13 @@ def test_what_was_practised_is_told_with_chance_in_mind():
     assert (found.better, found.worse, found.clear) == (4, 1, False)
     said = practice_line(found)
     assert "Of 20 answers to 5 training tasks 10 were right" in said
-    assert said.endswith("19 are right, within noise.")
+    assert said.endswith("gives 19 right ones of 20 (tasks: 4 better, 1 worse, within noise).")
     four = practised(before, {name: [True] * 4 for name in "abcde"})
     assert (four.better, four.worse, four.clear) == (4, 0, False)
     many = [TaskEvidence(task=str(i), samples=4, solved=2) for i in range(5)]
     learnt = practised(many, {str(i): [True] * 4 for i in range(5)})
     assert learnt.clear
-    assert practice_line(learnt).endswith("of as many new ones 20 are right.")
+    assert practice_line(learnt).endswith("20 right ones of 20 (tasks: 5 better, 0 worse).")
     same = practised(many, {str(i): [True, False, True, False] for i in range(5)})
     assert not same.clear
     none = practised(before[:1], {"a": [False] * 4})

@@ -67,7 +67,7 @@ def test_all_stages_run_in_order_and_leave_summary_and_report(start, tmp_path, c
     said = " ".join(capsys.readouterr().out.split())
     assert "Held-out tasks" in said
     assert summary["practice"]["after"]["count"] == 3
-    assert "of as many new ones 3 are right, within noise" in said
+    assert "gives 3 right ones of 4 (tasks: 1 better, 0 worse, within noise)" in said
     assert "<h1>" in (tmp_path / "out" / "report.html").read_text()
 
 
