@@ -32,9 +32,6 @@ from coding_framework.paths import write_json_atomic
 from coding_framework.run.model_folder import evaluate_folder
 from coding_framework.run.quickstart import DEFAULT_MINUTES, DEFAULT_MODEL, FULL
 from coding_framework.run.recipe import Job
-from coding_framework.run.stages import solved_now_and_then
-from coding_framework.store.folder import RunFolder
-from coding_framework.store.training_log import read_evidence
 from coding_framework.types import Task
 
 
@@ -51,10 +48,9 @@ class After:
         stages = json.loads((folder / "stages.json").read_text())["stages"]
         job = Job(folder, FULL, DEFAULT_MODEL, 0, DEFAULT_MINUTES, practise=True)
         job = job.fitted(stages["model"]["result"])
-        evidence = read_evidence(RunFolder(folder).rft.evidence)
-        now_and_then = {e.task for e in evidence if solved_now_and_then(e.solved / e.samples)}
-        practised = [task for task in job.probe_tasks() if task.name in now_and_then]
-        return cls(job, Path(stages["sft"]["result"]["model"]), practised)
+        tasks = {task.name: task for task in job.probe_tasks()}
+        names = stages["rft"]["result"]["rl_tasks"]
+        return cls(job, Path(stages["sft"]["result"]["model"]), [tasks[name] for name in names])
 
     def with_recipe(self, **changes: Mapping[str, Any]) -> Job:
         recipe = self.job.recipe

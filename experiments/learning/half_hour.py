@@ -287,9 +287,9 @@ def arm(now: HalfHour, work: Path, named: str, pair: Pair, *more: str | Path) ->
     parts = [(str(pair.gpus[1]), until)]
     if name == "rl":
         parts = [(pair.both, "train"), *(parts if until != "train" else [])]
+    earlier = "before" if work.name == BEFORE else ""
     for gpus, last in parts:
         words = [*said, "--minutes", f"{max(0.0, now.left_s) / 60:.2f}"]
-        earlier = "before" if work.name == BEFORE else ""
         called = "_".join(filter(None, [earlier, name, seed, last]))
         words += ["--until", last] if last else []
         words += ["--then", *following] if following and last == until else []
@@ -501,16 +501,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name in ("parity", "compiled"):
             continue
         first, *following = name.removeprefix("before:").split("+")
+        if first == "train" and args.policy is None:
+            cli.error("--then train: SFT is trained first where no --policy is given: leave it out")
+        unknown = {first.partition(":")[0], *following} - {*ARMS}
+        if not name.startswith("before:"):
+            unknown -= {"trial", "train"} - {*following}
+        if unknown:
+            cli.error(f"--then {name}: there is no arm {min(unknown)}: choose of {', '.join(ARMS)}")
         if name.startswith("before:") and args.before is None:
             cli.error(
                 f"--then {name}: which policy? give --before, a folder of `learning.py store`"
             )
-        if first == "train" and args.policy is None:
-            cli.error("--then train: SFT is trained first where no --policy is given: leave it out")
-        unknown = {first.partition(":")[0], *following} - {*ARMS}
-        unknown -= {"trial", "train"} - {*following}
-        if unknown:
-            cli.error(f"--then {name}: there is no arm {min(unknown)}: choose of {', '.join(ARMS)}")
     if "parity" in (*args.then, *args.beside) and args.kernelbench_dir is None:
         cli.error("--then parity: whose KernelBench? give --kernelbench-dir, a checkout of it")
     found = gpus_here()

@@ -295,6 +295,7 @@ def test_one_of_the_two_trials_may_be_named(call: Callable[..., list[str]], name
         ("train", "--then train: SFT is trained first where no --policy is given"),
         ("train+sizes", "--then train: SFT is trained first where no --policy is given"),
         ("before:sizes", "--then before:sizes: which policy? give --before"),
+        ("before:trial", "--then before:trial: there is no arm trial"),
         ("rl:0+train", "--then rl:0+train: there is no arm train"),
         ("parity:0", "--then parity:0: there is no arm parity"),
         ("parity+sft", "--then parity+sft: there is no arm parity"),

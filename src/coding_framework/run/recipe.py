@@ -238,7 +238,7 @@ class Job:
         recipe, counts = self.recipe, {}
         if self.practise:
             counts = {
-                "tasks": max(1, recipe.probe_tasks),
+                "tasks": recipe.probe_tasks,
                 "samples": recipe.probe_samples,
                 "epochs": PRACTICE_EPOCHS,
                 "learning_rate": PRACTICE_RATE,

@@ -139,6 +139,24 @@ def test_a_run_keeps_the_sizes_chosen_for_its_budget(start, monkeypatch, tmp_pat
     assert summary["config"]["recipe"]["held_out_tasks"] == sizes.held_out_tasks
 
 
+def test_a_machine_that_was_not_measured_practises_too(start):
+    seen = []
+
+    def stages(calls, broken):
+        first, *others = fake_stages(calls, broken)
+
+        def get(run):
+            seen.append(run.job)
+            return first.run(run)
+
+        return (replace(first, run=get), *others)
+
+    assert start(stages=stages) == (0, ORDER)
+    options = seen[0].rejection_options()
+    assert (options.tasks, options.samples) == (12, 4)
+    assert len(seen[0].probe_tasks()) == 12
+
+
 def test_a_run_ends_what_it_started_and_nothing_else(start):
     before = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
     try:
