@@ -93,7 +93,7 @@ class _Search:
             policy, count = self._policy(stack)
             judge, again = (
                 stack.enter_context(
-                    make_judge(**self._judging, **more, tasks=tasks, time_naive=False)
+                    make_judge(**self._judging, **more, time_naive=False)
                 )
                 for more in ({}, {"workers": 2})  # of a task only few kernels are judged again
             )

@@ -29,7 +29,6 @@ from coding_framework.types import (
     Role,
     SamplingParams,
     SandboxName,
-    Task,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +78,6 @@ def make_judge(
     told_in: str | Path | None = None,
     references: Literal["trusted", "sandboxed"] = "trusted",
     kept_bytes: int | None = None,
-    tasks: Sequence[Task] = (),
     time_naive: bool = True,
 ) -> JudgePool:
     """A judge for many candidates at once. Its processes start with the first candidate and end
@@ -92,8 +90,6 @@ def make_judge(
     told_in: a folder of the run that is told what the judge does; None: `run_folder`.
     references: sandboxed: tasks come from callers, and their references run in a sandbox.
     kept_bytes: of the verdicts in `run_folder` at most; None: all are kept.
-    tasks: what it will judge, where that is known: so many judges share a GPU as its memory holds
-    beside the largest.
     time_naive: on a GPU, False: no time is taken for naive kernels, which nobody asks for.
     """
     from coding_framework.cuda.many.pool import JudgePool
@@ -121,19 +117,7 @@ def make_judge(
         cache_folder=cache,
         cache_bytes=kept_bytes,
         told_to=enclosing_run(Path(within)) if within is not None else None,
-        largest_bytes=_largest(backend, tasks),
     )
-
-
-def _largest(backend: BackendChoice, tasks: Sequence[Task]) -> int:
-    """Bytes of a GPU's memory that the largest of the tasks takes; 0 where no GPU judges."""
-    from coding_framework.cuda.choose_backend import choose_backend
-
-    if not tasks or choose_backend(backend) != "cuda":
-        return 0
-    from coding_framework.cuda.gpu.memory_need import roughly_needed_bytes
-
-    return max(map(roughly_needed_bytes, tasks))
 
 
 def _judge_config(secret: str | None, **fields: Any) -> JudgeConfig:

@@ -175,10 +175,7 @@ def _judge(
     naive = options.baseline == "naive"
     if options.ray is not None:
         return make_ray_judge(judging, options.ray, time_naive=naive)
-    tasks = [entry.task for suite in plan.suites for entry in suite.tasks]
-    return make_judge(
-        **judging.model_dump(), run_folder=options.output_dir, tasks=tasks, time_naive=naive
-    )
+    return make_judge(**judging.model_dump(), run_folder=options.output_dir, time_naive=naive)
 
 
 def _identity(

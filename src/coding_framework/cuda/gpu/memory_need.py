@@ -9,16 +9,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from coding_framework.cuda.device.rough_need import AN_INPUT, AN_OUTPUT
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
 from coding_framework.cuda.expected.operation_mode import OperationMode
 from coding_framework.types import Task, TestCase
 
-_AN_INPUT = 48
-"""Bytes for each element of an input or a parameter: two draws, a perturbed and a float64 copy of
-each, both places on the device, and the pool of the timed calls."""
-_AN_OUTPUT = 96
-"""Bytes for each element of an output: two draws of a float64 reference with its tolerance take up
-to 80 on the way, the candidate and its kept outputs the rest."""
 _PASSING = 16
 """Bytes for each element of the largest operation that is neither an input nor an output: float64,
 and as much for what the operation takes to compute it. A convolution with a minimum over its
@@ -46,16 +41,9 @@ def memory_need(task: Task, case: TestCase) -> MemoryNeed:
     passing = max(0, between.at_once - inputs - parameters - outputs)
     kept = max(0, between.result_bytes - 4 * outputs)
     return MemoryNeed(
-        _AN_INPUT * (inputs + parameters) + _AN_OUTPUT * outputs + max(_PASSING * passing, kept),
+        AN_INPUT * (inputs + parameters) + AN_OUTPUT * outputs + max(_PASSING * passing, kept),
         between.result_bytes,
     )
-
-
-def roughly_needed_bytes(task: Task) -> int:
-    """The same for the largest shape set of a task whose code is not to be run here: as if outputs
-    were as large as inputs."""
-    inputs = [sum(math.prod(i.shape) for i in case.inputs) for case in task.gpu_cases]
-    return (_AN_INPUT + _AN_OUTPUT) * max(inputs, default=0)
 
 
 class _Between(OperationMode):  # type: ignore[no-untyped-call]

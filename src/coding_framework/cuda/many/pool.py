@@ -9,6 +9,7 @@ loaded, since all share one secret and no limit on a candidate is wall time.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import select
 import subprocess
@@ -25,10 +26,12 @@ from typing import IO, Any, TypeVar
 
 from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.cuda.device.gpu_sharing import ROOM_BYTES, gpus, in_quarantine
+from coding_framework.cuda.device.rough_need import roughly_needed_bytes
 from coding_framework.cuda.judge import JudgeConfig, secret_of, with_secret
 from coding_framework.cuda.many.coalesce import Coalescer
 from coding_framework.cuda.many.compile_ahead import CompileAhead
 from coding_framework.cuda.many.frames import read_frame, write_frame
+from coding_framework.cuda.many.turns import Turns
 from coding_framework.cuda.many.verdict_cache import VerdictCache, comes_again, conditions_of
 from coding_framework.cuda.toolchain.slots import available_cores
 from coding_framework.errors import InfrastructureError, raise_reported
@@ -58,22 +61,22 @@ _WAITING_BYTES = 3 << 29
 H100, of which the driver keeps 0.5 GiB to itself."""
 
 
-def judges_at_once(workers: int, backend: BackendName, largest_bytes: int = 0) -> int:
-    """So many judges, or as many as the memory of the GPUs holds. largest_bytes: what the largest
-    of their work takes there, while the others wait."""
+def judges_at_once(workers: int, backend: BackendName) -> int:
+    """So many judges, or as many as the memory of the GPUs has rooms for."""
     if backend != "cuda":
         return workers
-    most = max(1, sum(_judges_on(gpu.memory_bytes, largest_bytes) for gpu in gpus()))
+    most = max(1, sum(gpu.memory_bytes // ROOM_BYTES for gpu in gpus()))
     if workers > most:
         log.warning("fewer_judges", workers=most, asked_for=workers, why="memory of the GPUs")
     return min(workers, most)
 
 
-def _judges_on(memory_bytes: int, largest_bytes: int) -> int:
-    rooms = memory_bytes // ROOM_BYTES
-    if largest_bytes <= ROOM_BYTES:
-        return rooms
-    return min(rooms, 1 + max(0, memory_bytes - largest_bytes) // _WAITING_BYTES)
+def most_beside(judges: int) -> float:
+    """Bytes of a GPU's memory that one of so many judges may fill while the others wait."""
+    here = gpus()
+    each = -(-judges // max(1, len(here)))
+    memory = min((gpu.memory_bytes for gpu in here), default=math.inf)
+    return memory - (each - 1) * _WAITING_BYTES
 
 
 class JudgePool:
@@ -89,10 +92,8 @@ class JudgePool:
         cache_bytes: int | None = None,
         remote_builds: bool = False,
         told_to: Path | None = None,
-        largest_bytes: int = 0,
     ) -> None:
-        """workers: default one a core, and never more than a GPU's memory holds beside the largest
-        work, which takes `largest_bytes` there.
+        """workers: default one a core, and never more than a GPU's memory has rooms for.
         job_wall_s: backstop on one job, our fault when reached.
         cache_folder: where verdicts are kept, for judges of the same configuration and secret,
         and equal candidates that are here at the same time are judged once; None: nowhere, and each
@@ -104,9 +105,14 @@ class JudgePool:
         self._job_wall_s = job_wall_s
         self._cache_folder, self._cache_bytes = cache_folder, cache_bytes
         self._setup = {**_setup_frame(self.config), "remote_builds": remote_builds}
-        self.capacity = judges_at_once(workers or available_cores(), self._backend, largest_bytes)
+        self.capacity = judges_at_once(workers or available_cores(), self._backend)
         """Candidates at a time."""
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="judge")
+        self._most_beside, self._large_threads = math.inf, self._threads
+        if self._backend == "cuda":
+            self._most_beside = most_beside(self.capacity)
+            self._large_threads = ThreadPoolExecutor(max(1, len(gpus())), "judge of large work")
+        self._turns = Turns(self._end_workers)
         self._equal_jobs = Coalescer[Verdict](comes_again)
         self._waiting = CompileAhead(self.capacity)
         self._watch = JudgeWatch(told_to, self.capacity, self._quarantined)
@@ -131,7 +137,7 @@ class JudgePool:
         """What comes of a tester's probes (`types.ProbeFn`). Raises InfrastructureError on a fault
         of ours."""
         job = {**_job(task, code), "probes": [p.model_dump(mode="json") for p in probes]}
-        answer = await asyncio.wrap_future(self._work(self._ask_retrying, job))
+        answer = await asyncio.wrap_future(self._work(task, self._ask_retrying, job))
         return tuple(ProbeResult.model_validate(found) for found in answer["probed"])
 
     async def templates(self, task: Task, code: str) -> MadeTemplates:
@@ -142,7 +148,7 @@ class JudgePool:
         """As `templates`, for callers without an event loop."""
         job = {**_job(task, code), "templates": True}
         return MadeTemplates.model_validate(
-            self._work(self._ask_retrying, job).result()["templates"]
+            self._work(task, self._ask_retrying, job).result()["templates"]
         )
 
     async def judge_builds(
@@ -153,7 +159,7 @@ class JudgePool:
         InfrastructureError on a fault of ours."""
         found = {digest: result.model_dump(mode="json") for digest, result in builds.items()}
         job = {**_job(task, code), "builds": found}
-        answer = await asyncio.wrap_future(self._work(self._ask_retrying, job))
+        answer = await asyncio.wrap_future(self._work(task, self._ask_retrying, job))
         if "wanted" in answer:
             return dict(answer["wanted"])
         return Verdict.model_validate(answer["verdict"])
@@ -172,7 +178,7 @@ class JudgePool:
             self._watch.leave(watched)
 
         try:
-            job = self._work(self._judge_next, number, watched, task, code)
+            job = self._work(task, self._judge_next, number, watched, task, code)
         except InfrastructureError:
             leave()
             raise
@@ -190,12 +196,35 @@ class JudgePool:
         self._watch.ended(watched, verdict, known=known)
         return verdict
 
-    def _work(self, job: Callable[..., T], *arguments: Any) -> Future[T]:
-        """In one of the pool's threads, each of which has a worker of its own."""
+    def _work(self, task: Task, job: Callable[..., T], *arguments: Any) -> Future[T]:
+        """In one of the pool's threads, each of which has a worker of its own. What takes so much
+        of a GPU's memory that no others may keep theirs meanwhile has threads and turns of its
+        own."""
+        large = self._is_large(task)
+
+        def in_turn() -> T:
+            with self._turns.turn(large=large):
+                return job(*arguments)
+
+        done = self._turns.expect(large=large)
         try:
-            return self._threads.submit(job, *arguments)
+            work = (self._large_threads if large else self._threads).submit(in_turn)
         except RuntimeError as e:
+            done(None)
             raise InfrastructureError("the judge pool is closed: make a new one") from e
+        work.add_done_callback(done)
+        return work
+
+    def _is_large(self, task: Task) -> bool:
+        return self._backend == "cuda" and roughly_needed_bytes(task) > self._most_beside
+
+    def _end_workers(self) -> None:
+        """Give back what they hold of the GPUs; none of them works."""
+        with self._lock:
+            ended = list(self._started)
+            self._started.clear()
+        for worker in ended:
+            worker.kill()
 
     def _judge_here(self, task: Task, code: str) -> tuple[Verdict, bool]:
         """The verdict, and whether it was known before."""
@@ -227,10 +256,9 @@ class JudgePool:
         """End every worker now. Jobs in flight raise InfrastructureError."""
         with self._lock:
             self._closed = True
-            started = list(self._started)
-        for worker in started:
-            worker.kill()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._end_workers()
+        for threads in (self._threads, self._large_threads):
+            threads.shutdown(wait=True, cancel_futures=True)
         self._watch.close()
 
     def __enter__(self) -> JudgePool:

@@ -1,4 +1,4 @@
-"""How many judges share the GPUs: as many as their memory holds, beside the largest work."""
+"""How many judges share the GPUs, and what takes too much memory to be judged beside others."""
 
 from __future__ import annotations
 
@@ -7,33 +7,36 @@ import math
 import pytest
 
 from coding_framework.cuda.device.gpu_sharing import parse_gpus
-from coding_framework.cuda.gpu.memory_need import roughly_needed_bytes
+from coding_framework.cuda.device.rough_need import roughly_needed_bytes
 from coding_framework.cuda.many import pool
 from support.judge_tasks import make_task
 
 pytestmark = pytest.mark.unit
 H100 = "0, GPU-a, NVIDIA H100, 81559, 580\n"
+TWO = H100 + H100.replace("0, GPU-a", "1, GPU-b")
 GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("gpus", "largest", "expected"),
+    ("gpus", "judges", "beside"),
     [
-        (H100, 0, 9),  # rooms of 8 GiB
-        (H100, 8 * GIB, 9),
-        (H100, 54 * GIB, 9),  # eight that wait keep 12 GiB
-        (H100, 72 * GIB, 6),
-        (H100, 100 * GIB, 1),  # whatever it takes: one tries
-        (H100 + H100.replace("0, GPU-a", "1, GPU-b"), 72 * GIB, 12),
-        ("", 0, 1),
+        (H100, 9, 81559 / 1024 - 8 * 1.5),  # rooms of 8 GiB; eight that wait keep 12 GiB
+        (TWO, 18, 81559 / 1024 - 8 * 1.5),
+        ("", 1, math.inf),
     ],
 )
-def test_those_that_wait_leave_room_for_the_largest_work(
-    gpus: str, largest: int, expected: int, monkeypatch: pytest.MonkeyPatch
+def test_the_memory_of_the_gpus_decides(
+    gpus: str, judges: int, beside: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "gpus", lambda: parse_gpus(gpus))
-    assert pool.judges_at_once(32, "cuda", largest) == expected
-    assert pool.judges_at_once(32, "emulator", largest) == 32
+    assert pool.judges_at_once(32, "cuda") == judges
+    assert pool.judges_at_once(32, "emulator") == 32
+    assert pool.most_beside(judges) / GIB == pytest.approx(beside)
+
+
+def test_a_single_judge_may_fill_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "gpus", lambda: parse_gpus(H100))
+    assert pool.most_beside(1) == 81559 << 20
 
 
 def test_a_tasks_need_is_told_without_running_its_code() -> None:
