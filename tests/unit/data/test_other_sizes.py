@@ -11,7 +11,7 @@ import torch
 from coding_framework.data.mixture import sft_mixture
 from coding_framework.data.modules.catalog import all_drafts
 from coding_framework.data.modules.kernels import kernels_of
-from coding_framework.data.modules.other_sizes import at_other_sizes
+from coding_framework.data.modules.other_sizes import MOST_ELEMENTS, at_other_sizes
 from coding_framework.data.modules.pool import shown_drafts
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.spelling import OTHER_NAMES
@@ -54,6 +54,24 @@ def test_a_module_of_each_family_runs_at_other_sizes() -> None:
             assert all(t.numel() < 2**31 for t in (*given, *results)), draft.key  # `int` counts
     families = {draft.family for draft in all_drafts()}
     assert moved >= 3 * len(families - SMALL) - 8
+
+
+@pytest.mark.parametrize("family", ["linear_layer", "matrix_product", "distance"])
+def test_what_a_layer_makes_is_no_larger_than_inputs_may_be(family: str) -> None:
+    """A linear layer was drawn with results of 3.1e9 elements, which no GPU of 80 GiB judges."""
+    tried = 0
+    for draft in [d for d in all_drafts() if d.family == family and d.rank == 4][:3]:
+        for number in range(40):
+            other = at_other_sizes(draft, number)
+            task = module_task(write_module(other))
+            scope: dict[str, type[torch.nn.Module]] = {}
+            exec(task.reference, scope)
+            with torch.device("meta"), torch.no_grad():
+                given = [torch.empty(s.shape) for s in task.gpu_cases[0].inputs]
+                result = scope["Model"](*task.init_args)(*given)
+            assert result.numel() <= MOST_ELEMENTS, other.gpu_sizes[0]
+            tried += other.gpu_sizes != draft.gpu_sizes
+    assert tried >= 30
 
 
 def test_names_of_constants_are_others_and_mean_the_same() -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from coding_framework.data.modules.records import ModuleDraft, Sizes, shape_of
 
 LEAST_ELEMENTS, MOST_ELEMENTS = 1 << 18, 1 << 28
-"""Of all inputs together at a GPU's main sizes."""
+"""Of all inputs together at a GPU's main sizes; what is made of them may have as many."""
 _MOST_OF_LAYERS = 1 << 25
 """The same before a layer with channels out."""
 _FOLD = 3.0
@@ -48,7 +48,7 @@ def at_other_sizes(draft: ModuleDraft, number: int = 0) -> ModuleDraft:
     for _ in range(_TRIES):
         sizes = {n: _drawn(rng, v, steps[n], least[n]) for n, v in main.items()}
         count = _elements(draft, sizes)
-        fits = count <= most and count * _growth(draft, sizes) <= MOST_ELEMENTS
+        fits = count <= most and _made(draft, sizes) <= MOST_ELEMENTS
         if sizes != main and count >= LEAST_ELEMENTS and fits:
             return replace(draft, gpu_sizes=(sizes, *draft.gpu_sizes[1:]))
     return draft
@@ -58,12 +58,17 @@ def _elements(draft: ModuleDraft, sizes: Sizes) -> int:
     return sum(math.prod(shape_of(given.dims, sizes)) for given in draft.inputs)
 
 
-def _growth(draft: ModuleDraft, sizes: Sizes) -> float:
-    """How many times as large the result of a layer with channels is."""
+def _made(draft: ModuleDraft, sizes: Sizes) -> float:
+    """Elements of what the first operation makes of them."""
+    count = _elements(draft, sizes)
+    if sizes.keys() >= {"M", "K", "N"}:
+        return math.prod(sizes.values()) / sizes["K"]
+    if "out_features" in sizes:
+        return count * sizes["out_features"] / sizes["in_features"]
     if "out_channels" not in sizes:
-        return 1.0
+        return count
     head = draft.operations[0]
-    wider = sizes["out_channels"] / sizes["in_channels"]
+    wider = count * sizes["out_channels"] / sizes["in_channels"]
     return wider * math.prod(head.integers("stride")) if "transpose" in head.name else wider
 
 
