@@ -10,8 +10,8 @@ import pytest
 from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.modules.kernels import kernels_of
-from coding_framework.data.modules.pool import shown_drafts
-from coding_framework.data.modules.records import ModuleTask
+from coding_framework.data.modules.pool import MOST_WIDER, shown_drafts, wider_drafts
+from coding_framework.data.modules.records import ModuleDraft, ModuleTask
 from coding_framework.data.modules.sizes import AXES
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
@@ -94,3 +94,16 @@ async def test_kernels_of_modules_whose_constructors_have_defaults_are_right(
 
 def constructor_of(module: ModuleTask) -> str:
     return next((line for line in module.source.splitlines() if "__init__(self" in line), "")
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+async def test_what_comes_after_a_scan_is_computed(emulator_pool: JudgePool, rank: int) -> None:
+    draft = next(d for d in wider_drafts(MOST_WIDER) if is_scaled_scan(d) and d.rank == rank)
+    module = write_module(draft)
+    for kernel in kernels_of(module):
+        verdict = await emulator_pool.judge(module_task(module), kernel.source)
+        assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)
+
+
+def is_scaled_scan(draft: ModuleDraft) -> bool:
+    return draft.family == "scan" and len(draft.operations) > 1

@@ -77,6 +77,8 @@ class Lowering:
     dims: list[str] = field(default_factory=list)
     post: list[tuple[Operation, tuple[Parameter, ...]]] = field(default_factory=list)
     """Elementwise operations that the next final kernel ends with."""
+    post_written: bool = False
+    """Whether a kernel has taken them."""
     before: Lines = field(default_factory=list)
     """Statements on each element `e` that the next kernel of groups reads."""
     terms: list[str] = field(default_factory=list)
@@ -278,6 +280,7 @@ class Lowering:
         task of level 2, are a function of their own: every level of its kernels calls it alike."""
         if not self.post:
             return []
+        self.post_written = True
         last_axis = self.task.draft.layout == "features_last" or len(dims) < 3
         channel = f"i{len(dims) - 1 if last_axis else 1}"
         if self.task.draft.level == 1 or len(self.post) == 1:
@@ -330,7 +333,15 @@ class Lowering:
         shape = ", ".join(strip(d) for d in dims)
         options = f"{self.task.inputs[0].name}.options()"
         self.host += [f"auto {out} = torch::empty({{{shape}}}, {options});", *launch]
-        self.x, self.dims, self.post = Tensor("x", out), list(dims), []
+        self._end_stage(Tensor("x", out), dims)
+
+    def _end_stage(self, result: Tensor, dims: Sequence[str]) -> None:
+        """result: what the next operation reads. Raises ValueError where the kernels leave out what
+        they were to end with."""
+        if self.post and not self.post_written:
+            names = ", ".join(o.name for o, _ in self.post)
+            raise ValueError(f"no kernel of {self.task.draft.key} computes {names}")
+        self.x, self.dims, self.post, self.post_written = result, list(dims), [], False
 
     def _post_reads(self) -> list[Tensor]:
         reads = [Tensor(p.c_name, p.c_name) for _, parameters in self.post for p in parameters]
@@ -376,7 +387,7 @@ class Lowering:
         self.host += [f"auto {out} = torch::empty({{{shape}}}, {options});",
                       f"{name}<<<{grid}>>>({', '.join(arguments)});"]  # fmt: skip
         if final:
-            self.x, self.dims, self.post = Tensor("x", out, c_type), list(dims), []
+            self._end_stage(Tensor("x", out, c_type), dims)
 
     @property
     def last(self) -> str:
