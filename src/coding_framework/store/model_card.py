@@ -130,7 +130,7 @@ def exported_card(actor: Path) -> ModelCard | None:
     config = _json(run.config) if run is not None else {}
     if run is None or not config:
         return None
-    step = int(run.best_step.read_text()) if actor == run.best else step_of(actor.parent)
+    step = int(run.best_step.read_text()) if actor.absolute() == run.best else step_of(actor.parent)
     tasks = list(parsed_lines(run.prompts, lambda x: json.loads(x)["reward_model"]["ground_truth"]))
     parent = card_of(Path(config["model_path"]))
     return ModelCard(

@@ -78,7 +78,9 @@ def test_a_card_that_is_none_is_told_of_and_left_aside(tmp_path: Path) -> None:
         assert [entry["event"] for entry in logs] == ["model_card_unreadable"]
 
 
-def test_an_export_says_which_run_trained_it_on_what(tmp_path: Path) -> None:
+def test_an_export_says_which_run_trained_it_on_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = weights(tmp_path / "start")
     parent = write_card(start, CARD)
     run = RLFolder(tmp_path / "run")
@@ -93,6 +95,8 @@ def test_an_export_says_which_run_trained_it_on_what(tmp_path: Path) -> None:
     assert card.parent == parent.digest
     assert card.trained_on.counts == {"tasks": 2, "prompts": 3, "steps": 5}
     assert exported_card(run.best).trained_on.counts["steps"] == 3
+    monkeypatch.chdir(run.root)
+    assert exported_card(Path("checkpoints/best")).trained_on.counts["steps"] == 3
     assert exported_card(tmp_path / "actor") is None
 
 
