@@ -8,8 +8,9 @@
     learning.py store DIR/adapters/ARM --to FOLDER
     learning.py restore FOLDER --work DIR [--plan PLAN.yaml] [--merge]
 
-ARM is sft, rft, rl, control, sizes, feedback, search or kernelbench, in this order: each starts
-from what ones before left, the last four from rl's policy of this seed, else rft's, else sft's.
+ARM is sft, rft, rl, control, sizes, people, feedback, search or kernelbench, in this order: each
+starts from what ones before left, the last five from rl's policy of this seed, else rft's, else
+sft's.
 Each arm is a list of stages; a finished one is noted in DIR/stages and not run again. With
 --minutes the program stops cleanly: a training at the end of a step, sampling when no sample is
 open. Its exit status is then 4, and the same command goes on, on another machine too, after `pack`
@@ -23,6 +24,7 @@ starts beside it.
              temperature, test
     control  RFT from that policy on as many verdicts and tokens as rl of this seed had; likewise
     sizes    the held-out tasks at sizes that no list has, one sample each
+    people   one greedy answer to each of `benchmarks/modules_people_use`
     feedback turns with the judge's feedback against further samples, at equal tokens
     search   many candidates of each task; with --part 1/2 and 2/2 two processes share them
     kernelbench  one greedy answer to each problem of levels 1 and 2; then another of sft's policy
@@ -604,6 +606,16 @@ def sizes(now: Experiment) -> Mapping[str, Any]:
     return {"policy": policy, **numbers_of(folder)}
 
 
+def people(now: Experiment) -> Mapping[str, Any]:
+    """Modules whose author had not seen the generator of ours."""
+    from tables import numbers_of
+
+    policy, folder = now.best, now.work / "people"
+    suite = str(ROOT / "benchmarks" / "modules_people_use")
+    now.evaluate(policy, [suite], 1, 0.0, folder)
+    return {"policy": policy, **numbers_of(folder)}
+
+
 def feedback(now: Experiment) -> Mapping[str, Any]:
     """Conversations on the held-out tasks, each until its first correct kernel."""
     how = _conversed(now)
@@ -733,6 +745,7 @@ STAGES: Mapping[str, tuple[tuple[str, Work], ...]] = {
     "rl": (("train", rl), ("temperature", temperature), ("test", test)),
     "control": (("train", control), ("temperature", temperature), ("test", test)),
     "sizes": (("test", sizes),),
+    "people": (("test", people),),
     "feedback": (("feedback", feedback), ("resampling", resampling), ("compare", comparing)),
     "search": (("search", searching),),
     "kernelbench": (("test", kernelbench), ("sft", kernelbench_of_sft)),
@@ -785,7 +798,7 @@ def policies_tested(now: Experiment) -> list[str]:
     best = now.best
     policies = {
         "kernelbench": {"test": best, "sft": "sft"}, "search": {"search": best},
-        "sizes": {"test": best},
+        "sizes": {"test": best}, "people": {"test": best},
         "feedback": {"feedback": best, "resampling": best},
     }.get(now.arm, {"test": now.name})  # fmt: skip
     tests = [stage for stage, _ in STAGES[now.arm] if stage in policies]
