@@ -92,9 +92,7 @@ class _Search:
         with contextlib.ExitStack() as stack:
             policy, count = self._policy(stack)
             judge, again = (
-                stack.enter_context(
-                    make_judge(**self._judging, **more, time_naive=False)
-                )
+                stack.enter_context(make_judge(**self._judging, **more, time_naive=False))
                 for more in ({}, {"workers": 2})  # of a task only few kernels are judged again
             )
             budget = PromptBudget(TASK_TOKENS + self._tokens, count)
