@@ -598,21 +598,26 @@ def test(now: Experiment) -> Mapping[str, Any]:
 
 def sizes(now: Experiment) -> Mapping[str, Any]:
     """The held-out tasks at other sizes: was a function learnt, or the size?"""
-    from tables import numbers_of
-
-    policy, folder = now.best, now.work / "sizes"
     suite = f"{now.held_out}-other-sizes" if now.plan.pool == "modules" else "train-shapes"
-    now.evaluate(policy, [f"{suite}:{now.plan.test.tasks}"], 1, now.plan.temperatures[0], folder)
-    return {"policy": policy, **numbers_of(folder)}
+    suite += f":{now.plan.test.tasks}"
+    return _tested(now, now.work / "sizes", suite, 1, now.plan.temperatures[0])
 
 
 def people(now: Experiment) -> Mapping[str, Any]:
     """Modules whose author had not seen the generator of ours."""
+    suite = str(ROOT / "benchmarks" / "modules_people_use")
+    return _tested(now, now.work / "people", suite, 1, 0.0)
+
+
+def _tested(
+    now: Experiment, folder: Path, suite: str, samples: int, heat: float, *more: str,
+    policy: str | None = None,
+) -> Mapping[str, Any]:  # fmt: skip
+    """policy: the arm that answers; None: the one that was learnt last."""
     from tables import numbers_of
 
-    policy, folder = now.best, now.work / "people"
-    suite = str(ROOT / "benchmarks" / "modules_people_use")
-    now.evaluate(policy, [suite], 1, 0.0, folder)
+    policy = policy or now.best
+    now.evaluate(policy, [suite], samples, heat, folder, *more)
     return {"policy": policy, **numbers_of(folder)}
 
 
@@ -650,12 +655,9 @@ def _conversed(now: Experiment) -> Conversed:
 def _conversations(
     now: Experiment, name: str, samples: int, *more: str, policy: str | None = None
 ) -> Mapping[str, Any]:
-    from tables import numbers_of
-
-    how, folder, policy = _conversed(now), now.work / "feedback" / name, policy or now.best
+    how, folder = _conversed(now), now.work / "feedback" / name
     suite = f"{now.held_out}:{how.tasks}"
-    now.evaluate(policy, [suite], samples, how.temperature, folder, *more)
-    return {"policy": policy, **numbers_of(folder)}
+    return _tested(now, folder, suite, samples, how.temperature, *more, policy=policy)
 
 
 def kernelbench(now: Experiment, policy: str | None = None) -> Mapping[str, Any]:

@@ -8,16 +8,17 @@ H100: 12 minutes for 120 of its problems.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 
 class Turns:
-    """Large work begins when no small work is expected any more, or after it has waited long. Safe
-    for many threads."""
+    """Large work begins when no small work is expected any more. Of both kinds what has waited long
+    goes before what came later, so that neither waits for ever. Safe for many threads."""
 
     def __init__(self, changes: Callable[[], object], patience_s: float = 120.0) -> None:
         """changes: called when work of the other kind is about to begin and nothing runs."""
@@ -27,8 +28,8 @@ class Turns:
         self._expected: Counter[bool] = Counter()
         self._running: Counter[bool] = Counter()
         self._last_was_large = False
-        self._waiting: list[float] = []
-        """When each large work that waits will have waited long."""
+        self._waiting: dict[bool, list[float]] = {False: [], True: []}
+        """When each work that waits will have waited long."""
 
     def expect(self, *, large: bool) -> Callable[[object], None]:
         """Work will come; what is given back is to be called when it is done, or will not come."""
@@ -60,20 +61,18 @@ class Turns:
 
     def _wait(self, *, large: bool) -> None:
         long = time.monotonic() + self._patience_s
-        if large:
-            self._waiting.append(long)
+        self._waiting[large].append(long)
         try:
             while not self._may_begin(long, large=large):
                 self._changed.wait(1.0)
         finally:
-            if large:
-                with suppress(ValueError):
-                    self._waiting.remove(long)
+            self._waiting[large].remove(long)
 
     def _may_begin(self, long: float, *, large: bool) -> bool:
         if self._running[not large]:
             return False
         now = time.monotonic()
-        if large:
-            return bool(self._running[True]) or not self._expected[False] or now >= long
-        return all(now < other for other in self._waiting)
+        other = min(self._waiting[not large], default=math.inf)
+        if other <= now and other < long:
+            return False
+        return not large or bool(self._running[True]) or not self._expected[False] or now >= long

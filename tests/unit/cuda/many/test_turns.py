@@ -95,6 +95,22 @@ def test_large_work_that_waited_long_goes_before_small_work_that_comes() -> None
     assert works.seen == ["small", "change", "large", "change", "later"]
 
 
+def test_large_work_on_several_gpus_does_not_go_on_for_ever_before_small_work() -> None:
+    """One ends while another runs, again and again: the small one comes in between."""
+    works, held = Works(patience_s=0.05), [threading.Event() for _ in range(12)]
+    works.start("0", large=True, until=held[0])
+    wait_until(lambda: works.seen == ["change", "0"])
+    works.start("small", large=False)
+    time.sleep(0.1)
+    for number in range(1, 12):
+        works.start(str(number), large=True, until=held[number])
+        time.sleep(0.03)  # it would begin now
+        held[number - 1].set()
+    held[-1].set()
+    works.end()
+    assert works.seen[:4] == ["change", "0", "change", "small"]
+
+
 def test_work_that_does_not_come_holds_nobody_up() -> None:
     works = Works()
     works.turns.expect(large=False)(None)
