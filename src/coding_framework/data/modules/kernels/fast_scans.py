@@ -28,8 +28,6 @@ from coding_framework.data.modules.records import extent
 
 def scan_lines(w: Lowering, axis: int, start: str, join: str, direction: str) -> None:
     """A scan along an axis. join: of `a`, what came before, and `e`."""
-    if w.post:
-        raise NotFasterError
     if axis == len(w.dims) - 1:
         _scan_rows(w, start, join, direction)
     else:

@@ -336,12 +336,10 @@ class Lowering:
         self._end_stage(Tensor("x", out), dims)
 
     def _end_stage(self, result: Tensor, dims: Sequence[str]) -> None:
-        """result: what the next operation reads. Raises ValueError where the kernels leave out what
-        they were to end with."""
-        if self.post and not self.post_written:
-            names = ", ".join(o.name for o, _ in self.post)
-            raise ValueError(f"no kernel of {self.task.draft.key} computes {names}")
-        self.x, self.dims, self.post, self.post_written = result, list(dims), [], False
+        """result: what the next operation reads. What no kernel has taken stays in `post`."""
+        self.x, self.dims = result, list(dims)
+        if self.post_written:
+            self.post, self.post_written = [], False
 
     def _post_reads(self) -> list[Tensor]:
         reads = [Tensor(p.c_name, p.c_name) for _, parameters in self.post for p in parameters]

@@ -30,21 +30,19 @@ def lower(task: ModuleTask, heads: Mapping[str, Lower] | None = None) -> Lowerin
         w.post = after
         operation, parameters = head
         known = {**TENSOR_KERNELS, **LAYER_KERNELS, **(heads or {})}
-        write = known[operation.name]
-        write(w, operation, parameters)
+        known[operation.name](w, operation, parameters)
+        if w.post:  # no kernel of the operation has taken what comes after it
+            known["elementwise"](w, *_NOTHING)
     return w
 
 
 def _stages(task: ModuleTask) -> Iterator[tuple[_Step, list[_Step]]]:
     """(an operation that needs kernels of its own, the elementwise ones after it). Elementwise
-    operations at the start, and those after a scan, come after one that changes nothing."""
+    operations at the start come after one that changes nothing."""
     head: _Step | None = None
     after: list[_Step] = []
     for step in zip(task.operations, task.operation_parameters, strict=True):
         if step[0].name in POINTWISE:
-            if head is not None and head[0].name == "scan":
-                yield head, []
-                head = None
             after.append(step)
             continue
         if head is not None or after:
