@@ -15,6 +15,7 @@ a part: `search:0:1/2`) and others that follow in the same call behind plus sign
 with --policy `train`: SFT anew on two GPUs, and its test, with `train+kernelbench` what follows it
 too, of the same server; what comes after it goes on from that;
 `compiled`: some steps of SFT on one GPU with compiled layers, for their speed;
+`tests`: the project's tests marked `cuda`, on both GPUs;
 `before:ARM` (`before:sizes+kernelbench`): an arm with the policy of --before, to compare with.
 What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
 --then, with SFT's test, on the other two; of two GPUs it comes after --then.
@@ -63,6 +64,8 @@ it that may be asked for. Measured: 36.6 GiB with two of them, 62.6 with four.""
 FIRST_STEP_S = 240.0
 """SFT on several GPUs that has made no step by then is ended, and one GPU trains."""
 SMOKE_S = 180.0
+TESTS_S = 400.0
+"""The tests marked `cuda` took 206 s alone."""
 END_S = 25.0
 """What a judge needs to end after Ctrl-C: it keeps what it judged."""
 RL_LEAST_S = 240.0
@@ -222,6 +225,17 @@ def sft_arm(plan: Path, work: Path, *more: str) -> list[str | Path]:
     return [sys.executable, HERE / "learning.py", "sft", "--plan", plan, "--work", work, *more]
 
 
+def cuda_tests(files: Sequence[Path], *more: str) -> list[str | Path]:
+    pytest = [sys.executable, "-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider"]
+    return [*pytest, *more, *files]
+
+
+def tests(now: HalfHour, pair: Pair) -> None:
+    marked = [f for f in (ROOT / "tests").rglob("test_*.py") if "mark.cuda" in f.read_text()]
+    command = cuda_tests(sorted(marked), "--durations=10", "-rs")
+    now.run("tests", command, pair.both, TESTS_S, pair.cores)
+
+
 def wait_for(now: HalfHour, model: Path) -> None:
     """Until the model is there. Raises SystemExit where the time ends first."""
     while not model.is_dir():
@@ -255,11 +269,9 @@ def sft(now: HalfHour, model: Path) -> Path | None:
         with now.judging(*now.gpus):
             command = sft_arm(plans["two_gpus"], works["two_gpus"], "--until", "mixture")
             now.run("mixture", command, "", now.left_s)
-            smoke = now.run("smoke", [
-                sys.executable, "-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider",
-                "-k", "learn_what_one_learns",
-                ROOT / "tests" / "integration" / "training" / "test_sft_ranks.py",
-            ], "0,1", SMOKE_S) == 0  # fmt: skip
+            ranks = ROOT / "tests" / "integration" / "training" / "test_sft_ranks.py"
+            command = cuda_tests([ranks], "-k", "learn_what_one_learns")
+            smoke = now.run("smoke", command, "0,1", SMOKE_S) == 0
             wait_for(now, model)
         if smoke and train_on_all(now, plans["two_gpus"], works["two_gpus"]):
             done = [works["two_gpus"]]
@@ -429,6 +441,8 @@ def follow(
             parity(now, checkout, pair)
         elif name == "compiled":
             compiled(now, pair)
+        elif name == "tests":
+            tests(now, pair)
         elif name.split("+")[0] == "train":
             found = trained_anew(now, pair, name.replace("train", "sft", 1), *more)
             if found is None:
@@ -498,7 +512,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in (*args.then, *args.beside):
         if name.startswith("trial:") and name.removeprefix("trial:") not in TRIALS:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
-        if name in ("parity", "compiled"):
+        if name in ("parity", "compiled", "tests"):
             continue
         first, *following = name.removeprefix("before:").split("+")
         if first == "train" and args.policy is None:

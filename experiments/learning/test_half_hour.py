@@ -281,6 +281,15 @@ def test_the_speed_of_compiled_layers_is_measured_where_a_mixture_is(
     assert began[-3][2] == "0"
 
 
+def test_the_tests_marked_cuda_have_both_gpus(call: Callable[..., list[str]], began: Began) -> None:
+    assert call(then=["sft", "tests", "compiled"])[-4:-2] == ["tests", "compiled"]
+    words, gpus = next((words, gpus) for name, words, gpus in began if name == "tests")
+    assert gpus == "0,1"
+    files = [word for word in words if word.endswith(".py")]
+    assert any(file.endswith("test_gpu_device.py") for file in files)
+    assert all("pytest.mark.cuda" in Path(file).read_text() for file in files)
+
+
 @pytest.mark.parametrize("name", ["one_behind", "in_step"])
 def test_one_of_the_two_trials_may_be_named(call: Callable[..., list[str]], name: str) -> None:
     assert call(then=[f"trial:{name}"])[6:-2] == [f"rl_{name}"]
