@@ -125,6 +125,16 @@ def test_one_gpu_trains_where_two_do_not_and_the_other_judges(
     assert {name: gpus for name, _, gpus in began}["sft_on_one"] == "0"
 
 
+def test_nothing_judges_where_no_judge_is_wanted_and_the_test_may_be_left_out(
+    call: Callable[..., list[str]], began: Began
+) -> None:
+    assert call(then=["sft:0:train", "sizes"], workers="0") == [
+        "mixture", "smoke", "sft_on_all", "sft_0_train", "sizes",
+    ]  # fmt: skip
+    trains = next(words for name, words, _ in began if name == "sft_on_all")
+    assert learning.parse(trains[2:]).minutes <= 27.0 - half_hour.END_S / 60  # a checkpoint is kept
+
+
 def test_both_plans_teach_the_same_examples() -> None:
     two, one = (read_plan(half_hour.HERE / f"{name}.yaml") for name in ("two_gpus", "sft"))
     said = ("base_model", "mixture", "mistakes", "unjudged", "answer_tokens", "spare", "bits")
