@@ -125,7 +125,7 @@ def judge(given: Judging) -> tuple[Row, list[Row]]:
     if given.speeds is not None:
         write_speeds(receipts.values(), given.speeds, {"measured": given.measured})
     if given.pack is not None:
-        count, size = pack((*given.merge, given.receipts), jobs, given.pack)
+        count, size = pack(receipts, jobs, given.pack)
         each = size / max(1, count)
         figures["packed"] = {"receipts": count, "bytes": size, "bytes_each": round(each, 1)}
         bars.append(bar("bytes of a packed receipt", MOST_BYTES, each, each <= MOST_BYTES))

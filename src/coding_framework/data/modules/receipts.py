@@ -6,7 +6,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from coding_framework.data.synthesis.receipts import (
@@ -33,12 +33,11 @@ def shard_of(jobs: Iterable[Job], number: int, count: int) -> list[Job]:
     return [job for job in jobs if int(job.key[1][:8], 16) % count == number - 1]
 
 
-def pack(files: Iterable[Path], jobs: Iterable[Job], path: Path) -> tuple[int, int]:
-    """Write the receipts of `jobs` among those of `files` as one compressed file; (how many, how
-    many bytes). Receipts of kernels that are no longer written are left out."""
-    found: dict[Key, KernelReceipt] = {}
-    for file in files:
-        found |= load_receipts(file)
+def pack(
+    receipts: Mapping[Key, KernelReceipt], jobs: Iterable[Job], path: Path
+) -> tuple[int, int]:
+    """Write the receipts of `jobs` as one compressed file; (how many, how many bytes). Receipts of
+    kernels that are no longer written are left out."""
     wanted = {job.key for job in jobs}
-    kept = [receipt for key, receipt in found.items() if key in wanted]
+    kept = [receipt for key, receipt in receipts.items() if key in wanted]
     return len(kept), pack_receipts(kept, path)
