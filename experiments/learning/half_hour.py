@@ -1,7 +1,7 @@
 """What half an hour of two or four GPUs is used for, in one command that loses no second.
 
     half_hour.py --work DIR --model FOLDER [--minutes 27]
-                 [--policy FOLDER] [--learnt FOLDER] [--before FOLDER]
+                 [--policy FOLDER] [--learnt FOLDER] [--before FOLDER] [--mixture FOLDER]
                  [--then rl:0:train ...] [--beside rl:0 ...]
 
 One after the other: SFT on all GPUs (where its test of two processes passes, else on one) and its
@@ -20,6 +20,8 @@ too, of the same server; what comes after it goes on from that;
 What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
 --then, with SFT's test, on the other two; of two GPUs it comes after --then.
 While a GPU has nothing else to do it judges module kernels.
+SFT's examples are made first, or taken from the folder of --mixture, where `learning.py sft --until
+mixture` made them.
 The base model need not be there yet: who copies it renames it into place, and until then all GPUs
 judge.
 
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import signal
@@ -55,8 +58,9 @@ ROOT = HERE.parents[1]
 ARMS = get_args(Arm)
 ANEW, BEFORE = "learning_anew", "learning_before"
 """Folders of an SFT beside a policy that is there, and of one that it is compared with."""
-SFT_BATCH = 8
-"""Examples that a step of SFT learns, on any number of GPUs."""
+SFT_BATCH, ROWS = 8, 4
+"""Examples that a step of SFT learns, or `ROWS` for each GPU where that is more: two for each of
+four leave it waiting for its process. The learning rate grows with the root of their number."""
 H200_GIB = 139.0
 ROW_GIB, REST_GIB, FULL = 13.0, 12.0, 0.93
 """Memory of a GPU for one of the longest examples (5,120 tokens) and for all else, and the share of
@@ -209,12 +213,14 @@ def plan_in(now: HalfHour, name: str, model: Path, ranks: int) -> Path:
     a pair to the judge, and SFT's step in parts that so many GPUs hold."""
     told = yaml.safe_load((HERE / f"{name}.yaml").read_text())
     serve = read_plan(HERE / "two_gpus.yaml").serve
-    batch = min(told["sft"]["batch_size"], SFT_BATCH // ranks)
+    examples = max(SFT_BATCH, ROWS * ranks)
+    batch = min(told["sft"]["batch_size"], examples // ranks)
     while batch > 1 and REST_GIB + batch * ROW_GIB > FULL * now.gib:
         batch //= 2
+    rate = told["sft"]["learning_rate"] * math.sqrt(examples / SFT_BATCH)
     sft = {
-        **told["sft"], "num_gpus": ranks, "batch_size": batch,
-        "gradient_accumulation_steps": SFT_BATCH // (ranks * batch),
+        **told["sft"], "num_gpus": ranks, "batch_size": batch, "learning_rate": round(rate, 6),
+        "gradient_accumulation_steps": examples // (ranks * batch),
     }  # fmt: skip
     file = now.work / f"{name}.yaml"
     file.write_text(yaml.safe_dump({**told, "sft": sft, "base_model": str(model), "serve": serve}))
@@ -263,15 +269,18 @@ def train_on_all(now: HalfHour, plan: Path, work: Path) -> bool:
     return process.returncode == 0
 
 
-def sft(now: HalfHour, model: Path) -> Path | None:
-    """The policy after SFT; None where it was not trained."""
+def sft(now: HalfHour, model: Path, mixture: Path | None = None) -> Path | None:
+    """The policy after SFT; None where it was not trained. mixture: a folder of its examples."""
     works = {name: now.work / f"learning_{name}" for name in ("two_gpus", "sft")}
     done = [w for w in works.values() if (w / "stages" / "sft.train.json").exists()]
     if not done:
         plans = {n: plan_in(now, n, model, 1 if n == "sft" else len(now.gpus)) for n in works}
         with now.judging(*now.gpus):
-            command = sft_arm(plans["two_gpus"], works["two_gpus"], "--until", "mixture")
-            now.run("mixture", command, "", now.left_s)
+            if mixture:
+                take_mixture(mixture, read_plan(plans["two_gpus"]), works["two_gpus"])
+            else:
+                command = sft_arm(plans["two_gpus"], works["two_gpus"], "--until", "mixture")
+                now.run("mixture", command, "", now.left_s)
             ranks = ROOT / "tests" / "integration" / "training" / "test_sft_ranks.py"
             command = cuda_tests([ranks], "-k", "learn_what_one_learns")
             smoke = now.run("smoke", command, "0,1", SMOKE_S) == 0
@@ -507,6 +516,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cli.add_argument(
         "--beside", nargs="*", default=[], metavar="ARM", help="the same, at the same time"
     )
+    cli.add_argument("--mixture", type=Path, help="without --policy: SFT's examples, made before")
     cli.add_argument("--kernelbench-dir", type=Path, help="a checkout, for arms that need one")
     cli.add_argument("--minutes", type=float, default=27.0, help="all ends after so many")
     cli.add_argument(
@@ -551,7 +561,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             checkout=checkout if "parity" in named else None,
         )  # fmt: skip
     else:
-        policy = sft(now, model)
+        policy = sft(now, model, args.mixture and args.mixture.resolve())
     if policy is None:
         judge_to_the_end(now, now.gpus)
     else:

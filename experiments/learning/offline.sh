@@ -5,7 +5,7 @@
 #       here: TO/start.tar and TO/piece.*, each of at most $PIECE (62M). WHEELS: a folder of wheels and Debian packages.
 #       FOLDER: the base model as Hugging Face has it; its weights stay here, from_gguf.py makes them there.
 #       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one. $BEFORE: a stored policy,
-#       for arms behind before:.
+#       for arms behind before:. $MIXTURE: the folder where `learning.py sft --until mixture` made SFT's examples.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
 #                                      the first one is sft, that is trained, and else the policy is the packed one;
@@ -88,6 +88,7 @@ pack)
   tar c -C "$to/late" . | split -b "${PIECE:-62M}" -d - "$to/piece.late."
   [ -z "${BEFORE:-}" ] || cp -r "$BEFORE" "$to/before"
   tar c -C "$here" policy $(cd "$here" && ls -d policies 2> /dev/null) ${BEFORE:+-C "$to" before} | split -b "${PIECE:-62M}" -d - "$to/piece.policy."
+  [ -z "${MIXTURE:-}" ] || tar c -C "$MIXTURE" mixture | xz -T0 | split -b "${PIECE:-62M}" -d - "$to/piece.mixture."
   if [ "$parts" ]; then tar c -C "$parts" . | split -b "${PIECE:-62M}" -d - "$to/piece.parts."; fi
   (cd "$to" && ls piece.*) > "$to/start/pieces"
   tar c -C "$to/start" . > "$to/start.tar"
@@ -127,6 +128,11 @@ go)
   if [ -d "$AWAY/kernelbench" ]; then set -- "$@" --kernelbench-dir "$AWAY/kernelbench"; fi
   from="--policy $AWAY/policy --learnt $AWAY/policies --before $AWAY/before"
   case $1 in sft*) from= ;; esac # `train` is SFT beside that policy
+  if [ -z "$from" ] && [ "$(wanted mixture)" -gt 0 ]; then
+    all_of mixture
+    cat "$AWAY"/in/piece.mixture.* | xz -dc | tar x -C "$AWAY"
+    from="--mixture $AWAY"
+  fi
   left=$((seconds - $(since)))
   status=0 # nothing stands before this: what stands still before it takes all of the time
   python3 experiments/learning/half_hour.py --work "$AWAY/half" --model "$AWAY/qwen" $from \
@@ -193,7 +199,7 @@ keep)
   mkdir kept
   for adapter in half/learning_*/adapters/*; do
     arm=$(basename "$adapter")
-    [ "$arm" != sft ] || ! grep -q restored "$adapter/../../stages/sft.train.json" || continue
+    [ "$arm" != sft ] || ! grep -qs restored "$adapter/../../stages/sft.train.json" || continue
     [ ! -e "$adapter/adapter_model.safetensors" ] || PYTHONPATH="$site" python3 \
       main/experiments/learning/learning.py store "$adapter" --to "kept/$arm"
   done

@@ -135,6 +135,23 @@ def test_nothing_judges_where_no_judge_is_wanted_and_the_test_may_be_left_out(
     assert learning.parse(trains[2:]).minutes <= 27.0 - half_hour.END_S / 60  # a checkpoint is kept
 
 
+def test_examples_that_were_made_before_are_taken(
+    call: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    made = tmp_path / "made" / "mixture"
+    made.mkdir(parents=True)
+    (made / "manifest.json").write_text('{"examples": 3}')
+    (made / "examples.jsonl").write_text("")
+    (tmp_path / "base").mkdir()
+    names = call(then=["sft"], mixture=str(made.parent))
+    assert names[:3] == ["judge_0", "judge_1", "smoke"]
+    work = tmp_path / "w" / "learning_two_gpus"
+    noted = json.loads((work / "stages" / "sft.mixture.json").read_text())
+    assert noted["result"] == {"examples": 3}
+    assert noted["plan"] == read_plan(tmp_path / "w" / "two_gpus.yaml").digest
+    assert (work / "mixture" / "examples.jsonl").exists()
+
+
 def test_both_plans_teach_the_same_examples() -> None:
     two, one = (read_plan(half_hour.HERE / f"{name}.yaml") for name in ("two_gpus", "sft"))
     said = ("base_model", "mixture", "mistakes", "unjudged", "answer_tokens", "spare", "bits")
@@ -149,15 +166,16 @@ def test_both_plans_teach_the_same_examples() -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "gib", "rows", "times"),
-    [(2, 139.8, 4, 1), (2, 79.6, 4, 1), (2, 47.4, 2, 2), (4, 79.6, 2, 1)],
+    [(1, 79.6, 4, 2), (2, 139.8, 4, 1), (2, 79.6, 4, 1), (2, 47.4, 2, 2), (4, 79.6, 4, 1)],
 )
-def test_a_step_of_sft_has_as_many_examples_on_any_gpus(
+def test_a_step_of_sft_has_eight_examples_or_four_for_each_gpu(
     gpus: int, gib: float, rows: int, times: int, tmp_path: Path
 ) -> None:
     now = half_hour.HalfHour(tmp_path, 27.0, 11, gpus, gib)
     told = read_plan(half_hour.plan_in(now, "two_gpus", tmp_path, gpus)).sft
     assert (told["num_gpus"], told["batch_size"]) == (gpus, rows)
     assert told["gradient_accumulation_steps"] == times
+    assert told["learning_rate"] == pytest.approx(2e-4 * (2**0.5 if gpus == 4 else 1), rel=1e-3)
 
 
 @pytest.mark.parametrize(("found", "used"), [(1, 2), (2, 2), (3, 2), (4, 4), (8, 4)])

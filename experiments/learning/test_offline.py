@@ -75,11 +75,14 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     (tmp_path / "kernelbench").mkdir()
     (tmp_path / "kernelbench" / "1.py").write_text("")
     pack(tmp_path / "before", tmp_path / "parts", 15.0)
+    (tmp_path / "made" / "mixture").mkdir(parents=True)
+    (tmp_path / "made" / "mixture" / "examples.jsonl").write_text("{}")
     (tmp_path / "earlier").mkdir()
     (tmp_path / "earlier" / "adapter_config.json").write_text("{}")
     told = {
         **os.environ, "AWAY": str(tmp_path / "away"), "ROOT": str(tmp_path / "root"),
         "KERNELBENCH": str(tmp_path / "kernelbench"), "BEFORE": str(tmp_path / "earlier"),
+        "MIXTURE": str(tmp_path / "made"),
         "CALLS": str(tmp_path / "calls"), "BASE": str(tmp_path / "base"), "PYTHON": sys.executable,
         "PIECE": "1M", "KEPT": "100K", "PART_MIB": "0.1",
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
@@ -97,7 +100,9 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
             tmp_path / "parts")  # fmt: skip
     pieces = sorted(to.glob("piece.*"))
     assert max(p.stat().st_size for p in pieces) <= 2**20
-    assert {p.name.split(".")[1] for p in pieces} == {"model", "late", "policy", "parts"}
+    assert {p.name.split(".")[1] for p in pieces} == {
+        "model", "late", "policy", "parts", "mixture",
+    }  # fmt: skip
     subprocess.run(["tar", "xf", to / "start.tar", "-C", away], check=True)
     there = away / "offline.sh"
     offline("start", "600", *arms, script=there)
@@ -114,6 +119,9 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     )
     assert re.search(f"{asked}\n", calls), calls
     assert ("--policy" in calls) != (arms[0] == "sft"), "SFT begins without one"
+    assert (f"--mixture {away} " in calls) == (arms[0] == "sft")
+    if arms[0] == "sft":
+        assert (away / "mixture" / "examples.jsonl").read_text() == "{}"
     assert (away / "kernelbench" / "1.py").exists()
     assert (away / "before" / "adapter_config.json").exists()
     assert "structlog-1.whl" in calls.splitlines()[0]

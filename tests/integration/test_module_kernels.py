@@ -11,7 +11,7 @@ from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.data.modules.catalog import find_draft
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.pool import MOST_WIDER, shown_drafts, wider_drafts
-from coding_framework.data.modules.records import ModuleDraft, ModuleTask
+from coding_framework.data.modules.records import ModuleTask
 from coding_framework.data.modules.sizes import AXES
 from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
@@ -96,14 +96,20 @@ def constructor_of(module: ModuleTask) -> str:
     return next((line for line in module.source.splitlines() if "__init__(self" in line), "")
 
 
-@pytest.mark.parametrize("rank", [2, 3])
-async def test_what_comes_after_a_scan_is_computed(emulator_pool: JudgePool, rank: int) -> None:
-    draft = next(d for d in wider_drafts(MOST_WIDER) if is_scaled_scan(d) and d.rank == rank)
+@pytest.mark.parametrize(
+    ("family", "rank"),
+    [("scan", 2), ("scan", 3), ("classification_loss", 2), ("margin_loss", 2),
+     ("regression_loss", 4)],
+)  # fmt: skip
+async def test_what_comes_after_it_is_computed(
+    emulator_pool: JudgePool, family: str, rank: int
+) -> None:
+    draft = next(
+        d
+        for d in wider_drafts(MOST_WIDER)
+        if d.family == family and d.rank == rank and d.operations[-1].name in ("scale", "divide")
+    )
     module = write_module(draft)
     for kernel in kernels_of(module):
         verdict = await emulator_pool.judge(module_task(module), kernel.source)
         assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)
-
-
-def is_scaled_scan(draft: ModuleDraft) -> bool:
-    return draft.family == "scan" and len(draft.operations) > 1

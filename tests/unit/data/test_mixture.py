@@ -320,6 +320,19 @@ def test_wider_modules_are_of_training_combinations_that_no_other_part_has() -> 
         wider_drafts(201)
 
 
+def test_wider_modules_have_losses_norms_and_windows_that_the_catalogue_lacks() -> None:
+    wider = wider_drafts(200)
+    of = {f: [d for d in wider if d.family == f] for f in {d.family for d in wider}}
+    for family in ("regression_loss", "classification_loss", "margin_loss"):
+        assert len(of[family]) >= 50
+        assert {d.operations[-1].name for d in of[family]} >= {"scale", "divide"}
+    assert any(d.operations[-1].name.endswith("_loss") for d in of["regression_loss"])
+    assert any(d.rank == 5 for d in of["layer_normalisation"])
+    depthwise = [d.operations[0] for d in of["depthwise_convolution"]]
+    assert sum(len(set(o.integers("kernel_size"))) > 1 for o in depthwise) > 10
+    assert sum(len(set(o.integers("stride"))) > 1 for o in depthwise) > 5
+
+
 def test_each_family_of_wider_modules_has_kernels() -> None:
     first = {d.family: d for d in reversed(wider_drafts(3))}
     assert len(first) > 25

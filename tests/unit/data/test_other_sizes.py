@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import islice
+from itertools import islice, product
 
 import pytest
 import torch
@@ -12,10 +12,12 @@ from coding_framework.data.mixture import sft_mixture
 from coding_framework.data.modules.catalog import all_drafts
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.other_sizes import MOST_ELEMENTS, at_other_sizes
+from coding_framework.data.modules.pointwise import POINTWISE
 from coding_framework.data.modules.pool import shown_drafts
-from coding_framework.data.modules.records import ModuleDraft
+from coding_framework.data.modules.records import ModuleDraft, Operation
 from coding_framework.data.modules.spelling import OTHER_NAMES
 from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.tensor_families import tensor_draft
 from coding_framework.data.modules.writing import write_module
 from coding_framework.evaluation.suites import load_suite
 from coding_framework.registry.digests import task_digest
@@ -85,6 +87,26 @@ def test_names_of_constants_are_others_and_mean_the_same() -> None:
         assert [k.source for k in kernels_of(plain)] == [k.source for k in kernels_of(other)]
         assert not set(dict(other.constructor)) & {g.name for g in draft.inputs}
     assert renamed > 40
+
+
+def test_what_pytorch_takes_anyway_is_left_out_of_some_renamed_modules() -> None:
+    said = [row for row in POINTWISE.values() if row.defaults]
+    assert len(said) == 7
+    for row in said:
+        operation = Operation(row.name, row.defaults)
+        drafts = [tensor_draft("activation", rank, operation) for rank in (1, 2, 3, 4)]
+        sources = [
+            write_module(draft, spelling, renamed=True).source
+            for draft, spelling in product(drafts, range(20))
+        ]
+        short = (f"F.{row.name}(x)", f"functional.{row.name}(x)", f"{row.module.split('(')[0]}()")
+        bare = [any(s in source for s in short) for source in sources]
+        assert 0.2 < sum(bare) / len(bare) < 0.8, row.name
+        assert not any(s in write_module(draft).source for s in short for draft in drafts)
+        scope = {"F": torch.nn.functional, "nn": torch.nn, "x": torch.linspace(-30.0, 30.0, 61)}
+        explicit = eval(row.functions[0].format(x="x", **dict(row.defaults)), scope)
+        assert torch.equal(eval(short[0], scope), explicit)
+        assert torch.equal(eval(f"{short[2]}(x)", scope), explicit)
 
 
 def test_a_renamed_module_computes_the_same() -> None:

@@ -212,7 +212,8 @@ def adaptive_pools() -> Iterator[ModuleDraft]:
 _EPS = (1e-5, 1e-3, 1e-6, 0.1)
 
 
-def _norm_draft(family: str, rank: int, o: Operation, channels_last: bool = False) -> ModuleDraft:
+def norm_draft(family: str, rank: int, o: Operation, channels_last: bool = False) -> ModuleDraft:
+    """A norm of a tensor of that rank."""
     small, real = plain_sizes(rank, o.key)
     layout = "features_last" if channels_last else "channels_first"
     return _draft(
@@ -222,21 +223,21 @@ def _norm_draft(family: str, rank: int, o: Operation, channels_last: bool = Fals
 
 def batch_norms() -> Iterator[ModuleDraft]:
     for rank, eps, affine, tracked in product((2, 3, 4, 5), _EPS, (True, False), (True, False)):
-        yield _norm_draft(
+        yield norm_draft(
             "batch_normalisation", rank, op("batch_norm", eps=eps, affine=affine, tracked=tracked)
         )
 
 
 def instance_norms() -> Iterator[ModuleDraft]:
     for rank, eps, affine in product((3, 4, 5), _EPS, (True, False)):
-        yield _norm_draft(
+        yield norm_draft(
             "instance_normalisation", rank, op("instance_norm", eps=eps, affine=affine)
         )
 
 
 def group_norms() -> Iterator[ModuleDraft]:
     for rank, groups, eps, affine in product((4, 5), (1, 2, 4), _EPS, (True, False)):
-        yield _norm_draft(
+        yield norm_draft(
             "group_normalisation", rank, op("group_norm", num_groups=groups, eps=eps, affine=affine)
         )
 
@@ -245,13 +246,13 @@ def layer_norms() -> Iterator[ModuleDraft]:
     for rank, axes, eps, affine in product((2, 3, 4), (1, 2, 3), _EPS, (True, False)):
         if axes < rank:
             o = op("layer_norm", axes=axes, eps=eps, affine=affine)
-            yield _norm_draft("layer_normalisation", rank, o, channels_last=True)
+            yield norm_draft("layer_normalisation", rank, o, channels_last=True)
 
 
 def rms_norms() -> Iterator[ModuleDraft]:
     for rank, eps, affine in product((2, 3, 4), (1e-5, 1e-6, 1e-3, 0.01), (True, False)):
         for axis in (1, rank - 1) if rank > 2 else (1,):
-            yield _norm_draft(
+            yield norm_draft(
                 "rms_normalisation", rank, op("rms_norm", axis=axis, eps=eps, affine=affine)
             )
 
@@ -259,4 +260,4 @@ def rms_norms() -> Iterator[ModuleDraft]:
 def unit_norms() -> Iterator[ModuleDraft]:
     for rank, p in product((2, 3, 4), (1.0, 2.0, 3.0)):
         for axis in range(rank):
-            yield _norm_draft("unit_normalisation", rank, op("normalize", p=p, axis=axis))
+            yield norm_draft("unit_normalisation", rank, op("normalize", p=p, axis=axis))

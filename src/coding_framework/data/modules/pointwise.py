@@ -36,6 +36,8 @@ class Pointwise:
     """Further arguments that it is a task with by itself, in level 1."""
     jumps: bool = False
     """Not continuous: never after arithmetic that rounds."""
+    defaults: Arguments = ()
+    """What PyTorch takes where nothing is said."""
 
 
 def _each(name: str, *values: Value) -> tuple[Arguments, ...]:
@@ -102,6 +104,7 @@ _TABLE = (
         "nn.Softplus(beta={beta}, threshold={threshold})",
         choices=_pairs("beta", "threshold", (1.0, 20.0), (2.0, 20.0)),
         alone=_pairs("beta", "threshold", (0.5, 20.0), (1.5, 10.0), (3.0, 15.0), (0.25, 20.0)),
+        defaults=_pairs("beta", "threshold", (1.0, 20.0))[0],
     ),
     Pointwise(
         "hardswish",
@@ -132,6 +135,7 @@ _TABLE = (
         "nn.ELU(alpha={alpha})",
         choices=_each("alpha", 1.0, 0.5),
         alone=_each("alpha", 0.1, 0.3, 1.67, 2.0, 3.0),
+        defaults=_each("alpha", 1.0)[0],
     ),
     Pointwise(
         "celu",
@@ -141,6 +145,7 @@ _TABLE = (
         "nn.CELU(alpha={alpha})",
         choices=_each("alpha", 1.0, 2.0),
         alone=_each("alpha", 0.5, 0.75, 1.5, 3.0),
+        defaults=_each("alpha", 1.0)[0],
     ),
     Pointwise(
         "selu",
@@ -160,6 +165,7 @@ _TABLE = (
         "nn.LeakyReLU({negative_slope})",
         choices=_each("negative_slope", 0.01, 0.1, 0.2),
         alone=_each("negative_slope", 0.02, 0.05, 0.3, 0.25, 0.5),
+        defaults=_each("negative_slope", 0.01)[0],
     ),
     Pointwise(
         "hardtanh",
@@ -169,6 +175,7 @@ _TABLE = (
         "nn.Hardtanh(min_val={min_val}, max_val={max_val})",
         choices=_pairs("min_val", "max_val", (-1.0, 1.0), (-2.0, 2.0), (-0.5, 1.5)),
         alone=_pairs("min_val", "max_val", (-3.0, 1.0), (0.0, 4.0), (-0.25, 0.75)),
+        defaults=_pairs("min_val", "max_val", (-1.0, 1.0))[0],
     ),
     Pointwise(
         "clamp",
@@ -220,6 +227,7 @@ _TABLE = (
         "nn.Softshrink(lambd={lambd})",
         choices=_each("lambd", 0.5, 0.25),
         alone=_each("lambd", 0.1, 0.75, 1.0, 1.5),
+        defaults=_each("lambd", 0.5)[0],
     ),
     Pointwise(
         "hardshrink",
@@ -230,6 +238,7 @@ _TABLE = (
         choices=_each("lambd", 0.5),
         alone=_each("lambd", 0.1, 0.25, 0.75, 1.0),
         jumps=True,
+        defaults=_each("lambd", 0.5)[0],
     ),
     Pointwise(
         "threshold",
@@ -316,6 +325,12 @@ def write_pointwise(w: Writing, operation: Operation) -> None:
     row = POINTWISE[operation.name]
     if row.reads:
         w.step(_spelling(w, row).replace("{p}", _read(w, operation, row)))
+    elif row.defaults and operation.arguments == row.defaults and w.leaves_defaults_out:
+        if row.module and w.spelling.form == "module":
+            w.layer(operation.name, f"{row.module.partition('(')[0]}()")
+        else:
+            function = row.functions[0].partition("(")[0].removeprefix("F.")
+            w.step(f"{w.function(function)}({{x}})")
     elif row.module and w.spelling.form == "module":
         named = {name: w.argument(name, value) for name, value in operation.arguments}
         w.layer(operation.name, row.module.format(**named))

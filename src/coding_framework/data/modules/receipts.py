@@ -33,9 +33,7 @@ def shard_of(jobs: Iterable[Job], number: int, count: int) -> list[Job]:
     return [job for job in jobs if int(job.key[1][:8], 16) % count == number - 1]
 
 
-def pack(
-    receipts: Mapping[Key, KernelReceipt], jobs: Iterable[Job], path: Path
-) -> tuple[int, int]:
+def pack(receipts: Mapping[Key, KernelReceipt], jobs: Iterable[Job], path: Path) -> tuple[int, int]:
     """Write the receipts of `jobs` as one compressed file; (how many, how many bytes). Receipts of
     kernels that are no longer written are left out."""
     wanted = {job.key for job in jobs}

@@ -43,7 +43,8 @@ class Spelling:
     defaults: bool = False
     """The constructor has defaults, and PyTorch's own are among its arguments."""
     renamed: bool = False
-    """Constants have other names than their operations' (`OTHER_NAMES`)."""
+    """Constants have other names than their operations' (`OTHER_NAMES`), and of two modules one
+    leaves out what PyTorch takes anyway."""
 
 
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -141,6 +142,11 @@ class Writing:
         """The name of a constant in this spelling."""
         names = (name, *OTHER_NAMES.get(name, ())) if self.spelling.renamed else (name,)
         return names[drawn_place(f"{self.draft.name}/{name}", len(names))]
+
+    @property
+    def leaves_defaults_out(self) -> bool:
+        """Whether an elementwise operation is called as `F.softplus(x)` where it can be."""
+        return self.spelling.renamed and self.spelling.choice % 4 < 2
 
     def argument(self, name: str, value: Value) -> str:
         """What `__init__` calls a constant."""

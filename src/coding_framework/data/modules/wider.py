@@ -1,6 +1,6 @@
 """Modules of level 1 that the catalogue's grids leave out: more ranks, axes, windows and factors of
-the same families, and an elementwise operation or two after a layer. SFT alone is shown them: of
-the grids it sees each combination once, and takes one axis for another.
+the same families, an elementwise operation or two after a layer, and one before a loss. SFT alone
+is shown them: of the grids it sees each combination once, and takes one axis for another.
 
 Each is a module of the catalogue's kind, or nearly one, and what comes after it. Those of a family
 come in an order that their keys decide.
@@ -48,7 +48,8 @@ def wider_modules(catalogue: Sequence[ModuleDraft]) -> Mapping[str, list[Wider]]
     some families each comes with an elementwise operation after it."""
     found: dict[str, list[Wider]] = {}
     grids: tuple[Callable[[], Iterator[Wider]], ...] = (
-        _reductions, _extrema, _softmaxes, _scans, _products, _moves, _pads, _convolutions, _pools,
+        _reductions, _extrema, _softmaxes, _scans, _losses, _products, _moves, _pads, _convolutions,
+        _depthwise, _pools, _norms,
     )  # fmt: skip
     for one in chain(*(grid() for grid in grids), _activated(catalogue)):
         found.setdefault(_group(one.bare), []).append(one)
@@ -112,6 +113,17 @@ def _scans() -> Iterator[Wider]:
         yield Wider(draft, after)
 
 
+def _losses() -> Iterator[Wider]:
+    """With a factor, and of what an activation gives."""
+    rng = random.Random("wider losses")
+    for draft in tensors.regression_losses():
+        yield from (Wider(draft, after) for after in _FACTORS[1:])
+        first = drawn(rng, rng.choice(ACTIVATIONS))
+        yield Wider(replace(draft, operations=(first, *draft.operations)))
+    for draft in chain(tensors.classification_losses(), tensors.margin_losses()):
+        yield from (Wider(draft, after) for after in _FACTORS[1:])
+
+
 def _products() -> Iterator[Wider]:
     rng = random.Random("wider products")
     steps = [drawn(rng, name) for name in (*ACTIVATIONS, *SCALARS)]
@@ -145,19 +157,27 @@ def _pads() -> Iterator[Wider]:
         yield Wider(tensors.tensor_draft("padding", rank, o))
 
 
-def _convolutions() -> Iterator[Wider]:
+_Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Kernel, stride, padding and dilation of each axis."""
+
+
+def _windows(rng: random.Random, n: int, transposed: bool = False) -> Iterator[_Window]:
     most = {1: 11, 2: 7, 3: 4}
+    for _ in range(MOST_WINDOWS):
+        kernel = _by_axis(rng, n, range(1, most[n] + 1))
+        stride = _by_axis(rng, n, (1, 1, 2, 3))
+        padding = _by_axis(rng, n, range(4))
+        dilation = _by_axis(rng, n, (1, 1, 2, 3))
+        axes = zip(kernel, dilation, padding, strict=True)
+        within = all(p <= (d * (k - 1) if transposed else k) for k, d, p in axes)
+        if max(kernel) > 1 and within:
+            yield kernel, stride, padding, dilation
+
+
+def _convolutions() -> Iterator[Wider]:
     for n, transposed in product((1, 2, 3), (False, True)):
         rng = random.Random(f"wider convolutions {n} {transposed}")
-        for _ in range(MOST_WINDOWS):
-            kernel = _by_axis(rng, n, range(1, most[n] + 1))
-            stride = _by_axis(rng, n, (1, 1, 2, 3))
-            padding = _by_axis(rng, n, range(4))
-            dilation = _by_axis(rng, n, (1, 1, 2, 3))
-            axes = zip(kernel, dilation, padding, strict=True)
-            within = all(p <= (d * (k - 1) if transposed else k) for k, d, p in axes)
-            if max(kernel) == 1 or not within:
-                continue
+        for kernel, stride, padding, dilation in _windows(rng, n, transposed):
             o = layers.conv_op(
                 n, kernel, stride=stride, padding=padding, dilation=dilation,
                 groups=rng.choice((1, 1, 1, 2, 4)), bias=rng.random() < 0.5, transposed=transposed,
@@ -165,6 +185,17 @@ def _convolutions() -> Iterator[Wider]:
             )  # fmt: skip
             family = f"{'transposed_' if transposed else ''}convolution_{n}d"
             yield Wider(layers.conv_draft(family, n, o))
+
+
+def _depthwise() -> Iterator[Wider]:
+    for n in (1, 2, 3):
+        rng = random.Random(f"wider depthwise convolutions {n}")
+        for kernel, stride, padding, dilation in _windows(rng, n):
+            o = layers.conv_op(
+                n, kernel, stride=stride, padding=padding, dilation=dilation, groups=-1,
+                bias=rng.random() < 0.5, out="in_channels",
+            )  # fmt: skip
+            yield Wider(layers.conv_draft("depthwise_convolution", n, o))
 
 
 def _by_axis(rng: random.Random, n: int, values: Sequence[int]) -> tuple[int, ...]:
@@ -190,6 +221,19 @@ def _pools() -> Iterator[Wider]:
                 o = op(f"max_pool{n}d", **same, dilation=rng.choice((1, 1, 2)),
                        ceil_mode=rng.random() < 0.3)  # fmt: skip
                 yield Wider(layers.pool_draft("max_pooling", n, o))
+
+
+def _norms() -> Iterator[Wider]:
+    for rank, axes, eps, affine in product(
+        (2, 3, 4, 5), (1, 2, 3, 4), (1e-5, 1e-4, 0.01), (True, False)
+    ):
+        if axes < rank:
+            o = op("layer_norm", axes=axes, eps=eps, affine=affine)
+            yield Wider(layers.norm_draft("layer_normalisation", rank, o, channels_last=True))
+    for rank, p in product((2, 3, 4, 5), (1.0, 2.0, 3.0)):
+        for axis, after in product(range(rank), _FACTORS):
+            o = op("normalize", p=p, axis=axis)
+            yield Wider(layers.norm_draft("unit_normalisation", rank, o), after)
 
 
 def _activated(catalogue: Sequence[ModuleDraft]) -> Iterator[Wider]:
