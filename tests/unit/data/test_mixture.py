@@ -331,6 +331,9 @@ def test_wider_modules_have_losses_norms_and_windows_that_the_catalogue_lacks() 
     depthwise = [d.operations[0] for d in of["depthwise_convolution"]]
     assert sum(len(set(o.integers("kernel_size"))) > 1 for o in depthwise) > 10
     assert sum(len(set(o.integers("stride"))) > 1 for o in depthwise) > 5
+    square = [d for d in of["matrix_product"] if d.operations[0].flag("square")]
+    assert len(square) > 50
+    assert all({*d.sizes[0]} == {*d.gpu_sizes[1]} == {"N"} for d in square)
 
 
 def test_each_family_of_wider_modules_has_kernels() -> None:

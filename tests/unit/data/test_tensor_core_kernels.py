@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from coding_framework.data.modules.catalog import find_module
+from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.kernels import convolutions, kernels_of, transposed
 from coding_framework.data.modules.kernels.convolutions import Convolution
 from coding_framework.data.modules.kernels.products import Product, tensor, tiles
 from coding_framework.data.modules.kernels.tensor_cores import Tile
+from coding_framework.data.modules.records import op
+from coding_framework.data.modules.tensor_families import product_draft
 
 pytestmark = pytest.mark.unit
 
@@ -64,3 +67,15 @@ def test_a_linear_layer_has_levels_from_naive_to_fastest_and_its_epilogue_in_the
     assert "mma.sync" in long.source
     assert len(short.source) < 0.6 * len(long.source)
     assert all(variant.source.count("fabsf(v)") == 1 for variant in (short, long))
+
+
+@pytest.mark.parametrize(("ta", "tb"), [(False, False), (True, False), (False, True)])
+def test_the_kernels_of_a_product_are_the_same_for_all_ranks(ta: bool, tb: bool) -> None:
+    """A policy that was shown one text for two matrices and another for batches took one for the
+    other."""
+    made = [module_kernels(product_draft(rank, ta, tb, op("relu")))[1] for rank in (2, 3, 4)]
+    for of_each in zip(*made, strict=True):
+        assert len({kernel.level for kernel in of_each}) == 1
+        if of_each[0].level != "naive":
+            kernels = {k.code.partition("torch::Tensor forward")[0] for k in of_each}
+            assert len(kernels) == 1, of_each[0].level

@@ -18,7 +18,7 @@ from typing import Any
 from coding_framework.data.modules import layer_families as layers
 from coding_framework.data.modules import tensor_families as tensors
 from coding_framework.data.modules.epilogues import ACTIVATIONS, SCALARS, drawn, redundant
-from coding_framework.data.modules.records import ModuleDraft, Operation, op
+from coding_framework.data.modules.records import ModuleDraft, Operation, Sizes, op
 
 MOST_WINDOWS = 400
 """Convolutions, and pools, of a number of axes that are looked at."""
@@ -37,10 +37,28 @@ class Wider:
 
     bare: ModuleDraft
     after: tuple[Operation, ...] = ()
+    square: bool = False
+    """Of a product of two matrices: all extents are one."""
 
     @property
     def draft(self) -> ModuleDraft:
-        return replace(self.bare, operations=(*self.bare.operations, *self.after), part="train")
+        first, *others = (*self.bare.operations, *self.after)
+        draft = replace(self.bare, operations=(first, *others), part="train")
+        if not self.square:
+            return draft
+        matmul = replace(first, arguments=(*first.arguments, ("square", True)))
+        return replace(
+            draft,
+            operations=(matmul, *others),
+            inputs=tuple(replace(given, dims=("N", "N")) for given in draft.inputs),
+            sizes=_square(draft.sizes),
+            gpu_sizes=_square(draft.gpu_sizes),
+        )
+
+
+def _square(found: tuple[Sizes, Sizes, Sizes]) -> tuple[Sizes, Sizes, Sizes]:
+    main, odd, tiny = ({"N": sizes["M"]} for sizes in found)
+    return main, odd, tiny
 
 
 def wider_modules(catalogue: Sequence[ModuleDraft]) -> Mapping[str, list[Wider]]:
@@ -133,6 +151,8 @@ def _products() -> Iterator[Wider]:
         second = drawn(rng, rng.choice(ACTIVATIONS if first.name in SCALARS else SCALARS))
         if not redundant(first, second):
             yield Wider(bare, (second,))
+        if rank == 2:
+            yield Wider(bare, square=True)
 
 
 def _moves() -> Iterator[Wider]:

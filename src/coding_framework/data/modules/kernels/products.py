@@ -35,6 +35,8 @@ class Product:
     u_inner_first: bool = False
     """Whether u lies [columns][inner], as a Linear's weight; else [inner][columns]."""
     batched: bool = False
+    """Of any number of axes in front, none as well: the elements tell how many pairs there are, so
+    that one text serves all ranks. What tells them apart is taken for one another."""
     x_axes: int = 2
     """Of an x that is no batch, and lies [rows][inner]: the axes in front are rows."""
     post: tuple[str, ...] = ()
@@ -103,7 +105,7 @@ def _source(product: Product, comment: str, device: Lines, launch: Lines) -> str
 
 
 def _batches(product: Product) -> str:
-    return "x.size(0)" if product.batched else "1"
+    return "x.numel() / (m * k)" if product.batched else "1"
 
 
 def _shift(product: Product, x: str, u: str) -> Lines:

@@ -65,8 +65,8 @@ def _linear(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> Non
 
 def _matmul(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> None:
     of = factors(w, o)
-    axes, depth = len(of.batch), product_of(of.batch) if of.batch else "1"
-    place = "(blockIdx.z * m + r) * n + q" if of.batch else "r * n + q"
+    axes = len(of.batch)
+    depth = f"{of.left}.numel() / ({of.m} * {of.k})"  # of any rank alike
     starts = scaled_sum(o, "v", f"{w.x.host}[i]")
     reads, post = _end(w, of.dims, {axes: "r", axes + 1: "q"}, starts, [w.x.host] if starts else [])
     tiled(w, of.m, of.n, of.k)
@@ -74,7 +74,7 @@ def _matmul(w: Lowering, o: Operation, parameters: tuple[Parameter, ...]) -> Non
     kernel = Kernel(
         matrix("a", "x", "r0", "m", inner_first=of.x_inner_first),
         matrix("b", "u", "q0", "n", inner_first=of.u_inner_first),
-        ("m", "n"), place, post, [shift] if of.batch else [],
+        ("m", "n"), "(blockIdx.z * m + r) * n + q", post, [shift],
     )  # fmt: skip
     _emit(w, kernel, [of.left, of.right, *reads], of.sizes, of.dims, depth)
 

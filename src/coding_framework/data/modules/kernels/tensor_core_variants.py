@@ -88,7 +88,11 @@ def _linear(
         u_inner_first=True, post=tuple(post), extra=tuple(f"g{i}" for i in range(len(extra)))
     )
     m, n = product_of(outer) if outer else "1", dims[-1]
-    parts = _product_parts(w, product, (m, k, n), on_tensor_cores=on_tensor_cores)
+    tiles = tiled(w, m, k, n)
+    parts = _product_parts(
+        product, tiles, on_tensor_cores=on_tensor_cores,
+        split=on_tensor_cores and _is_split(*tiles),
+    )  # fmt: skip
     sizes = {"m": m, "n": n, "k": k}
     _emit(w, parts, [w.x.host, weight.c_name, *extra], sizes, dims)
 
@@ -103,29 +107,33 @@ def _matmul_tensor(w: Lowering, o: Operation, parameters: tuple[Parameter, ...])
 
 def _matmul(w: Lowering, o: Operation, *, on_tensor_cores: bool) -> None:
     of = factors(w, o)
-    if len(of.batch) > 1:
-        raise NotHereError
-    row, batched = len(of.batch), bool(of.batch)
-    flat = "((int)blockIdx.z * m + r) * n + q" if batched else "r * n + q"
+    row = len(of.batch)
+    tiles = tiled(w, of.m, of.k, of.n)
+    split = on_tensor_cores and not of.batch and _is_split(*tiles)
+    flat = "r * n + q" if split else "((int)blockIdx.z * m + r) * n + q"
     extra, post = _epilogue(w, of.dims, {f"i{row + 1}": "q", f"i{row}": "r", "i": flat})
     if starts := scaled_sum(o, "a", f"g{len(extra)}[{flat}]"):
         extra, post = [*extra, w.x.host], [*starts, *post]
     product = Product(
-        x_inner_first=of.x_inner_first, u_inner_first=of.u_inner_first, batched=batched,
+        x_inner_first=of.x_inner_first, u_inner_first=of.u_inner_first, batched=not split,
         post=tuple(post), extra=tuple(f"g{i}" for i in range(len(extra))),
     )  # fmt: skip
-    parts = _product_parts(w, product, (of.m, of.k, of.n), on_tensor_cores=on_tensor_cores)
+    parts = _product_parts(product, tiles, on_tensor_cores=on_tensor_cores, split=split)
     _emit(w, parts, [of.left, of.right, *extra], of.sizes, of.dims)
 
 
+def _is_split(m: int, k: int, n: int) -> bool:
+    """Whether several blocks share an output tile: few outputs of many inner indices."""
+    return -(-m // 64) * -(-n // 64) < 2 * MULTIPROCESSORS and k >= 1024
+
+
 def _product_parts(
-    w: Lowering, product: Product, sizes: tuple[str, str, str], *, on_tensor_cores: bool
+    product: Product, tiles: Sequence[int], *, on_tensor_cores: bool, split: bool
 ) -> Parts:
-    m, k, n = tiled(w, *sizes)
+    m, k, n = tiles
     if not on_tensor_cores:
         return tile_parts(product)
-    blocks = -(-m // 64) * -(-n // 64)
-    if not product.batched and blocks < 2 * MULTIPROCESSORS and k >= 1024:
+    if split:
         return tensor_parts(product, Tile(128, 64, 32), split=True)
     large = -(-m // 128) * -(-n // 128) >= 4 * MULTIPROCESSORS and k >= 1024
     return tensor_parts(product, Tile() if large else Tile(64, 64, 32))
