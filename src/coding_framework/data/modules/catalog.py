@@ -108,8 +108,8 @@ def _part_of_pair(pair: str) -> Part:
     return "validation" if drawn < _PAIRS_HELD_OUT + _PAIRS_VALIDATION else "train"
 
 
-def _part_of_fused(draft: ModuleDraft) -> Part:
-    """Held out with one held-out pair; training has only pairs of its own."""
+def part_of_fused(draft: ModuleDraft) -> Part:
+    """Of level 2. Held out with one held-out pair; training has only pairs of its own."""
     parts = {_part_of_pair(pair) for pair in pairs_of(draft)}
     return "held_out" if "held_out" in parts else "validation" if "validation" in parts else "train"
 
@@ -161,7 +161,7 @@ def _distinct(family: str) -> Iterator[ModuleDraft]:
     for draft in fused_drafts(family):
         if draft.key not in seen:
             seen.add(draft.key)
-            yield draft.in_part(_part_of_fused(draft))
+            yield draft.in_part(part_of_fused(draft))
 
 
 def spare_drafts(each: int) -> list[ModuleDraft]:

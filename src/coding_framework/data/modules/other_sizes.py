@@ -18,6 +18,7 @@ LEAST_ELEMENTS, MOST_ELEMENTS = 1 << 18, 1 << 28
 """Of all inputs together at a GPU's main sizes; what is made of them may have as many."""
 _MOST_OF_LAYERS = 1 << 25
 """The same before a layer with channels out."""
+_OUTS = ("out_channels", "hidden_channels")
 _FOLD = 3.0
 """Binary logarithm of the most by which a size grows or shrinks."""
 _TRIES = 50
@@ -44,7 +45,7 @@ def at_other_sizes(draft: ModuleDraft, number: int = 0) -> ModuleDraft:
         name: max(min(sizes[name] for sizes in known), min(_TILE, value))
         for name, value in main.items()
     }
-    most = _MOST_OF_LAYERS if "out_channels" in main else MOST_ELEMENTS
+    most = MOST_ELEMENTS if main.keys().isdisjoint(_OUTS) else _MOST_OF_LAYERS
     for _ in range(_TRIES):
         sizes = {n: _drawn(rng, v, steps[n], least[n]) for n, v in main.items()}
         count = _elements(draft, sizes)
@@ -59,16 +60,17 @@ def _elements(draft: ModuleDraft, sizes: Sizes) -> int:
 
 
 def _made(draft: ModuleDraft, sizes: Sizes) -> float:
-    """Elements of what the first operation makes of them."""
+    """Elements of what the first operation makes of them, or a later layer at its size."""
     count = _elements(draft, sizes)
     if sizes.keys() >= {"M", "K", "N"}:
         return math.prod(sizes.values()) / sizes["K"]
-    if "out_features" in sizes:
-        return count * sizes["out_features"] / sizes["in_features"]
-    if "out_channels" not in sizes:
+    outs = [sizes[name] for name in (*_OUTS, "out_features") if name in sizes]
+    if "in_features" in sizes:
+        return count * max(outs) / sizes["in_features"]
+    if "in_channels" not in sizes or not outs:
         return count
     head = draft.operations[0]
-    wider = count * sizes["out_channels"] / sizes["in_channels"]
+    wider = count * max(outs) / sizes["in_channels"]
     return wider * math.prod(head.integers("stride")) if "transpose" in head.name else wider
 
 

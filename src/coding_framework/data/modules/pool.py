@@ -17,6 +17,7 @@ from coding_framework.data.modules.catalog import (
     constant_keys,
     excluded_keys,
     part_of_combination,
+    part_of_fused,
 )
 from coding_framework.data.modules.records import ModuleDraft, Part
 from coding_framework.data.modules.tasks import module_task
@@ -44,7 +45,7 @@ def shown_drafts() -> list[ModuleDraft]:
 
 
 def wider_drafts(each: int) -> list[ModuleDraft]:
-    """Modules of level 1 that the catalogue leaves out (`wider`), the families in turn: at most
+    """Modules that the catalogue's grids leave out (`wider`), the families in turn: at most
     `each` are drawn of a family, and those whose output hardly varies are left out. None is of a
     combination of arguments that is held out, or that is left for RFT and RL. They can be shown to
     SFT; no list names them, and `find_module` does not know them. Raises UsageError for more than
@@ -74,7 +75,8 @@ def _is_free(one: Wider, catalogue: Mapping[str, ModuleDraft]) -> bool:
     known = catalogue.get(one.bare.key)
     if known is not None:
         return known.part == "train" and is_shown(known)
-    return part_of_combination(one.bare) == "train"
+    part = part_of_fused if one.bare.level == 2 else part_of_combination
+    return part(one.bare) == "train"
 
 
 def training_modules(count: int, *, skip: int = 0) -> list[Task]:

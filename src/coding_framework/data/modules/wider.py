@@ -1,5 +1,6 @@
-"""Modules of level 1 that the catalogue's grids leave out: more ranks, axes, windows and factors of
-the same families, an elementwise operation or two after a layer, and one before a loss. SFT alone
+"""Modules that the catalogue's grids leave out: of level 1 more ranks, axes, windows and factors of
+the same families, an elementwise operation or two after a layer, and one before a loss; and blocks
+of two layers. SFT alone
 is shown them: of the grids it sees each combination once, and takes one axis for another.
 
 Each is a module of the catalogue's kind, or nearly one, and what comes after it. Those of a family
@@ -17,6 +18,7 @@ from typing import Any
 
 from coding_framework.data.modules import layer_families as layers
 from coding_framework.data.modules import tensor_families as tensors
+from coding_framework.data.modules.blocks import blocks
 from coding_framework.data.modules.epilogues import ACTIVATIONS, SCALARS, drawn, redundant
 from coding_framework.data.modules.records import ModuleDraft, Operation, Sizes, op
 
@@ -67,7 +69,7 @@ def wider_modules(catalogue: Sequence[ModuleDraft]) -> Mapping[str, list[Wider]]
     found: dict[str, list[Wider]] = {}
     grids: tuple[Callable[[], Iterator[Wider]], ...] = (
         _reductions, _extrema, _softmaxes, _scans, _losses, _products, _moves, _pads, _convolutions,
-        _depthwise, _pools, _norms,
+        _depthwise, _pools, _norms, _blocks,
     )  # fmt: skip
     for one in chain(*(grid() for grid in grids), _activated(catalogue)):
         found.setdefault(_group(one.bare), []).append(one)
@@ -254,6 +256,10 @@ def _norms() -> Iterator[Wider]:
         for axis, after in product(range(rank), _FACTORS):
             o = op("normalize", p=p, axis=axis)
             yield Wider(layers.norm_draft("unit_normalisation", rank, o), after)
+
+
+def _blocks() -> Iterator[Wider]:
+    yield from map(Wider, blocks())
 
 
 def _activated(catalogue: Sequence[ModuleDraft]) -> Iterator[Wider]:

@@ -1,0 +1,163 @@
+"""Blocks of two layers, with what people write before, between and after them: perceptrons, two
+convolutions, a depthwise and a pointwise one, a convolution and a classifier. SFT alone is shown
+them (`wider`): a policy that saw one layer at a time fails at the modules of users, which have
+several.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from coding_framework.data.modules.epilogues import ACTIVATIONS, drawn, redundant
+from coding_framework.data.modules.layer_families import conv_input, conv_op
+from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, op
+from coding_framework.data.modules.sizes import SPATIAL, conv_sizes
+
+DRAWS = 800
+"""Of each kind; many have a pair of operations that is held out, and some come twice."""
+_COMMON = ("relu", "gelu", "silu", "leaky_relu", "tanh", "sigmoid", "elu", "hardswish", "relu6")
+"""Drawn twice as often as all activations together."""
+_PLACES = 12
+"""Along each spatial axis after the first layer: a pool and a second window leave some."""
+
+
+def blocks() -> Iterator[ModuleDraft]:
+    """Drafts of all kinds, the same ones each time."""
+    for n in range(DRAWS):
+        yield _perceptron(random.Random(f"block linear {n}"))
+        for axes in (1, 2, 3):
+            yield _convolutions(random.Random(f"block conv{axes}d {n}"), axes)
+        yield _separable(random.Random(f"block separable {n}"), 2 - n % 4 // 3)
+        yield _classifier(random.Random(f"block classifier {n}"), 2 - n % 4 // 3)
+
+
+def _activation(rng: random.Random) -> Operation:
+    return drawn(rng, rng.choice(_COMMON if rng.random() < 2 / 3 else ACTIVATIONS))
+
+
+def _after(rng: random.Random, before: Operation, *last: Operation) -> list[Operation]:
+    """Up to two operations at the end."""
+    found: list[Operation] = []
+    for one in rng.sample((*last, _activation(rng)), rng.choice((0, 0, 1, 1, 2))):
+        if not redundant(found[-1] if found else before, one):
+            found.append(one)
+    return found
+
+
+def _linear(rng: random.Random, out: str) -> Operation:
+    return op("linear", out=out, bias=rng.random() < 0.8)
+
+
+def _perceptron(rng: random.Random) -> ModuleDraft:
+    """[norm] linear [norm] activation linear, and what comes after it."""
+
+    def norm() -> Operation:
+        if rng.random() < 0.7:
+            return op("layer_norm", axes=1, eps=rng.choice((1e-5, 1e-6)), affine=True)
+        return op("batch_norm", eps=1e-5, affine=True, tracked=True)
+
+    last = _linear(rng, "out_features")
+    operations = [
+        *([norm()] if rng.random() < 0.3 else []),
+        _linear(rng, "hidden_features"),
+        *([norm()] if rng.random() < 0.25 else []),
+        _activation(rng),
+        last,
+        *_after(rng, last, op("softmax", axis=1), op("log_softmax", axis=1), norm(),
+                op("scale", scale_factor=rng.choice((0.5, 2.0)))),
+    ]  # fmt: skip
+    real = rng.choice(((1024, 1024, 4096, 1024), (4096, 512, 2048, 512), (512, 784, 512, 256)))
+    rows = [
+        {"batch_size": b, "in_features": i, "hidden_features": h, "out_features": o}
+        for b, i, h, o in ((16, 40, 36, 24), (7, 21, 20, 12), (3, 6, 8, 4), real,
+                           (333, 515, 518, 260))
+    ]  # fmt: skip
+    return ModuleDraft(
+        family="linear_fused", level=2, operations=tuple(operations),
+        inputs=(ModuleInput("x", ("batch_size", "in_features")),),
+        sizes=(rows[0], rows[1], rows[2]), gpu_sizes=(rows[3], rows[4], rows[2]),
+        layout="features_last",
+    )  # fmt: skip
+
+
+def _norm(rng: random.Random) -> Operation:
+    kind = rng.choice(("batch_norm", "batch_norm", "group_norm", "instance_norm"))
+    if kind == "group_norm":
+        return op(kind, num_groups=rng.choice((2, 4)), eps=1e-5, affine=True)
+    if kind == "instance_norm":
+        return op(kind, eps=1e-5, affine=rng.random() < 0.4)
+    return op(kind, eps=1e-5, affine=True, tracked=True)
+
+
+def _pool(rng: random.Random, n: int) -> Operation:
+    same: dict[str, Any] = {"kernel_size": (2,) * n, "stride": (2,) * n, "padding": (0,) * n}
+    if rng.random() < 0.7:
+        return op(f"max_pool{n}d", **same, dilation=1, ceil_mode=False)
+    return op(f"avg_pool{n}d", **same, count_include_pad=True)
+
+
+def _window(rng: random.Random, n: int, out: str, groups: int = 1) -> Operation:
+    side = rng.choice((3, 3, 3, 5) if n < 3 else (3, 3, 2))
+    return conv_op(
+        n, (side,) * n, stride=1, padding=rng.choice((0, side // 2, side // 2)), groups=groups,
+        bias=rng.random() < 0.7, out=out,
+    )  # fmt: skip
+
+
+def _convolutions(rng: random.Random, n: int) -> ModuleDraft:
+    """convolution [norm] activation [pool] convolution, and what comes after it."""
+    first, last = _window(rng, n, "hidden_channels"), _window(rng, n, "out_channels")
+    operations = [
+        first,
+        *([_norm(rng)] if rng.random() < 0.4 else []),
+        _activation(rng),
+        *([_pool(rng, n)] if rng.random() < 0.3 else []),
+        last,
+        *_after(rng, last, _norm(rng), _pool(rng, n)),
+    ]
+    return _draft(f"conv{n}d_fused", n, operations)
+
+
+def _separable(rng: random.Random, n: int) -> ModuleDraft:
+    """depthwise [norm] activation pointwise [norm], and what comes after it."""
+    last = conv_op(n, (1,) * n, bias=rng.random() < 0.5)
+    operations = [
+        _window(rng, n, "in_channels", groups=-1),
+        *([_norm(rng)] if rng.random() < 0.6 else []),
+        _activation(rng),
+        last,
+        *_after(rng, last, _norm(rng)),
+    ]
+    return _draft("separable_convolution", n, operations)
+
+
+def _classifier(rng: random.Random, n: int) -> ModuleDraft:
+    """convolution [norm] activation, the mean of each channel, linear."""
+    operations = [
+        _window(rng, n, "hidden_channels"),
+        *([_norm(rng)] if rng.random() < 0.5 else []),
+        _activation(rng),
+        op(rng.choice(("mean", "mean", "amax")), axes=tuple(range(2, n + 2)), keepdim=False),
+        _linear(rng, "out_features"),
+        *([op("log_softmax", axis=1)] if rng.random() < 0.3 else []),
+    ]
+    return _draft(f"conv{n}d_fused", n, operations)
+
+
+def _draft(family: str, n: int, operations: list[Operation]) -> ModuleDraft:
+    key = " ".join(o.key for o in operations)
+    small, real = conv_sizes(operations[0], n, f"block {key}", multiple=4, need=_PLACES)
+    used = {str(o["out"]) for o in operations if "out" in dict(o.arguments)}
+    used |= {"batch_size", "in_channels", *SPATIAL[n]}
+
+    def sizes(given: Any) -> Any:
+        more = {"hidden_channels": given["out_channels"], "out_features": given["out_channels"] * 3}
+        return {name: value for name, value in {**given, **more}.items() if name in used}
+
+    return ModuleDraft(
+        family=family, level=2, operations=tuple(operations), inputs=(conv_input(n),),
+        sizes=(sizes(small[0]), sizes(small[1]), sizes(small[2])),
+        gpu_sizes=(sizes(real[0]), sizes(real[1]), sizes(small[2])), layout="channels_first",
+    )  # fmt: skip
