@@ -113,3 +113,13 @@ async def test_what_comes_after_it_is_computed(
     for kernel in kernels_of(module):
         verdict = await emulator_pool.judge(module_task(module), kernel.source)
         assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)
+
+
+@pytest.mark.parametrize("family", ["linear_fused", "conv1d_fused"])
+async def test_a_block_of_two_layers_is_computed(emulator_pool: JudgePool, family: str) -> None:
+    """One that reads its input again."""
+    blocks = (d for d in wider_drafts(20) if d.family == family and d.has_shortcut)
+    module = write_module(next(blocks))
+    for kernel in kernels_of(module):
+        verdict = await emulator_pool.judge(module_task(module), kernel.source)
+        assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)

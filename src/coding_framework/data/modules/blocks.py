@@ -1,7 +1,7 @@
 """Blocks of two layers, with what people write before, between and after them: perceptrons, two
-convolutions, a depthwise and a pointwise one, a convolution and a classifier. SFT alone is shown
-them (`wider`): a policy that saw one layer at a time fails at the modules of users, which have
-several.
+convolutions, a convolution and a classifier; some add their input to what comes out, or gate it.
+SFT alone is shown them (`wider`): a policy that saw one layer at a time fails at the modules of
+users, which have several.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ def blocks() -> Iterator[ModuleDraft]:
         yield _perceptron(random.Random(f"block linear {n}"))
         for axes in (1, 2, 3):
             yield _convolutions(random.Random(f"block conv{axes}d {n}"), axes)
-        yield _separable(random.Random(f"block separable {n}"), 2 - n % 4 // 3)
         yield _classifier(random.Random(f"block classifier {n}"), 2 - n % 4 // 3)
 
 
@@ -46,6 +45,10 @@ def _after(rng: random.Random, before: Operation, *last: Operation) -> list[Oper
     return found
 
 
+def _shortcut(rng: random.Random) -> Operation:
+    return op(rng.choice(("add_input", "add_input", "add_input", "multiply_input")))
+
+
 def _linear(rng: random.Random, out: str) -> Operation:
     return op("linear", out=out, bias=rng.random() < 0.8)
 
@@ -58,19 +61,22 @@ def _perceptron(rng: random.Random) -> ModuleDraft:
             return op("layer_norm", axes=1, eps=rng.choice((1e-5, 1e-6)), affine=True)
         return op("batch_norm", eps=1e-5, affine=True, tracked=True)
 
-    last = _linear(rng, "out_features")
+    again = rng.random() < 0.4
+    last = _linear(rng, "in_features" if again else "out_features")
     operations = [
         *([norm()] if rng.random() < 0.3 else []),
         _linear(rng, "hidden_features"),
         *([norm()] if rng.random() < 0.25 else []),
         _activation(rng),
         last,
+        *([_shortcut(rng)] if again else []),
         *_after(rng, last, op("softmax", axis=1), op("log_softmax", axis=1), norm(),
                 op("scale", scale_factor=rng.choice((0.5, 2.0)))),
     ]  # fmt: skip
     real = rng.choice(((1024, 1024, 4096, 1024), (4096, 512, 2048, 512), (512, 784, 512, 256)))
     rows = [
-        {"batch_size": b, "in_features": i, "hidden_features": h, "out_features": o}
+        {"batch_size": b, "in_features": i, "hidden_features": h,
+         **({} if again else {"out_features": o})}
         for b, i, h, o in ((16, 40, 36, 24), (7, 21, 20, 12), (3, 6, 8, 4), real,
                            (333, 515, 518, 260))
     ]  # fmt: skip
@@ -98,39 +104,29 @@ def _pool(rng: random.Random, n: int) -> Operation:
     return op(f"avg_pool{n}d", **same, count_include_pad=True)
 
 
-def _window(rng: random.Random, n: int, out: str, groups: int = 1) -> Operation:
-    side = rng.choice((3, 3, 3, 5) if n < 3 else (3, 3, 2))
-    return conv_op(
-        n, (side,) * n, stride=1, padding=rng.choice((0, side // 2, side // 2)), groups=groups,
-        bias=rng.random() < 0.7, out=out,
-    )  # fmt: skip
+def _window(rng: random.Random, n: int, out: str, *, same: bool = False) -> Operation:
+    """same: as many places come out as go in."""
+    side = rng.choice((3, 3, 3, 5) if n < 3 else (3, 3, 3 if same else 2))
+    padding = side // 2 if same or rng.random() < 2 / 3 else 0
+    return conv_op(n, (side,) * n, stride=1, padding=padding, bias=rng.random() < 0.7, out=out)
 
 
 def _convolutions(rng: random.Random, n: int) -> ModuleDraft:
     """convolution [norm] activation [pool] convolution, and what comes after it."""
-    first, last = _window(rng, n, "hidden_channels"), _window(rng, n, "out_channels")
+    again = rng.random() < 0.3
+    first = _window(rng, n, "hidden_channels", same=again)
+    last = _window(rng, n, "in_channels" if again else "out_channels", same=again)
     operations = [
         first,
         *([_norm(rng)] if rng.random() < 0.4 else []),
         _activation(rng),
-        *([_pool(rng, n)] if rng.random() < 0.3 else []),
+        *([_pool(rng, n)] if rng.random() < 0.3 and not again else []),
         last,
+        *([_norm(rng)] if again and rng.random() < 0.4 else []),
+        *([_shortcut(rng)] if again else []),
         *_after(rng, last, _norm(rng), _pool(rng, n)),
     ]
     return _draft(f"conv{n}d_fused", n, operations)
-
-
-def _separable(rng: random.Random, n: int) -> ModuleDraft:
-    """depthwise [norm] activation pointwise [norm], and what comes after it."""
-    last = conv_op(n, (1,) * n, bias=rng.random() < 0.5)
-    operations = [
-        _window(rng, n, "in_channels", groups=-1),
-        *([_norm(rng)] if rng.random() < 0.6 else []),
-        _activation(rng),
-        last,
-        *_after(rng, last, _norm(rng)),
-    ]
-    return _draft("separable_convolution", n, operations)
 
 
 def _classifier(rng: random.Random, n: int) -> ModuleDraft:
@@ -153,7 +149,8 @@ def _draft(family: str, n: int, operations: list[Operation]) -> ModuleDraft:
     used |= {"batch_size", "in_channels", *SPATIAL[n]}
 
     def sizes(given: Any) -> Any:
-        more = {"hidden_channels": given["out_channels"], "out_features": given["out_channels"] * 3}
+        out = given["out_channels"]
+        more = {"hidden_channels": out, "out_features": 3 * out}
         return {name: value for name, value in {**given, **more}.items() if name in used}
 
     return ModuleDraft(

@@ -346,7 +346,7 @@ def _spelling(w: Writing, row: Pointwise) -> str:
 
 def _read(w: Writing, operation: Operation, row: Pointwise) -> str:
     if row.reads == "input":
-        return w.draft.inputs[-1].name
+        return w.shortcut or w.draft.inputs[-1].name
     if row.reads == "head":
         return "residual"
     inner = w.rank - 2 if w.draft.layout == "channels_first" else 0

@@ -119,6 +119,11 @@ class ModuleDraft:
         return len(self.inputs[0].dims)
 
     @property
+    def has_shortcut(self) -> bool:
+        """Whether a step reads the module's only input again, as residual connections do."""
+        return len(self.inputs) == 1 and any(o.name.endswith("_input") for o in self.operations)
+
+    @property
     def key(self) -> str:
         """What makes two modules the same function at other sizes: the operations in their order
         with their arguments, and the ranks of the inputs."""

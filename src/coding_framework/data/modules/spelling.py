@@ -105,6 +105,8 @@ class Writing:
     """Of x."""
     attributes: set[str] = field(default_factory=set)
     imports_functional: bool = False
+    shortcut: str = ""
+    """What `forward` calls the module's only input where a step reads it again."""
 
     @property
     def left_out(self) -> dict[str, Value]:

@@ -31,6 +31,9 @@ def write_module(draft: ModuleDraft, spelling: int = 0, *, renamed: bool = False
     first = draft.inputs[0]
     w.rank = len(first.dims)
     w.channels = _channels(draft)
+    if draft.has_shortcut:
+        w.shortcut = w.pick("identity", "shortcut", "skip")
+        w.statement(f"{w.shortcut} = {w.value}")
     of_each: list[tuple[Parameter, ...]] = []
     for number, operation in enumerate(draft.operations):
         before = len(w.parameters)

@@ -84,9 +84,15 @@ class Lowering:
     terms: list[str] = field(default_factory=list)
     """Expressions of the lengths of all sums."""
     kernels: int = 0
+    other: str = ""
+    """The tensor of the output's shape that steps read: the last input."""
 
     def __post_init__(self) -> None:
         first = self.task.inputs[0]
+        self.other = self.task.inputs[-1].name
+        if self.task.draft.has_shortcut:
+            self.other = "shortcut"  # in kernels the first input's name is another tensor's
+            self.host.append(f"auto shortcut = {first.name};")
         self._declare_sizes()
         self.x = Tensor("x", first.name, C_TYPES[first.dtype])
         self.dims = [self.variable(d) for d in first.dims]
@@ -284,7 +290,7 @@ class Lowering:
         last_axis = self.task.draft.layout == "features_last" or len(dims) < 3
         channel = f"i{len(dims) - 1 if last_axis else 1}"
         if self.task.draft.level == 1 or len(self.post) == 1:
-            return self._post_statements(channel, f"{self.task.inputs[-1].name}[i]")
+            return self._post_statements(channel, f"{self.other}[i]")
         lines = self._post_statements("channel", "other")
         number = sum("float epilogue" in line for line in self.device) + 1
         name = f"epilogue{number if number > 1 else ''}"
@@ -292,7 +298,7 @@ class Lowering:
         if re.search(r"\bchannel\b", "\n".join(lines)):
             declared, given = [*declared, "int channel"], [*given, channel]
         for read in dict.fromkeys(t.name for t in self._post_reads()):
-            other = read == self.task.inputs[-1].name
+            other = read == self.other
             declared.append("float other" if other else f"const float* {read}")
             given.append(f"{read}[i]" if other else read)
         self.device += [
@@ -344,8 +350,7 @@ class Lowering:
     def _post_reads(self) -> list[Tensor]:
         reads = [Tensor(p.c_name, p.c_name) for _, parameters in self.post for p in parameters]
         if any(POINTWISE[o.name].reads == "input" for o, _ in self.post):
-            other = self.task.inputs[-1].name
-            reads.append(Tensor(other, other))
+            reads.append(Tensor(self.other, self.other))
         return reads
 
     def kernel(
