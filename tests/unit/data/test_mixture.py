@@ -33,6 +33,7 @@ from coding_framework.data.modules.catalog import (
 )
 from coding_framework.data.modules.faults import ARGUMENT_FAULTS, break_module
 from coding_framework.data.modules.kernels import kernels_of
+from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import (
     is_shown,
     shown_drafts,
@@ -346,6 +347,7 @@ def test_blocks_have_two_layers_and_no_pair_of_operations_that_is_held_out() -> 
         layers = [o for o in draft.operations if o.name == "linear" or o.name.startswith("conv")]
         assert len(layers) == 2
         assert part_of_fused(draft) == "train"
+        assert at_other_sizes(draft).key == draft.key
         source = write_module(draft).source
         again = any(f"{name} = x\n" in source for name in ("identity", "shortcut", "skip"))
         assert again == draft.has_shortcut

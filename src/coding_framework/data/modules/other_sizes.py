@@ -19,6 +19,7 @@ LEAST_ELEMENTS, MOST_ELEMENTS = 1 << 18, 1 << 28
 _MOST_OF_LAYERS = 1 << 25
 """The same before a layer with channels out."""
 _OUTS = ("out_channels", "hidden_channels")
+_OUT_FEATURES = ("out_features", "hidden_features")
 _FOLD = 3.0
 """Binary logarithm of the most by which a size grows or shrinks."""
 _TRIES = 50
@@ -64,13 +65,14 @@ def _made(draft: ModuleDraft, sizes: Sizes) -> float:
     count = _elements(draft, sizes)
     if sizes.keys() >= {"M", "K", "N"}:
         return math.prod(sizes.values()) / sizes["K"]
-    outs = [sizes[name] for name in (*_OUTS, "out_features") if name in sizes]
-    if "in_features" in sizes:
-        return count * max(outs) / sizes["in_features"]
-    if "in_channels" not in sizes or not outs:
+    features = [sizes[name] for name in _OUT_FEATURES if name in sizes]
+    if "in_features" in sizes and features:
+        return count * max(features) / sizes["in_features"]
+    channels = [sizes[name] for name in _OUTS if name in sizes]
+    if not channels:
         return count
     head = draft.operations[0]
-    wider = count * max(outs) / sizes["in_channels"]
+    wider = count * max(channels) / sizes["in_channels"]
     return wider * math.prod(head.integers("stride")) if "transpose" in head.name else wider
 
 
