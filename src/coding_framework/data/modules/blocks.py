@@ -1,7 +1,7 @@
-"""Blocks of two layers, with what people write before, between and after them: perceptrons, two
-convolutions, a convolution and a classifier; some add their input to what comes out, or gate it.
-SFT alone is shown them (`wider`): a policy that saw one layer at a time fails at the modules of
-users, which have several.
+"""Blocks, as users' modules have them: two layers (perceptrons, two convolutions, a convolution and
+a classifier), and what stands between layers (a norm with another tensor added before or after it,
+a gate); some add their input to what comes out, or gate it. SFT alone is shown them (`wider`): a
+policy that saw one layer and what follows it failed at them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from coding_framework.data.modules.epilogues import ACTIVATIONS, drawn, redundant
 from coding_framework.data.modules.layer_families import conv_input, conv_op
 from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, op
-from coding_framework.data.modules.sizes import SPATIAL, conv_sizes
+from coding_framework.data.modules.sizes import SPATIAL, conv_sizes, plain_sizes, tensor
 
 DRAWS = 800
 """Of each kind; many have a pair of operations that is held out, and some come twice."""
@@ -29,6 +29,7 @@ def blocks() -> Iterator[ModuleDraft]:
         yield _perceptron(random.Random(f"block linear {n}"))
         for axes in (1, 2, 3):
             yield _convolutions(random.Random(f"block conv{axes}d {n}"), axes)
+        yield _between(random.Random(f"block between {n}"))
         yield _classifier(random.Random(f"block classifier {n}"), 2 - n % 4 // 3)
 
 
@@ -39,7 +40,8 @@ def _activation(rng: random.Random) -> Operation:
 def _after(rng: random.Random, before: Operation, *last: Operation) -> list[Operation]:
     """Up to two operations at the end."""
     found: list[Operation] = []
-    for one in rng.sample((*last, _activation(rng)), rng.choice((0, 0, 1, 1, 2))):
+    chosen = (*last, _activation(rng))
+    for one in rng.sample(chosen, min(len(chosen), rng.choice((0, 0, 1, 1, 2)))):
         if not redundant(found[-1] if found else before, one):
             found.append(one)
     return found
@@ -140,6 +142,47 @@ def _classifier(rng: random.Random, n: int) -> ModuleDraft:
         *([op("log_softmax", axis=1)] if rng.random() < 0.3 else []),
     ]
     return _draft(f"conv{n}d_fused", n, operations)
+
+
+def _between(rng: random.Random) -> ModuleDraft:
+    """A norm or a softmax, an activation, and another tensor or the input again."""
+    rank = rng.choice((2, 3, 3, 4, 4))
+    family, norm = _norm_of(rng, rank)
+    act = [one for one in [_activation(rng)] if rng.random() < 0.6 and not redundant(norm, one)]
+    other, two = [_shortcut(rng)], True
+    form = rng.randrange(4)
+    if form == 0:
+        operations = [*other, norm, *act]
+    elif form == 1:
+        operations = [*act, norm, *other]
+    elif form == 2:
+        operations, two = [norm, *act, *other, *_after(rng, other[0])], rng.random() < 0.3
+    else:
+        operations = [_activation(rng), op("multiply_input"), norm]
+    given = [
+        tensor("x", rank),
+        *([tensor(rng.choice(("y", "residual", "gate")), rank)] if two else []),
+    ]
+    small, real = plain_sizes(rank, f"block {' '.join(o.key for o in operations)}")
+    return ModuleDraft(
+        family=family, level=2, operations=tuple(operations), inputs=tuple(given), sizes=small,
+        gpu_sizes=real, layout="channels_first" if rank == 4 else "features_last",
+    )  # fmt: skip
+
+
+def _norm_of(rng: random.Random, rank: int) -> tuple[str, Operation]:
+    """(its family, the operation)."""
+    if rank == 4:
+        o = _norm(rng)
+        kind = o.name.removesuffix("_norm")
+        return f"{kind}_normalisation", o
+    kind = rng.choice(("layer", "layer", "rms", "softmax"))
+    if kind == "softmax":
+        return "softmax", op("softmax", axis=rank - 1)
+    if kind == "rms":
+        return "rms_normalisation", op("rms_norm", axis=rank - 1, eps=1e-6, affine=True)
+    eps = rng.choice((1e-5, 1e-6))
+    return "layer_normalisation", op("layer_norm", axes=1, eps=eps, affine=True)
 
 
 def _draft(family: str, n: int, operations: list[Operation]) -> ModuleDraft:

@@ -16,7 +16,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 from coding_framework.data.modules import layer_families as layers
@@ -108,9 +108,18 @@ def _part_of_pair(pair: str) -> Part:
     return "validation" if drawn < _PAIRS_HELD_OUT + _PAIRS_VALIDATION else "train"
 
 
-def part_of_fused(draft: ModuleDraft) -> Part:
-    """Of level 2. Held out with one held-out pair; training has only pairs of its own."""
-    parts = {_part_of_pair(pair) for pair in pairs_of(draft)}
+def part_of_block(draft: ModuleDraft) -> Part:
+    """Of several layers: as of level 2, by all neighbours."""
+    return _part_of(f"{a.name} {b.name}" for a, b in pairwise(draft.operations))
+
+
+def _part_of_fused(draft: ModuleDraft) -> Part:
+    """Held out with one held-out pair; training has only pairs of its own."""
+    return _part_of(pairs_of(draft))
+
+
+def _part_of(pairs: Iterable[str]) -> Part:
+    parts = {_part_of_pair(pair) for pair in pairs}
     return "held_out" if "held_out" in parts else "validation" if "validation" in parts else "train"
 
 
@@ -161,7 +170,7 @@ def _distinct(family: str) -> Iterator[ModuleDraft]:
     for draft in fused_drafts(family):
         if draft.key not in seen:
             seen.add(draft.key)
-            yield draft.in_part(part_of_fused(draft))
+            yield draft.in_part(_part_of_fused(draft))
 
 
 def spare_drafts(each: int) -> list[ModuleDraft]:

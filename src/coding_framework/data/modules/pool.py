@@ -16,8 +16,8 @@ from coding_framework.data.modules.catalog import (
     all_drafts,
     constant_keys,
     excluded_keys,
+    part_of_block,
     part_of_combination,
-    part_of_fused,
 )
 from coding_framework.data.modules.records import ModuleDraft, Part
 from coding_framework.data.modules.tasks import module_task
@@ -75,7 +75,7 @@ def _is_free(one: Wider, catalogue: Mapping[str, ModuleDraft]) -> bool:
     known = catalogue.get(one.bare.key)
     if known is not None:
         return known.part == "train" and is_shown(known)
-    part = part_of_fused if one.bare.level == 2 else part_of_combination
+    part = part_of_block if one.bare.level == 2 else part_of_combination
     return part(one.bare) == "train"
 
 

@@ -64,8 +64,8 @@ def _square(found: tuple[Sizes, Sizes, Sizes]) -> tuple[Sizes, Sizes, Sizes]:
 
 
 def wider_modules(catalogue: Sequence[ModuleDraft]) -> Mapping[str, list[Wider]]:
-    """By family; products of two matrices are one of their own. catalogue: drafts of level 1; of
-    some families each comes with an elementwise operation after it."""
+    """By family; products of two matrices, and a family's blocks, are one of their own. catalogue:
+    drafts of level 1; of some families each comes with an elementwise operation after it."""
     found: dict[str, list[Wider]] = {}
     grids: tuple[Callable[[], Iterator[Wider]], ...] = (
         _reductions, _extrema, _softmaxes, _scans, _losses, _products, _moves, _pads, _convolutions,
@@ -79,6 +79,8 @@ def wider_modules(catalogue: Sequence[ModuleDraft]) -> Mapping[str, list[Wider]]
 def _group(bare: ModuleDraft) -> str:
     """Of a third of the products as many are shown as of all others: a policy that saw mostly
     batches took two matrices for one (no right answer to 3 of 3, where of 7 batches 4 were)."""
+    if bare.level == 2:
+        return f"blocks of {bare.family}"
     plain = bare.family == "matrix_product" and bare.rank == 2
     return f"{bare.family} of two axes" if plain else bare.family
 
