@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from coding_framework.commands.build_data import EXAMPLES_NAME, build_mixture
 from coding_framework.commands.data import MixtureOptions
@@ -49,6 +50,7 @@ from coding_framework.data.modules.speeds import (
     shipped_speeds,
     write_speeds,
 )
+from coding_framework.data.modules.tasks import module_task
 from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt
 from coding_framework.errors import UsageError
@@ -352,6 +354,13 @@ def test_blocks_have_no_pair_of_operations_that_is_held_out() -> None:
         source = write_module(draft).source
         again = any(f"{name} = x\n" in source for name in ("identity", "shortcut", "skip"))
         assert again == draft.has_shortcut
+    for draft in blocks[::8]:
+        task = module_task(write_module(draft, 1, renamed=True))
+        scope: dict[str, type[torch.nn.Module]] = {}
+        exec(task.reference, scope)
+        case = task.cases[0]
+        given = [torch.randn(s.shape) for s in case.inputs]
+        assert scope["Model"](*case.init_args)(*given).isfinite().all()
     assert sum(d.has_shortcut for d in two_layers) > 100
     assert sum(len(d.inputs) == 2 for d in blocks) > 100
 

@@ -23,7 +23,7 @@ _WITH_INDEX = {"max": "max", "min": "min"}
 
 def write_reduction(w: Writing, o: Operation) -> None:
     """One value for each place along the other axes."""
-    axes, keep = o.integers("axes"), o.flag("keepdim")
+    axes, keep, rank = o.integers("axes"), o.flag("keepdim"), w.rank
     said = w.constant("dim", axes[0]) if len(axes) == 1 and w.draft.level == 1 else _dim(axes)
     kept = ", keepdim=True" if keep else ""
     name = o.name
@@ -51,7 +51,8 @@ def write_reduction(w: Writing, o: Operation) -> None:
         w.step(w.pick(f"torch.{name}({{x}}, dim={said}{kept})", f"{{x}}.{name}(dim={said}{kept})"))
     if not keep:
         w.rank -= len(axes)
-    w.channels = "1"
+    if (1 if w.draft.layout == "channels_first" else rank - 1) in axes:
+        w.channels = "1"
 
 
 def write_softmax(w: Writing, o: Operation) -> None:
