@@ -137,7 +137,7 @@ def _classifier(rng: random.Random, n: int) -> ModuleDraft:
         _window(rng, n, "hidden_channels"),
         *([_norm(rng)] if rng.random() < 0.5 else []),
         _activation(rng),
-        op(rng.choice(("mean", "mean", "amax")), axes=tuple(range(2, n + 2)), keepdim=False),
+        op("mean", axes=tuple(range(2, n + 2)), keepdim=False),
         _linear(rng, "out_features"),
         *([op("log_softmax", axis=1)] if rng.random() < 0.3 else []),
     ]
