@@ -328,7 +328,7 @@ def test_wider_modules_have_losses_norms_and_windows_that_the_catalogue_lacks() 
     wider = wider_drafts(200)
     of = {f: [d for d in wider if d.family == f] for f in {d.family for d in wider}}
     for family in ("regression_loss", "classification_loss", "margin_loss"):
-        assert len(of[family]) >= 50
+        assert len(of[family]) >= 20
         assert {d.operations[-1].name for d in of[family]} >= {"scale", "divide"}
     assert any(d.operations[-1].name.endswith("_loss") for d in of["regression_loss"])
     assert any(d.rank == 5 for d in of["layer_normalisation"])
