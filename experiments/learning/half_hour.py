@@ -544,6 +544,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cli.error(
                 f"--then {name}: which policy? give --before, a folder of `learning.py store`"
             )
+    if args.mixture and args.policy:
+        cli.error("--mixture is for an SFT without --policy: leave one of them out")
+    if args.mixture and not (args.mixture / "mixture" / "manifest.json").is_file():
+        cli.error(
+            f"--mixture: there are no examples in {args.mixture}: make them by `learning.py sft "
+            f"--until mixture --work {args.mixture}`"
+        )
     if "parity" in (*args.then, *args.beside) and args.kernelbench_dir is None:
         cli.error("--then parity: whose KernelBench? give --kernelbench-dir, a checkout of it")
     found = gpus_here()

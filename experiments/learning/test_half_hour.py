@@ -152,6 +152,23 @@ def test_examples_that_were_made_before_are_taken(
     assert (work / "mixture" / "examples.jsonl").exists()
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [({}, "there are no examples in"), ({"policy": "p"}, "leave one of them out")],
+)
+def test_examples_that_are_not_there_or_not_for_it_are_said(
+    more: dict[str, str],
+    said: str,
+    call: Callable[..., list[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        call(then=["sft"], mixture=str(tmp_path / "made"), **more)
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "w").exists()
+
+
 def test_both_plans_teach_the_same_examples() -> None:
     two, one = (read_plan(half_hour.HERE / f"{name}.yaml") for name in ("two_gpus", "sft"))
     said = ("base_model", "mixture", "mistakes", "unjudged", "answer_tokens", "spare", "bits")

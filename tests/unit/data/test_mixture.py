@@ -335,6 +335,11 @@ def test_wider_modules_have_losses_norms_and_windows_that_the_catalogue_lacks() 
     depthwise = [d.operations[0] for d in of["depthwise_convolution"]]
     assert sum(len(set(o.integers("kernel_size"))) > 1 for o in depthwise) > 10
     assert sum(len(set(o.integers("stride"))) > 1 for o in depthwise) > 5
+    known = {d.key: d for d in all_drafts() if d.level == 1}
+    for draft in of["regression_loss"]:  # the loss itself is no held-out one, nor one left for RL
+        (loss,) = (o for o in draft.operations if o.name.endswith("_loss"))
+        bare = known.get(replace(draft, operations=(loss,)).key)
+        assert bare is None or (bare.part == "train" and is_shown(bare))
     square = [d for d in of["matrix_product"] if d.operations[0].flag("square")]
     assert len(square) > 50
     assert all({*d.sizes[0]} == {*d.gpu_sizes[1]} == {"N"} for d in square)

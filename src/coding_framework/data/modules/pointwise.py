@@ -104,7 +104,7 @@ _TABLE = (
         "nn.Softplus(beta={beta}, threshold={threshold})",
         choices=_pairs("beta", "threshold", (1.0, 20.0), (2.0, 20.0)),
         alone=_pairs("beta", "threshold", (0.5, 20.0), (1.5, 10.0), (3.0, 15.0), (0.25, 20.0)),
-        defaults=_pairs("beta", "threshold", (1.0, 20.0))[0],
+        defaults=(("beta", 1.0), ("threshold", 20.0)),
     ),
     Pointwise(
         "hardswish",
@@ -135,7 +135,7 @@ _TABLE = (
         "nn.ELU(alpha={alpha})",
         choices=_each("alpha", 1.0, 0.5),
         alone=_each("alpha", 0.1, 0.3, 1.67, 2.0, 3.0),
-        defaults=_each("alpha", 1.0)[0],
+        defaults=(("alpha", 1.0),),
     ),
     Pointwise(
         "celu",
@@ -145,7 +145,7 @@ _TABLE = (
         "nn.CELU(alpha={alpha})",
         choices=_each("alpha", 1.0, 2.0),
         alone=_each("alpha", 0.5, 0.75, 1.5, 3.0),
-        defaults=_each("alpha", 1.0)[0],
+        defaults=(("alpha", 1.0),),
     ),
     Pointwise(
         "selu",
@@ -165,7 +165,7 @@ _TABLE = (
         "nn.LeakyReLU({negative_slope})",
         choices=_each("negative_slope", 0.01, 0.1, 0.2),
         alone=_each("negative_slope", 0.02, 0.05, 0.3, 0.25, 0.5),
-        defaults=_each("negative_slope", 0.01)[0],
+        defaults=(("negative_slope", 0.01),),
     ),
     Pointwise(
         "hardtanh",
@@ -175,7 +175,7 @@ _TABLE = (
         "nn.Hardtanh(min_val={min_val}, max_val={max_val})",
         choices=_pairs("min_val", "max_val", (-1.0, 1.0), (-2.0, 2.0), (-0.5, 1.5)),
         alone=_pairs("min_val", "max_val", (-3.0, 1.0), (0.0, 4.0), (-0.25, 0.75)),
-        defaults=_pairs("min_val", "max_val", (-1.0, 1.0))[0],
+        defaults=(("min_val", -1.0), ("max_val", 1.0)),
     ),
     Pointwise(
         "clamp",
@@ -227,7 +227,7 @@ _TABLE = (
         "nn.Softshrink(lambd={lambd})",
         choices=_each("lambd", 0.5, 0.25),
         alone=_each("lambd", 0.1, 0.75, 1.0, 1.5),
-        defaults=_each("lambd", 0.5)[0],
+        defaults=(("lambd", 0.5),),
     ),
     Pointwise(
         "hardshrink",
@@ -238,7 +238,7 @@ _TABLE = (
         choices=_each("lambd", 0.5),
         alone=_each("lambd", 0.1, 0.25, 0.75, 1.0),
         jumps=True,
-        defaults=_each("lambd", 0.5)[0],
+        defaults=(("lambd", 0.5),),
     ),
     Pointwise(
         "threshold",

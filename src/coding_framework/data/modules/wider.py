@@ -1,7 +1,7 @@
 """Modules that the catalogue's grids leave out: of level 1 more ranks, axes, windows and factors of
 the same families, an elementwise operation or two after a layer, and one before a loss; and blocks
-of two layers. SFT alone
-is shown them: of the grids it sees each combination once, and takes one axis for another.
+(`blocks`). SFT alone is shown them: of the grids it sees each combination once, and takes one axis
+for another.
 
 Each is a module of the catalogue's kind, or nearly one, and what comes after it. Those of a family
 come in an order that their keys decide.
@@ -39,19 +39,20 @@ class Wider:
 
     bare: ModuleDraft
     after: tuple[Operation, ...] = ()
+    before: tuple[Operation, ...] = ()
     square: bool = False
     """Of a product of two matrices: all extents are one."""
 
     @property
     def draft(self) -> ModuleDraft:
-        first, *others = (*self.bare.operations, *self.after)
-        draft = replace(self.bare, operations=(first, *others), part="train")
+        operations = (*self.before, *self.bare.operations, *self.after)
+        draft = replace(self.bare, operations=operations, part="train")
         if not self.square:
             return draft
-        matmul = replace(first, arguments=(*first.arguments, ("square", True)))
+        matmul, *others = operations
         return replace(
             draft,
-            operations=(matmul, *others),
+            operations=(op("matmul", **dict(matmul.arguments), square=True), *others),
             inputs=tuple(replace(given, dims=("N", "N")) for given in draft.inputs),
             sizes=_square(draft.sizes),
             gpu_sizes=_square(draft.gpu_sizes),
@@ -69,9 +70,9 @@ def wider_modules(catalogue: Sequence[ModuleDraft]) -> Mapping[str, list[Wider]]
     found: dict[str, list[Wider]] = {}
     grids: tuple[Callable[[], Iterator[Wider]], ...] = (
         _reductions, _extrema, _softmaxes, _scans, _losses, _products, _moves, _pads, _convolutions,
-        _depthwise, _pools, _norms, _blocks,
+        _depthwise, _pools, _norms,
     )  # fmt: skip
-    for one in chain(*(grid() for grid in grids), _activated(catalogue)):
+    for one in chain(*(grid() for grid in grids), _activated(catalogue), map(Wider, blocks())):
         found.setdefault(_group(one.bare), []).append(one)
     return {family: sorted(ones, key=_place) for family, ones in sorted(found.items())}
 
@@ -141,7 +142,7 @@ def _losses() -> Iterator[Wider]:
     for draft in tensors.regression_losses():
         yield from (Wider(draft, after) for after in _FACTORS[1:])
         first = drawn(rng, rng.choice(ACTIVATIONS))
-        yield Wider(replace(draft, operations=(first, *draft.operations)))
+        yield Wider(draft, before=(first,))
     for draft in chain(tensors.classification_losses(), tensors.margin_losses()):
         if draft.operations[0].name != "triplet_margin_loss":  # by its values KernelBench's own
             yield from (Wider(draft, after) for after in _FACTORS[1:])
@@ -260,10 +261,6 @@ def _norms() -> Iterator[Wider]:
         for axis, after in product(range(rank), _FACTORS):
             o = op("normalize", p=p, axis=axis)
             yield Wider(layers.norm_draft("unit_normalisation", rank, o), after)
-
-
-def _blocks() -> Iterator[Wider]:
-    yield from map(Wider, blocks())
 
 
 def _activated(catalogue: Sequence[ModuleDraft]) -> Iterator[Wider]:
