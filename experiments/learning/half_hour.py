@@ -12,10 +12,11 @@ a part: `search:0:1/2`) and others that follow in the same call behind plus sign
 `trial:one_behind`: one of `TRIALS`);
 `parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`); with
 --policy it begins on the last GPU, in place of judging, while the model is waited for;
+`tests`: the project's tests marked `cuda`, on both GPUs; as the first with --policy likewise while
+the model is waited for;
 with --policy `train`: SFT anew on two GPUs, and its test, with `train+kernelbench` what follows it
 too, of the same server; what comes after it goes on from that;
 `compiled`: some steps of SFT on one GPU with compiled layers, for their speed;
-`tests`: the project's tests marked `cuda`, on both GPUs;
 `before:ARM` (`before:sizes+kernelbench`): an arm with the policy of --before, to compare with.
 What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
 --then, with SFT's test, on the other two; of two GPUs it comes after --then.
@@ -42,7 +43,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -65,6 +66,8 @@ H200_GIB = 139.0
 ROW_GIB, REST_GIB, FULL = 13.0, 12.0, 0.93
 """Memory of a GPU for one of the longest examples (5,120 tokens) and for all else, and the share of
 it that may be asked for. Measured: 36.6 GiB with two of them, 62.6 with four."""
+SEARCHERS = 10
+"""Judges of the search on a GPU with the memory of an H200."""
 FIRST_STEP_S = 240.0
 """SFT on several GPUs that has made no step by then is ended, and one GPU trains."""
 SMOKE_S = 180.0
@@ -222,6 +225,8 @@ def plan_in(now: HalfHour, name: str, model: Path, ranks: int) -> Path:
         **told["sft"], "num_gpus": ranks, "batch_size": batch, "learning_rate": round(rate, 6),
         "gradient_accumulation_steps": examples // (ranks * batch),
     }  # fmt: skip
+    if now.gib >= H200_GIB and "judges" in told["search"]:
+        told["search"]["judges"] = SEARCHERS
     file = now.work / f"{name}.yaml"
     file.write_text(yaml.safe_dump({**told, "sft": sft, "base_model": str(model), "serve": serve}))
     return file
@@ -238,10 +243,22 @@ def cuda_tests(files: Sequence[Path], *more: str) -> list[str | Path]:
     return [*pytest, *lenient, *more, *files]
 
 
-def tests(now: HalfHour, pair: Pair) -> None:
+def all_cuda_tests() -> list[str | Path]:
     marked = [f for f in (ROOT / "tests").rglob("test_*.py") if "mark.cuda" in f.read_text()]
-    command = cuda_tests(sorted(marked), "--durations=10", "-rs")
-    now.run("tests", command, pair.both, TESTS_S, pair.cores)
+    return cuda_tests(sorted(marked), "--durations=10", "-rs")
+
+
+@contextmanager
+def tests_meanwhile(now: HalfHour) -> Iterator[None]:
+    """They have all of their time, also where what they run beside has ended."""
+    process = now.start("tests", all_cuda_tests(), Pair().both, niceness=10)
+    end = time.monotonic() + TESTS_S
+    try:
+        yield
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, min(end - time.monotonic(), now.left_s)))
+    finally:
+        now.end("tests", process, interrupt=process.poll() is None)
 
 
 def wait_for(now: HalfHour, model: Path) -> None:
@@ -323,15 +340,15 @@ def arm(now: HalfHour, work: Path, named: str, pair: Pair, *more: str | Path) ->
 
 def restored(
     now: HalfHour, model: Path, stored: Path, learnt: Path | None, before: Path | None, *,
-    anew: bool = False, checkout: Path | None = None,
+    meanwhile: AbstractContextManager[None], anew: bool = False,
 ) -> Path | None:  # fmt: skip
     """The stored policy as a whole model, beside it each of the folder `learnt`, and in a folder of
-    its own `before`, where these are; None where it cannot be made. anew: SFT's examples are made
-    meanwhile. checkout: of KernelBench, for parity meanwhile; None: all GPUs judge."""
+    its own `before`, where these are; None where it cannot be made. meanwhile: what the GPUs do.
+    anew: SFT's examples are made meanwhile."""
     plan, work = plan_in(now, "two_gpus", model, 2), now.work / "learning_two_gpus"
     merged = work / "models" / "sft"
     if not merged.is_dir():
-        with parity_meanwhile(now, checkout) if checkout else now.judging(*now.gpus):
+        with meanwhile:
             if anew:
                 command = sft_arm(plan, now.work / ANEW, "--until", "mixture")
                 now.run("mixture", command, "", now.left_s)
@@ -454,7 +471,7 @@ def follow(
         elif name == "compiled":
             compiled(now, pair)
         elif name == "tests":
-            tests(now, pair)
+            now.run("tests", all_cuda_tests(), pair.both, TESTS_S, pair.cores)
         elif name.split("+")[0] == "train":
             found = trained_anew(now, pair, name.replace("train", "sft", 1), *more)
             if found is None:
@@ -562,11 +579,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
     named = (*args.then, *args.beside)
     training = any(name.split("+")[0] == "train" for name in named)
+    first_tests = bool(args.policy) and args.then[:1] == ["tests"]
     if args.policy:
+        meanwhile = now.judging(*now.gpus)
+        if checkout and "parity" in named:
+            meanwhile = parity_meanwhile(now, checkout)
+        elif first_tests:
+            meanwhile = tests_meanwhile(now)
         policy = restored(
-            now, model, args.policy.resolve(), learnt, before, anew=training,
-            checkout=checkout if "parity" in named else None,
-        )  # fmt: skip
+            now, model, args.policy.resolve(), learnt, before, meanwhile=meanwhile, anew=training
+        )
     else:
         policy = sft(now, model, args.mixture and args.mixture.resolve())
     if policy is None:
@@ -575,7 +597,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first, *others = pairs_of(gpus)
         begins = [name.split(":")[0] for name in args.then[:1]]
         trained = [] if args.policy or begins == ["sft"] else ["sft"]
-        then = [*trained, *args.then]
+        then = [*trained, *args.then[first_tests:]]
         with ThreadPoolExecutor() as pool:
             beside = [pool.submit(follow, now, then, policy, pair, checkout) for pair in others]
             follow(now, [*([] if beside else then), *args.beside], policy, first, checkout)

@@ -35,6 +35,9 @@ class Searched(Config):
     turns: int = Field(default=3, ge=1)
     beam: int = Field(default=4, ge=1)
     temperature: float = Field(default=1.0, ge=0.0)
+    judges: int | None = Field(default=None, ge=1)
+    """Judges at once; None: as `judge` has it. On a GPU each that waits holds 1.5 GiB of the memory
+    that others need."""
 
 
 class Conversed(Config):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -294,6 +295,25 @@ def test_a_trial_whose_packed_rows_fail_is_made_without_packing(
     call: Callable[..., list[str]],
 ) -> None:
     assert call("rl_in_step")[6:9] == ["rl_in_step", "rl_in_step_unpacked", "rl_one_behind"]
+
+
+def test_the_tests_are_run_while_the_model_is_waited_for(
+    call: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "base").mkdir()
+    names = call(then=["tests", "search"], policy=str(tmp_path))
+    assert names == ["tests", "restore", "search", "judge_0", "judge_1"]
+
+
+def test_more_judges_search_where_the_gpus_have_more_memory(
+    call: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = read_plan(half_hour.HERE / "two_gpus.yaml").search.judges
+    for gib, judges in ((79.6, used), (140.4, half_hour.SEARCHERS)):
+        monkeypatch.setattr(half_hour, "gpus_here", lambda gib=gib: [gib] * 2)
+        call(then=["feedback"])
+        assert read_plan(tmp_path / "w" / "two_gpus.yaml").search.judges == judges
+        shutil.rmtree(tmp_path / "w")
 
 
 def test_parity_takes_the_second_gpu_and_a_checkout(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import runpy
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,8 +27,10 @@ import learning
 import tables
 from plans import Plan, Searched, read_plan
 
+from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.errors import OutOfTimeError, UsageError
 from coding_framework.evaluation.samples import SampleRecord, sample_record
+from coding_framework.evaluation.suites import load_suite
 from coding_framework.store.checkpoints import (
     file_digest,
     finish,
@@ -37,7 +41,8 @@ from coding_framework.store.folder import RLFolder
 from coding_framework.store.lines import JsonlSink
 from coding_framework.store.model_card import ModelCard, card_of
 from coding_framework.training.recipes import read_recipe
-from coding_framework.types import Status
+from coding_framework.types import Generation, Status, Task
+from coding_framework.wiring import make_judge
 
 pytestmark = pytest.mark.unit
 ONE_STEP = SimpleNamespace(response_tokens=1600, turns=16)
@@ -630,6 +635,63 @@ def test_processes_share_a_search_and_the_last_one_has_it_all(
     assert sorted(file.name for file in tmp_path.glob("found*")) == [
         "found.1of2.jsonl", "found.2of2.jsonl",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_a_gpu_judges_what_the_emulator_found_right_or_beyond_it(status: Status) -> None:
+    from search import screened
+
+    def saying(backend: str, status: Status) -> Any:
+        async def judge(*_: object) -> Any:
+            return SimpleNamespace(status=status, backend=backend)
+
+        return judge
+
+    judge = screened(saying("emulator", status), saying("cuda", Status.CORRECT))
+    by_gpu = status in (Status.CORRECT, Status.TIMEOUT, Status.UNSUPPORTED)
+    assert asyncio.run(judge(None, "")).backend == ("cuda" if by_gpu else "emulator")
+
+
+def test_a_search_judges_equal_kernels_once_and_begins_nothing_that_the_time_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import search
+
+    judged: list[str] = []
+    task = load_suite("held-out:1").tasks[0].task
+
+    class SamePolicy:
+        async def generate(self, *_: object) -> Generation:
+            return Generation(text=f"```cuda\n{task.naive_kernel}\n```", counted=10)
+
+    class Judge:
+        def __init__(self, pool: JudgePool) -> None:
+            self._ask = pool._judge_here
+            pool._judge_here = self  # type: ignore[method-assign,assignment]
+
+        def __call__(self, task: Task, code: str) -> Any:
+            judged.append(code)
+            return self._ask(task, code)
+
+    def made(**given: Any) -> JudgePool:
+        pool = make_judge(**given)
+        Judge(pool)
+        return pool
+
+    monkeypatch.setattr(search, "make_judge", made)
+    monkeypatch.setattr(search._Search, "_policy", lambda *_: (SamePolicy(), lambda _: 10))
+    how = Searched(tasks=1, candidates=3, turns=2, beam=2, judges=1)
+    more: dict[str, Any] = {
+        "judge": {"backend": "emulator"}, "seed": 0, "max_new_tokens": 64, "folder": tmp_path,
+    }  # fmt: skip
+    model = tmp_path / "model"
+    with pytest.raises(OutOfTimeError, match="1 tasks left"):
+        search.search(model, [task], how, deadline=time.monotonic(), **more)
+    (row,) = search.search(model, [task], how, deadline=time.monotonic() + 600, **more)
+    assert row["correct"]
+    assert (row["candidates"], row["correct_candidates"], row["masked"]) == (6, 6, 0)
+    assert [len(turn) for turn in row["turns"]] == [3, 3]
+    assert len(judged) == 2, "once as a candidate, and the best one again"
 
 
 @pytest.mark.parametrize("said", ["0/2", "3/2", "2", "a/b"])

@@ -97,7 +97,7 @@ async def _converse(
     settings = options.judge
     with contextlib.ExitStack() as stack:
         screen.tell("starting the judge and loading the model")
-        judge = make_judge(**settings.model_dump())
+        judge = make_judge(**settings.model_dump(), run_folder=folder)  # equal kernels once
         stack.callback(judge.close)
         policies = await _apart(lambda: specializer.policies(_loader(options, stack)))
         agents = specializer.agents(
