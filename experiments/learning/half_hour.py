@@ -15,7 +15,7 @@ a part: `search:0:1/2`) and others that follow in the same call behind plus sign
 `tests`: the project's tests marked `cuda`, on both GPUs; as the first with --policy likewise while
 the model is waited for;
 with --policy `train`: SFT anew on two GPUs, and its test, with `train+kernelbench` what follows it
-too, of the same server; what comes after it goes on from that;
+too, of the same server, or `train:0:train` without its test; what comes after it goes on from that;
 `compiled`: some steps of SFT on one GPU with compiled layers, for their speed;
 `before:ARM` (`before:sizes+kernelbench`): an arm with the policy of --before, to compare with.
 What --beside names runs at the same time on the first two of four GPUs and half of the cores, and
@@ -365,6 +365,11 @@ def restored(
     return merged if merged.is_dir() else None
 
 
+def is_training(named: str) -> bool:
+    """Whether an arm is another SFT beside the policy."""
+    return named.split("+")[0].split(":")[0] == "train"
+
+
 def trained_anew(now: HalfHour, pair: Pair, named: str, *more: str | Path) -> Path | None:
     """The policy of another SFT, by both GPUs of the pair; None where it was not trained. named:
     the arm that tests it, and those that follow."""
@@ -472,7 +477,7 @@ def follow(
             compiled(now, pair)
         elif name == "tests":
             now.run("tests", all_cuda_tests(), pair.both, TESTS_S, pair.cores)
-        elif name.split("+")[0] == "train":
+        elif is_training(name):
             found = trained_anew(now, pair, name.replace("train", "sft", 1), *more)
             if found is None:
                 break
@@ -550,7 +555,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name in ("parity", "compiled", "tests"):
             continue
         first, *following = name.removeprefix("before:").split("+")
-        if first == "train" and args.policy is None:
+        if is_training(name) and args.policy is None:
             cli.error("--then train: SFT is trained first where no --policy is given: leave it out")
         unknown = {first.partition(":")[0], *following} - {*ARMS}
         if not name.startswith("before:"):
@@ -578,7 +583,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     learnt, before = (folder and folder.resolve() for folder in (args.learnt, args.before))
     checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
     named = (*args.then, *args.beside)
-    training = any(name.split("+")[0] == "train" for name in named)
+    training = any(map(is_training, named))
     first_tests = bool(args.policy) and args.then[:1] == ["tests"]
     if args.policy:
         meanwhile = now.judging(*now.gpus)

@@ -236,6 +236,24 @@ def test_another_sft_is_trained_beside_a_policy_and_what_follows_goes_on_from_it
     assert read_plan(plan).sft["num_gpus"] == 2
 
 
+def test_another_sft_can_go_without_its_test_beside_a_search(
+    call: Callable[..., list[str]], began: Began, tmp_path: Path
+) -> None:
+    (tmp_path / "base").mkdir()
+    given = {"gpus": "4", "beside": "search:0", "policy": str(tmp_path)}
+    names = call(then=["tests", "train:0:train", "sizes:0+people+sft"], **given)
+    assert names[:3] == ["tests", "mixture", "restore"]
+    gpus = {
+        name: (gpus, learning.parse(w[2:])) for name, w, gpus in began[3:] if "judge" not in name
+    }
+    assert {n: (g, a.work.name, a.until, a.then) for n, (g, a) in gpus.items()} == {
+        "sft_anew": ("2,3", "learning_anew", "train", []),
+        "sft_0_train": ("3", "learning_anew", "train", []),
+        "sizes_0": ("3", "learning_anew", None, ["people", "sft"]),
+        "search_0": ("1", "learning_two_gpus", None, []),
+    }
+
+
 def test_what_follows_another_sft_is_in_the_call_of_its_test(
     call: Callable[..., list[str]], began: Began, tmp_path: Path
 ) -> None:
