@@ -12,8 +12,6 @@ a part: `search:0:1/2`) and others that follow in the same call behind plus sign
 `trial:one_behind`: one of `TRIALS`);
 `parity`: KernelBench's own evaluator beside our judge (`benchmarks/against_kernelbench.py`); with
 --policy it begins on the last GPU, in place of judging, while the model is waited for;
-`tests`: the project's tests marked `cuda`, on both GPUs; as the first with --policy likewise while
-the model is waited for;
 with --policy `train`: SFT anew on two GPUs, and its test, with `train+kernelbench` what follows it
 too, of the same server, or `train:0:train` without its test; what comes after it goes on from that;
 `compiled`: some steps of SFT on one GPU with compiled layers, for their speed;
@@ -71,8 +69,6 @@ SEARCHERS = 10
 FIRST_STEP_S = 240.0
 """SFT on several GPUs that has made no step by then is ended, and one GPU trains."""
 SMOKE_S = 180.0
-TESTS_S = 400.0
-"""The tests marked `cuda` took 206 s alone."""
 END_S = 25.0
 """What a judge needs to end after Ctrl-C: it keeps what it judged."""
 RL_LEAST_S = 240.0
@@ -236,29 +232,13 @@ def sft_arm(plan: Path, work: Path, *more: str) -> list[str | Path]:
     return [sys.executable, HERE / "learning.py", "sft", "--plan", plan, "--work", work, *more]
 
 
-def cuda_tests(files: Sequence[Path], *more: str) -> list[str | Path]:
+def smoke_test() -> list[str | Path]:
+    """Two processes learn what one learns."""
+    ranks = ROOT / "tests" / "integration" / "training" / "test_sft_ranks.py"
     pytest = [sys.executable, "-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider"]
-    # Not strict: a machine may lack a plug-in that these tests do not need.
+    # Not strict: a machine may lack a plug-in that this test does not need.
     lenient = ["-o", "addopts=", "--import-mode=importlib"]
-    return [*pytest, *lenient, *more, *files]
-
-
-def all_cuda_tests() -> list[str | Path]:
-    marked = [f for f in (ROOT / "tests").rglob("test_*.py") if "mark.cuda" in f.read_text()]
-    return cuda_tests(sorted(marked), "--durations=10", "-rs")
-
-
-@contextmanager
-def tests_meanwhile(now: HalfHour) -> Iterator[None]:
-    """They have all of their time, also where what they run beside has ended."""
-    process = now.start("tests", all_cuda_tests(), Pair().both, niceness=10)
-    end = time.monotonic() + TESTS_S
-    try:
-        yield
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.0, min(end - time.monotonic(), now.left_s)))
-    finally:
-        now.end("tests", process, interrupt=process.poll() is None)
+    return [*pytest, *lenient, ranks, "-k", "learn_what_one_learns"]
 
 
 def wait_for(now: HalfHour, model: Path) -> None:
@@ -298,9 +278,7 @@ def sft(now: HalfHour, model: Path, mixture: Path | None = None) -> Path | None:
             else:
                 command = sft_arm(plans["two_gpus"], works["two_gpus"], "--until", "mixture")
                 now.run("mixture", command, "", now.left_s)
-            ranks = ROOT / "tests" / "integration" / "training" / "test_sft_ranks.py"
-            command = cuda_tests([ranks], "-k", "learn_what_one_learns")
-            smoke = now.run("smoke", command, "0,1", SMOKE_S) == 0
+            smoke = now.run("smoke", smoke_test(), "0,1", SMOKE_S) == 0
             wait_for(now, model)
         if smoke and train_on_all(now, plans["two_gpus"], works["two_gpus"]):
             done = [works["two_gpus"]]
@@ -475,8 +453,6 @@ def follow(
             parity(now, checkout, pair)
         elif name == "compiled":
             compiled(now, pair)
-        elif name == "tests":
-            now.run("tests", all_cuda_tests(), pair.both, TESTS_S, pair.cores)
         elif is_training(name):
             found = trained_anew(now, pair, name.replace("train", "sft", 1), *more)
             if found is None:
@@ -552,7 +528,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in (*args.then, *args.beside):
         if name.startswith("trial:") and name.removeprefix("trial:") not in TRIALS:
             cli.error(f"--then {name}: choose of {', '.join(TRIALS)}")
-        if name in ("parity", "compiled", "tests"):
+        if name in ("parity", "compiled"):
             continue
         first, *following = name.removeprefix("before:").split("+")
         if is_training(name) and args.policy is None:
@@ -584,16 +560,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checkout = args.kernelbench_dir.resolve() if args.kernelbench_dir else None
     named = (*args.then, *args.beside)
     training = any(map(is_training, named))
-    first_tests = bool(args.policy) and args.then[:1] == ["tests"]
     if args.policy:
-        meanwhile = now.judging(*now.gpus)
-        if checkout and "parity" in named:
-            meanwhile = parity_meanwhile(now, checkout)
-        elif first_tests:
-            meanwhile = tests_meanwhile(now)
+        begun = parity_meanwhile(now, checkout) if checkout and "parity" in named else None
         policy = restored(
-            now, model, args.policy.resolve(), learnt, before, meanwhile=meanwhile, anew=training
-        )
+            now, model, args.policy.resolve(), learnt, before, anew=training,
+            meanwhile=begun or now.judging(*now.gpus),
+        )  # fmt: skip
     else:
         policy = sft(now, model, args.mixture and args.mixture.resolve())
     if policy is None:
@@ -602,7 +574,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first, *others = pairs_of(gpus)
         begins = [name.split(":")[0] for name in args.then[:1]]
         trained = [] if args.policy or begins == ["sft"] else ["sft"]
-        then = [*trained, *args.then[first_tests:]]
+        then = [*trained, *args.then]
         with ThreadPoolExecutor() as pool:
             beside = [pool.submit(follow, now, then, policy, pair, checkout) for pair in others]
             follow(now, [*([] if beside else then), *args.beside], policy, first, checkout)

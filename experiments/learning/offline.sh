@@ -2,7 +2,8 @@
 # half_hour.py on a machine that reaches no package registry and no model hub, from pieces small enough to be copied.
 #
 #   offline.sh pack TO WHEELS MODEL.gguf FOLDER [PARTS]
-#       here: TO/start.tar and TO/piece.*, each of at most $PIECE (62M). WHEELS: a folder of wheels and Debian packages.
+#       here: TO/start.tar and TO/piece.*, each of at most $PIECE (62M), and TO/calls: a line for each call of take, with the
+#       pieces that it may carry, together at most $PIECE, those of the model first. WHEELS: a folder of wheels and Debian packages.
 #       FOLDER: the base model as Hugging Face has it; its weights stay here, from_gguf.py makes them there.
 #       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one. $BEFORE: a stored policy,
 #       for arms behind before:. $MIXTURE: the folder where `learning.py sft --until mixture` made SFT's examples.
@@ -10,10 +11,12 @@
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
 #                                      the first one is sft, that is trained, and else the policy is the packed one;
 #                                      of four GPUs two make those behind --beside at the same time
+#   offline.sh tests OUT               instead of start: the tests marked `cuda`, without any piece; OUT/tests.log says each
 #   offline.sh take FILE ...           pieces, in any order, as they come, those that it has passed over; those of the model
 #                                      first: it is converted, and SFT may begin, while the late ones come
-#   offline.sh poll SECONDS OUT        until so long after the start or until all is done; then says how it stands and
-#                                      packs what was measured into OUT
+#   offline.sh poll SECONDS OUT        until so long after the start, until all is done, or until a piece is missing for
+#                                      $PATIENCE (20) seconds, which it names; then says how it stands and packs what was
+#                                      measured into OUT
 #                                      (SECONDS of start: 120 s before the machine goes, for what follows)
 #   offline.sh keep OUT                each policy that was learnt, as `learning.py store` writes it: OUT/kept.*, parts of a tar
 #   offline.sh bring NUMBER OUT        0: packs the experiment, policies and all, and puts the first four of its parts into
@@ -21,7 +24,9 @@
 set -eu
 AWAY=${AWAY:-/tmp/away}
 BIG='vllm|ray|xgrammar|av|wandb|flashinfer|bitsandbytes|pycountry|tensorboard|mistral|anthropic|openai|py_spy|nvtx|uvloop'
-BIG="^($BIG|hf_xet|llguidance|outlines|fastsafetensors|apache_tvm|torch_c_dlpack|verl|rignore|sentry|zstandard|cryptography)"
+BIG="$BIG|hf_xet|llguidance|outlines|fastsafetensors|apache_tvm|torch_c_dlpack|verl|rignore|sentry|zstandard"
+LATE='tokenspeed|fastar|httptools|watchfiles|tensordict|transferqueue|blake3|mcp|dnspython|quack|supervisor|opentelemetry'
+BIG="^($BIG|$LATE|google|websockets|compressed_tensors|humming|colorful|distlib|pyzmq|cbor2)"
 here=$(cd "$(dirname "$0")" && pwd)
 self=$here/$(basename "$0")
 what=${1:-}
@@ -30,6 +35,13 @@ what=${1:-}
 since() { echo $(($(date +%s) - $(cat "$AWAY/began"))); }
 say() { echo "$(since) s: $*" >> "$AWAY/timeline"; }
 wanted() { grep -c "^piece.$1" "$AWAY/pieces" || true; }
+missing() { for piece in $(cat "$AWAY/pieces"); do grep -qx "$piece" "$AWAY/taken" 2> /dev/null || echo "$piece"; done; }
+is_waited_for() { # whether a piece is missing, and none came for some time
+  if [ -z "$(missing)" ]; then return 1; fi
+  last=$AWAY/began
+  [ ! -e "$AWAY/taken" ] || last=$AWAY/taken
+  [ $(($(date +%s) - $(stat -c %Y "$last"))) -ge "${PATIENCE:-20}" ]
+}
 all_of() { # waits for the pieces of a name
   while [ "$(find "$AWAY/in" -name "piece.$1.*" | wc -l)" -lt "$(wanted "$1")" ]; do sleep 0.3; done
   say "all of $1 is here"
@@ -37,6 +49,16 @@ all_of() { # waits for the pieces of a name
 site=$AWAY/main/src:$AWAY/site:$AWAY/late_site
 install() { # FOLDER WHEEL ...
   python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$@"
+}
+unpacked() { # the project and what it needs first, of start.tar
+  mkdir -p "$AWAY/main" "$AWAY/site/coding_framework-0.1.0.dist-info"
+  xz -dc "$AWAY/tree.tar.xz" | tar x -C "$AWAY/main"
+  printf 'Metadata-Version: 2.1\nName: coding-framework\nVersion: 0.1.0\n' \
+    > "$AWAY/site/coding_framework-0.1.0.dist-info/METADATA"
+  for package in "$AWAY"/wheels/*.deb; do # /lib may be a link: `dpkg -x` would put a folder in its place
+    [ ! -e "$package" ] || dpkg --fsys-tarfile "$package" | tar x --keep-directory-symlink -C "${ROOT:-/}"
+  done
+  install "$AWAY/site" "$AWAY"/wheels/*.whl
 }
 compiled() { # each of a training's processes would compile what it imports
   python3 -m compileall -q -j 0 "$@" > /dev/null 2>&1 || true
@@ -91,9 +113,16 @@ pack)
   [ -z "${MIXTURE:-}" ] || tar c -C "$MIXTURE" mixture | xz -T0 | split -b "${PIECE:-62M}" -d - "$to/piece.mixture."
   if [ "$parts" ]; then tar c -C "$parts" . | split -b "${PIECE:-62M}" -d - "$to/piece.parts."; fi
   (cd "$to" && ls piece.*) > "$to/start/pieces"
+  (cd "$to" && stat -c '%s %n' piece.model.* piece.policy.* $(ls piece.mixture.* piece.parts.* 2> /dev/null) piece.late.*) |
+    awk -v most="$(printf %s "${PIECE:-62M}" | sed 's/M$/ * 1048576/; s/K$/ * 1024/' | xargs -I{} sh -c 'echo $(({}))')" '
+      { for (call = 1; call <= calls; call++) if (size[call] + $1 <= most) break
+        if (call > calls) calls = call
+        size[call] += $1; line[call] = line[call] (line[call] ? " " : "") $2 }
+      END { for (call = 1; call <= calls; call++) print line[call] }' > "$to/calls"
   tar c -C "$to/start" . > "$to/start.tar"
   rm -rf "$to/before" "$to/late" "$to/start"
   ls -l "$to"
+  cat "$to/calls"
   ;;
 start)
   if [ -e "$AWAY/began" ]; then exit 0; fi # a second call is a spare one
@@ -104,14 +133,7 @@ start)
 go)
   seconds=$1
   shift
-  mkdir -p "$AWAY/main" "$AWAY/site/coding_framework-0.1.0.dist-info"
-  xz -dc "$AWAY/tree.tar.xz" | tar x -C "$AWAY/main"
-  printf 'Metadata-Version: 2.1\nName: coding-framework\nVersion: 0.1.0\n' \
-    > "$AWAY/site/coding_framework-0.1.0.dist-info/METADATA"
-  for package in "$AWAY"/wheels/*.deb; do # /lib may be a link: `dpkg -x` would put a folder in its place
-    [ ! -e "$package" ] || dpkg --fsys-tarfile "$package" | tar x --keep-directory-symlink -C "${ROOT:-/}"
-  done
-  install "$AWAY/site" "$AWAY"/wheels/*.whl
+  unpacked
   say small wheels are installed
   export PYTHONPATH="$site" HF_HUB_OFFLINE=1
   compiled_base
@@ -168,6 +190,14 @@ model)
   mv "$AWAY/qwen.new" "$AWAY/qwen"
   say the model is here
   ;;
+tests)
+  out=$1
+  unpacked
+  export PYTHONPATH="$site" HF_HUB_OFFLINE=1
+  cd "$AWAY/main"
+  python3 -m pytest -v -m cuda -p no:cacheprovider -o addopts= --import-mode=importlib --durations=20 -rs \
+    $(grep -rl 'mark\.cuda' tests --include='test_*.py') > "$out/tests.log" 2>&1
+  ;;
 take)
   took=
   for file in "$@"; do
@@ -179,11 +209,12 @@ take)
     echo "$name" >> "$AWAY/taken"
     took="$took $name"
   done
-  echo "$(since) s: took${took:- nothing}"
+  echo "$(since) s: took${took:- nothing}, $(missing | wc -l) are missing"
   ;;
 poll)
   seconds=$1 out=$2
-  while [ "$(since)" -lt "$seconds" ] && [ ! -e "$AWAY/done" ]; do sleep 1; done
+  while [ "$(since)" -lt "$seconds" ] && [ ! -e "$AWAY/done" ] && ! is_waited_for; do sleep 1; done
+  missing | sed 's/^/missing: /'
   cat "$AWAY/timeline"
   tail -n 3 "$AWAY"/logs/*
   tail -n 30 "$AWAY/half/events.jsonl" || true

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ case "$*" in
   ls "$AWAY/qwen" "$AWAY/policy" "$AWAY/half/learning_two_gpus/stages" >> "$CALLS"
   touch "$AWAY/half/learning_two_gpus/rl-0/kept"
   ;;
+*"-m pytest"*) echo "$@" ;;
 *) exec "$PYTHON" "$@" ;;
 esac
 """
@@ -84,7 +86,7 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
         "KERNELBENCH": str(tmp_path / "kernelbench"), "BEFORE": str(tmp_path / "earlier"),
         "MIXTURE": str(tmp_path / "made"),
         "CALLS": str(tmp_path / "calls"), "BASE": str(tmp_path / "base"), "PYTHON": sys.executable,
-        "PIECE": "1M", "KEPT": "100K", "PART_MIB": "0.1",
+        "PIECE": "1M", "PATIENCE": "1", "KEPT": "100K", "PART_MIB": "0.1",
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
     }  # fmt: skip
 
@@ -103,12 +105,28 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     assert {p.name.split(".")[1] for p in pieces} == {
         "model", "late", "policy", "parts", "mixture",
     }  # fmt: skip
+    takes = [line.split() for line in (to / "calls").read_text().splitlines()]
+    assert sorted(name for take in takes for name in take) == [p.name for p in pieces]
+    assert all(sum((to / name).stat().st_size for name in take) <= 2**20 for take in takes)
+    assert len(takes) < len(pieces), "small ones travel together"
     subprocess.run(["tar", "xf", to / "start.tar", "-C", away], check=True)
     there = away / "offline.sh"
+    told["AWAY"] = str(tmp_path / "of_tests")
+    shutil.copytree(away, told["AWAY"])
+    offline("tests", tmp_path / "out", script=there)
+    assert " tests/integration/test_gpu_device.py" in (tmp_path / "out/tests.log").read_text()
+    told["AWAY"] = str(away)
+    (tmp_path / "calls").unlink()
     offline("start", "600", *arms, script=there)
     offline("start", "600", *arms, script=there)  # a spare call
-    for piece in reversed(pieces):
+    *others, last = pieces
+    for piece in reversed(others):
         offline("take", piece, script=there)
+    time.sleep(1.1)
+    began = time.monotonic()
+    assert f"missing: {last.name}\n" in offline("poll", "60", tmp_path / "out", script=there)
+    assert time.monotonic() - began < 30, "nobody waits for a piece that nobody sends"
+    assert "0 are missing" in offline("take", last, script=there)
     assert "took nothing" in offline("take", *pieces, to / "start.tar", script=there)
     said = offline("poll", "60", tmp_path / "out", script=there)
     assert "half_hour.py has ended with 0" in said
