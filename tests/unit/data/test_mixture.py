@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from coding_framework.data.mixture import (
     mixture_jobs,
     sft_mixture,
 )
+from coding_framework.data.modules.blocks import ONES
 from coding_framework.data.modules.catalog import (
     HELD_OUT_FAMILIES,
     all_drafts,
@@ -32,6 +34,7 @@ from coding_framework.data.modules.catalog import (
     part_of_block,
     spare_drafts,
 )
+from coding_framework.data.modules.epilogues import FUSED_FAMILIES
 from coding_framework.data.modules.faults import ARGUMENT_FAULTS, break_module
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.other_sizes import at_other_sizes
@@ -51,6 +54,7 @@ from coding_framework.data.modules.speeds import (
     write_speeds,
 )
 from coding_framework.data.modules.tasks import module_task
+from coding_framework.data.modules.wider import MANY_TAPS
 from coding_framework.data.modules.writing import write_module
 from coding_framework.data.synthesis.receipts import Job, KernelReceipt
 from coding_framework.errors import UsageError
@@ -347,13 +351,24 @@ def test_wider_modules_have_losses_norms_and_windows_that_the_catalogue_lacks() 
 
 def test_blocks_have_no_pair_of_operations_that_is_held_out() -> None:
     blocks = [d for d in wider_drafts(200) if d.level == 2]
-    two_layers = [d for d in blocks if d.family.endswith("_fused")]
+    layers = {
+        d.key: sum(o.name == "linear" or o.name.startswith("conv") for o in d.operations)
+        for d in blocks
+    }
+    two_layers = [d for d in blocks if layers[d.key] == 2]
     assert {d.family for d in two_layers} == {
         "linear_fused", "conv1d_fused", "conv2d_fused", "conv3d_fused",
     }  # fmt: skip
+    ended = [d for d in blocks if layers[d.key] == 1]
+    assert {d.family for d in ended} == set(FUSED_FAMILIES) - {"bmm_fused"}
+    assert all(any("axes" in dict(o.arguments) for o in d.operations) for d in ended)
+    assert sum(not d.operations[-1].flag("keepdim") for d in ended
+               if "keepdim" in dict(d.operations[-1].arguments)) > 100  # fmt: skip
+    assert sum(o.name in ONES for d in ended for o in d.operations) > 100
+    catalogue = {d.key for d in all_drafts()}
     for draft in blocks:
-        layers = [o for o in draft.operations if o.name == "linear" or o.name.startswith("conv")]
-        assert len(layers) == (2 if draft in two_layers else 0)
+        assert layers[draft.key] or not draft.family.endswith("_fused")
+        assert draft.key not in catalogue
         assert part_of_block(draft) == "train"
         assert at_other_sizes(draft).key == draft.key
         source = write_module(draft).source
@@ -368,6 +383,18 @@ def test_blocks_have_no_pair_of_operations_that_is_held_out() -> None:
         assert scope["Model"](*case.init_args)(*given).isfinite().all()
     assert sum(d.has_shortcut for d in two_layers) > 100
     assert sum(len(d.inputs) == 2 for d in blocks) > 100
+
+
+def test_convolutions_of_many_taps_are_shown_beside_those_of_few() -> None:
+    convolutions = [d for d in wider_drafts(200) if "convolution_2d" in d.family]
+    many = [d for d in convolutions if prod(d.operations[0].integers("kernel_size")) >= MANY_TAPS]
+    assert len(many) == 400
+    assert len(convolutions) - len(many) > 300
+    sides = [d.operations[0].integers("kernel_size") for d in many]
+    assert sum(a != b for a, b in sides) > 200
+    long = [v.source for d in many[:8] for v in kernels_of(write_module(d)) if v.level == 4]
+    assert len(long) > 4
+    assert all("unsigned long long inside" in source for source in long)
 
 
 def test_each_family_of_wider_modules_has_kernels() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from coding_framework.data.modules.catalog import find_module
@@ -38,12 +40,24 @@ def test_steps_on_an_output_stand_in_the_kernel_that_has_it() -> None:
 
 def test_each_tap_of_a_transposed_convolution_reaches_one_residue() -> None:
     source = transposed.tensor(Convolution((3, 5), (2, 3), (1, 0), (1, 2), transposed=True))
-    order = source.split("order[] = {")[1].split("}")[0]
-    first = source.split("first[] = {")[1].split("}")[0]
-    assert sorted(int(tap) for tap in order.split(",")) == list(range(15))
-    starts = [int(start) for start in first.split(",")]
-    assert starts == sorted(starts)
-    assert (len(starts), starts[-1]) == (2 * 3 + 1, 15)
+    condition = re.search(r"if \((.*)\) o\.tap\[n\+\+\] = d;", source)
+    assert condition is not None
+    said = condition[1].replace("/", "//").replace("&&", "and")
+    reached = [[d for d in range(15) if eval(said, {"phase": p, "d": d})] for p in range(6)]
+    assert sorted(tap for taps in reached for tap in taps) == list(range(15))
+    for phase, taps in enumerate(reached):
+        for tap in taps:  # an output at this residue less the tap's reach is a place of the input
+            assert (phase // 3 + 1 - tap // 5) % 2 == 0
+            assert (phase % 3 - tap % 5 * 2) % 3 == 0
+
+
+def test_no_number_in_a_transposed_convolution_depends_on_the_order_of_its_taps() -> None:
+    one, other = (
+        transposed.tensor(Convolution((k, 3), (2, 1), (1, 1), (1, 1), transposed=True))
+        for k in (4, 5)
+    )
+    one, other = (source.split("torch::Tensor forward")[0] for source in (one, other))
+    assert re.sub(r"\b4 \* 3\b", "5 * 3", one) == other
 
 
 def test_a_tile_fits_a_multiprocessor() -> None:

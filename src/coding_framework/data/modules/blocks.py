@@ -1,16 +1,24 @@
 """Blocks, as users' modules have them: two layers (perceptrons, two convolutions, a convolution and
-a classifier), and what stands between layers (a norm with another tensor added before or after it,
-a gate); some add their input to what comes out, or gate it. SFT alone is shown them (`wider`): a
-policy that saw one layer and what follows it failed at them.
+a classifier), a layer and what ends it (a sum or an extremum over channels, places or all, whose
+axes are dropped or kept; parameters of one element on the way), and what stands between layers (a
+norm with another tensor added before or after it, a gate); some add their input to what comes out,
+or gate it. SFT alone is shown them (`wider`): a policy that saw one layer and what follows it
+failed at them.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from coding_framework.data.modules.epilogues import ACTIVATIONS, drawn, redundant
+from coding_framework.data.modules.epilogues import (
+    ACTIVATIONS,
+    PARAMETERS,
+    SCALARS,
+    drawn,
+    redundant,
+)
 from coding_framework.data.modules.layer_families import conv_input, conv_op
 from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, op
 from coding_framework.data.modules.sizes import SPATIAL, conv_sizes, plain_sizes, tensor
@@ -19,6 +27,10 @@ DRAWS = 800
 """Of each kind; many have a pair of operations that is held out, and some come twice."""
 _COMMON = ("relu", "gelu", "silu", "leaky_relu", "tanh", "sigmoid", "elu", "hardswish", "relu6")
 """Drawn twice as often as all activations together."""
+ONES = ("add_one", "subtract_one", "multiply_one", "least_of_one", "most_of_one")
+"""With a parameter of one element."""
+_OPEN = ("relu", "leaky_relu", "elu", "gelu", "silu", "mish", "softplus", "hardswish")
+"""What a large sum leaves as different as it was."""
 _PLACES = 12
 """Along each spatial axis after the first layer: a pool and a second window leave some."""
 
@@ -31,6 +43,8 @@ def blocks() -> Iterator[ModuleDraft]:
             yield _convolutions(random.Random(f"block conv{axes}d {n}"), axes)
         yield _between(random.Random(f"block between {n}"))
         yield _classifier(random.Random(f"block classifier {n}"), 2 - n % 4 // 3)
+        for axes in (0, 1, 2, 3):
+            yield _ended(random.Random(f"block ended {axes} {n}"), axes)
 
 
 def _activation(rng: random.Random) -> Operation:
@@ -142,6 +156,59 @@ def _classifier(rng: random.Random, n: int) -> ModuleDraft:
         *([op("log_softmax", axis=1)] if rng.random() < 0.3 else []),
     ]
     return _draft(f"conv{n}d_fused", n, operations)
+
+
+def _ended(rng: random.Random, n: int) -> ModuleDraft:
+    """A layer of n spatial axes (0: linear), up to three elementwise operations or a pool, what is
+    left of some axes, and perhaps an elementwise operation."""
+    head = _head(rng, n)
+    operations = [head]
+    for _ in range(rng.choice((0, 1, 1, 2, 2, 3))):
+        kinds = (_activation, _activation, _scalar, _parameter, *([_pool_of(n)] if n else []))
+        one = rng.choice(kinds)(rng)
+        if not redundant(operations[-1], one) and one.name not in {o.name for o in operations}:
+            operations.append(one)
+    places = tuple(range(2, n + 2))
+    axes = rng.choice(((1,), places, places, (1, *places), (places[-1],))) if n else (1,)
+    name = rng.choice(("mean", "sum", "amax", "amin", "logsumexp"))
+    operations.append(op(name, axes=axes, keepdim=rng.random() < 0.35))
+    if rng.random() < 0.5:
+        operations.append(drawn(rng, rng.choice((*_OPEN, *SCALARS))))
+    if n:
+        return _draft(f"conv{'_transpose' * (head.name[4] == '_')}{n}d_fused", n, operations)
+    real = rng.choice(((1024, 1024, 1024), (128, 4096, 4096), (512, 2048, 1024)))
+    rows = [{"batch_size": b, "in_features": i, "out_features": o} for b, i, o in
+            ((16, 40, 24), (7, 21, 20), (3, 6, 8), real, (333, 515, 516))]  # fmt: skip
+    return ModuleDraft(
+        family="linear_fused", level=2, operations=tuple(operations),
+        inputs=(ModuleInput("x", ("batch_size", "in_features")),),
+        sizes=(rows[0], rows[1], rows[2]), gpu_sizes=(rows[3], rows[4], rows[2]),
+        layout="features_last",
+    )  # fmt: skip
+
+
+def _head(rng: random.Random, n: int) -> Operation:
+    if not n:
+        return _linear(rng, "out_features")
+    transposed, side = rng.random() < 0.5, rng.choice((2, 3, 3, 4, 5) if n < 3 else (2, 3, 3))
+    stride = rng.choice((1, 2) if transposed else (1, 1, 1, 2))
+    more = int(transposed and stride == 2 and rng.random() < 0.5)
+    return conv_op(
+        n, (side,) * n, stride=stride, padding=rng.choice((0, side // 2)), bias=rng.random() < 0.8,
+        transposed=transposed, output_padding=more,
+    )  # fmt: skip
+
+
+def _scalar(rng: random.Random) -> Operation:
+    return drawn(rng, rng.choice(SCALARS))
+
+
+def _parameter(rng: random.Random) -> Operation:
+    return op(rng.choice((*PARAMETERS, *ONES)))
+
+
+def _pool_of(n: int) -> Callable[[random.Random], Operation]:
+    return lambda rng: _pool(rng, n)
 
 
 def _between(rng: random.Random) -> ModuleDraft:

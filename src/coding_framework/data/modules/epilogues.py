@@ -58,7 +58,7 @@ ACTIVATIONS = tuple(
     and row.name not in ("scale", "divide")
 )
 SCALARS = ("add_scalar", "subtract_scalar", "scale", "divide")
-_PARAMETERS = ("add_bias", "subtract_bias", "multiply_weight")
+PARAMETERS = ("add_bias", "subtract_bias", "multiply_weight")
 
 
 def drawn(rng: random.Random, name: str) -> Operation:
@@ -75,7 +75,7 @@ def _scalar(rng: random.Random, state: _State) -> _Grown | None:
 
 
 def _parameter(rng: random.Random, state: _State) -> _Grown | None:
-    return None if state.reduced else (drawn(rng, rng.choice(_PARAMETERS)), state)
+    return None if state.reduced else (drawn(rng, rng.choice(PARAMETERS)), state)
 
 
 def _residual(rng: random.Random, state: _State) -> _Grown | None:

@@ -12,7 +12,7 @@ from typing import Literal
 from coding_framework.data.modules.records import Operation, Value
 from coding_framework.data.modules.spelling import Writing
 
-Reads = Literal["", "parameter", "input", "head"]
+Reads = Literal["", "parameter", "one", "input", "head"]
 Arguments = tuple[tuple[str, Value], ...]
 
 
@@ -29,7 +29,8 @@ class Pointwise:
     module: str = ""
     """The layer of torch.nn; "" where there is none."""
     reads: Reads = ""
-    """A parameter per channel, another input of x's shape, or what the first layer gave."""
+    """A parameter per channel or of one element, another input of x's shape, or what the first
+    layer gave."""
     choices: tuple[Arguments, ...] = ((),)
     """Arguments to draw from in level 2."""
     alone: tuple[Arguments, ...] = ()
@@ -295,6 +296,29 @@ _TABLE = (
         ("{x} * {p}", "{p} * {x}"),
         reads="parameter",
     ),
+    Pointwise("add_one", "ScalarAdd", ("{v} = {v} + {p};",), ("{x} + {p}",), reads="one"),
+    Pointwise("subtract_one", "ScalarSubtract", ("{v} = {v} - {p};",), ("{x} - {p}",), reads="one"),
+    Pointwise(
+        "multiply_one",
+        "ScalarScale",
+        ("{v} = {v} * {p};",),
+        ("{x} * {p}", "{p} * {x}"),
+        reads="one",
+    ),
+    Pointwise(
+        "least_of_one",
+        "Min",
+        ("{v} = fminf({v}, {p});",),
+        ("torch.minimum({x}, {p})", "torch.min({x}, {p})"),
+        reads="one",
+    ),
+    Pointwise(
+        "most_of_one",
+        "Max",
+        ("{v} = fmaxf({v}, {p});",),
+        ("torch.maximum({x}, {p})", "torch.max({x}, {p})"),
+        reads="one",
+    ),
     Pointwise(
         "add_input",
         "ResidualInput",
@@ -317,7 +341,11 @@ _TABLE = (
 
 POINTWISE: dict[str, Pointwise] = {row.name: row for row in _TABLE}
 
-_PARAMETER_NAMES = {"add_bias": "bias", "subtract_bias": "subtract", "multiply_weight": "weight"}
+_PARAMETER_NAMES = {
+    "add_bias": "bias", "subtract_bias": "subtract", "multiply_weight": "weight",
+    "add_one": "bias", "subtract_one": "offset", "multiply_one": "multiplier", "least_of_one": "most",
+    "most_of_one": "least",
+}  # fmt: skip
 
 
 def write_pointwise(w: Writing, operation: Operation) -> None:
@@ -349,6 +377,8 @@ def _read(w: Writing, operation: Operation, row: Pointwise) -> str:
         return w.shortcut or w.draft.inputs[-1].name
     if row.reads == "head":
         return "residual"
+    if row.reads == "one":
+        return w.parameter(_PARAMETER_NAMES[operation.name], ("1",))
     inner = w.rank - 2 if w.draft.layout == "channels_first" else 0
     dims = (w.channels, *("1",) * inner)
     return w.parameter(_PARAMETER_NAMES[operation.name], dims)

@@ -55,7 +55,7 @@ def wider_drafts(each: int) -> list[ModuleDraft]:
     if not each:  # what follows takes a second
         return []
     first = {draft.key: draft for draft in all_drafts() if draft.level == 1}
-    left_out = first.keys() | excluded_keys()
+    left_out = {draft.key for draft in all_drafts()} | excluded_keys()
     chosen: dict[str, dict[str, ModuleDraft]] = {}
     shown = [draft for draft in first.values() if draft.part == "train" and is_shown(draft)]
     for family, ones in wider_modules(shown).items():

@@ -317,6 +317,7 @@ class Lowering:
         for operation, parameters in self.post:
             read = {
                 "parameter": f"{parameters[0].c_name}[{channel}]" if parameters else "",
+                "one": f"{parameters[0].c_name}[0]" if parameters else "",
                 "input": other,
                 "head": "head",
                 "": "",

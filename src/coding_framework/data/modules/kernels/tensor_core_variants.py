@@ -36,7 +36,7 @@ from coding_framework.data.modules.kernels.tensor_cores import Parts, Tile
 from coding_framework.data.modules.kernels.transposed import tensor_parts as transposed_parts
 from coding_framework.data.modules.records import KernelVariant, ModuleTask, Operation, Parameter
 
-_NAMES = re.compile(r"\b(product|finish|conv|pack|order|first)\b")
+_NAMES = re.compile(r"\b(product|finish|conv|pack|order|Order|sorted)\b")
 _TENSOR_REASON = (
     "factors come to shared memory and leave it 16 bytes at a time, few outputs share out their "
     "inner indices to many blocks, and taps that reach nothing are left out"

@@ -7,7 +7,6 @@ weights are packed first, by residue, so that their rows are contiguous along th
 
 from __future__ import annotations
 
-from itertools import product as cartesian
 from math import prod
 
 from coding_framework.data.modules.kernels.convolutions import (
@@ -15,7 +14,6 @@ from coding_framework.data.modules.kernels.convolutions import (
     MOST_TAPS,
     TENSOR,
     Convolution,
-    Ints,
     common,
     flat,
     launch_lines,
@@ -40,34 +38,48 @@ from coding_framework.data.synthesis.kernel_text import fill
 
 _PACK = """
 // taps by the residue of the outputs that they reach, and where each residue's begin
-__constant__ int order[] = {$order}, first[] = {$first};
+struct Order { int tap[$taps], first[$phases + 1]; };
+
+constexpr Order sorted() {
+  Order o = {};
+  int n = 0;
+  for (int phase = 0; phase < $phases; phase++) {
+    for (int d = 0; d < $taps; d++)
+      $keep
+    o.first[phase + 1] = n;
+  }
+  return o;
+}
+
+__constant__ Order order = sorted();
 
 // weights as [group][tap][channel in][channel out], rows of a multiple of 4
 __global__ void pack(const float* u, float* w, int c, int n, int nw, int count) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
-  int r = i % nw, f = i / nw % c, d = i / nw / c % $taps, g = i / nw / c / $taps;
-  w[i] = r < n ? u[((g * c + f) * n + r) * $taps + order[d]] : 0.0f;
+  int r = i % nw, f = i / nw % c, d = i / nw / c % ($taps), g = i / nw / c / ($taps);
+  w[i] = r < n ? u[((g * c + f) * n + r) * ($taps) + order.tap[d]] : 0.0f;
 }
 """
+"""The compiler sorts the taps: a policy that was shown the sorted numbers wrote others, or did not
+stop, for most kernels and strides that it had not seen."""
 
 
-def _phases(conv: Convolution) -> tuple[list[int], list[int]]:
-    """Taps in the order of the residues that they reach, and where those of each residue begin."""
-    reached: dict[Ints, list[int]] = {
-        phase: [] for phase in cartesian(*(range(step) for step in conv.steps))
-    }
-    for number, tap in enumerate(cartesian(*(range(k) for k in conv.kernel))):
-        phase = tuple(
-            (t * d - p) % s
-            for t, d, p, s in zip(tap, conv.spread, conv.margins, conv.steps, strict=True)
-        )
-        reached[phase].append(number)
-    order = [tap for taps in reached.values() for tap in taps]
-    first = [0]
-    for taps in reached.values():
-        first.append(first[-1] + len(taps))
-    return order, first
+def _keep(conv: Convolution) -> str:
+    """The statement that takes tap `d` where it reaches the outputs of residue `phase`."""
+    reached = [
+        f"({part('phase', conv.steps, axis)} + {margin} - {_tap('d', conv, axis)}) % {step} == 0"
+        for axis, (step, margin) in enumerate(zip(conv.steps, conv.margins, strict=True))
+        if step > 1
+    ]
+    take = "o.tap[n++] = d;"
+    return f"if ({' && '.join(reached)}) {take}" if reached else take
+
+
+def _tap(index: str, conv: Convolution, axis: int) -> str:
+    """How far the tap of this number reaches along an axis."""
+    tap, spread = part(index, conv.kernel, axis), conv.spread[axis]
+    return f"({tap}) * {spread}" if spread > 1 else tap
 
 
 def tensor(conv: Convolution, tile: Tile | None = None) -> str:
@@ -79,8 +91,7 @@ def tensor_parts(conv: Convolution, tile: Tile) -> Parts:
     """The kernels of `tensor`."""
     if conv.taps > MOST_TAPS:
         raise ValueError(f"{conv.taps} taps: the kernel has bits for {MOST_TAPS} of them")
-    order, first = _phases(conv)
-    extents, kernel, steps = conv.extents, conv.kernel, conv.steps
+    extents, steps = conv.extents, conv.steps
     phases, many = prod(steps), conv.groups > 1
     counts = tuple(
         f"o{e}" if s == 1 else f"((o{e} + {s - 1}) / {s})"
@@ -89,18 +100,19 @@ def tensor_parts(conv: Convolution, tile: Tile) -> Parts:
     group = f"blockIdx.z / {phases}" if many and phases > 1 else "blockIdx.z"
     residue = f"blockIdx.z % {phases}" if many else "blockIdx.z"
     residue = residue if phases > 1 else "0"
-    setup = [f"int phase = {residue}, reached = first[phase + 1] - first[phase];"]
+    setup = [f"int phase = {residue}, reached = order.first[phase + 1] - order.first[phase];"]
     if many:
         setup.append(f"x += (size_t)({group}) * c * {' * '.join(extents)};")
-        setup.append(f"u += ((size_t)({group}) * {conv.taps} + first[phase]) * c * ((n + 3) & ~3);")
+        start = f"(size_t)({group}) * {' * '.join(map(str, conv.kernel))} + order.first[phase]"
+        setup.append(f"u += ({start}) * c * ((n + 3) & ~3);")
     else:
-        setup.append("u += (size_t)first[phase] * c * ((n + 3) & ~3);")
-    starts, taps, within, place = [], [], [], []
+        setup.append("u += (size_t)order.first[phase] * c * ((n + 3) & ~3);")
+    starts, within, place = [], [], []
+    taps = ["tap = order.tap[order.first[phase] + d]"]
     for axis, extent in enumerate(extents):
-        step, margin, spread = steps[axis], conv.margins[axis], conv.spread[axis]
+        step, margin = steps[axis], conv.margins[axis]
         starts.append(f"i{extent} = {part('y', counts, axis)}")
-        tap = part("order[first[phase] + d]", kernel, axis)
-        tap = f"({tap}) * {spread}" if spread > 1 else tap
+        tap = _tap("tap", conv, axis)
         if step > 1:
             setup.append(f"int f{extent} = {part('phase', steps, axis)};")
             taps.append(f"t{extent} = (f{extent} + {margin} - {tap}) / {step}")
@@ -150,9 +162,7 @@ def tensor_parts(conv: Convolution, tile: Tile) -> Parts:
         walk=multiply(tile, left_inner_first=False, right_inner_first=False),
         store=store(tile, ("n", "count"), post, f"at[(size_t)r * {total}]", column),
     )  # fmt: skip
-    pack = fill(
-        _PACK, order=", ".join(map(str, order)), first=", ".join(map(str, first)), taps=conv.taps
-    )
+    pack = fill(_PACK, taps=" * ".join(map(str, conv.kernel)), phases=phases, keep=_keep(conv))
     launch = [
         "int nw = (n + 3) / 4 * 4, count = u.numel() / n * nw;",
         "auto z = torch::empty({count}, u.options());",
