@@ -343,8 +343,8 @@ POINTWISE: dict[str, Pointwise] = {row.name: row for row in _TABLE}
 
 _PARAMETER_NAMES = {
     "add_bias": "bias", "subtract_bias": "subtract", "multiply_weight": "weight",
-    "add_one": "bias", "subtract_one": "offset", "multiply_one": "multiplier", "least_of_one": "most",
-    "most_of_one": "least",
+    "add_one": "bias", "subtract_one": "offset", "multiply_one": "multiplier",
+    "least_of_one": "most", "most_of_one": "least",
 }  # fmt: skip
 
 
