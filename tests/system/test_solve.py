@@ -86,6 +86,18 @@ def test_solve_leaves_the_best_kernel_its_verdict_and_the_transcript(
     assert main(["replay", str(tmp_path), "0", "--reward", "gated"]) == 0
 
 
+def test_equal_kernels_are_judged_once(tmp_path: Path) -> None:
+    same = f"```cuda\n{RELU}```"
+    with server(same, same, f"```cuda\n{WRONG}```") as url:
+        words = ["--turns", "1", "--candidates", "3", "--tester", "off"]
+        assert main(command(url, tmp_path, *words)) == 0
+    assert len([*tmp_path.glob("verdicts/*/*.json")]) == 2
+    state = CUDAConversationState.model_validate_json((tmp_path / "transcript.json").read_text())
+    (turn,) = state.turns
+    found = [t.verdict.status for t in (turn, *turn.alternatives) if t.verdict is not None]
+    assert sorted(found) == ["correct", "correct", "wrong_output"]
+
+
 def test_a_server_that_fails_is_our_fault_and_the_same_command_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
