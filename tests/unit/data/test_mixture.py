@@ -37,6 +37,7 @@ from coding_framework.data.modules.catalog import (
 from coding_framework.data.modules.epilogues import FUSED_FAMILIES
 from coding_framework.data.modules.faults import ARGUMENT_FAULTS, break_module
 from coding_framework.data.modules.kernels import kernels_of
+from coding_framework.data.modules.kernels.convolutions import MOST_TAPS
 from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import (
     is_shown,
@@ -388,8 +389,11 @@ def test_blocks_have_no_pair_of_operations_that_is_held_out() -> None:
 def test_convolutions_of_many_taps_are_shown_beside_those_of_few() -> None:
     convolutions = [d for d in wider_drafts(200) if "convolution_2d" in d.family]
     many = [d for d in convolutions if prod(d.operations[0].integers("kernel_size")) >= MANY_TAPS]
-    assert len(many) == 400
-    assert len(convolutions) - len(many) > 300
+    most = [d for d in many if prod(d.operations[0].integers("kernel_size")) > MOST_TAPS]
+    many = [d for d in many if d not in most]
+    assert (len(many), len(convolutions) - len(many) - len(most) > 300) == (400, True)
+    assert len(most) > 100
+    assert {v.level for v in kernels_of(write_module(most[0]))} == {0, 3}
     sides = [d.operations[0].integers("kernel_size") for d in many]
     assert sum(a != b for a, b in sides) > 200
     long = [v.source for d in many[:8] for v in kernels_of(write_module(d)) if v.level == 4]

@@ -83,17 +83,18 @@ def wider_modules(catalogue: Sequence[ModuleDraft]) -> Mapping[str, list[Wider]]
 def _group(bare: ModuleDraft) -> str:
     """Of products of two matrices as many are shown as of all others: a policy that saw mostly
     batches took two matrices for one (no right answer to 3 of 3, where of 7 batches 4 were). And of
-    convolutions whose kernels keep a bit of each tap in 64 and not in 32 bits, which a policy that
-    saw hardly any took for the others."""
+    convolutions whose kernels keep a bit of each tap in 64 and not in 32 bits, or have no fast ones
+    since they have more taps: a policy that saw hardly any took them for the others."""
     if bare.level == 2:
         layers = sum(o.name.startswith(("conv", "linear")) for o in bare.operations)
         return f"{'layers that end' if layers == 1 else 'blocks'} of {bare.family}"
     if bare.family == "matrix_product" and bare.rank == 2:
         return f"{bare.family} of two axes"
-    first = bare.operations[0]
-    if "convolution_" in bare.family and prod(first.integers("kernel_size")) >= MANY_TAPS:
-        return f"{bare.family} of many taps"
-    return bare.family
+    if "convolution_" not in bare.family:
+        return bare.family
+    taps = prod(bare.operations[0].integers("kernel_size"))
+    size = "most" if taps > MOST_TAPS else "many" if taps >= MANY_TAPS else "few"
+    return f"{bare.family} of {size} taps"
 
 
 def _place(one: Wider) -> bytes:
@@ -198,13 +199,13 @@ _Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ..
 
 
 def _windows(
-    rng: random.Random, n: int, transposed: bool = False, *, many: bool = False
-) -> Iterator[_Window]:
-    """many: of two axes, mostly of unequal sides, with more taps than 32 bits are for."""
+    rng: random.Random, n: int, transposed: bool = False, large: Sequence[tuple[int, int]] = (),
+    count: int = MOST_WINDOWS,
+) -> Iterator[_Window]:  # fmt: skip
+    """large: kernels of two axes, in place of others."""
     most = {1: 11, 2: 7, 3: 4}
-    large = [(a, b) for a in range(2, 12) for b in range(2, 12) if MANY_TAPS <= a * b <= MOST_TAPS]
-    for _ in range(MOST_WINDOWS):
-        kernel = rng.choice(large) if many else _by_axis(rng, n, range(1, most[n] + 1))
+    for _ in range(count):
+        kernel = rng.choice(large) if large else _by_axis(rng, n, range(1, most[n] + 1))
         stride = _by_axis(rng, n, (1, 1, 2, 3))
         padding = _by_axis(rng, n, range(4))
         dilation = _by_axis(rng, n, (1, 1, 2, 3))
@@ -215,11 +216,14 @@ def _windows(
 
 
 def _convolutions() -> Iterator[Wider]:
-    for (n, many), transposed in product(
-        ((1, False), (2, False), (3, False), (2, True)), (False, True)
-    ):
-        rng = random.Random(f"wider convolutions {n} {transposed}{' many' * many}")
-        for kernel, stride, padding, dilation in _windows(rng, n, transposed, many=many):
+    many, most = _of_taps(MANY_TAPS, MOST_TAPS), _of_taps(MOST_TAPS + 1, 121)
+    kinds: tuple[tuple[int, str, Sequence[tuple[int, int]], int], ...] = (
+        (1, "", (), MOST_WINDOWS), (2, "", (), MOST_WINDOWS), (3, "", (), MOST_WINDOWS),
+        (2, " many", many, MOST_WINDOWS), (2, " most", most, MOST_WINDOWS // 5),
+    )  # fmt: skip
+    for (n, kind, large, count), transposed in product(kinds, (False, True)):
+        rng = random.Random(f"wider convolutions {n} {transposed}{kind}")
+        for kernel, stride, padding, dilation in _windows(rng, n, transposed, large, count):
             o = layers.conv_op(
                 n, kernel, stride=stride, padding=padding, dilation=dilation,
                 groups=rng.choice((1, 1, 1, 2, 4)), bias=rng.random() < 0.5, transposed=transposed,
@@ -227,6 +231,11 @@ def _convolutions() -> Iterator[Wider]:
             )  # fmt: skip
             family = f"{'transposed_' if transposed else ''}convolution_{n}d"
             yield Wider(layers.conv_draft(family, n, o))
+
+
+def _of_taps(least: int, most: int) -> list[tuple[int, int]]:
+    """Kernels of two axes, mostly of unequal sides."""
+    return [(a, b) for a in range(2, 12) for b in range(2, 12) if least <= a * b <= most]
 
 
 def _depthwise() -> Iterator[Wider]:
