@@ -9,7 +9,7 @@ failed at them.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from coding_framework.data.modules.epilogues import (
@@ -20,7 +20,7 @@ from coding_framework.data.modules.epilogues import (
     redundant,
 )
 from coding_framework.data.modules.layer_families import conv_input, conv_op
-from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, op
+from coding_framework.data.modules.records import ModuleDraft, ModuleInput, Operation, Sizes, op
 from coding_framework.data.modules.sizes import SPATIAL, conv_sizes, plain_sizes, tensor
 
 DRAWS = 800
@@ -96,6 +96,11 @@ def _perceptron(rng: random.Random) -> ModuleDraft:
         for b, i, h, o in ((16, 40, 36, 24), (7, 21, 20, 12), (3, 6, 8, 4), real,
                            (333, 515, 518, 260))
     ]  # fmt: skip
+    return _of_rows(operations, rows)
+
+
+def _of_rows(operations: Sequence[Operation], rows: Sequence[Sizes]) -> ModuleDraft:
+    """Of layers of features. rows: three sizes for the emulator, two for a GPU."""
     return ModuleDraft(
         family="linear_fused", level=2, operations=tuple(operations),
         inputs=(ModuleInput("x", ("batch_size", "in_features")),),
@@ -179,12 +184,7 @@ def _ended(rng: random.Random, n: int) -> ModuleDraft:
     real = rng.choice(((1024, 1024, 1024), (128, 4096, 4096), (512, 2048, 1024)))
     rows = [{"batch_size": b, "in_features": i, "out_features": o} for b, i, o in
             ((16, 40, 24), (7, 21, 20), (3, 6, 8), real, (333, 515, 516))]  # fmt: skip
-    return ModuleDraft(
-        family="linear_fused", level=2, operations=tuple(operations),
-        inputs=(ModuleInput("x", ("batch_size", "in_features")),),
-        sizes=(rows[0], rows[1], rows[2]), gpu_sizes=(rows[3], rows[4], rows[2]),
-        layout="features_last",
-    )  # fmt: skip
+    return _of_rows(operations, rows)
 
 
 def _head(rng: random.Random, n: int) -> Operation:
