@@ -41,7 +41,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -318,15 +318,15 @@ def arm(now: HalfHour, work: Path, named: str, pair: Pair, *more: str | Path) ->
 
 def restored(
     now: HalfHour, model: Path, stored: Path, learnt: Path | None, before: Path | None, *,
-    meanwhile: AbstractContextManager[None], anew: bool = False,
+    anew: bool = False, checkout: Path | None = None,
 ) -> Path | None:  # fmt: skip
     """The stored policy as a whole model, beside it each of the folder `learnt`, and in a folder of
-    its own `before`, where these are; None where it cannot be made. meanwhile: what the GPUs do.
-    anew: SFT's examples are made meanwhile."""
+    its own `before`, where these are; None where it cannot be made. anew: SFT's examples are made
+    meanwhile. checkout: of KernelBench, for parity meanwhile; None: all GPUs judge."""
     plan, work = plan_in(now, "two_gpus", model, 2), now.work / "learning_two_gpus"
     merged = work / "models" / "sft"
     if not merged.is_dir():
-        with meanwhile:
+        with parity_meanwhile(now, checkout) if checkout else now.judging(*now.gpus):
             if anew:
                 command = sft_arm(plan, now.work / ANEW, "--until", "mixture")
                 now.run("mixture", command, "", now.left_s)
@@ -561,10 +561,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     named = (*args.then, *args.beside)
     training = any(map(is_training, named))
     if args.policy:
-        begun = parity_meanwhile(now, checkout) if checkout and "parity" in named else None
         policy = restored(
             now, model, args.policy.resolve(), learnt, before, anew=training,
-            meanwhile=begun or now.judging(*now.gpus),
+            checkout=checkout if "parity" in named else None,
         )  # fmt: skip
     else:
         policy = sft(now, model, args.mixture and args.mixture.resolve())

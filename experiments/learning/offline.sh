@@ -35,12 +35,9 @@ what=${1:-}
 since() { echo $(($(date +%s) - $(cat "$AWAY/began"))); }
 say() { echo "$(since) s: $*" >> "$AWAY/timeline"; }
 wanted() { grep -c "^piece.$1" "$AWAY/pieces" || true; }
-missing() { for piece in $(cat "$AWAY/pieces"); do grep -qx "$piece" "$AWAY/taken" 2> /dev/null || echo "$piece"; done; }
+missing() { grep -vxF -f "$AWAY/taken" "$AWAY/pieces" || true; }
 is_waited_for() { # whether a piece is missing, and none came for some time
-  if [ -z "$(missing)" ]; then return 1; fi
-  last=$AWAY/began
-  [ ! -e "$AWAY/taken" ] || last=$AWAY/taken
-  [ $(($(date +%s) - $(stat -c %Y "$last"))) -ge "${PATIENCE:-20}" ]
+  [ -n "$(missing)" ] && [ $(($(date +%s) - $(stat -c %Y "$AWAY/taken"))) -ge "${PATIENCE:-20}" ]
 }
 all_of() { # waits for the pieces of a name
   while [ "$(find "$AWAY/in" -name "piece.$1.*" | wc -l)" -lt "$(wanted "$1")" ]; do sleep 0.3; done
@@ -114,7 +111,7 @@ pack)
   if [ "$parts" ]; then tar c -C "$parts" . | split -b "${PIECE:-62M}" -d - "$to/piece.parts."; fi
   (cd "$to" && ls piece.*) > "$to/start/pieces"
   (cd "$to" && stat -c '%s %n' piece.model.* piece.policy.* $(ls piece.mixture.* piece.parts.* 2> /dev/null) piece.late.*) |
-    awk -v most="$(printf %s "${PIECE:-62M}" | sed 's/M$/ * 1048576/; s/K$/ * 1024/' | xargs -I{} sh -c 'echo $(({}))')" '
+    awk -v most="$(numfmt --from=iec "${PIECE:-62M}")" '
       { for (call = 1; call <= calls; call++) if (size[call] + $1 <= most) break
         if (call > calls) calls = call
         size[call] += $1; line[call] = line[call] (line[call] ? " " : "") $2 }
@@ -126,6 +123,7 @@ pack)
   ;;
 start)
   if [ -e "$AWAY/began" ]; then exit 0; fi # a second call is a spare one
+  : > "$AWAY/taken"
   date +%s > "$AWAY/began"
   mkdir -p "$AWAY/in" "$AWAY/logs"
   setsid sh "$self" go "$@" > "$AWAY/logs/go" 2>&1 < /dev/null &
@@ -203,7 +201,7 @@ take)
   for file in "$@"; do
     name=$(basename "$file")
     grep -qx "$name" "$AWAY/pieces" || continue
-    if grep -qx "$name" "$AWAY/taken" 2> /dev/null; then continue; fi
+    if grep -qx "$name" "$AWAY/taken"; then continue; fi
     cp "$file" "$AWAY/in/.new.$name"
     mv "$AWAY/in/.new.$name" "$AWAY/in/$name"
     echo "$name" >> "$AWAY/taken"

@@ -150,9 +150,14 @@ class _Search:
                     progress.advance()
 
             left_s = None if deadline is None else deadline - time.monotonic()
-            with contextlib.suppress(TimeoutError):  # what has begun by then is searched anew
-                async with asyncio.timeout(left_s):
+            limit = asyncio.timeout(left_s)
+            try:
+                async with limit:
                     await asyncio.gather(*map(one, tasks))
+            except TimeoutError:
+                if not limit.expired():  # it is somebody else's
+                    raise
+                # what has begun by then is searched anew
 
     def _judges(self, stack: contextlib.ExitStack) -> tuple[JudgeFn, JudgeFn]:
         """What judges candidates, and what judges the best of them again, on other inputs."""

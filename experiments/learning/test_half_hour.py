@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,21 @@ def call(tmp_path: Path, began: Began, failing: list[str]) -> Callable[..., list
     return called
 
 
+@pytest.fixture
+def refused(
+    call: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """What is said where a call begins nothing."""
+
+    def said(**given: Any) -> str:
+        with pytest.raises(SystemExit):
+            call(**given)
+        assert not (tmp_path / "w").exists()
+        return capsys.readouterr().err
+
+    return said
+
+
 def test_both_gpus_judge_until_the_model_is_there_and_after_the_trial(
     call: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -158,16 +174,9 @@ def test_examples_that_were_made_before_are_taken(
     [({}, "there are no examples in"), ({"policy": "p"}, "leave one of them out")],
 )
 def test_examples_that_are_not_there_or_not_for_it_are_said(
-    more: dict[str, str],
-    said: str,
-    call: Callable[..., list[str]],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    more: dict[str, str], said: str, refused: Callable[..., str], tmp_path: Path
 ) -> None:
-    with pytest.raises(SystemExit):
-        call(then=["sft"], mixture=str(tmp_path / "made"), **more)
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "w").exists()
+    assert said in refused(then=["sft"], mixture=str(tmp_path / "made"), **more)
 
 
 def test_both_plans_teach_the_same_examples() -> None:
@@ -378,16 +387,9 @@ def test_one_of_the_two_trials_may_be_named(call: Callable[..., list[str]], name
     ],
 )
 def test_what_there_is_not_is_said_before_anything_begins(
-    name: str,
-    said: str,
-    call: Callable[..., list[str]],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    name: str, said: str, refused: Callable[..., str]
 ) -> None:
-    with pytest.raises(SystemExit):
-        call(then=["rl:0:train", name])
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "w").exists()
+    assert said in refused(then=["rl:0:train", name])
 
 
 def test_a_stored_policy_takes_the_place_of_sft_and_arms_follow(

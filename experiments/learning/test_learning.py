@@ -694,6 +694,25 @@ def test_a_search_judges_equal_kernels_once_and_begins_nothing_that_the_time_end
     assert len(judged) == 2, "once as a candidate, and the best one again"
 
 
+def test_a_timeout_of_a_server_is_not_the_end_of_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import search
+
+    class Silent:
+        async def generate(self, *_: object) -> Generation:
+            raise TimeoutError("the server is silent")
+
+    monkeypatch.setattr(search._Search, "_policy", lambda *_: (Silent(), lambda _: 10))
+    task = load_suite("held-out:1").tasks[0].task
+    more: dict[str, Any] = {"judge": {"backend": "emulator"}, "seed": 0, "max_new_tokens": 64}
+    with pytest.raises(TimeoutError, match="the server is silent"):
+        search.search(
+            tmp_path / "model", [task], Searched(tasks=1, candidates=2, beam=1),
+            folder=tmp_path, deadline=time.monotonic() + 600, **more,
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("said", ["0/2", "3/2", "2", "a/b"])
 def test_a_part_that_there_is_not_is_refused(said: str) -> None:
     with pytest.raises(SystemExit):

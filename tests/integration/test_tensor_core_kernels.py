@@ -170,6 +170,10 @@ CONVOLUTIONS = {
         Convolution((5,), (3,), (2,), (2,), 2, transposed=True),
         (((2, 6, 19), (6, 4, 5)), ((1, 2, 9), (2, 1, 5))),
     ),
+    "transposed, some residues without a tap": (
+        Convolution((2, 3), (3, 4), (0, 1), transposed=True),
+        (((2, 5, 9, 8), (5, 7, 2, 3)), ((1, 3, 4, 11), (3, 65, 2, 3))),
+    ),
     "transposed, of a volume": (
         Convolution((3, 3, 3), (2, 1, 2), (1, 1, 0), transposed=True),
         (((2, 3, 4, 5, 6), (3, 5, 3, 3, 3)), ((1, 2, 2, 3, 3), (2, 1, 3, 3, 3))),

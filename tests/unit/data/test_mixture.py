@@ -21,7 +21,6 @@ from coding_framework.data.mixture import (
     mixture_jobs,
     sft_mixture,
 )
-from coding_framework.data.modules.blocks import ONES
 from coding_framework.data.modules.catalog import (
     HELD_OUT_FAMILIES,
     all_drafts,
@@ -34,7 +33,7 @@ from coding_framework.data.modules.catalog import (
     part_of_block,
     spare_drafts,
 )
-from coding_framework.data.modules.epilogues import FUSED_FAMILIES
+from coding_framework.data.modules.epilogues import FUSED_FAMILIES, ONES
 from coding_framework.data.modules.faults import ARGUMENT_FAULTS, break_module
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.kernels.convolutions import MOST_TAPS

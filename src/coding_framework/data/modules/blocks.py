@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from coding_framework.data.modules.epilogues import (
     ACTIVATIONS,
+    ONES,
     PARAMETERS,
     SCALARS,
     drawn,
+    linear_rows,
     redundant,
 )
 from coding_framework.data.modules.layer_families import conv_input, conv_op
@@ -27,8 +30,6 @@ DRAWS = 800
 """Of each kind; many have a pair of operations that is held out, and some come twice."""
 _COMMON = ("relu", "gelu", "silu", "leaky_relu", "tanh", "sigmoid", "elu", "hardswish", "relu6")
 """Drawn twice as often as all activations together."""
-ONES = ("add_one", "subtract_one", "multiply_one", "least_of_one", "most_of_one")
-"""With a parameter of one element."""
 _OPEN = ("relu", "leaky_relu", "elu", "gelu", "silu", "mish", "softplus", "hardswish")
 """What a large sum leaves as different as it was."""
 _PLACES = 12
@@ -169,7 +170,9 @@ def _ended(rng: random.Random, n: int) -> ModuleDraft:
     head = _head(rng, n)
     operations = [head]
     for _ in range(rng.choice((0, 1, 1, 2, 2, 3))):
-        kinds = (_activation, _activation, _scalar, _parameter, *([_pool_of(n)] if n else []))
+        kinds: list[Callable[[random.Random], Operation]] = [
+            _activation, _activation, _scalar, _parameter, *([partial(_pool, n=n)] if n else []),
+        ]  # fmt: skip
         one = rng.choice(kinds)(rng)
         if not redundant(operations[-1], one) and one.name not in {o.name for o in operations}:
             operations.append(one)
@@ -182,9 +185,7 @@ def _ended(rng: random.Random, n: int) -> ModuleDraft:
     if n:
         return _draft(f"conv{'_transpose' * (head.name[4] == '_')}{n}d_fused", n, operations)
     real = rng.choice(((1024, 1024, 1024), (128, 4096, 4096), (512, 2048, 1024)))
-    rows = [{"batch_size": b, "in_features": i, "out_features": o} for b, i, o in
-            ((16, 40, 24), (7, 21, 20), (3, 6, 8), real, (333, 515, 516))]  # fmt: skip
-    return _of_rows(operations, rows)
+    return _of_rows(operations, linear_rows(real))
 
 
 def _head(rng: random.Random, n: int) -> Operation:
@@ -205,10 +206,6 @@ def _scalar(rng: random.Random) -> Operation:
 
 def _parameter(rng: random.Random) -> Operation:
     return op(rng.choice((*PARAMETERS, *ONES)))
-
-
-def _pool_of(n: int) -> Callable[[random.Random], Operation]:
-    return lambda rng: _pool(rng, n)
 
 
 def _between(rng: random.Random) -> ModuleDraft:

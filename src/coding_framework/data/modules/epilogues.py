@@ -19,6 +19,7 @@ from coding_framework.data.modules.records import (
     ModuleDraft,
     ModuleInput,
     Operation,
+    Sizes,
     op,
 )
 from coding_framework.data.modules.sizes import conv_sizes
@@ -59,6 +60,8 @@ ACTIVATIONS = tuple(
 )
 SCALARS = ("add_scalar", "subtract_scalar", "scale", "divide")
 PARAMETERS = ("add_bias", "subtract_bias", "multiply_weight")
+ONES = tuple(row.name for row in POINTWISE.values() if row.reads == "one")
+"""With a parameter of one element."""
 
 
 def drawn(rng: random.Random, name: str) -> Operation:
@@ -237,10 +240,16 @@ def _linear_draft(rng: random.Random) -> ModuleDraft | None:
     if any(o.name.endswith("_input") for o in after):
         inputs.append(ModuleInput("y", ("batch_size", "out_features")))
     real = rng.choice(((1024, 1024, 1024), (128, 4096, 4096), (512, 2048, 1024), (2048, 512, 2048)))
-    rows = [{"batch_size": b, "in_features": i, "out_features": o} for b, i, o in
-            ((16, 40, 24), (7, 21, 20), (3, 6, 8), real, (333, 515, 516))]  # fmt: skip
+    rows = linear_rows(real)
     return _draft("linear_fused", (head, *after), tuple(inputs), (rows[0], rows[1], rows[2]),
                   (rows[3], rows[4], rows[2]), "features_last")  # fmt: skip
+
+
+def linear_rows(real: tuple[int, int, int]) -> list[Sizes]:
+    """Sizes of a linear layer: three for the emulator, and two for a GPU, of which the first is
+    `real`."""
+    return [{"batch_size": b, "in_features": i, "out_features": o} for b, i, o in
+            ((16, 40, 24), (7, 21, 20), (3, 6, 8), real, (333, 515, 516))]  # fmt: skip
 
 
 def _bmm_draft(rng: random.Random) -> ModuleDraft | None:
