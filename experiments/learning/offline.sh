@@ -11,7 +11,8 @@
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
 #                                      the first one is sft, that is trained, and else the policy is the packed one;
 #                                      of four GPUs two make those behind --beside at the same time
-#   offline.sh tests OUT               instead of start: the tests marked `cuda`, without any piece; OUT/tests.log says each
+#   offline.sh tests OUT               the tests marked `cuda`, without any piece, $JOBS (6) at a time; OUT/tests.log says each.
+#                                      Instead of start, or behind it in the background, while pieces come, with --workers 0
 #   offline.sh take FILE ...           pieces, in any order, as they come, those that it has passed over; those of the model
 #                                      first: it is converted, and SFT may begin, while the late ones come
 #   offline.sh poll SECONDS OUT        until so long after the start, until all is done, or until a piece is missing for
@@ -190,10 +191,14 @@ model)
   ;;
 tests)
   out=$1
-  unpacked
+  if [ -e "$AWAY/began" ]; then
+    until grep -qs installed "$AWAY/timeline"; do sleep 0.3; done
+  else
+    unpacked
+  fi
   export PYTHONPATH="$site" HF_HUB_OFFLINE=1
   cd "$AWAY/main"
-  python3 -m pytest -v -m cuda -p no:cacheprovider -o addopts= --import-mode=importlib --durations=20 -rs \
+  nice python3 -m pytest -v -n "${JOBS:-6}" --dist worksteal -m cuda -p no:cacheprovider -o addopts= --import-mode=importlib --durations=20 -rs \
     $(grep -rl 'mark\.cuda' tests --include='test_*.py') > "$out/tests.log" 2>&1
   ;;
 take)
