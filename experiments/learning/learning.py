@@ -694,8 +694,9 @@ def _checkout(now: Experiment) -> Path:
 
 
 def searching(now: Experiment) -> Mapping[str, Any]:
-    """What was found, by suite."""
-    from search import search
+    """What was found, by suite; where the time ends, that of all calls so far is in
+    search/so_far.json."""
+    from search import search, told
 
     from coding_framework.evaluation.suites import load_suite
 
@@ -707,19 +708,20 @@ def searching(now: Experiment) -> Mapping[str, Any]:
         ]
         for suite in suites
     }
-    model = require(now, now.best)
-    with now.served(model, now.best) as server:
-        rows = search(
-            model, fair_order(list(tasks.values())), how,
-            judge=dict(now.plan.judge), folder=now.work / "search", seed=now.seed,
-            deadline=now.deadline, max_new_tokens=now.plan.sampling.get("max_new_tokens"),
-            server=server[1] if server else None, part=now.part,
-        )  # fmt: skip
-    by_task = {row["task"]: row for row in rows}
-    return {
-        "policy": now.best,
-        **{suite: _found([by_task[t.name] for t in found]) for suite, found in tasks.items()},
-    }
+    model, folder = require(now, now.best), now.work / "search"
+    found: dict[str, Any] = {"policy": now.best}
+    try:
+        with now.served(model, now.best) as server:
+            search(
+                model, fair_order(list(tasks.values())), how,
+                judge=dict(now.plan.judge), folder=folder, seed=now.seed,
+                deadline=now.deadline, max_new_tokens=now.plan.sampling.get("max_new_tokens"),
+                server=server[1] if server else None, part=now.part,
+            )  # fmt: skip
+    finally:
+        found |= {suite: told(fair_order([of_it]), folder) for suite, of_it in tasks.items()}
+        write_json_atomic(folder / "so_far.json", found)
+    return found
 
 
 def fair_order(suites: Sequence[Sequence[Task]]) -> list[Task]:
@@ -727,18 +729,6 @@ def fair_order(suites: Sequence[Sequence[Task]]) -> list[Task]:
     may end anywhere: what is done then is of the whole length of each suite."""
     strided = [[t for start in (0, 2, 1, 3) for t in suite[start::4]] for suite in suites]
     return [t for row in zip_longest(*strided) for t in row if t is not None]
-
-
-def _found(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    fast = [row["speedup"] or 0.0 for row in rows]
-    return {
-        "tasks": len(rows),
-        "candidates": sum(row["candidates"] for row in rows),
-        "tokens": sum(row["tokens"] for row in rows),
-        "correct": sum(row["correct"] for row in rows) / len(rows),
-        "fast_1": sum(s > 1.0 for s in fast) / len(rows),
-        "fast_1.05": sum(s > 1.05 for s in fast) / len(rows),
-    }
 
 
 STAGES: Mapping[str, tuple[tuple[str, Work], ...]] = {

@@ -6,7 +6,7 @@
 #       pieces that it may carry, together at most $PIECE, those of the model first. WHEELS: a folder of wheels and Debian packages.
 #       FOLDER: the base model as Hugging Face has it; its weights stay here, from_gguf.py makes them there.
 #       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one. $BEFORE: a stored policy,
-#       for arms behind before:. $MIXTURE: the folder where `learning.py sft --until mixture` made SFT's examples.
+#       for arms behind before:. $FOUND: found.jsonl of a search, which goes on from it. $MIXTURE: the folder where `learning.py sft --until mixture` made SFT's examples.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
 #                                      the first one is sft, that is trained, and else the policy is the packed one;
@@ -43,6 +43,11 @@ is_waited_for() { # whether a piece is missing, and none came for some time
 all_of() { # waits for the pieces of a name
   while [ "$(find "$AWAY/in" -name "piece.$1.*" | wc -l)" -lt "$(wanted "$1")" ]; do sleep 0.3; done
   say "all of $1 is here"
+}
+stacks() { # what each process on a GPU is at, without a stop: where a judge's time goes
+  for pid in $(nvidia-smi --query-compute-apps=pid --format=csv,noheader 2> /dev/null); do
+    timeout 5 "$AWAY/late_site/bin/py-spy" dump --nonblocking --pid "$pid" || true
+  done >> "$AWAY/logs/stacks" 2>&1
 }
 site=$AWAY/main/src:$AWAY/site:$AWAY/late_site
 install() { # FOLDER WHEEL ...
@@ -104,6 +109,7 @@ pack)
   tar c -C "$model" --exclude='*.safetensors' --exclude='*.gguf' . | xz -T0 > "$to/start/model.tar.xz"
   cp "$self" "$to/start/offline.sh"
   if [ "${KERNELBENCH:-}" ]; then cp -r "$KERNELBENCH" "$to/start/kernelbench"; fi
+  if [ "${FOUND:-}" ]; then cp "$FOUND" "$to/start/found.jsonl"; fi
   split -b "${PIECE:-62M}" -d "$gguf" "$to/piece.model."
   tar c -C "$to/late" . | split -b "${PIECE:-62M}" -d - "$to/piece.late."
   [ -z "${BEFORE:-}" ] || cp -r "$BEFORE" "$to/before"
@@ -145,6 +151,10 @@ go)
     mkdir -p "$AWAY/parts"
     cat "$AWAY"/in/piece.parts.* | tar x -C "$AWAY/parts"
     python3 experiments/learning/learning.py unpack "$AWAY/parts" --work "$AWAY/half/learning_two_gpus"
+  fi
+  if [ -e "$AWAY/found.jsonl" ]; then
+    mkdir -p "$AWAY/half/learning_two_gpus/search"
+    cp "$AWAY/found.jsonl" "$AWAY/half/learning_two_gpus/search"
   fi
   if [ -d "$AWAY/kernelbench" ]; then set -- "$@" --kernelbench-dir "$AWAY/kernelbench"; fi
   from="--policy $AWAY/policy --learnt $AWAY/policies --before $AWAY/before"
@@ -216,10 +226,13 @@ take)
   ;;
 poll)
   seconds=$1 out=$2
-  while [ "$(since)" -lt "$seconds" ] && [ ! -e "$AWAY/done" ] && ! is_waited_for; do sleep 1; done
+  while [ "$(since)" -lt "$seconds" ] && [ ! -e "$AWAY/done" ] && ! is_waited_for; do
+    sleep 1
+    [ $(($(since) % 10)) != 0 ] || stacks
+  done
   missing | sed 's/^/missing: /'
   cat "$AWAY/timeline"
-  tail -n 3 "$AWAY"/logs/*
+  find "$AWAY/logs" -type f ! -name stacks -exec tail -n 3 {} +
   tail -n 30 "$AWAY/half/events.jsonl" || true
   nvidia-smi --query-gpu=utilization.gpu,memory.used --format=csv,noheader || true
   cd "$AWAY"

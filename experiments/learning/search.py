@@ -2,8 +2,8 @@
 choice by a second verdict.
 
 One model and one judge for all tasks. Equal kernels of a task are judged once, and on a GPU only
-what the emulator found right at small sizes: at real sizes a verdict takes most of a GPU for some
-seconds. A finished task is a line of `found.jsonl`, and the same command goes on with the next one.
+what the emulator found right at small sizes, and at real size alone: there a verdict takes most of
+a GPU for some seconds. The second verdict is a whole one. A finished task is a line of `found.jsonl`, and the same command goes on with the next one.
 Several processes may each take a part of the tasks: each has a file of its own, and all files
 count.
 """
@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -25,6 +25,7 @@ from coding_framework.agents.policies import OpenAIPolicy, prompt_ids
 from coding_framework.agents.prompts import ANSWER_TOKENS, PromptBudget
 from coding_framework.cuda.choose_backend import choose_backend
 from coding_framework.errors import OutOfTimeError
+from coding_framework.evaluation.metrics import wilson
 from coding_framework.monitoring.progress import Progress
 from coding_framework.orchestration.beam import candidates_of, confirmed
 from coding_framework.orchestration.turn import ConversationConfig
@@ -48,8 +49,8 @@ AT_ONCE = 16
 """Tasks that are searched at once: while one is judged, others are written."""
 AGAIN = 2
 """Judges of a second verdict, beside the others: of a task only few kernels are judged again."""
-TO_THE_GPU = frozenset({Status.CORRECT, Status.UNSUPPORTED, Status.TIMEOUT})
-"""What the emulator may say of a kernel that a GPU finds right."""
+BEYOND = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
+"""What the emulator may say, beside correct, of a kernel that a GPU finds right."""
 Counter = Callable[[tuple[Message, ...]], int]
 
 
@@ -87,12 +88,76 @@ def search(
     return [done[task.name] for task in tasks]
 
 
-def screened(screen: JudgeFn, judge: JudgeFn) -> JudgeFn:
-    """Judged by the first one, and by the second where that may say more."""
+def told(tasks: Sequence[Task], folder: Path) -> dict[str, Any]:
+    """What was found of a suite whose tasks were searched in this order, also where the time has
+    ended. cut: tasks before the last one that is done whose search it ended, the slow ones;
+    at_least counts them as not solved. one_turn and one_answer: the fastest candidate of the first
+    turn, and the mean of all of them, by one verdict each."""
+    done = _done(folder)
+    places = [i for i, task in enumerate(tasks) if task.name in done]
+    rows = [done[tasks[i].name] for i in places]
+    cut = places[-1] + 1 - len(rows) if rows else 0
+    speeds = [row["speedup"] if row["correct"] else None for row in rows]
+    fastest = [_best(c for turn in row["turns"] for c in turn) for row in rows]
+    return {
+        "tasks": len(rows), "cut": cut, "of": len(tasks),
+        "candidates": sum(row["candidates"] for row in rows),
+        "tokens": sum(row["tokens"] for row in rows),
+        "seconds_of_tasks": round(sum(row["seconds"] for row in rows)),
+        **_shares(speeds, len(rows)),
+        "at_least": _shares(speeds, len(rows) + cut),
+        "one_turn": _shares([_best(row["turns"][0]) for row in rows], len(rows)),
+        "one_answer": _means([_each(row["turns"][0]) for row in rows]),
+        "fastest_in_turn": [
+            sum(best is not None and _first_turn(row, best) == turn
+                for row, best in zip(rows, fastest, strict=True))
+            for turn in range(max((len(row["turns"]) for row in rows), default=0))
+        ],
+    }  # fmt: skip
+
+
+def _each(candidates: Iterable[tuple[str, float | None]]) -> list[float | None]:
+    """The speedup of each that is right, 0 where it has none; None: it is wrong."""
+    return [(speed or 0.0) if status == Status.CORRECT else None for status, speed in candidates]
+
+
+def _best(candidates: Iterable[tuple[str, float | None]]) -> float | None:
+    return max((s for s in _each(candidates) if s is not None), default=None)
+
+
+def _first_turn(row: dict[str, Any], best: float) -> int:
+    """Which turn has a candidate that is as fast, within 1%."""
+    found = [_best(turn) for turn in row["turns"]]
+    return next(i for i, fast in enumerate(found) if fast is not None and 1.01 * fast >= best)
+
+
+def _counts(speedups: Sequence[float | None]) -> dict[str, int]:
+    faster = {f"fast_{x:g}": sum((s or 0.0) > x for s in speedups) for x in (1.0, 1.05, 2.0)}
+    return {"correct": sum(s is not None for s in speedups), **faster}
+
+
+def _shares(speedups: Sequence[float | None], of: int) -> dict[str, Any]:
+    """Of so many tasks the share that is right and faster than eager, with Wilson's interval."""
+    counts = _counts(speedups)
+    ends = {name: [round(end, 3) for end in wilson(n, of)] for name, n in counts.items()}
+    return {**{name: round(n / of, 3) if of else 0.0 for name, n in counts.items()}, "ci95": ends}
+
+
+def _means(tasks: Sequence[Sequence[float | None]]) -> dict[str, float]:
+    """The same shares of each task's candidates, averaged over tasks."""
+    each = [{k: n / len(of) for k, n in _counts(of).items()} for of in tasks if of]
+    return {name: round(mean(one[name] for one in each), 3) for name in (each or [{}])[0]}
+
+
+def screened(screen: JudgeFn, real_size: JudgeFn, whole: JudgeFn) -> JudgeFn:
+    """Judged by the first one, by the second what that finds right, and by the third what is too
+    much for it."""
 
     async def judged(task: Task, code: str) -> Verdict:
         first = await screen(task, code)
-        return await judge(task, code) if first.status in TO_THE_GPU else first
+        if first.status in BEYOND:
+            return await whole(task, code)
+        return await real_size(task, code) if first.correct else first
 
     return judged
 
@@ -169,11 +234,11 @@ class _Search:
         kept: dict[str, Any] = {"run_folder": self._folder / "judge"}
         if self._how.judges is not None:
             kept["workers"] = self._how.judges
-        judge: JudgeFn = made(**kept)
-        if choose_backend(self._judging.get("backend", "auto")) == "cuda":
-            small = {"backend": "emulator", "workers": max(1, cores() // 2)}
-            judge = screened(made(**kept | small), judge)
-        return judge, made(workers=AGAIN)
+        again: JudgeFn = made(workers=AGAIN)
+        if choose_backend(self._judging.get("backend", "auto")) != "cuda":
+            return made(**kept), again
+        small = {"backend": "emulator", "workers": max(1, 3 * cores() // 4)}
+        return screened(made(**kept | small), made(**kept, small_shapes=False), again), again
 
     def _policy(self, stack: contextlib.ExitStack) -> tuple[Any, Counter]:
         """What answers, and what counts a prompt's tokens."""

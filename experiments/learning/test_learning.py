@@ -637,19 +637,54 @@ def test_processes_share_a_search_and_the_last_one_has_it_all(
     ]  # fmt: skip
 
 
+def test_a_search_tells_what_it_found_and_what_the_time_cut(tmp_path: Path) -> None:
+    import search
+
+    def row(task: str, speedup: float | None, *turns: list[tuple[str, float | None]]) -> Any:
+        counted = {"candidates": 4, "tokens": 100, "seconds": 2.5}
+        return {"task": task, "correct": speedup is not None, "speedup": speedup, "turns": turns,
+                **counted}  # fmt: skip
+
+    wrong, slow, fast = ("wrong_output", None), ("correct", 0.5), ("correct", 1.2)
+    with JsonlSink(tmp_path / "found.jsonl") as sink:
+        sink.write(row("t0", 1.2, [slow, wrong], [wrong, fast]))
+        sink.write(row("t2", None, [wrong, wrong], [wrong, wrong]))
+        sink.write(row("t3", 2.5, [("correct", 2.5), slow], [("correct", 2.51), wrong]))
+        sink.write(row("t9", 9.0, [fast]))
+    tasks: list[Any] = [SimpleNamespace(name=f"t{i}") for i in range(6)]
+    told = search.told(tasks, tmp_path)
+    assert (told["tasks"], told["cut"], told["of"]) == (3, 1, 6), "t1 was cut, t4 never begun"
+    assert (told["candidates"], told["tokens"], told["seconds_of_tasks"]) == (12, 300, 8)
+    assert [told[m] for m in ("correct", "fast_1", "fast_1.05", "fast_2")] == [
+        0.667, 0.667, 0.667, 0.333,
+    ]  # fmt: skip
+    assert told["ci95"]["correct"] == [0.208, 0.939], "Wilson's, of 2 of 3"
+    assert (told["at_least"]["correct"], told["at_least"]["fast_2"]) == (0.5, 0.25)
+    assert (told["one_turn"]["correct"], told["one_turn"]["fast_1"]) == (0.667, 0.333)
+    assert told["one_answer"] == {"correct": 0.5, "fast_1": 0.167, "fast_1.05": 0.167,
+                                  "fast_2": 0.167}  # fmt: skip
+    assert told["fastest_in_turn"] == [1, 1], "what is faster by less than 1% is not"
+    empty = search.told(tasks[4:], tmp_path)
+    assert (empty["tasks"], empty["cut"], empty["correct"]) == (0, 0, 0.0)
+
+
 @pytest.mark.parametrize("status", list(Status))
 def test_a_gpu_judges_what_the_emulator_found_right_or_beyond_it(status: Status) -> None:
     from search import screened
 
     def saying(backend: str, status: Status) -> Any:
         async def judge(*_: object) -> Any:
-            return SimpleNamespace(status=status, backend=backend)
+            correct = status is Status.CORRECT
+            return SimpleNamespace(status=status, correct=correct, backend=backend)
 
         return judge
 
-    judge = screened(saying("emulator", status), saying("cuda", Status.CORRECT))
-    by_gpu = status in (Status.CORRECT, Status.TIMEOUT, Status.UNSUPPORTED)
-    assert asyncio.run(judge(None, "")).backend == ("cuda" if by_gpu else "emulator")
+    judge = screened(
+        saying("emulator", status), saying("real", Status.CORRECT), saying("whole", Status.CORRECT)
+    )
+    beyond = dict.fromkeys((Status.TIMEOUT, Status.UNSUPPORTED), "whole")
+    by = {Status.CORRECT: "real", **beyond}.get(status, "emulator")
+    assert asyncio.run(judge(None, "")).backend == by
 
 
 def test_a_search_judges_equal_kernels_once_and_begins_nothing_that_the_time_ends(

@@ -79,12 +79,13 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     pack(tmp_path / "before", tmp_path / "parts", 15.0)
     (tmp_path / "made" / "mixture").mkdir(parents=True)
     (tmp_path / "made" / "mixture" / "examples.jsonl").write_text("{}")
+    (tmp_path / "found.jsonl").write_text('{"task": "1"}\n')
     (tmp_path / "earlier").mkdir()
     (tmp_path / "earlier" / "adapter_config.json").write_text("{}")
     told = {
         **os.environ, "AWAY": str(tmp_path / "away"), "ROOT": str(tmp_path / "root"),
         "KERNELBENCH": str(tmp_path / "kernelbench"), "BEFORE": str(tmp_path / "earlier"),
-        "MIXTURE": str(tmp_path / "made"),
+        "MIXTURE": str(tmp_path / "made"), "FOUND": str(tmp_path / "found.jsonl"),
         "CALLS": str(tmp_path / "calls"), "BASE": str(tmp_path / "base"), "PYTHON": sys.executable,
         "PIECE": "1M", "PATIENCE": "1", "KEPT": "100K", "PART_MIB": "0.1",
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
@@ -148,6 +149,8 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     assert (tmp_path / "root" / "lib").is_symlink(), "a package has not put a folder in its place"
     assert (tmp_path / "root" / "usr" / "lib" / "of_a_package").exists()
     assert all(name in calls for name in ("config.json", "model_card.json", "rl-0.train.json"))
+    found = away / "half" / "learning_two_gpus" / "search" / "found.jsonl"
+    assert found.read_text() == (tmp_path / "found.jsonl").read_text(), "a search goes on"
     whole = subprocess.run(["sha256sum", tmp_path / "model.gguf"], capture_output=True, text=True)
     assert (tmp_path / "calls.gguf").read_text().split()[0] == whole.stdout.split()[0]
     assert (tmp_path / "out" / "half.tar.xz.00").stat().st_size > 0
@@ -170,7 +173,7 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     (before / "adapter").write_bytes(os.urandom(600_000))
     for number in range(2):  # of 0.1 MiB: seven
         offline("bring", number, tmp_path / "out", script=there)
-    assert unpack(tmp_path / "out", tmp_path / "next") == 5
+    assert unpack(tmp_path / "out", tmp_path / "next") == 6
     assert (tmp_path / "next" / "adapter").read_bytes() == (before / "adapter").read_bytes()
     assert list((tmp_path / "base" / "torch" / "__pycache__").iterdir()), "of an image without any"
 

@@ -79,6 +79,7 @@ def make_judge(
     references: Literal["trusted", "sandboxed"] = "trusted",
     kept_bytes: int | None = None,
     time_naive: bool = True,
+    small_shapes: bool = True,
 ) -> JudgePool:
     """A judge for many candidates at once. Its processes start with the first candidate and end
     with `close`, or with this process.
@@ -91,6 +92,7 @@ def make_judge(
     references: sandboxed: tasks come from callers, and their references run in a sandbox.
     kept_bytes: of the verdicts in `run_folder` at most; None: all are kept.
     time_naive: on a GPU, False: no time is taken for naive kernels, which nobody asks for.
+    small_shapes: on a GPU, False: real sizes alone (`JudgeConfig`), of what the emulator judged.
     """
     from coding_framework.cuda.many.pool import JudgePool
     from coding_framework.store.run_status import enclosing_run
@@ -109,6 +111,7 @@ def make_judge(
         experiment_without=tuple(experiment_without),
         references=references,
         time_naive=time_naive,
+        small_shapes=small_shapes,
     )
     within = told_in if told_in is not None else run_folder
     return JudgePool(

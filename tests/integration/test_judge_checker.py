@@ -80,20 +80,20 @@ class WithChecker(Watched):
 class JudgeOn(Judge):
     """A judge on a given backend."""
 
-    def __init__(self, backend: WithChecker) -> None:
+    def __init__(self, backend: WithChecker, *, small_shapes: bool = True) -> None:
         self._given = backend
-        super().__init__(JudgeConfig(backend="emulator", seed=7))
+        super().__init__(JudgeConfig(backend="emulator", seed=7, small_shapes=small_shapes))
 
     def _new_backend(self) -> WithChecker:
         return self._given
 
 
 def judged(
-    code: str, task: Task = WITH_LARGE, refuses: Status | None = None
+    code: str, task: Task = WITH_LARGE, refuses: Status | None = None, *, small_shapes: bool = True
 ) -> tuple[Verdict, WithChecker, Watched]:
     checker = Watched(refuses)
     backend = WithChecker(checker)
-    verdict = JudgeOn(backend).judge(
+    verdict = JudgeOn(backend, small_shapes=small_shapes).judge(
         task.model_copy(update={"naive_kernel": None}), Candidate(code=code)
     )
     return verdict, backend, checker
@@ -108,6 +108,21 @@ def test_the_checker_judges_what_is_not_of_real_size() -> None:
     assert {test.shapes[0] for test in declared} == {*SMALL, (70, 90)}
     assert NOT_CHECKED not in {finding.rule for finding in verdict.pitfalls}
     assert verdict.receipt.driver == "580.1", "of the device, though the checker came last"
+
+
+def test_without_small_shapes_the_real_size_alone_is_judged_and_the_verdict_says_so() -> None:
+    verdict, backend, checker = judged(DOUBLE, small_shapes=False)
+    assert verdict.correct, verdict.reason
+    assert (checker.shapes, backend.shapes) == ([], [(70, 90)])
+    assert verdict.timing is not None
+    assert {test.shapes[0] for test in verdict.tests} == {(70, 90)}
+    assert verdict.receipt.experiment_without == ("small_shapes",)
+    assert verdict.reason.endswith("without small_shapes")
+    wrong, _, _ = judged(LOSES_THE_LAST, small_shapes=False)
+    assert wrong.status is Status.WRONG_OUTPUT
+    whole, backend, _ = judged(DOUBLE, DOUBLE_TASK, small_shapes=False)
+    assert whole.correct, whole.reason
+    assert set(backend.shapes) == {SMALL[0]}, "a task without one of real size has them all"
 
 
 def test_without_a_shape_set_of_real_size_the_timed_one_is_judged_by_both() -> None:

@@ -105,9 +105,18 @@ class JudgeConfig(Record):
     references: Literal["trusted", "sandboxed"] = "trusted"
     """Where tasks' references run: here, or each in a sandbox of its own, for tasks of callers who
     are not trusted; those are judged on the emulator."""
+    small_shapes: bool = True
+    """On a GPU: False judges the shape set of real size alone, where a task has one, for what the
+    emulator found right at small sizes: a GPU's judge asks it again, which took three quarters of
+    its time. No such verdict is kept as evidence either."""
     experiment_without: tuple[OptionalCheck, ...] = ()
     """Checks that are off, to see what they hold back; on the emulator alone. Each verdict names
     them in its receipt, and none of them is kept as evidence for a kernel."""
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """All that is off."""
+        return (*self.experiment_without, *(() if self.small_shapes else ("small_shapes",)))
 
 
 class BuildSource(Protocol):
@@ -155,7 +164,7 @@ class Judge:
         )
         self._safety = SafetyWrapper()
         self._seeds = seeds_of(self.config)
-        self._without = self.config.experiment_without
+        self._without = self.config.without
         self._secret = secret_of(self.config)
         self._references: dict[bytes, ReferenceCache] = {}
         self._compute: Compute | None = None
@@ -304,15 +313,18 @@ class Judge:
         return self._seeds
 
     def _cases(self, task: Task) -> tuple[TestCase, ...]:
-        """Shape sets to judge on; those that agents see alone, where an experiment says so."""
+        """Shape sets to judge on; the one of real size or those that agents see alone, where the
+        configuration says so."""
         cases = self._devices().cases(task)
+        if "small_shapes" in self._without:
+            return tuple(case for case in cases if case in task.gpu_cases) or cases
         if "hidden_shapes" in self._without:
             return tuple(case for case in cases if case.shown) or cases[:1]
         return cases
 
     def _drawn_case(self, task: Task) -> TestCase | None:
         """The shape set of sizes that nobody knows before, where the task has other sizes."""
-        if "hidden_shapes" in self._without:
+        if {"hidden_shapes", "small_shapes"} & {*self._without}:
             return None
         return self._reference_cache().drawn_case(task)
 
@@ -443,8 +455,8 @@ def new_draft(
         },
         seeds=seeds_of(config),
         sandbox=compiler.sandbox.name,
-        protocol=" without ".join((PROTOCOL, *config.experiment_without)),
-        experiment_without=config.experiment_without,
+        protocol=" without ".join((PROTOCOL, *config.without)),
+        experiment_without=config.without,
         tolerance_formula=TOLERANCE_FORMULA,
     )
     return VerdictDraft(task, candidate, backend, receipt)
