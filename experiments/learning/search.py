@@ -3,9 +3,9 @@ choice by a second verdict.
 
 One model and one judge for all tasks. Equal kernels of a task are judged once, and on a GPU only
 what the emulator found right at small sizes, and at real size alone: there a verdict takes most of
-a GPU for some seconds. The second verdict is a whole one. A finished task is a line of `found.jsonl`, and the same command goes on with the next one.
-Several processes may each take a part of the tasks: each has a file of its own, and all files
-count.
+a GPU for some seconds. The second verdict is a whole one. A finished task is a line of
+`found.jsonl`, and the same command goes on with the next one. Several processes may each take a
+part of the tasks: each has a file of its own, and all files count.
 """
 
 from __future__ import annotations
