@@ -34,6 +34,7 @@ from coding_framework.run.eval_options import TASK_TOKENS
 from coding_framework.store.lines import JsonlSink, parsed_lines
 from coding_framework.store.model_card import answers_for, prompts_for
 from coding_framework.types import (
+    ConversationTurn,
     CUDAConversationState,
     JudgeFn,
     Message,
@@ -254,8 +255,12 @@ class _Search:
         return asked, lambda messages: len(prompt_ids(tokenizer, messages))
 
 
+FAILURES = 3
+
+
 def _row(state: CUDAConversationState, chosen: Any) -> dict[str, Any]:
-    """Flat numbers of a search, and of each turn's candidates the status and the speedup."""
+    """Flat numbers of a search, of each turn's candidates the status and the speedup, and of a task
+    that is not solved some of its wrong kernels, the most frequent kinds first."""
     verdict = chosen.verdict if chosen is not None else None
     tried = candidates_of(state)
     turns = [[turn, *turn.alternatives] for turn in state.turns]
@@ -273,4 +278,20 @@ def _row(state: CUDAConversationState, chosen: Any) -> dict[str, Any]:
         "correct": verdict is not None,
         "speedup": verdict.speedup if verdict is not None else None,
         "code": chosen.code if chosen is not None else None,
+        "failures": [] if verdict is not None else _failures(t for turn in turns for t in turn),
     }
+
+
+def _failures(turns: Iterable[ConversationTurn]) -> list[dict[str, Any]]:
+    """One of each kind: a status, and where the reason says so a shape or a compiler's message."""
+    kinds: dict[tuple[str, str], list[ConversationTurn]] = {}
+    for turn in turns:
+        if turn.verdict is not None:
+            verdict = turn.verdict
+            kinds.setdefault((verdict.status, verdict.reason.split(":")[-1][:40]), []).append(turn)
+    found = sorted(kinds.values(), key=len, reverse=True)[:FAILURES]
+    return [
+        {"count": len(of), "status": verdict.status, "reason": verdict.reason, "code": of[0].code}
+        for of in found
+        if (verdict := of[0].verdict) is not None
+    ]

@@ -727,6 +727,30 @@ def test_a_search_judges_equal_kernels_once_and_begins_nothing_that_the_time_end
     assert (row["candidates"], row["correct_candidates"], row["masked"]) == (6, 6, 0)
     assert [len(turn) for turn in row["turns"]] == [3, 3]
     assert len(judged) == 2, "once as a candidate, and the best one again"
+    assert row["failures"] == []
+
+
+def test_a_search_that_found_nothing_says_how_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import search
+
+    answers = iter(["no kernel at all", "__global__ void f() { none; }", "__global__ void g() {"])
+
+    class WrongPolicy:
+        async def generate(self, *_: object) -> Generation:
+            return Generation(text=f"```cuda\n{next(answers)}\n```", counted=10)
+
+    monkeypatch.setattr(search._Search, "_policy", lambda *_: (WrongPolicy(), lambda _: 10))
+    how = Searched(tasks=1, candidates=3, turns=1, beam=1, judges=1)
+    (row,) = search.search(
+        tmp_path / "model", [load_suite("held-out:1").tasks[0].task], how,
+        judge={"backend": "emulator"}, seed=0, max_new_tokens=64, folder=tmp_path, deadline=None,
+    )  # fmt: skip
+    assert not row["correct"]
+    assert sum(failure["count"] for failure in row["failures"]) == 3
+    assert {failure["status"] for failure in row["failures"]} >= {"compile_error"}
+    assert all(failure["reason"] and failure["code"] for failure in row["failures"])
 
 
 def test_a_timeout_of_a_server_is_not_the_end_of_the_search(
