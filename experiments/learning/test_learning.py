@@ -730,6 +730,35 @@ def test_a_search_judges_equal_kernels_once_and_begins_nothing_that_the_time_end
     assert row["failures"] == []
 
 
+def test_on_a_gpu_a_search_has_three_judges_of_which_one_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import contextlib
+
+    import search
+
+    made: list[dict[str, Any]] = []
+
+    @contextlib.contextmanager
+    def judge(**given: Any) -> Any:
+        made.append(given)
+        yield lambda *_: None
+
+    monkeypatch.setattr(search, "make_judge", judge)
+    monkeypatch.setattr(search, "choose_backend", lambda wanted: wanted)
+    monkeypatch.setattr(search, "cores", lambda: 32)
+    how = Searched(tasks=1, judges=10)
+    found = search._Search(tmp_path, how, {"backend": "cuda"}, tmp_path, 0, 64, None)
+    with contextlib.ExitStack() as stack:
+        found._judges(stack)
+    kept = {"run_folder": tmp_path / "judge", "time_naive": False}
+    assert made == [
+        {"backend": "cuda", "time_naive": False, "workers": search.AGAIN},
+        {"backend": "emulator", "workers": 24, **kept},
+        {"backend": "cuda", "workers": 10, "small_shapes": False, **kept},
+    ]
+
+
 def test_a_search_that_found_nothing_says_how_it_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
