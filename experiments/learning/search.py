@@ -3,9 +3,9 @@ choice by a second verdict.
 
 One model and one judge for all tasks. Equal kernels of a task are judged once, and on a GPU only
 what the emulator found right at small sizes, and at real size alone: there a verdict takes most of
-a GPU for some seconds. The second verdict is a whole one. A finished task is a line of
-`found.jsonl`, and the same command goes on with the next one. Several processes may each take a
-part of the tasks: each has a file of its own, and all files count.
+a GPU for some seconds. So is the second verdict, of judges with other inputs. A finished task is a
+line of `found.jsonl`, and the same command goes on with the next one. Several processes may each
+take a part of the tasks: each has a file of its own, and all files count.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ from coding_framework.wiring import cores, make_agents, make_judge, make_policie
 
 AT_ONCE = 16
 """Tasks that are searched at once: while one is judged, others are written."""
-AGAIN = 2
-"""Judges of a second verdict, beside the others: of a task only few kernels are judged again."""
+AGAIN = 3
+"""Judges of a second verdict on a GPU, beside the others. Of a task four kernels are judged again:
+two judges, who had the emulator judge small sizes meanwhile, were what 36 tasks waited for."""
 BEYOND = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
 """What the emulator may say, beside correct, of a kernel that a GPU finds right."""
 Counter = Callable[[tuple[Message, ...]], int]
@@ -210,9 +211,12 @@ class _Search:
                         async for event in workflow.stream(task, conversation_id=task.name):
                             state = event.state or state
                     assert state is not None, "a stream ends with the conversation"
+                    searched = time.monotonic()
                     chosen = await confirmed(state, again)
-                    took.append(time.monotonic() - began)
-                    sink.write({**_row(state, chosen), "seconds": round(took[-1], 1)})
+                    ended = time.monotonic()
+                    took.append(ended - began)
+                    seconds = {"seconds": ended - began, "seconds_again": ended - searched}
+                    sink.write(_row(state, chosen) | {k: round(s, 1) for k, s in seconds.items()})
                     progress.advance()
 
             left_s = None if deadline is None else deadline - time.monotonic()
@@ -227,19 +231,28 @@ class _Search:
 
     def _judges(self, stack: contextlib.ExitStack) -> tuple[JudgeFn, JudgeFn]:
         """What judges candidates, and what judges the best of them again, on other inputs."""
-
-        def made(**more: Any) -> Any:
-            given = {**self._judging, "time_naive": False, **more}
-            return stack.enter_context(make_judge(**given))
-
         kept: dict[str, Any] = {"run_folder": self._folder / "judge"}
-        if self._how.judges is not None:
-            kept["workers"] = self._how.judges
-        again: JudgeFn = made(workers=AGAIN)
+        half = max(1, 3 * cores() // 8)
+        return (
+            self._judge(stack, self._how.judges, half, kept),
+            self._judge(stack, AGAIN, half, {}),
+        )
+
+    def _judge(
+        self, stack: contextlib.ExitStack, workers: int | None, screening: int, kept: dict[str, Any]
+    ) -> JudgeFn:
+        """workers: None: as the plan has it. screening: those of the emulator beside a GPU."""
+
+        def made(workers: int | None, **more: Any) -> Any:
+            given = {**self._judging, "time_naive": False, **kept, **more}
+            return stack.enter_context(
+                make_judge(**given if workers is None else {**given, "workers": workers})
+            )
+
         if choose_backend(self._judging.get("backend", "auto")) != "cuda":
-            return made(**kept), again
-        small = {"backend": "emulator", "workers": max(1, 3 * cores() // 4)}
-        return screened(made(**kept | small), made(**kept, small_shapes=False), again), again
+            return made(workers)
+        screen, real_size = made(screening, backend="emulator"), made(workers, small_shapes=False)
+        return screened(screen, real_size, whole=made(1))
 
     def _policy(self, stack: contextlib.ExitStack) -> tuple[Any, Counter]:
         """What answers, and what counts a prompt's tokens."""

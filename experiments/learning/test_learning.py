@@ -730,7 +730,7 @@ def test_a_search_judges_equal_kernels_once_and_begins_nothing_that_the_time_end
     assert row["failures"] == []
 
 
-def test_on_a_gpu_a_search_has_three_judges_of_which_one_is_whole(
+def test_on_a_gpu_a_search_screens_first_and_second_verdicts_by_judges_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import contextlib
@@ -751,11 +751,16 @@ def test_on_a_gpu_a_search_has_three_judges_of_which_one_is_whole(
     found = search._Search(tmp_path, how, {"backend": "cuda"}, tmp_path, 0, 64, None)
     with contextlib.ExitStack() as stack:
         found._judges(stack)
-    kept = {"run_folder": tmp_path / "judge", "time_naive": False}
+    kept = {"run_folder": tmp_path / "judge"}
+    told = {"backend": "cuda", "time_naive": False}
     assert made == [
-        {"backend": "cuda", "time_naive": False, "workers": search.AGAIN},
-        {"backend": "emulator", "workers": 24, **kept},
-        {"backend": "cuda", "workers": 10, "small_shapes": False, **kept},
+        {**told, **more, **of}
+        for more, workers in ((kept, 10), ({}, search.AGAIN))
+        for of in (
+            {"backend": "emulator", "workers": 12},
+            {"small_shapes": False, "workers": workers},
+            {"workers": 1},
+        )
     ]
 
 

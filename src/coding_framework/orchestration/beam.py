@@ -8,6 +8,8 @@ turns keep the candidates that did not go on as their `alternatives`.
 
 from __future__ import annotations
 
+import asyncio
+
 from coding_framework.orchestration.turn import device_code, judge_or_reason, nearness
 from coding_framework.types import ConversationTurn, CUDAConversationState, JudgeFn
 
@@ -40,18 +42,22 @@ def parent_of(state: CUDAConversationState, sample: int, beam: int) -> CUDAConve
 
 
 MOST_CONFIRMED = 4
-"""Kernels that are judged again, until one is correct again."""
+"""Kernels that are judged again, side by side."""
 
 
 async def confirmed(state: CUDAConversationState, judge: JudgeFn) -> ConversationTurn | None:
     """The fastest correct candidate, by a second verdict on other inputs: the best of many times is
     partly luck, and so is the best of many verdicts. None where no kernel is correct twice."""
-    again: list[ConversationTurn] = []
     correct = [t for t in ranked(state) if t.verdict is not None and t.verdict.correct]
-    for turn in correct[:MOST_CONFIRMED]:
-        verdict, _ = await judge_or_reason(state.task, turn.code or "", judge)
-        if verdict is not None and verdict.correct:
-            again.append(turn.model_copy(update={"verdict": verdict}))
+    tried = correct[:MOST_CONFIRMED]
+    found = await asyncio.gather(
+        *(judge_or_reason(state.task, turn.code or "", judge) for turn in tried)
+    )
+    again = [
+        turn.model_copy(update={"verdict": verdict})
+        for turn, (verdict, _) in zip(tried, found, strict=True)
+        if verdict is not None and verdict.correct
+    ]
     return max(again, key=_speedup, default=None)
 
 
