@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
 from coding_framework.errors import PolicyError, UsageError
-from coding_framework.orchestration.beam import parent_of
+from coding_framework.orchestration.beam import MOST_CONFIRMED, confirmed, parent_of
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow
 from coding_framework.training.reward_functions.cuda_performance_reward import (
@@ -213,6 +214,31 @@ async def test_a_parent_of_an_earlier_turn_is_gone_on_from_where_it_is_still_the
     assert [[t.code for t in turns] for turns in shown] == [["fast"], ["slow"], ["wrong"], ["fast"]]
     nothing = make_state(make_turn(0, None, code=None, masked="ours"))
     assert parent_of(nothing, 0, 2) == nothing
+
+
+async def test_the_fastest_kernels_are_judged_again_side_by_side_and_the_best_by_that_counts():
+    speeds = {"lucky": 5.0, "slower": 4.0, "wrong now": 3.0, "steady": 2.0, "fifth": 1.0}
+    turns = [
+        make_turn(i, make_verdict(Status.CORRECT, speed), code=code)
+        for i, (code, speed) in enumerate(speeds.items())
+    ]
+    here, judged = asyncio.Barrier(MOST_CONFIRMED), []
+
+    async def again(task: Any, code: str) -> Any:
+        judged.append(code)
+        await asyncio.wait_for(here.wait(), 5)  # for all of them
+        if code == "wrong now":
+            return make_verdict(Status.WRONG_OUTPUT)
+        return make_verdict(Status.CORRECT, {"steady": 2.1}.get(code, 0.5))
+
+    found = await confirmed(make_state(*turns), again)
+    assert found is not None
+    assert found.code == "steady"
+    assert found.verdict is not None
+    assert found.verdict.speedup == 2.1
+    assert judged == [*speeds][:MOST_CONFIRMED], "the fifth is not asked about"
+    nothing = make_state(make_turn(0, make_verdict(Status.WRONG_OUTPUT), code="wrong"))
+    assert await confirmed(nothing, again) is None
 
 
 def test_a_beam_is_no_wider_than_a_turn():
