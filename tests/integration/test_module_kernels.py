@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from coding_framework.cuda.many.pool import JudgePool
-from coding_framework.data.modules.catalog import find_draft
+from coding_framework.data.modules.catalog import all_drafts, find_draft
+from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.pool import MOST_WIDER, shown_drafts, wider_drafts
 from coding_framework.data.modules.records import ModuleTask
@@ -122,4 +123,18 @@ async def test_a_block_of_two_layers_is_computed(emulator_pool: JudgePool, famil
     module = write_module(next(blocks))
     for kernel in kernels_of(module):
         verdict = await emulator_pool.judge(module_task(module), kernel.source)
+        assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)
+
+
+async def test_a_kernel_is_right_whose_parameter_is_called_as_its_local(
+    emulator_pool: JudgePool,
+) -> None:
+    """Of a norm: `scale` is what each element is multiplied by, and the kernel's own number."""
+    for draft in (d for d in all_drafts() if d.family == "rms_normalisation"):
+        task, kernels = module_kernels(draft, renamed=True)
+        if "self.scale = nn.Parameter" in task.reference:
+            break
+    assert "float inverse" in kernels[0].code
+    for kernel in kernels:
+        verdict = await emulator_pool.judge(task, kernel.code)
         assert verdict.status is Status.CORRECT, (kernel.level, verdict.reason)

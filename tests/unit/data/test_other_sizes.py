@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import islice, product
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from coding_framework.data.mixture import sft_mixture
 from coding_framework.data.modules.catalog import all_drafts
+from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.other_sizes import MOST_ELEMENTS, at_other_sizes
 from coding_framework.data.modules.pointwise import POINTWISE
@@ -87,6 +89,41 @@ def test_names_of_constants_are_others_and_mean_the_same() -> None:
         assert [k.source for k in kernels_of(plain)] == [k.source for k in kernels_of(other)]
         assert not set(dict(other.constructor)) & {g.name for g in draft.inputs}
     assert renamed > 40
+
+
+def test_attributes_have_other_names_in_the_module_and_its_kernels_and_mean_the_same() -> None:
+    word = re.compile(r"(?<!\w)[A-Za-z_]\w*")
+    attribute = re.compile(r"\bself\.(\w+)")
+    seen: set[str] = set()
+    moved = 0
+    norms = (d for d in all_drafts() if d.family == "rms_normalisation")
+    for draft in (*islice(norms, 16), *some_of_each_family(2)):
+        module = write_module(draft, renamed=True)
+        task, kernels = module_kernels(draft, renamed=True)
+        for plain, other in zip(kernels_of(module), kernels, strict=True):
+            before, after = word.findall(plain.source), word.findall(other.code)
+            called = dict(zip(before, after, strict=True))
+            assert [called[w] for w in before] == after, "each word has one new name"
+            assert len({*called.values()}) == len(called), "and no two words have the same"
+            assert word.sub("", plain.source) == word.sub("", other.code)
+            moved += any(called.get(w, w) != w for w in ("scale", "mean"))
+        if task.reference != module.source:
+            seen |= {*attribute.findall(task.reference)} - {*attribute.findall(module.source)}
+            state = {p.c_name for p in module.parameters}
+            scope: dict[str, type[torch.nn.Module]] = {}
+            exec(task.reference, scope)
+            with torch.device("meta"):
+                names = scope["Model"](*task.init_args).state_dict()
+            given = re.search(r"torch::Tensor forward\(([^)]*)\)", kernels[-1].code)
+            assert given is not None
+            handed = [arg.split()[-1] for arg in given[1].split(",")]
+            handed = [arg for arg in handed if arg not in {g.name for g in draft.inputs}]
+            assert {*handed} == {name.replace(".", "_") for name in names} != state
+    assert {"scale", "gamma", "additive", "body", "classifier"} <= seen
+    assert moved > 2, "a local of the kernel, beside a parameter of that name"
+    plain_task, plain_kernels = module_kernels(draft)
+    assert plain_task == module_task(write_module(draft)), "without the word nothing is renamed"
+    assert [k.code for k in plain_kernels] == [k.source for k in kernels_of(write_module(draft))]
 
 
 def test_what_pytorch_takes_anyway_is_left_out_of_some_renamed_modules() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from coding_framework.data.examples import Receipts, generating, kernel_ms, optimizing
+from coding_framework.data.modules.attributes import with_other_attributes
 from coding_framework.data.modules.kernels import kernels_of
 from coding_framework.data.modules.records import ModuleDraft
 from coding_framework.data.modules.tasks import module_task
@@ -60,15 +61,23 @@ def module_kernels(
     draft: ModuleDraft, spelling: int = 0, *, renamed: bool = False
 ) -> tuple[Task, list[KernelExample]]:
     """The task of a draft and its kernels, the naive one first. spelling, renamed: as of
-    `write_module`."""
+    `write_module`; attributes that hold parameters have other names then as well."""
     module = write_module(draft, spelling, renamed=renamed)
     task = module_task(module)
+    variants = kernels_of(module)
+    codes = [variant.source for variant in variants]
+    if renamed:
+        source, (naive, *codes) = with_other_attributes(
+            f"{task.name}/{spelling}", task.reference, [task.naive_kernel or "", *codes],
+            module.parameters,
+        )  # fmt: skip
+        task = task.model_copy(update={"reference": source, "naive_kernel": naive})
     return task, [
         KernelExample(
             task=task.name,
             level="naive" if variant.level == 0 else f"level {variant.level}",
-            code=variant.source,
+            code=code,
             why_faster=variant.reason,
         )
-        for variant in kernels_of(module)
+        for variant, code in zip(variants, codes, strict=True)
     ]
