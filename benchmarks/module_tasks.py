@@ -57,6 +57,7 @@ from module_leaks import (
 )
 
 from coding_framework.data.modules import catalog
+from coding_framework.data.modules.attributes import with_other_attributes
 from coding_framework.data.modules.other_sizes import at_other_sizes
 from coding_framework.data.modules.pool import MOST_WIDER, wider_drafts
 from coding_framework.data.modules.records import ModuleDraft, extent, shape_of
@@ -230,7 +231,12 @@ def overlaps(
         for gram in found:
             holders[gram].append(problem)
     for draft in drafts:
-        mine = grams(write_module(draft, spelling, renamed=renamed).source)
+        module = write_module(draft, spelling, renamed=renamed)
+        source = module.source
+        if renamed:
+            name = f"{draft.name}/{spelling}"
+            source, _ = with_other_attributes(name, source, (), module.parameters)
+        mine = grams(source)
         shared = Counter(problem for gram in mine for problem in holders.get(gram, ()))
         near = shared.most_common(5)
         share, name = max(((overlap(mine, own[p]), p.name) for p, _ in near), default=(0.0, ""))
