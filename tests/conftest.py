@@ -27,9 +27,14 @@ def _gpu_is_here() -> bool:
     return tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0
 
 
+def _place(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("ci")
+    return 2 if marker is None else 0 if marker.kwargs.get("longest") else 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # The longest ones first: another worker takes over what comes after them meanwhile.
-    items.sort(key=lambda item: item.get_closest_marker("ci") is None)
+    items.sort(key=_place)
     marked = [item for item in items if item.get_closest_marker("cuda")]
     if marked and not _gpu_is_here():
         for item in marked:

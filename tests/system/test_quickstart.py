@@ -91,7 +91,7 @@ AGAIN = ["make", "quickstart", "--smoke"]
 @pytest.mark.parametrize(
     ("command", "again"),
     [
-        pytest.param(QUICKSTART, AGAIN, id="quickstart", marks=pytest.mark.ci),
+        pytest.param(QUICKSTART, AGAIN, id="quickstart", marks=pytest.mark.ci(longest=True)),
         pytest.param(LAUNCH, LAUNCH, id="launch", marks=pytest.mark.slow),
     ],
 )

@@ -64,7 +64,7 @@ def worker_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", tiny_run.worker_path())
 
 
-@pytest.mark.ci
+@pytest.mark.ci(longest=True)
 @pytest.mark.timeout(900)
 def test_run_killed_after_its_first_step_goes_on_and_ends(
     model: Path, tmp_path: Path, worker_path: None
