@@ -101,6 +101,7 @@ def told(tasks: Sequence[Task], folder: Path) -> dict[str, Any]:
     cut = places[-1] + 1 - len(rows) if rows else 0
     speeds = [row["speedup"] if row["correct"] else None for row in rows]
     fastest = [_best(c for turn in row["turns"] for c in turn) for row in rows]
+    of_first_turn = [[c for turn in row["turns"][:1] for c in turn] for row in rows]
     return {
         "tasks": len(rows), "cut": cut, "of": len(tasks),
         "candidates": sum(row["candidates"] for row in rows),
@@ -108,8 +109,8 @@ def told(tasks: Sequence[Task], folder: Path) -> dict[str, Any]:
         "seconds_of_tasks": round(sum(row["seconds"] for row in rows)),
         **_shares(speeds, len(rows)),
         "at_least": _shares(speeds, len(rows) + cut),
-        "one_turn": _shares([_best(row["turns"][0]) for row in rows], len(rows)),
-        "one_answer": _means([_each(row["turns"][0]) for row in rows]),
+        "one_turn": _shares([_best(turn) for turn in of_first_turn], len(rows)),
+        "one_answer": _means([_each(turn) for turn in of_first_turn]),
         "fastest_in_turn": [
             sum(best is not None and _first_turn(row, best) == turn
                 for row, best in zip(rows, fastest, strict=True))

@@ -651,6 +651,7 @@ def test_a_search_tells_what_it_found_and_what_the_time_cut(tmp_path: Path) -> N
         sink.write(row("t2", None, [wrong, wrong], [wrong, wrong]))
         sink.write(row("t3", 2.5, [("correct", 2.5), slow], [("correct", 2.51), wrong]))
         sink.write(row("t9", 9.0, [fast]))
+        sink.write(row("no turn", None))
     tasks: list[Any] = [SimpleNamespace(name=f"t{i}") for i in range(6)]
     told = search.told(tasks, tmp_path)
     assert (told["tasks"], told["cut"], told["of"]) == (3, 1, 6), "t1 was cut, t4 never begun"
@@ -664,6 +665,8 @@ def test_a_search_tells_what_it_found_and_what_the_time_cut(tmp_path: Path) -> N
     assert told["one_answer"] == {"correct": 0.5, "fast_1": 0.167, "fast_1.05": 0.167,
                                   "fast_2": 0.167}  # fmt: skip
     assert told["fastest_in_turn"] == [1, 1], "what is faster by less than 1% is not"
+    silent: list[Any] = [SimpleNamespace(name="no turn")]
+    assert search.told(silent, tmp_path)["correct"] == 0.0
     empty = search.told(tasks[4:], tmp_path)
     assert (empty["tasks"], empty["cut"], empty["correct"]) == (0, 0, 0.0)
 
