@@ -232,11 +232,8 @@ def overlaps(
             holders[gram].append(problem)
     for draft in drafts:
         module = write_module(draft, spelling, renamed=renamed)
-        source = module.source
-        if renamed:
-            name = f"{draft.name}/{spelling}"
-            source, _ = with_other_attributes(name, source, (), module.parameters)
-        mine = grams(source)
+        other = with_other_attributes(module, spelling, ())[0] if renamed else module.source
+        mine = grams(other)
         shared = Counter(problem for gram in mine for problem in holders.get(gram, ()))
         near = shared.most_common(5)
         share, name = max(((overlap(mine, own[p]), p.name) for p, _ in near), default=(0.0, ""))

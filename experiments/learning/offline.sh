@@ -6,7 +6,8 @@
 #       pieces that it may carry, together at most $PIECE, those of the model first. WHEELS: a folder of wheels and Debian packages.
 #       FOLDER: the base model as Hugging Face has it; its weights stay here, from_gguf.py makes them there.
 #       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one. $BEFORE: a stored policy,
-#       for arms behind before:. $FOUND: found.jsonl of a search, which goes on from it. $MIXTURE: the folder where `learning.py sft --until mixture` made SFT's examples.
+#       for arms behind before:. $FOUND: found.jsonl of a search by the same policy, which goes on from it.
+#       $MIXTURE: the folder where `learning.py sft --until mixture` made SFT's examples.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
 #                                      the first one is sft, that is trained, and else the policy is the packed one;

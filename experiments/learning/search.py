@@ -53,6 +53,8 @@ AGAIN = 3
 two judges, who had the emulator judge small sizes meanwhile, were what 36 tasks waited for."""
 BEYOND = frozenset({Status.UNSUPPORTED, Status.TIMEOUT})
 """What the emulator may say, beside correct, of a kernel that a GPU finds right."""
+FAILURES = 3
+"""Wrong kernels that are kept of a task which is not solved."""
 Counter = Callable[[tuple[Message, ...]], int]
 
 
@@ -267,9 +269,6 @@ class _Search:
         tokenizer = AutoTokenizer.from_pretrained(self._model)
         asked = OpenAIPolicy(self._server, str(self._model))
         return asked, lambda messages: len(prompt_ids(tokenizer, messages))
-
-
-FAILURES = 3
 
 
 def _row(state: CUDAConversationState, chosen: Any) -> dict[str, Any]:

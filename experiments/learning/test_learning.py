@@ -28,7 +28,7 @@ import tables
 from plans import Plan, Searched, read_plan
 
 from coding_framework.cuda.many.pool import JudgePool
-from coding_framework.errors import OutOfTimeError, UsageError
+from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
 from coding_framework.evaluation.samples import SampleRecord, sample_record
 from coding_framework.evaluation.suites import load_suite
 from coding_framework.store.checkpoints import (
@@ -665,6 +665,9 @@ def test_a_search_tells_what_it_found_and_what_the_time_cut(tmp_path: Path) -> N
     assert told["one_answer"] == {"correct": 0.5, "fast_1": 0.167, "fast_1.05": 0.167,
                                   "fast_2": 0.167}  # fmt: skip
     assert told["fastest_in_turn"] == [1, 1], "what is faster by less than 1% is not"
+    with (tmp_path / "found.1of2.jsonl").open("w") as file:
+        file.write('{"task": "t5", "correct": tr')  # killed while it wrote
+    assert search.told(tasks, tmp_path) == told
     silent: list[Any] = [SimpleNamespace(name="no turn")]
     assert search.told(silent, tmp_path)["correct"] == 0.0
     empty = search.told(tasks[4:], tmp_path)
@@ -765,6 +768,20 @@ def test_on_a_gpu_a_search_screens_first_and_second_verdicts_by_judges_of_their_
             {"workers": 1},
         )
     ]
+
+
+def test_a_server_that_does_not_start_is_what_a_search_ends_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Any:
+        raise TrainingError("the server has ended")
+
+    monkeypatch.setattr(learning.Experiment, "served", fails)
+    monkeypatch.setattr(learning, "require", lambda *_: tmp_path)
+    now = learning.Experiment(read_plan(HERE / "toy.yaml"), tmp_path, "search")
+    with pytest.raises(TrainingError, match="the server has ended"):
+        learning.searching(now)
+    assert json.loads((tmp_path / "search" / "so_far.json").read_text())["policy"] == now.best
 
 
 def test_a_search_that_found_nothing_says_how_it_failed(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from coding_framework.data.mixture import sft_mixture
+from coding_framework.data.modules.attributes import with_other_attributes
 from coding_framework.data.modules.catalog import all_drafts
 from coding_framework.data.modules.examples import module_kernels
 from coding_framework.data.modules.kernels import kernels_of
@@ -124,6 +125,18 @@ def test_attributes_have_other_names_in_the_module_and_its_kernels_and_mean_the_
     plain_task, plain_kernels = module_kernels(draft)
     assert plain_task == module_task(write_module(draft)), "without the word nothing is renamed"
     assert [k.code for k in plain_kernels] == [k.source for k in kernels_of(write_module(draft))]
+
+
+def test_a_parameter_keeps_its_name_where_no_word_is_free_for_the_local() -> None:
+    for draft in (d for d in all_drafts() if d.family == "rms_normalisation"):
+        module = write_module(draft, renamed=True)
+        naive = module_task(module).naive_kernel or ""
+        source, (code,) = with_other_attributes(module, 0, [naive])
+        if "float inverse" in code:
+            break
+    kept = with_other_attributes(module, 0, [f"{naive}// inverse ratio"])
+    assert "self.scale" in source
+    assert kept == (module.source, [f"{naive}// inverse ratio"])
 
 
 def test_what_pytorch_takes_anyway_is_left_out_of_some_renamed_modules() -> None:

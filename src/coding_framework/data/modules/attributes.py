@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from coding_framework.data.modules.records import Parameter
+from coding_framework.data.modules.records import ModuleTask
 from coding_framework.data.modules.sizes import drawn_place
 
 _CONVOLUTIONS = ("body", "features", "encode", "dwconv", "to_hidden")
@@ -42,31 +42,32 @@ _WORD = re.compile(r"(?<!\w)[A-Za-z_]\w*")
 
 
 def with_other_attributes(
-    name: str, source: str, kernels: Sequence[str], parameters: Sequence[Parameter]
+    module: ModuleTask, spelling: int, kernels: Sequence[str]
 ) -> tuple[str, list[str]]:
     """A module's source and its kernels with other names of about half of the attributes that hold
-    parameters. name: of the task, which decides."""
-    in_source = {*_WORD.findall(source)}
+    parameters. spelling: the number by which the module is spelled, which decides too."""
+    in_source = {*_WORD.findall(module.source)}
     in_kernels = {word for code in kernels for word in _WORD.findall(code)}
+    held: dict[str, list[str]] = {}
+    for parameter in module.parameters:
+        held.setdefault(parameter.name.split(".")[0], []).append(parameter.c_name)
     attributes: dict[str, str] = {}
     words: dict[str, str] = {}
-    for attribute in dict.fromkeys(p.name.split(".")[0] for p in parameters):
-        other = _other(name, attribute)
+    for attribute, names in held.items():
+        other = _other(f"{module.name}/{spelling}", attribute)
         if other is None or other in in_source or other in attributes.values():
             continue
-        called = {
-            p.c_name: other + p.c_name.removeprefix(attribute)
-            for p in parameters
-            if p.name.split(".")[0] == attribute
-        }
+        called = {name: other + name.removeprefix(attribute) for name in names}
+        taken = {*called.values()} & in_kernels
         moved: dict[str, str] = {}
-        for new in {*called.values()} & in_kernels:
+        for new in taken:
             free = [w for w in _LOCALS.get(new, ()) if w not in in_kernels | in_source]
             if free:
                 moved[new] = free[0]
-        if len(moved) == len({*called.values()} & in_kernels):
+        if len(moved) == len(taken):
             attributes[attribute] = other
             words |= called | moved
+    source = module.source
     for attribute, other in attributes.items():
         source = re.sub(rf"\bself\.{attribute}\b", f"self.{other}", source)
     return source, [_WORD.sub(lambda m: words.get(m[0], m[0]), code) for code in kernels]

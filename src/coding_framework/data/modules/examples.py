@@ -67,10 +67,8 @@ def module_kernels(
     variants = kernels_of(module)
     codes = [variant.source for variant in variants]
     if renamed:
-        source, (naive, *codes) = with_other_attributes(
-            f"{task.name}/{spelling}", task.reference, [task.naive_kernel or "", *codes],
-            module.parameters,
-        )  # fmt: skip
+        every = [task.naive_kernel or "", *codes]
+        source, (naive, *codes) = with_other_attributes(module, spelling, every)
         task = task.model_copy(update={"reference": source, "naive_kernel": naive})
     return task, [
         KernelExample(
