@@ -4,7 +4,8 @@ choice by a second verdict.
 One model and one judge for all tasks. Equal kernels of a task are judged once, and on a GPU only
 what the emulator found right at small sizes, and at real size alone: there a verdict takes most of
 a GPU for some seconds. So is the second verdict, of judges with other inputs. A finished task is a
-line of `found.jsonl`, and the same command goes on with the next one. Several processes may each
+line of `found.jsonl`, and the same command goes on with the next one. A task of whose second
+verdicts one was not made, by a fault of ours, is not finished. Several processes may each
 take a part of the tasks: each has a file of its own, and all files count.
 """
 
@@ -31,6 +32,7 @@ from coding_framework.orchestration.beam import candidates_of, confirmed
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow
 from coding_framework.run.eval_options import TASK_TOKENS
+from coding_framework.store.events import log
 from coding_framework.store.lines import JsonlSink, parsed_lines
 from coding_framework.store.model_card import answers_for, prompts_for
 from coding_framework.types import (
@@ -215,11 +217,15 @@ class _Search:
                             state = event.state or state
                     assert state is not None, "a stream ends with the conversation"
                     searched = time.monotonic()
-                    chosen = await confirmed(state, again)
+                    second = await confirmed(state, again)
                     ended = time.monotonic()
                     took.append(ended - began)
+                    if second.lost:
+                        log.warning("task_not_counted", task=task.name, why=second.lost)
+                        return
                     seconds = {"seconds": ended - began, "seconds_again": ended - searched}
-                    sink.write(_row(state, chosen) | {k: round(s, 1) for k, s in seconds.items()})
+                    rounded = {name: round(s, 1) for name, s in seconds.items()}
+                    sink.write(_row(state, second.fastest) | rounded)
                     progress.advance()
 
             left_s = None if deadline is None else deadline - time.monotonic()

@@ -31,6 +31,7 @@ from coding_framework.cuda.many.pool import JudgePool
 from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
 from coding_framework.evaluation.samples import SampleRecord, sample_record
 from coding_framework.evaluation.suites import load_suite
+from coding_framework.orchestration.beam import Confirmed
 from coding_framework.store.checkpoints import (
     file_digest,
     finish,
@@ -734,6 +735,41 @@ def test_a_search_judges_equal_kernels_once_and_begins_nothing_that_the_time_end
     assert [len(turn) for turn in row["turns"]] == [3, 3]
     assert len(judged) == 2, "once as a candidate, and the best one again"
     assert row["failures"] == []
+
+
+def test_a_task_is_searched_anew_where_a_second_verdict_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import search
+
+    task = load_suite("held-out:1").tasks[0].task
+    kernel = make_turn(0, make_verdict(Status.CORRECT, 2.0), code="right")
+    faults = ["DeviceFullError: the GPU is full"]
+
+    class Workflow:
+        def __init__(self, *_: object, **__: object) -> None: ...
+        async def __aenter__(self) -> None: ...
+        async def __aexit__(self, *_: object) -> None: ...
+
+        async def stream(self, *_: object, **__: object) -> Any:
+            yield SimpleNamespace(state=make_state(kernel).model_copy(update={"task": task}))
+
+    async def again(state: Any, judge: Any) -> Confirmed:
+        return Confirmed(kernel, (faults.pop(),) if faults else ())
+
+    monkeypatch.setattr(search, "CUDAKernelWorkflow", Workflow)
+    monkeypatch.setattr(search, "confirmed", again)
+    monkeypatch.setattr(search._Search, "_judges", lambda *_: (None, None))
+    monkeypatch.setattr(search._Search, "_policy", lambda *_: (None, lambda _: 10))
+    given = (tmp_path / "model", [task], Searched(tasks=1, candidates=2))
+    more: dict[str, Any] = {
+        "judge": {"backend": "emulator"}, "seed": 0, "max_new_tokens": 64, "folder": tmp_path,
+        "deadline": None,
+    }  # fmt: skip
+    with pytest.raises(OutOfTimeError, match="1 tasks left"):
+        search.search(*given, **more)
+    (row,) = search.search(*given, **more)
+    assert row["speedup"] == 2.0
 
 
 def test_on_a_gpu_a_search_screens_first_and_second_verdicts_by_judges_of_their_own(

@@ -15,9 +15,10 @@ import pytest
 import torch
 
 from coding_framework.cuda.compiler import CUDACompiler
-from coding_framework.cuda.device.gpu_sharing import gpus
+from coding_framework.cuda.device.gpu_sharing import ROOM_BYTES, gpus
 from coding_framework.cuda.gpu.device import CudaDevice, end_idle
 from coding_framework.cuda.gpu.event_cost import event_cost_ms
+from coding_framework.cuda.gpu.place import place_of
 from coding_framework.cuda.gpu.settings import GpuSettings
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch, LaunchPlan
 from coding_framework.cuda.timing.statistics import TimingProtocol, summary
@@ -167,6 +168,26 @@ def test_tensors_on_the_gpu_travel_without_the_host(build: Path) -> None:
         device.take(x, tensor)
         assert device.download(x, 4 * N) == tensor.cpu().numpy().tobytes()
         assert torch.equal(device.give(x, 4 * N).view(torch.float32), tensor)
+
+
+def test_the_memory_by_which_tensors_travelled_goes_back(build: Path) -> None:
+    place = place_of(gpus()[0])
+
+    def used_gib() -> float:
+        free, total = torch.cuda.mem_get_info(place.device)
+        return float(total - free) / 2**30
+
+    with CudaDevice() as device:  # the contexts
+        device.take(device.alloc(4 * N), torch.randn(N, device="cuda"))
+    place.empty()
+    before = used_gib()
+    with place.room(3 * ROOM_BYTES), CudaDevice() as device:
+        device.load(build)
+        for steps in (1, 2, 4):  # of 256 MiB: each buffer is too small for the next tensor
+            at = device.alloc(steps << 28)
+            device.take(at, torch.full((steps << 26,), float(steps), device="cuda"))
+        assert used_gib() - before > 1.75
+    assert used_gib() - before < 0.3
 
 
 def test_no_process_is_left_when_the_judge_dies(build: Path) -> None:

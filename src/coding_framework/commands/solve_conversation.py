@@ -28,7 +28,7 @@ from coding_framework.agents.prompts import ANSWER_TOKENS, PromptBudget
 from coding_framework.agents.tester import TesterAgent
 from coding_framework.commands.options import SolveOptions
 from coding_framework.data.registry import find_task
-from coding_framework.errors import UsageError
+from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.orchestration.beam import confirmed
@@ -128,13 +128,19 @@ async def _confirmed(
     state: CUDAConversationState, settings: JudgeSettings
 ) -> ConversationTurn | None:
     """The fastest kernel that another judge, with other inputs, finds correct too; where none was
-    correct, the last one."""
+    correct, the last one. Raises InfrastructureError where that judge fails on all of them."""
     seed = None if settings.seed is None else settings.seed + 1
     judge = make_judge(**{**settings.model_dump(), "seed": seed})
     try:
-        fastest = await confirmed(state, judge)
+        again = await confirmed(state, judge)
     finally:
         judge.close()
+    fastest = again.fastest
+    if fastest is None and again.lost:
+        raise InfrastructureError(
+            f"no correct kernel could be judged again ({again.lost[0]}): the same command goes on "
+            "from what was found"
+        )
     return fastest if fastest is not None or state.best_turn is not None else _chosen(state)
 
 

@@ -9,6 +9,7 @@ turns keep the candidates that did not go on as their `alternatives`.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from coding_framework.orchestration.turn import device_code, judge_or_reason, nearness
 from coding_framework.types import ConversationTurn, CUDAConversationState, JudgeFn
@@ -45,9 +46,20 @@ MOST_CONFIRMED = 4
 """Kernels that are judged again, side by side."""
 
 
-async def confirmed(state: CUDAConversationState, judge: JudgeFn) -> ConversationTurn | None:
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What second verdicts say. Maker: `confirmed`."""
+
+    fastest: ConversationTurn | None
+    """With its second verdict; None where no kernel is correct twice."""
+    lost: tuple[str, ...] = ()
+    """Why second verdicts were not made, by a fault of ours each: those kernels may be the fastest
+    ones, or the only right ones."""
+
+
+async def confirmed(state: CUDAConversationState, judge: JudgeFn) -> Confirmed:
     """The fastest correct candidate, by a second verdict on other inputs: the best of many times is
-    partly luck, and so is the best of many verdicts. None where no kernel is correct twice."""
+    partly luck, and so is the best of many verdicts."""
     correct = [t for t in ranked(state) if t.verdict is not None and t.verdict.correct]
     tried = correct[:MOST_CONFIRMED]
     found = await asyncio.gather(
@@ -58,7 +70,8 @@ async def confirmed(state: CUDAConversationState, judge: JudgeFn) -> Conversatio
         for turn, (verdict, _) in zip(tried, found, strict=True)
         if verdict is not None and verdict.correct
     ]
-    return max(again, key=_speedup, default=None)
+    lost = tuple(reason for verdict, reason in found if verdict is None and reason is not None)
+    return Confirmed(max(again, key=_speedup, default=None), lost)
 
 
 def _speedup(turn: ConversationTurn) -> float:

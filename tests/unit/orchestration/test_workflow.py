@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,16 @@ import pytest
 
 from coding_framework.agents.generator import GeneratorAgent
 from coding_framework.agents.optimizer import OptimizerAgent
-from coding_framework.errors import PolicyError, UsageError
-from coding_framework.orchestration.beam import MOST_CONFIRMED, confirmed, parent_of
-from coding_framework.orchestration.turn import ConversationConfig
+from coding_framework.commands import solve_conversation
+from coding_framework.errors import (
+    DeviceFullError,
+    InfrastructureError,
+    PolicyError,
+    UsageError,
+)
+from coding_framework.orchestration import beam
+from coding_framework.orchestration.beam import MOST_CONFIRMED, Confirmed, confirmed, parent_of
+from coding_framework.orchestration.turn import ConversationConfig, judge_or_reason
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow
 from coding_framework.training.reward_functions.cuda_performance_reward import (
     CUDAPerformanceReward,
@@ -28,12 +37,26 @@ from coding_framework.types import (
     SamplingParams,
     Status,
 )
+from coding_framework.wiring import JudgeSettings
 from support.made_conversations import make_state, make_task, make_turn, make_verdict
 
 pytestmark = pytest.mark.unit
 
 TASK = make_task()
 CONFIG = ConversationConfig(max_turns=3, stop_reward=None)
+
+
+class Judging:
+    """A judge that can be closed."""
+
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        self._ask = ask
+
+    async def __call__(self, task: Any, code: str) -> Any:
+        return await self._ask(task, code)
+
+    def close(self) -> None:
+        pass
 
 
 class Policy:
@@ -232,13 +255,41 @@ async def test_the_fastest_kernels_are_judged_again_side_by_side_and_the_best_by
         return make_verdict(Status.CORRECT, {"steady": 2.1}.get(code, 0.5))
 
     found = await confirmed(make_state(*turns), again)
-    assert found is not None
-    assert found.code == "steady"
-    assert found.verdict is not None
-    assert found.verdict.speedup == 2.1
+    assert found.lost == ()
+    fastest = found.fastest
+    assert fastest is not None
+    assert fastest.code == "steady"
+    assert fastest.verdict is not None
+    assert fastest.verdict.speedup == 2.1
     assert judged == [*speeds][:MOST_CONFIRMED], "the fifth is not asked about"
     nothing = make_state(make_turn(0, make_verdict(Status.WRONG_OUTPUT), code="wrong"))
-    assert await confirmed(nothing, again) is None
+    assert await confirmed(nothing, again) == Confirmed(None)
+
+
+@pytest.mark.parametrize("slow_is_judged", [True, False])
+async def test_a_second_verdict_that_a_fault_of_ours_prevents_is_told_and_not_taken_for_wrong(
+    slow_is_judged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = make_verdict(Status.CORRECT, 2.0)
+    state = make_state(make_turn(0, right, code="fast"), make_turn(1, right, code="slow"))
+
+    async def again(task: Any, code: str) -> Any:
+        if code == "slow" and slow_is_judged:
+            return right
+        raise DeviceFullError("the GPU is full")
+
+    monkeypatch.setattr(beam, "judge_or_reason", partial(judge_or_reason, pauses_s=()))
+    found = await confirmed(state, again)
+    assert [t and t.code for t in (found.fastest,)] == ["slow" if slow_is_judged else None]
+    assert found.lost == ("DeviceFullError: the GPU is full",) * (1 if slow_is_judged else 2)
+    monkeypatch.setattr(solve_conversation, "make_judge", lambda **_: Judging(again))
+    if slow_is_judged:
+        chosen = await solve_conversation._confirmed(state, JudgeSettings())
+        assert chosen is not None
+        assert chosen.code == "slow"
+        return
+    with pytest.raises(InfrastructureError, match=r"judged again .*the GPU is full"):
+        await solve_conversation._confirmed(state, JudgeSettings())
 
 
 def test_a_beam_is_no_wider_than_a_turn():

@@ -23,6 +23,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from coding_framework.cuda.device.gpu_sharing import (
     Gpu,
@@ -34,7 +35,12 @@ from coding_framework.cuda.device.gpu_sharing import (
 )
 from coding_framework.cuda.device.remote import RemoteDevice
 from coding_framework.cuda.expected.inputs import bits_of, tensor_bytes
-from coding_framework.cuda.gpu.exchange import Exchange, exchange_for, torch_device
+from coding_framework.cuda.gpu.exchange import (
+    Exchange,
+    exchange_for,
+    free_exchanges,
+    torch_device,
+)
 from coding_framework.cuda.gpu.settings import GpuSettings
 from coding_framework.cuda.plan.launch_plan import CandidateFault, LaunchPlan, ModuleInfo
 from coding_framework.cuda.plan.plan_data import ops_as_data
@@ -96,6 +102,8 @@ class _Process:
                 stderr=self._log, start_new_session=True, env=environment(self.seat.gpu.uuid),
             )  # fmt: skip
         self.connection = ours
+        with _idle_lock:
+            _processes.add(self)
 
     @property
     def alive(self) -> bool:
@@ -155,6 +163,8 @@ def _not_up(gpu: Gpu, e: DeviceError, *, killed: bool = False) -> DeviceError:
     return DeviceError(f"no device process comes up on {gpu.name}: {e}")
 
 
+_processes: WeakSet[_Process] = WeakSet()
+"""All of this process's that have not ended, and maybe more."""
 _idle: list[_Process] = []
 _coming: list[tuple[GpuSettings, threading.Thread]] = []
 """Processes on their way, with what they will do for."""
@@ -208,6 +218,13 @@ def end_idle() -> None:
         processes, _idle[:] = list(_idle), []
     for process in processes:
         process.end()
+
+
+def free_unmapped() -> None:
+    """Give back the exchange buffers that no device process maps."""
+    with _idle_lock:
+        processes = list(_processes)
+    free_exchanges([process.exchange for process in processes if process.alive])
 
 
 atexit.register(end_idle)
@@ -342,6 +359,7 @@ class CudaDevice(RemoteDevice):
                 log.warning("device_memory_not_shared", gpu=self.gpu.name)
                 return None
             self._process.exchange = exchange
+            free_unmapped()  # the one before, which was too small
         return exchange
 
     # --- timing -----------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ maps it. Torch's own allocator is not used for it, since a block of that comes w
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -14,15 +16,16 @@ from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock
 from coding_framework.cuda.gpu.driver import call, cuda, memory_handle, wait_asleep
 from coding_framework.errors import DeviceError
 
-_LEAST_BYTES = 256 << 20
+_STEP_BYTES = 256 << 20
 
 
 class Exchange:
-    """One buffer. Lives as long as this process, or until a larger one takes its place."""
+    """One buffer. Lives until `free_exchanges`."""
 
     def __init__(self, gpu: Gpu, nbytes: int) -> None:
         device = torch_device(gpu)
-        self.nbytes = nbytes
+        self.gpu, self.nbytes = gpu, nbytes
+        self.owner = os.getpid()
         self._lock = GpuLock(gpu.uuid)
         with torch.cuda.device(device):
             torch.cuda.current_stream().synchronize()  # makes the context, and makes it current
@@ -49,6 +52,15 @@ class Exchange:
         with self._lock.shared():
             return torch.equal(self._bytes[: len(data)], data)
 
+    def free(self) -> None:
+        """Give its memory back. No process may map it any more."""
+        device = self._bytes.device
+        del self._bytes
+        with torch.cuda.device(device):
+            torch.cuda.current_stream().synchronize()
+            call(cuda.cuMemFree(self._address))
+        self._lock.close()
+
 
 class _Array:
     """Memory as torch takes it from others (the CUDA array interface, version 3)."""
@@ -63,17 +75,27 @@ class _Array:
         }
 
 
-_exchanges: dict[str, Exchange] = {}
+_exchanges: list[Exchange] = []
+"""Of this process."""
 
 
 def exchange_for(gpu: Gpu, nbytes: int) -> Exchange:
     """This process's buffer on a GPU, with room for `nbytes`. Not for several threads. One that has
-    become too small stays: a device process may still map it, and each is twice the one before."""
-    found = _exchanges.get(gpu.uuid)
-    if found is None or found.nbytes < nbytes:
-        room = max(_LEAST_BYTES, 1 << max(0, nbytes - 1).bit_length())
-        _exchanges[gpu.uuid] = Exchange(gpu, room)
-    return _exchanges[gpu.uuid]
+    become too small stays as long as a device process maps it."""
+    for exchange in reversed(_exchanges):
+        if exchange.gpu.uuid == gpu.uuid and exchange.nbytes >= nbytes:
+            return exchange
+    steps = max(1, -(-nbytes // _STEP_BYTES))
+    _exchanges.append(Exchange(gpu, steps * _STEP_BYTES))
+    return _exchanges[-1]
+
+
+def free_exchanges(mapped: Collection[Exchange | None]) -> None:
+    """Give back the buffers of this process that are not among those which device processes map."""
+    for exchange in [e for e in _exchanges if e not in mapped]:
+        _exchanges.remove(exchange)
+        if exchange.owner == os.getpid():  # a fork has no context
+            exchange.free()
 
 
 def torch_device(gpu: Gpu) -> torch.device:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock, GpuRooms
-from coding_framework.cuda.gpu.device import end_idle
+from coding_framework.cuda.gpu.device import end_idle, free_unmapped
 from coding_framework.cuda.gpu.exchange import torch_device
 from coding_framework.cuda.gpu.tolerance_kernels import spread_where_it_lies
 
@@ -38,6 +38,7 @@ class GpuPlace:
     def empty(self) -> None:
         """Give back memory that waits for this process's next tensors or candidates."""
         end_idle()
+        free_unmapped()
         gc.collect()
         torch.cuda.empty_cache()
 
@@ -49,12 +50,17 @@ class GpuPlace:
     @contextmanager
     def room(self, nbytes: int) -> Iterator[None]:
         """While this process may fill so much of the GPU's memory. Where it needs much, and where
-        others wait, it first gives back what it could do without."""
+        others wait, it first gives back what it could do without; and what it needed much for,
+        before others have those rooms."""
         count = self.rooms.needed(nbytes)
         if count > 1 or self.is_crowded:
             self.empty()
         with self.rooms.take(count):
-            yield
+            try:
+                yield
+            finally:
+                if count > 1:
+                    self.empty()
 
     @contextmanager
     def working(self) -> Iterator[None]:

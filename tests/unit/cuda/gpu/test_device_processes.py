@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
 from coding_framework.cuda.device import gpu_sharing as sharing
-from coding_framework.cuda.device.gpu_sharing import parse_gpus, quarantine
-from coding_framework.cuda.gpu import device
-from coding_framework.cuda.gpu.device import CudaDevice, end_idle
+from coding_framework.cuda.device.gpu_sharing import (
+    ROOM_BYTES,
+    GpuRooms,
+    parse_gpus,
+    quarantine,
+)
+from coding_framework.cuda.gpu import device, exchange
+from coding_framework.cuda.gpu.device import CudaDevice, end_idle, free_unmapped
+from coding_framework.cuda.gpu.place import GpuPlace
+from coding_framework.cuda.gpu.settings import GpuSettings
 from coding_framework.cuda.plan.launch_plan import CandidateFault, Launch
 from coding_framework.errors import DeviceError
 from coding_framework.types import Status
@@ -42,8 +51,11 @@ def machine():
 
 hello = lambda arguments, payload: ({"name": "none"}, b"")
 reset = lambda arguments, payload: (None, b"")
-serve(socket.socket(fileno=int(sys.argv[1])), machine, lambda m: {"hello": hello, "reset": reset})
+share = lambda arguments, payload: (True, b"")
+operations = {"hello": hello, "reset": reset, "share": share}
+serve(socket.socket(fileno=int(sys.argv[1])), machine, lambda m: operations)
 """
+LARGE = GpuSettings(memory_limit_bytes=GPU.memory_bytes)
 LAUNCH = Launch("k", (1, 1, 1), (1, 1, 1), 0, b"")
 
 
@@ -134,3 +146,92 @@ def test_a_process_that_waits_on_a_gpu_in_quarantine_gets_no_candidate(
     with pytest.raises(DeviceError, match="no GPU answers"):
         CudaDevice()
     assert len(started) == 1
+
+
+@pytest.fixture
+def buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the exchange buffers that there are, in steps."""
+    held: list[int] = []
+
+    def made(gpu: Any, nbytes: int) -> Any:
+        steps = nbytes // exchange._STEP_BYTES
+        held.append(steps)
+        mine = {"gpu": gpu, "nbytes": nbytes, "handle": b"handle", "owner": os.getpid()}
+        return SimpleNamespace(**mine, free=lambda: held.remove(steps))
+
+    monkeypatch.setattr(exchange, "Exchange", made)
+    monkeypatch.setattr(exchange, "_exchanges", [])
+    monkeypatch.setattr(device, "_shares", True)
+    return held
+
+
+def test_a_buffer_that_has_become_too_small_is_given_back(
+    started: list[int], buffers: list[int]
+) -> None:
+    with CudaDevice() as one:
+        for nbytes, steps in ((0, 1), (1, 1), (5 * exchange._STEP_BYTES + 1, 6), (9, 6)):
+            assert one._share(nbytes) is exchange._exchanges[0]
+            assert buffers == [steps]
+
+
+def test_a_buffer_is_given_back_where_no_process_maps_it(
+    started: list[int], buffers: list[int]
+) -> None:
+    with CudaDevice() as one:
+        one._share(1)
+        free_unmapped()
+        assert buffers == [1], "a candidate's process maps it"
+    free_unmapped()
+    assert buffers == [1], "the process waits for the next candidate, and maps it"
+    end_idle()
+    free_unmapped()
+    assert buffers == []
+    with CudaDevice() as one:
+        assert one._share(1) is not None
+        psutil.Process(started[-1]).kill()
+        with pytest.raises(DeviceError):
+            one._ask("hello")
+        free_unmapped()
+        assert buffers == []
+
+
+def test_two_processes_of_one_judge_map_buffers_of_their_own_sizes(
+    started: list[int], buffers: list[int]
+) -> None:
+    with CudaDevice() as one, CudaDevice(LARGE) as other:
+        one._share(1)
+        other._share(2 * exchange._STEP_BYTES)
+        assert buffers == [1, 2], "one still maps the small one"
+        one._share(1)
+        assert buffers == [2]
+
+
+def test_a_fork_frees_nothing_of_its_parent(
+    started: list[int], buffers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange.exchange_for(GPU, 1)
+    monkeypatch.setattr(exchange.os, "getpid", lambda: -1)
+    free_unmapped()
+    assert buffers == [1]
+    assert exchange._exchanges == [], "it would use none of them either"
+
+
+def test_work_of_several_rooms_gives_its_memory_back_before_its_rooms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rooms = GpuRooms(GPU)
+    place, free = GpuPlace(GPU, None, None, rooms), []  # type: ignore[arg-type]
+
+    def empty(self: Any) -> None:
+        held = rooms._free(rooms.count)
+        free.append(len(held))
+        for handle in held:
+            os.close(handle)
+
+    monkeypatch.setattr(GpuPlace, "empty", empty)
+    with place.room(ROOM_BYTES):
+        pass
+    assert free == []
+    with pytest.raises(DeviceError), place.room(3 * ROOM_BYTES):
+        raise DeviceError("it fails")
+    assert free == [rooms.count, rooms.count - 4]
