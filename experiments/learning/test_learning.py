@@ -797,9 +797,9 @@ def test_on_a_gpu_a_search_screens_first_and_second_verdicts_by_judges_of_their_
     told = {"backend": "cuda", "time_naive": False}
     assert made == [
         {**told, **more, **of}
-        for more, workers in ((kept, 10), ({}, search.AGAIN))
+        for more, workers, cores in ((kept, 10, 18), ({}, search.AGAIN, 6))
         for of in (
-            {"backend": "emulator", "workers": 12},
+            {"backend": "emulator", "workers": cores},
             {"small_shapes": False, "workers": workers},
             {"workers": 1},
         )
