@@ -64,7 +64,7 @@ H200_GIB = 139.0
 ROW_GIB, REST_GIB, FULL = 13.0, 12.0, 0.93
 """Memory of a GPU for one of the longest examples (5,120 tokens) and for all else, and the share of
 it that may be asked for. Measured: 36.6 GiB with two of them, 62.6 with four."""
-SEARCHERS = 8
+SEARCHERS = 6
 """Judges of the search on a GPU with the memory of an H200, beside those of second verdicts: each
 that waits keeps 1.5 GiB."""
 FIRST_STEP_S = 240.0

@@ -48,8 +48,9 @@ from coding_framework.types import (
 )
 from coding_framework.wiring import cores, make_agents, make_judge, make_policies, make_reward
 
-AT_ONCE = 16
-"""Tasks that are searched at once: while one is judged, others are written."""
+AT_ONCE = 24
+"""Tasks that are searched at once: while one is judged, others are written. With 16 two thirds of
+the judges on a GPU had no work, and the other GPU wrote for three quarters of the time."""
 AGAIN = 3
 """Judges of a second verdict on a GPU, beside the others. Of a task four kernels are judged again:
 two judges, who had the emulator judge small sizes meanwhile, were what 36 tasks waited for."""
