@@ -225,6 +225,14 @@ class Judge:
             cases, drawn = self._cases(draft.task), self._drawn_case(draft.task)
             self._time(trials.try_all(cases, drawn), draft)
 
+    def rest(self) -> None:
+        """Give back device memory, since nothing is to be judged for some time: another judge may
+        need all of it."""
+        place = self._devices().place
+        if place is not None:
+            self._references.clear()
+            place.rest()
+
     def compile_ahead(self, code: str) -> None:
         """Compile a candidate that will be judged soon, while this judge works on another. Not an
         answer in Python, which would be run for that."""

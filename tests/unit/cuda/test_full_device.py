@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import queue
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from coding_framework.cuda.judge import Judge
+from coding_framework.cuda.many import worker
 from coding_framework.errors import DeviceFullError
 from coding_framework.types import Candidate
 from corpus.records import AFFINE
@@ -43,3 +47,39 @@ def test_a_device_that_stays_full_is_a_fault_of_ours(monkeypatch: pytest.MonkeyP
     with pytest.raises(DeviceFullError):
         judge.judge(AFFINE, Candidate(code=""))
     assert did.count("try") == 5
+
+
+def test_a_worker_without_a_job_gives_its_memory_back_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[Any] = []
+    did: list[str] = []
+
+    class Jobs:
+        def get(self, timeout: float | None = None) -> str:
+            waited.append(timeout)
+            if timeout is not None and len(waited) < 4:
+                raise queue.Empty
+            return "job"
+
+    def fails() -> None:
+        did.append("rest")
+        raise RuntimeError("the context is lost")
+
+    resting: Any = SimpleNamespace(rest=lambda: did.append("rest"))
+    assert worker._next(Jobs(), resting) == "job"  # type: ignore[arg-type]
+    assert (waited, did) == ([worker._REST_S, None], ["rest"])
+    resting.rest = fails
+    assert worker._next(Jobs(), resting) == "job"  # type: ignore[arg-type]
+    assert worker._next(Jobs(), resting) == "job"  # type: ignore[arg-type]
+    assert did == ["rest"] * 2, "there was a job at once"
+
+
+def test_a_judge_at_rest_keeps_no_references_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge, did = Judge.__new__(Judge), []
+    place: Any = SimpleNamespace(rest=lambda: did.append("rest"))
+    judge._references = {b"secret": "cache"}  # type: ignore[dict-item]
+    for there in (None, place):
+        monkeypatch.setattr(judge, "_devices", lambda there=there: SimpleNamespace(place=there))
+        judge.rest()
+        assert (len(judge._references), did) == ((1, []) if there is None else (0, ["rest"]))

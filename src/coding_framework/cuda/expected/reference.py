@@ -96,6 +96,10 @@ class ReferencePlace(Protocol):
         """The same, where it is much."""
         ...
 
+    def rest(self) -> None:
+        """The same, where nothing is to be computed for some time."""
+        ...
+
     @property
     def is_crowded(self) -> bool:
         """Whether somebody waits for memory there."""

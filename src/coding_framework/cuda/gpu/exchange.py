@@ -90,6 +90,11 @@ def exchange_for(gpu: Gpu, nbytes: int) -> Exchange:
     return _exchanges[-1]
 
 
+def exchanged_bytes() -> int:
+    """What the buffers of this process hold."""
+    return sum(exchange.nbytes for exchange in _exchanges)
+
+
 def free_exchanges(mapped: Collection[Exchange | None]) -> None:
     """Give back the buffers of this process that are not among those which device processes map."""
     for exchange in [e for e in _exchanges if e not in mapped]:

@@ -12,7 +12,7 @@ import torch
 
 from coding_framework.cuda.device.gpu_sharing import Gpu, GpuLock, GpuRooms
 from coding_framework.cuda.gpu.device import end_idle, free_unmapped
-from coding_framework.cuda.gpu.exchange import torch_device
+from coding_framework.cuda.gpu.exchange import exchanged_bytes, torch_device
 from coding_framework.cuda.gpu.tolerance_kernels import spread_where_it_lies
 
 _AT_ONCE = 6
@@ -21,6 +21,8 @@ _IDLE_PART = 56
 """Part of a GPU's memory (2.5 GiB of an H200) that torch may keep for a judge's next tensors. It is
 what a float64 reference of 32 million elements needs on the way: to take and give back so much each
 time took longer than the reference."""
+_MAPPED_BYTES = 512 << 20
+"""Of the exchange buffer: more is worth the second that a device process takes to start."""
 GPU_CASE = "gpu "
 """Prefix of the names of shape sets of real size: they share no name with the small ones."""
 
@@ -41,6 +43,13 @@ class GpuPlace:
         free_unmapped()
         gc.collect()
         torch.cuda.empty_cache()
+
+    def rest(self) -> None:
+        """Give back what no judge should keep who has nothing to judge."""
+        if exchanged_bytes() > _MAPPED_BYTES:
+            self.empty()
+        else:
+            torch.cuda.empty_cache()
 
     @property
     def is_crowded(self) -> bool:

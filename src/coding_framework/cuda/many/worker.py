@@ -10,6 +10,7 @@ import os
 import queue
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +20,9 @@ from coding_framework.cuda.many.frames import read_frame, write_frame
 from coding_framework.cuda.many.remote_builds import BuildWantedError, RemoteBuilds
 from coding_framework.errors import error_as_data
 from coding_framework.types import Candidate, CompilationResult, Probe, Task
+
+_REST_S = 3.0
+"""Without a job a worker gives back memory after it."""
 
 
 def main() -> None:
@@ -32,7 +36,16 @@ def main() -> None:
     threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
     made = _make_judge(setup, answers)
     while made is not None:
-        write_frame(answers, _answer(*made, jobs.get()))
+        write_frame(answers, _answer(*made, _next(jobs, made[0])))
+
+
+def _next(jobs: queue.Queue[dict[str, Any]], judge: Judge) -> dict[str, Any]:
+    try:
+        return jobs.get(timeout=_REST_S)
+    except queue.Empty:
+        with suppress(Exception):  # what fails here fails again in a job, which can say so
+            judge.rest()
+        return jobs.get()
 
 
 def _receive(jobs: queue.Queue[dict[str, Any]]) -> None:

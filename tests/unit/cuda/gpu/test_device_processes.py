@@ -21,7 +21,7 @@ from coding_framework.cuda.device.gpu_sharing import (
     parse_gpus,
     quarantine,
 )
-from coding_framework.cuda.gpu import device, exchange
+from coding_framework.cuda.gpu import device, exchange, place
 from coding_framework.cuda.gpu.device import CudaDevice, end_idle, free_unmapped
 from coding_framework.cuda.gpu.place import GpuPlace
 from coding_framework.cuda.gpu.settings import GpuSettings
@@ -220,7 +220,7 @@ def test_work_of_several_rooms_gives_its_memory_back_before_its_rooms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rooms = GpuRooms(GPU)
-    place, free = GpuPlace(GPU, None, None, rooms), []  # type: ignore[arg-type]
+    here, free = GpuPlace(GPU, None, None, rooms), []  # type: ignore[arg-type]
 
     def empty(self: Any) -> None:
         held = rooms._free(rooms.count)
@@ -229,9 +229,24 @@ def test_work_of_several_rooms_gives_its_memory_back_before_its_rooms(
             os.close(handle)
 
     monkeypatch.setattr(GpuPlace, "empty", empty)
-    with place.room(ROOM_BYTES):
+    with here.room(ROOM_BYTES):
         pass
     assert free == []
-    with pytest.raises(DeviceError), place.room(3 * ROOM_BYTES):
+    with pytest.raises(DeviceError), here.room(3 * ROOM_BYTES):
         raise DeviceError("it fails")
     assert free == [rooms.count, rooms.count - 4]
+
+
+def test_a_judge_at_rest_ends_only_processes_that_map_much(
+    started: list[int], buffers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emptied: list[bool] = []
+    monkeypatch.setattr(place.torch.cuda, "empty_cache", lambda: emptied.append(True))
+    resting = GpuPlace(GPU, None, None, None)  # type: ignore[arg-type]
+    for steps, left in ((1, [1]), (2, [2]), (3, [])):
+        with CudaDevice() as one:
+            one._share(steps * exchange._STEP_BYTES)
+        resting.rest()
+        assert buffers == left
+    assert len(emptied) == 3
+    assert not device._idle
