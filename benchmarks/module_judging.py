@@ -65,6 +65,8 @@ class Judging:
     speeds: Path | None = None
     """Table of families' and levels' speeds, of all receipts, those of texts that have changed
     since among them; None: none is written."""
+    families: tuple[str, ...] = ()
+    """Of these alone; (): of all."""
 
 
 def shard(text: str) -> tuple[int, int]:
@@ -75,12 +77,15 @@ def shard(text: str) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def drafts(count: int | None) -> list[ModuleDraft]:
-    """Drafts of all families in turn, in each by chance but the same in every run: any number of
-    them covers the families evenly, and each family's forms."""
+def drafts(count: int | None, of: Sequence[str] = ()) -> list[ModuleDraft]:
+    """Drafts of all families (or these) in turn, in each by chance but the same in every run: any
+    number of them covers the families evenly, and each family's forms."""
     families: dict[str, list[ModuleDraft]] = defaultdict(list)
     for draft in sorted(catalog.all_drafts(), key=lambda d: zlib.crc32(d.name.encode())):
         families[draft.family].append(draft)
+    if unknown := sorted({*of} - {*families}):
+        raise UsageError(f"--families has {', '.join(unknown)}: there are {', '.join(families)}")
+    families = {family: found for family, found in families.items() if not of or family in of}
     return list(islice(round_robin(families.values()), count))
 
 
@@ -101,7 +106,7 @@ def _jobs(part: Sequence[ModuleDraft]) -> list[Job]:
 
 def judge(given: Judging) -> tuple[Row, list[Row]]:
     """Judge what has no receipt, pack, and tell; (figures, bars)."""
-    chosen = drafts(given.tasks)
+    chosen = drafts(given.tasks, given.families)
     jobs = made(chosen)
     known: dict[Key, KernelReceipt] = {}
     for path in given.merge:

@@ -3,7 +3,8 @@
     python benchmarks/module_tasks.py --kernelbench FILE_OR_FOLDER ... [--write-exclusions]
     python benchmarks/module_tasks.py --write-constant
     python benchmarks/module_tasks.py --judge [--backend cuda] [--shard 1/4] [--tasks N]
-        [--minutes M] [--receipts FILE] [--merge FILE ...] [--pack FILE] [--speeds FILE] [--write]
+        [--families NAME ...] [--minutes M] [--receipts FILE] [--merge FILE ...] [--pack FILE]
+        [--speeds FILE] [--write]
 
 The audit compares every module task with every problem in three ways that know nothing of the
 generator: the syntax trees, the values on the same inputs with the same parameters, and the overlap
@@ -367,6 +368,7 @@ def _judging_flags(cli: argparse.ArgumentParser) -> None:
     cli.add_argument("--backend", choices=get_args(BackendChoice), default="auto")
     cli.add_argument("--shard", default="1/1", metavar="K/N", help="this machine of how many")
     cli.add_argument("--tasks", type=int, help="so many tasks of all families in turn; default all")
+    cli.add_argument("--families", nargs="*", default=[], help="of these alone; default all")
     cli.add_argument("--minutes", type=float, default=math.inf, help="begin no kernel after these")
     cli.add_argument("--workers", type=int, help="judges at the same time; default by cores")
     cli.add_argument("--receipts", type=Path, default=ROOT / "runs/module_kernels/receipts.jsonl")
@@ -381,7 +383,7 @@ def _judge(args: argparse.Namespace) -> int:
     given = Judging(
         args.receipts, args.backend, shard(args.shard), args.tasks, args.workers, args.pack,
         tuple(args.merge), packed_only=not args.judge, minutes=args.minutes,
-        measured=args.measured, speeds=args.speeds,
+        measured=args.measured, speeds=args.speeds, families=tuple(args.families),
     )  # fmt: skip
     report = head("module_kernels", packages=("torch",))
     figures, bars = judge(given)

@@ -14,6 +14,8 @@
 #                                      of four GPUs two make those behind --beside at the same time
 #   offline.sh tests OUT               the tests marked `cuda`, without any piece, $JOBS (6) at a time; OUT/tests.log says each.
 #                                      Instead of start, or behind it in the background, while pieces come, with --workers 0
+#   offline.sh kernels OUT FAMILY ...  judges and times the kernels of these families of modules that have no receipt, for
+#                                      $MINUTES (2.5): OUT/receipts.jsonl, OUT/report.json. Like tests
 #   offline.sh take FILE ...           pieces, in any order, as they come, those that it has passed over; those of the model
 #                                      first: it is converted, and SFT may begin, while the late ones come
 #   offline.sh poll SECONDS OUT        until so long after the start, until all is done, or until a piece is missing for
@@ -63,6 +65,15 @@ unpacked() { # the project and what it needs first, of start.tar
     [ ! -e "$package" ] || dpkg --fsys-tarfile "$package" | tar x --keep-directory-symlink -C "${ROOT:-/}"
   done
   install "$AWAY/site" "$AWAY"/wheels/*.whl
+}
+without_pieces() { # what needs start.tar alone
+  if [ -e "$AWAY/began" ]; then
+    until grep -qs installed "$AWAY/timeline"; do sleep 0.3; done
+  else
+    unpacked
+  fi
+  export PYTHONPATH="$site" HF_HUB_OFFLINE=1
+  cd "$AWAY/main"
 }
 compiled() { # each of a training's processes would compile what it imports
   python3 -m compileall -q -j 0 "$@" > /dev/null 2>&1 || true
@@ -202,15 +213,16 @@ model)
   ;;
 tests)
   out=$1
-  if [ -e "$AWAY/began" ]; then
-    until grep -qs installed "$AWAY/timeline"; do sleep 0.3; done
-  else
-    unpacked
-  fi
-  export PYTHONPATH="$site" HF_HUB_OFFLINE=1
-  cd "$AWAY/main"
+  without_pieces
   nice python3 -m pytest -v -n "${JOBS:-6}" --dist worksteal -m cuda -p no:cacheprovider -o addopts= --import-mode=importlib --durations=20 -rs \
     $(grep -rl 'mark\.cuda' tests --include='test_*.py') > "$out/tests.log" 2>&1
+  ;;
+kernels)
+  out=$1
+  shift
+  without_pieces
+  nice python3 benchmarks/module_tasks.py --judge --backend cuda --families "$@" --minutes "${MINUTES:-2.5}" \
+    --receipts "$out/receipts.jsonl" > "$out/kernels.log" 2>&1
   ;;
 take)
   took=

@@ -40,7 +40,7 @@ case "$*" in
   ls "$AWAY/qwen" "$AWAY/policy" "$AWAY/half/learning_two_gpus/stages" >> "$CALLS"
   touch "$AWAY/half/learning_two_gpus/rl-0/kept"
   ;;
-*"-m pytest"*) echo "$@" ;;
+*"-m pytest"* | *module_tasks.py*) echo "$@" ;;
 *) exec "$PYTHON" "$@" ;;
 esac
 """
@@ -116,6 +116,8 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     shutil.copytree(away, told["AWAY"])
     offline("tests", tmp_path / "out", script=there)
     assert " tests/integration/test_gpu_device.py" in (tmp_path / "out/tests.log").read_text()
+    offline("kernels", tmp_path / "out", "softmax", "scan", script=there)
+    assert "--families softmax scan --minutes 2.5 " in (tmp_path / "out/kernels.log").read_text()
     told["AWAY"] = str(away)
     (tmp_path / "calls").unlink()
     offline("start", "600", *arms, script=there)

@@ -3,6 +3,7 @@ what a block takes at once."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -48,6 +49,12 @@ SIZES = {
         "m1_scale_softmax_c7d1a1",
         "m1_cross_entropy_185229",
         "m1_multi_margin_loss_acd814",
+        "m1_scale_log_softmax_2f4340",
+        "m1_logsumexp_19e38a",
+        "m1_normalize_b4fb5e",
+        "m1_var_05b643",
+        "m1_layer_norm_832994",
+        "m1_instance_norm_073084",
     ],
 )
 async def test_fast_kernels_of_modules_are_right_at_other_sizes(
@@ -60,6 +67,28 @@ async def test_fast_kernels_of_modules_are_right_at_other_sizes(
     task = module_task(write_module(replace(draft, sizes=(main, odd, tiny))))
     verdict = await emulator_pool.judge(task, source)
     assert verdict.status is Status.CORRECT, verdict.reason
+
+
+async def test_a_softmax_that_reads_its_rows_once_takes_rows_that_are_masked(
+    emulator_pool: JudgePool,
+) -> None:
+    """A thread's maximum begins with a number: with -inf an element of -inf would become NaN."""
+    draft = find_draft("m1_scale_log_softmax_2f4340")
+    assert draft is not None
+    sizes = [dict(zip(AXES[2], s, strict=True)) for s in ((3, 2501), (70, 300), (5, 31))]
+    task = module_task(write_module(replace(draft, sizes=tuple(sizes))))
+    source = {v.level: v.source for v in kernels_of(write_module(draft))}[2]
+    masked = ("x = x * self.scale_factor", "x = torch.where(x > 0.0, x, -torch.inf)")
+    task = task.model_copy(update={"reference": task.reference.replace(*masked)})
+    read = re.search(r"e = e \* [\d.]+f;", source)
+    assert read is not None
+    assert source.count(read[0]) == 2
+    right = source.replace(read[0], "e = e > 0.0f ? e : -INFINITY;")
+    assert "most = -3.4028235e38f" in right
+    verdict = await emulator_pool.judge(task, right)
+    assert verdict.status is Status.CORRECT, verdict.reason
+    wrong = await emulator_pool.judge(task, right.replace("-3.4028235e38f", "-INFINITY"))
+    assert wrong.status is Status.WRONG_OUTPUT
 
 
 async def test_the_loss_of_a_logit_may_keep_what_pytorch_loses(emulator_pool: JudgePool) -> None:

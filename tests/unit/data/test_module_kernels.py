@@ -77,6 +77,26 @@ def test_a_module_without_a_product_has_its_groups_in_one_kernel() -> None:
     assert found[2].source.count("__global__") == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "reads", "joins"),
+    [
+        ("m1_scale_log_softmax_2f4340", 2, ["block_max(most)", "block_sum(total * expf("]),
+        ("m1_logsumexp_19e38a", 1, ["block_max(most)", "block_sum(total * expf("]),
+        ("m1_layer_norm_832994", 2, ["block_sum(sum + own * first)", "block_sum(squares - "]),
+        ("m1_var_05b643", 1, ["block_sum(sum + own * first)", "block_sum(squares - "]),
+        ("m1_normalize_b4fb5e", 2, ["block_sum(scale)"]),
+    ],
+)
+def test_a_block_reads_a_group_once_before_it_writes(
+    name: str, reads: int, joins: list[str]
+) -> None:
+    source = variants(name)[2].source
+    assert source.count("float e = x[") == reads
+    assert all(join in source for join in joins)
+    assert " / total" not in source
+    assert " / size" not in source
+
+
 def test_few_large_groups_are_shared_out() -> None:
     source = variants("m1_batch_norm_992a89")[2].source
     assert "moments" in source

@@ -137,6 +137,7 @@ def whole_groups(
     """All passes and the result in one kernel. result: of each element, or with `out_dims` of each
     group; these are the extents of the output. worker: by default by `groups`."""
     groups = groups.merged()
+    once = worker is None and groups.worker(w) == "block"
     worker = worker or groups.worker(w)
     by_thread = worker == "thread" or (worker == "columns" and many_threads(w, groups))
     if worker == "blocks" or (by_thread and len(passes) == 1 and out_dims is not None):
@@ -146,7 +147,9 @@ def whole_groups(
     dims = list(out_dims if out_dims is not None else w.dims)
     loop, place = walk(w, groups, size, worker)
     lines = [*group_index(groups, worker), *column_end(groups, size, worker)]
-    for one in passes:
+    two = _read_once(w, passes, loop, place, size) if once else []
+    lines += two
+    for one in passes[2 if two else 0 :]:
         lines += _pass(w, one, loop, place, worker)
     write = [f"float v = {result};", *w.post_lines(dims), "o[i] = v;"]
     if out_dims is not None:
@@ -389,6 +392,71 @@ def _column_function(w: Lowering, join: Join) -> None:
     ]
     if lines[0] not in w.device:
         w.device[:0] = lines
+
+
+def _read_once(w: Lowering, passes: Sequence[Pass], loop: Lines, place: str, size: str) -> Lines:
+    """The first two passes by a block that reads its group once; [] where there is no such way."""
+    match [(one.join, one.element) for one in passes[:2]]:
+        case [("max", "e"), ("sum", "expf(e - most)")]:
+            return _maximum_and_total(w, passes[1], loop, place)
+        case [("sum", "e"), ("sum", "(e - mean) * (e - mean)")]:
+            return _moments(w, passes[0], passes[1], loop, place, size)
+    return []
+
+
+def _maximum_and_total(w: Lowering, total: Pass, loop: Lines, place: str) -> Lines:
+    """A thread's total is scaled anew where it finds a larger element. Its maximum begins with the
+    least number and not with -inf, which an element may be."""
+    head, *steps = loop
+    w.block_function("max")
+    w.block_function("sum")
+    name = total.name
+    inner = [
+        *steps,
+        f"float e = x[{place}];",
+        *w.before,
+        "if (e > most) {",
+        f"  {name} *= expf(most - e);",
+        "  most = e;",
+        "}",
+        f"{name} += expf(e - most);",
+    ]
+    return [
+        f"float most = -3.4028235e38f, {name} = 0.0f;",
+        head,
+        *(f"  {line}" for line in inner),
+        "}",
+        "float own = most;",
+        "most = block_max(most);",
+        f"{name} = {total.finish.format(a=f'block_sum({name} * expf(own - most))')};",
+    ]
+
+
+def _moments(w: Lowering, mean: Pass, squares: Pass, loop: Lines, place: str, size: str) -> Lines:
+    """A thread sums up distances to its own first element: values far from zero cost no digits
+    then, and an outlier those of one thread."""
+    head, *steps = loop
+    w.block_function("sum")
+    inner = [
+        *steps,
+        f"float e = x[{place}];",
+        *w.before,
+        f"if (t < {BLOCK}) first = e;",
+        "e -= first;",
+        "sum += e;",
+        "squares += e * e;",
+    ]
+    joined = "block_sum(squares - first * (2.0f * sum - own * first))"
+    return [
+        f"int own = ({size} + {BLOCK - 1} - (int)threadIdx.x) / {BLOCK};",
+        "float first = 0.0f, sum = 0.0f, squares = 0.0f;",
+        head,
+        *(f"  {line}" for line in inner),
+        "}",
+        f"float mean = {mean.finish.format(a='block_sum(sum + own * first)')};",
+        "first = mean - first;",
+        f"float {squares.name} = {squares.finish.format(a=joined)};",
+    ]
 
 
 def _pass(

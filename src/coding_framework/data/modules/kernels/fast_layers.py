@@ -92,10 +92,10 @@ def _unit(w: Lowering, o: Operation, parameters: Parameters) -> None:
 
 
 def _multiplied(w: Lowering, groups: Groups, passes: list[Pass], result: str) -> None:
-    """Where a result is divided by what the last pass gave, columns multiply by its inverse: a
-    division has a branch, and the compiler reads nothing ahead of that."""
+    """Where a result is divided by what the last pass gave, columns and blocks multiply by its
+    inverse: a division has a branch, and the compiler reads nothing ahead of that."""
     value, divided, by = result.partition(f" / {passes[-1].name}")
-    if divided and not by and groups.worker(w) == "columns":
+    if divided and not by and groups.worker(w) in ("columns", "block"):
         last = passes[-1]
         passes = [*passes[:-1], replace(last, name="scale", finish=f"1.0f / {last.finish}")]
         result = f"{value} * scale"
