@@ -14,8 +14,8 @@
 #                                      of four GPUs two make those behind --beside at the same time
 #   offline.sh tests OUT               the tests marked `cuda`, without any piece, $JOBS (6) at a time; OUT/tests.log says each.
 #                                      Instead of start, or behind it in the background, while pieces come, with --workers 0
-#   offline.sh kernels OUT FAMILY ...  judges and times the kernels of these families of modules that have no receipt, for
-#                                      $MINUTES (2.5): OUT/receipts.jsonl, OUT/report.json. Like tests
+#   offline.sh kernels OUT FAMILY ...  judges and times the kernels of these families of modules (without any: of all) that have no
+#                                      receipt, for $MINUTES (2.5): OUT/receipts.jsonl, OUT/report.json. Like tests
 #   offline.sh take FILE ...           pieces, in any order, as they come, those that it has passed over; those of the model
 #                                      first: it is converted, and SFT may begin, while the late ones come
 #   offline.sh poll SECONDS OUT        until so long after the start, until all is done, or until a piece is missing for
