@@ -137,8 +137,8 @@ def whole_groups(
     """All passes and the result in one kernel. result: of each element, or with `out_dims` of each
     group; these are the extents of the output. worker: by default by `groups`."""
     groups = groups.merged()
-    once = worker is None and groups.worker(w) == "block"
-    worker = worker or groups.worker(w)
+    given, worker = worker, worker or groups.worker(w)
+    once = given is None and worker == "block"
     by_thread = worker == "thread" or (worker == "columns" and many_threads(w, groups))
     if worker == "blocks" or (by_thread and len(passes) == 1 and out_dims is not None):
         raise NotFasterError
