@@ -97,6 +97,10 @@ def test_a_block_reads_a_group_once_before_it_writes(
     assert " / size" not in source
 
 
+def test_a_block_walks_twice_over_a_short_row_of_which_it_writes_one_number() -> None:
+    assert "total * expf(" not in variants("m1_logsumexp_ffa34d")[2].source
+
+
 def test_few_large_groups_are_shared_out() -> None:
     source = variants("m1_batch_norm_992a89")[2].source
     assert "moments" in source

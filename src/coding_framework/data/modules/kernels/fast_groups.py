@@ -49,7 +49,8 @@ MANY_BLOCKS = 264
 SHORT = 1024
 """Elements of a group below which a block of 256 threads has little to do."""
 _CHUNK = 8192
-"""Elements of a partial result."""
+"""Elements of a partial result, and of a row that is read once for its maximum and total alone: a
+shorter one waits in a cache for a second walk, which costs less than totals scaled anew."""
 _COLUMN_CHUNK = 256
 """Elements of a partial result of each of 32 neighbouring groups."""
 
@@ -147,7 +148,8 @@ def whole_groups(
     dims = list(out_dims if out_dims is not None else w.dims)
     loop, place = walk(w, groups, size, worker)
     lines = [*group_index(groups, worker), *column_end(groups, size, worker)]
-    two = _read_once(w, passes, loop, place, size) if once else []
+    again = out_dims is not None and extent(groups.size, w.main_values) < _CHUNK
+    two = _read_once(w, passes, loop, place, size, again=again) if once else []
     lines += two
     for one in passes[2 if two else 0 :]:
         lines += _pass(w, one, loop, place, worker)
@@ -394,10 +396,13 @@ def _column_function(w: Lowering, join: Join) -> None:
         w.device[:0] = lines
 
 
-def _read_once(w: Lowering, passes: Sequence[Pass], loop: Lines, place: str, size: str) -> Lines:
-    """The first two passes by a block that reads its group once; [] where there is no such way."""
+def _read_once(
+    w: Lowering, passes: Sequence[Pass], loop: Lines, place: str, size: str, *, again: bool
+) -> Lines:
+    """The first two passes by a block that reads its group once; [] where there is no such way.
+    again: a second walk costs little."""
     match [(one.join, one.element) for one in passes[:2]]:
-        case [("max", "e"), ("sum", "expf(e - most)")]:
+        case [("max", "e"), ("sum", "expf(e - most)")] if not again:
             return _maximum_and_total(w, passes[1], loop, place)
         case [("sum", "e"), ("sum", "(e - mean) * (e - mean)")]:
             return _moments(w, passes[0], passes[1], loop, place, size)
