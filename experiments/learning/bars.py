@@ -38,6 +38,7 @@ def _of(words: str) -> tuple[str, str, str]:
 
 
 _WIDER, _RL = "learning_sft_wider.h200", "learning_rl_2.h200"
+_SEARCH, _ONE_GPU = "learning_search.h200", "learning_sft.h200"
 _LOOKS = ("kernelbench_modules.h100", "kernelbench_modules.h200")
 _LESS_CONTROL = ("comparisons", "rl-0 - control-0", "fast_1.05")
 _LESS_SFT = ("comparisons", "rl-0 - sft", "fast_1.05")
@@ -51,7 +52,7 @@ BARS = (
     ),
     Asked("SFT, KernelBench level 2, greedy, correct", 0.30, _LOOKS[0], _of("level 2, correct")),
     Asked("SFT, KernelBench level 2, greedy, fast_1", 0.20, _LOOKS[1], _of("level 2, fast_1")),
-    Asked("SFT, tokens a second on one GPU", 20000, "learning_sft.h200", _of("SFT, tokens a second")),
+    Asked("SFT, tokens a second on one GPU", 20000, _ONE_GPU, _of("SFT, tokens a second")),
     Asked("RL less RFT, fast_1.05 (one seed)", 0.05, _RL, (*_LESS_CONTROL, "estimate")),
     Asked("its lower 95% end", 0.0, _RL, (*_LESS_CONTROL, "ci95", 0), "above"),
     Asked(
@@ -67,11 +68,12 @@ BARS = (
         "repeats among later turns", 0.10, "learning_feedback.h200",
         _of("repeats among later turns"), "at most",
     ),
-    Asked("search, KernelBench level 1, correct", 0.65, "learning_search.h200", ("level 1", "correct")),
-    Asked("search, KernelBench level 1, fast_1", 0.40, "learning_search.h200", ("level 1", "fast_1")),
-    Asked("search, KernelBench level 2, fast_1", 0.35, "learning_search.h200", ("level 2", "fast_1")),
+    Asked("search, KernelBench level 1, correct", 0.65, _SEARCH, ("level 1", "correct")),
+    Asked("search, KernelBench level 1, fast_1", 0.40, _SEARCH, ("level 1", "fast_1")),
+    Asked("search, KernelBench level 2, fast_1", 0.35, _SEARCH, ("level 2", "fast_1")),
     Asked(
-        "RL step in step, s (H100s; on H200s with longer answers 53)", 20, "learning_rl_tested.h100",
+        "RL step in step, s (H100s; on H200s with longer answers 53)", 20,
+        "learning_rl_tested.h100",
         _of(
             "RL step of 256 conversations, measured times, two GPUs of which one judges, s (median "
             "of 20, in step)"

@@ -10,12 +10,13 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 import bars
+from bench_io import RESULTS
 
 pytestmark = pytest.mark.unit
 
 
 def test_the_committed_table_is_that_of_the_results() -> None:
-    assert json.loads((bars.RESULTS / "learning.h200.json").read_text()) == bars.told()
+    assert json.loads((RESULTS / "learning.h200.json").read_text()) == bars.told()
 
 
 def test_a_bar_that_left_its_file_is_told(tmp_path: Path) -> None:
