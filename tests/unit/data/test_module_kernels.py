@@ -105,6 +105,8 @@ def test_few_large_groups_are_shared_out() -> None:
     source = variants("m1_batch_norm_992a89")[2].source
     assert "moments" in source
     assert "blockIdx.y" in source
+    assert "block_sum(squares - first * (2.0f * sum - own * first))" in source
+    assert "z * z * min(8192, elements - t * 8192)" in source
 
 
 def test_a_stage_of_either_layout_holds_zeros_outside_the_matrix() -> None:

@@ -210,52 +210,51 @@ def split_groups(
 def split_moments(
     w: Lowering, groups: Groups, eps: str, group: str, tail: str, *reads: Tensor
 ) -> None:
-    """Mean and variance of few large groups, then the elements: partial sums of x - first and of
-    its square, where `first` is the group's first element; mean and scale; all elements. group:
-    the place of an element's mean. tail: what follows the normalised `v`."""
+    """Mean and variance of few large groups, then the elements: the mean of each part, and the sum
+    of the squares of the distances to it; mean and scale of the group; all elements. group: the
+    place of an element's mean. tail: what follows the normalised `v`."""
     groups = groups.merged()
     if groups.worker(w) != "blocks":
         raise NotFasterError
     size, parts = _parts(w, groups, _CHUNK)
     x = w.x.host
     loop, place = walk(w, groups, size, "blocks", split=True)
-    head, *steps = loop
-    first = _first(groups, size)
-    w.block_function("sum")
-    index = group_index(groups, "blocks")
+    start = f"(int)blockIdx.x * {_CHUNK}"
+    of_part = _moments(
+        w, Pass("mean", "sum", "e", "{a} / count"), Pass("spread", "sum", "e"), loop, place,
+        "count", start=start,
+    )  # fmt: skip
     lines = [
-        *index,
-        f"float first = x[{first}], a = 0.0f, b = 0.0f;",
-        head,
-        *(f"  {line}" for line in (*steps, f"float z = x[{place}] - first;")),
-        "  a += z;",
-        "  b += z * z;",
-        "}",
-        "a = block_sum(a);",
-        "b = block_sum(b);",
+        *group_index(groups, "blocks"),
+        f"int count = min({_CHUNK}, {size} - {start});",
+        *of_part,
         "if (threadIdx.x > 0) return;",
         f"int p = (g * {parts} + blockIdx.x) * 2;",
-        "o[p] = a;",
-        "o[p + 1] = b;",
-    ]  # fmt: skip
+        "o[p] = mean;",
+        "o[p + 1] = spread;",
+    ]
     name, out = w.next_kernel()
     dims = [groups.number, parts, "2"]
     w.kernel(name, lines, (), out, dims, grid_of(w, groups, "blocks", parts), "float", False)
-    sums = Tensor("sums", w.last)
+    w.x = Tensor("x", w.last)
+    head = f"for (int t = 0; t < {parts}; t++)"
+    number = f"min({_CHUNK}, {size} - t * {_CHUNK})"
     lines = [
         *group_index(groups, "thread"),
-        "float a = 0.0f, b = 0.0f;",
-        f"for (int t = 0; t < {parts}; t++) {{",
-        f"  a += sums[(g * {parts} + t) * 2];",
-        f"  b += sums[(g * {parts} + t) * 2 + 1];",
+        f"const float* s = x + g * {parts} * 2;",
+        "float mean = 0.0f, spread = 0.0f;",
+        f"{head} mean += s[t * 2] * {number};",
+        f"mean /= {size};",
+        f"{head} {{",
+        "  float z = s[t * 2] - mean;",
+        f"  spread += s[t * 2 + 1] + z * z * {number};",
         "}",
-        f"a /= {size};",
-        f"o[g * 2] = x[{first}] + a;",
-        f"o[g * 2 + 1] = rsqrtf(b / {size} - a * a + {eps});",
+        "o[g * 2] = mean;",
+        f"o[g * 2 + 1] = rsqrtf(spread / {size} + {eps});",
     ]
     name, out = w.next_kernel()
     grid = grid_of(w, groups, "thread")
-    w.kernel(name, lines, (sums,), out, [groups.number, "2"], grid, "float", False)
+    w.kernel(name, lines, (), out, [groups.number, "2"], grid, "float", False)
     moments = Tensor("moments", w.last)
     w.x = Tensor("x", x)
     at = group if " " not in group else f"({group})"
@@ -312,14 +311,6 @@ def walk(
     by_axis = dict(zip(groups.axes, names, strict=True)) | groups.names
     places = [by_axis[a] for a in range(len(groups.dims))]
     return [head, *steps], linear(places, groups.dims)
-
-
-def _first(groups: Groups, size: str) -> str:
-    """The place of a group's first element."""
-    if groups.trailing:
-        return f"g * {size}"
-    places = [groups.names.get(a, "0") for a in range(len(groups.dims))]
-    return linear(places, groups.dims)
 
 
 def group_index(groups: Groups, worker: Worker) -> Lines:
@@ -437,16 +428,19 @@ def _maximum_and_total(w: Lowering, total: Pass, loop: Lines, place: str) -> Lin
     ]
 
 
-def _moments(w: Lowering, mean: Pass, squares: Pass, loop: Lines, place: str, size: str) -> Lines:
+def _moments(
+    w: Lowering, mean: Pass, squares: Pass, loop: Lines, place: str, size: str, *, start: str = ""
+) -> Lines:
     """A thread sums up distances to its own first element: values far from zero cost no digits
-    then, and an outlier those of one thread."""
+    then, and an outlier those of one thread. start: where the walk begins, by default at 0."""
+    from_start = f"{start} + {BLOCK}" if start else f"{BLOCK}"
     head, *steps = loop
     w.block_function("sum")
     inner = [
         *steps,
         f"float e = x[{place}];",
         *w.before,
-        f"if (t < {BLOCK}) first = e;",
+        f"if (t < {from_start}) first = e;",
         "e -= first;",
         "sum += e;",
         "squares += e * e;",
