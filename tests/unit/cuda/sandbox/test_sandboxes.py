@@ -94,7 +94,7 @@ def test_memory_is_limited(sandbox: Sandbox, tmp_path: Path) -> None:
 
 def test_no_descendant_outlives_a_stop(sandbox: Sandbox, tmp_path: Path) -> None:
     job = Job(
-        command=["/bin/sh", "-c", "for i in 1 2 3 4 5; do sleep 600 & done; touch up; wait"],
+        command=["/bin/sh", "-c", "for i in 1 2 3 4 5; do sleep 600 & done; : > up; wait"],
         mounts=(),
         limits=LIMITS,
         folder=Mount(tmp_path, "/work", writable=True),
