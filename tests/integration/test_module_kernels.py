@@ -91,6 +91,33 @@ async def test_a_softmax_that_reads_its_rows_once_takes_rows_that_are_masked(
     assert wrong.status is Status.WRONG_OUTPUT
 
 
+async def test_a_norm_in_parts_takes_an_outlier_in_front_and_a_part_of_one_element(
+    emulator_pool: JudgePool,
+) -> None:
+    """Sums of squares of the distances to the outlier would leave no digits for the others."""
+    draft = find_draft("m1_group_norm_040366")
+    assert draft is not None
+    shapes = ((2, 3, 1, 2731), (2, 3, 70, 131), (2, 2, 1, 3))  # parts of 8,192 elements
+    sizes = [dict(zip(AXES[4], s, strict=True)) for s in shapes]
+    task = module_task(write_module(replace(draft, sizes=tuple(sizes))))
+    source = {v.level: v.source for v in kernels_of(write_module(draft))}[2]
+    spoilt = ("return self.norm(x)", "x = x.clone(); x[:, 0, 0, 0] = 1000.0; return self.norm(x)")
+    task = task.model_copy(update={"reference": task.reference.replace(*spoilt)})
+    right = source
+    for old, new in (
+        ("e = x[g * elements + t]", "e = t == 0 ? 1000.0f : x[g * elements + t]"),
+        ("(x[i] - moments", "((i % (c * h * w) == 0 ? 1000.0f : x[i]) - moments"),
+    ):
+        assert right.count(old) == 1
+        right = right.replace(old, new)
+    verdict = await emulator_pool.judge(task, right)
+    assert verdict.status is Status.CORRECT, verdict.reason
+    own = "if (t < (int)blockIdx.x * 8192 + 256) first = e;"
+    assert right.count(own) == 1
+    wrong = await emulator_pool.judge(task, right.replace(own, "first = 1000.0f;"))
+    assert wrong.status is Status.WRONG_OUTPUT
+
+
 async def test_the_loss_of_a_logit_may_keep_what_pytorch_loses(emulator_pool: JudgePool) -> None:
     """PyTorch's form cancels the logit and gives 0 far from it; the usual one gives 1e-30."""
     draft = find_draft("m1_bce_with_logits_3861d8")
