@@ -70,6 +70,8 @@ class Plan(Config):
     """Modules beyond the catalogue in the mixture, of each family of level 2."""
     wider: int = Field(default=0, ge=0)
     """The same of each family of level 1, at most."""
+    graphs: int = Field(default=0, ge=0)
+    """Modules as graphs in the mixture."""
     other_sizes: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of the mixture's answers to modules that are shown at sizes of their own."""
     mistakes: str | None = None

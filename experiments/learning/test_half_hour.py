@@ -182,7 +182,7 @@ def test_examples_that_are_not_there_or_not_for_it_are_said(
 def test_both_plans_teach_the_same_examples() -> None:
     two, one = (read_plan(half_hour.HERE / f"{name}.yaml") for name in ("two_gpus", "sft"))
     said = ("base_model", "mixture", "mistakes", "unjudged", "answer_tokens", "spare", "bits")
-    said += ("prompts", "sampling", "wider", "other_sizes")
+    said += ("prompts", "sampling", "wider", "graphs", "other_sizes")
     assert [getattr(two, name) for name in said] == [getattr(one, name) for name in said]
     assert two.sft["max_length"] == one.sft["max_length"] >= two.answer_tokens + 1024
     batches = [

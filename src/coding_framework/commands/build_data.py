@@ -32,6 +32,7 @@ from coding_framework.data.mixture import (
     mixture_jobs,
     sft_mixture,
 )
+from coding_framework.data.graphs.examples import graph_tasks
 from coding_framework.data.modules.catalog import spare_drafts
 from coding_framework.data.modules.examples import module_jobs, module_pairs
 from coding_framework.data.modules.kernels import MOST_CHARACTERS
@@ -250,6 +251,8 @@ class MixtureWanted(Protocol):
     @property
     def wider(self) -> int: ...
     @property
+    def graphs(self) -> int: ...
+    @property
     def other_sizes(self) -> float: ...
     @property
     def seed(self) -> int: ...
@@ -277,6 +280,7 @@ def build_mixture(
         total=wanted.total,
         drafts=drafts,
         spare=spare,
+        graphs=tuple(graph_tasks(wanted.graphs)),
         other_sizes=wanted.other_sizes,
         speeds=level_speeds(receipts.values()),
         functions=UNVERIFIED if wanted.unjudged else all_receipts(),

@@ -110,15 +110,16 @@ def _part_of_pair(pair: str) -> Part:
 
 def part_of_block(draft: ModuleDraft) -> Part:
     """Of several layers: as of level 2, by all neighbours."""
-    return _part_of(f"{a.name} {b.name}" for a, b in pairwise(draft.operations))
+    return part_of_pairs(f"{a.name} {b.name}" for a, b in pairwise(draft.operations))
 
 
 def _part_of_fused(draft: ModuleDraft) -> Part:
     """Held out with one held-out pair; training has only pairs of its own."""
-    return _part_of(pairs_of(draft))
+    return part_of_pairs(pairs_of(draft))
 
 
-def _part_of(pairs: Iterable[str]) -> Part:
+def part_of_pairs(pairs: Iterable[str]) -> Part:
+    """Of pairs of neighbouring operations, "conv2d gelu": held out with one that is."""
     parts = {_part_of_pair(pair) for pair in pairs}
     return "held_out" if "held_out" in parts else "validation" if "validation" in parts else "train"
 

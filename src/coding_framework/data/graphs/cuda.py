@@ -1,0 +1,504 @@
+"""The kernels of a graph: one for each loop and for each tensor that several read, with what comes
+before and after it where it is read and written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+
+from coding_framework.data.graphs.expressions import FUNCTIONS, LIGHT, Finish, Kernel, Values
+from coding_framework.data.graphs.nodes import Extent, Given, Head, Node
+from coding_framework.data.graphs.texts import (
+    block_function,
+    bracketed,
+    c_float,
+    coordinates,
+    elements_of,
+    linear,
+    split_index,
+    times,
+    unbracketed,
+)
+from coding_framework.data.modules.kernels.lowering import JOINS, Join, declarations
+
+STARTS: dict[str, tuple[str, Join]] = {
+    "sum": ("0.0f", "sum"),
+    "max": ("-INFINITY", "max"),
+    "min": ("INFINITY", "min"),
+}
+LONG = 256
+"""From so many terms at a GPU's sizes a block adds up, where a thread would."""
+MANY = 8192
+"""Results that keep a GPU busy with one thread each."""
+
+
+class Cuda(Values):
+    """The file of a graph. Raises ValueError where the grammar drew what has no kernel here."""
+
+    def source(self) -> str:
+        """The whole file."""
+        last = self._made(self.graph.output)
+        given = [*self.graph.inputs, *self.graph.parameters]
+        declared = ", ".join(f"torch::Tensor {g.c_name}" for g in given)
+        used = "\n".join((*self.device, *self.host))
+        parts = {
+            n: size.c
+            for n, size in self.graph.sizes.items()
+            if size.c and re.search(rf"\b{n}\b", used)
+        }
+        used = "\n".join((used, *parts.values()))
+        whole = (n for n, size in self.graph.sizes.items() if not size.c)
+        used_sizes = {n for n in whole if re.search(rf"\b{n}\b", used)}
+        known: dict[str, str] = {}
+        for g in given:
+            for axis, dim in enumerate(g.dims):
+                if dim.text in used_sizes:
+                    known.setdefault(dim.text, f"{g.c_name}.size({axis})")
+        for g in given:  # what no axis is: told by a multiple of it
+            for axis, dim in enumerate(g.dims):
+                names, by = dim.terms[0] if len(dim.terms) == 1 else ((), Fraction(1))
+                if len(names) == 1 and names[0] not in known and names[0] in used_sizes:
+                    more = f" / {by.numerator}" if by.numerator > 1 else ""
+                    more = (f" * {by.denominator}" if by.denominator > 1 else "") + more
+                    known[names[0]] = f"{g.c_name}.size({axis}){more}"
+        if used_sizes - set(known):
+            raise ValueError(f"nothing tells {used_sizes - set(known)}")
+        sizes = declarations({**known, **parts})
+        helpers = [
+            line
+            for name in self.functions
+            for line in (
+                f"__device__ float {name}(float v) {{",
+                f"  return {FUNCTIONS[name]};",
+                "}",
+                "",
+            )
+        ]
+        for join in self.joins:
+            helpers += block_function(join)
+        return "\n".join(
+            [
+                "#include <torch/extension.h>",
+                "",
+                *helpers,
+                *self.device,
+                f"torch::Tensor forward({declared}) {{",
+                *(f"  {line}" for line in (*sizes, *self.host, f"return {last};")),
+                "}",
+                "",
+                'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }',
+                "",
+            ]
+        )
+
+    # --- what becomes a kernel ---
+
+    def _made(self, node: Node) -> str:
+        """The name of the tensor in memory that holds it; it is made where it is not there."""
+        if isinstance(node, Given):
+            return node.c_name
+        if id(node) not in self.done:
+            if isinstance(node, Head):
+                self._head(node, node, lambda v: v)
+            else:
+                self._finished(node)
+        return self.done[id(node)]
+
+    def _finished(self, node: Node) -> None:
+        """A node that is no head: at the end of the last head that it reads, or by itself."""
+        while heads := self._heads(node):
+            last = heads[-1]
+            if len(heads) == 1 and self._ends(node, last):
+                kernel_v = self._after(node, last)
+                self._head(last, node, kernel_v)
+                return
+            self._made(heads[0])
+        kernel = Kernel()
+        places = [f"i{a}" for a in range(len(node.dims))]
+        self._each_place(kernel, node, lambda: self._value(kernel, node, places))
+
+    # --- kernels ---------------------------------------------------------------------------------
+
+    def _ready(self, node: Node, most: int) -> None:
+        """What an expression of it needs is made; it is itself where it is heavier than `most`."""
+        if isinstance(node, Given) or id(node) in self.done:
+            return
+        if isinstance(node, Head) or self._weight(node) > most:
+            self._made(node)
+            return
+        for head in self._heads(node):
+            self._made(head)
+
+    def _out(self, node: Node) -> str:
+        """The name of a new tensor."""
+        self.number += 1
+        name = f"t{self.number}"
+        shape = ", ".join(d.text for d in node.dims)
+        first = self.graph.inputs[0]
+        float_one = (
+            next(g for g in self.graph.inputs if g.dtype == "float32")
+            if (first.dtype != "float32")
+            else first
+        )
+        self.host.append(f"auto {name} = torch::empty({{{shape}}}, {float_one.c_name}.options());")
+        self.done[id(node)] = name
+        return name
+
+    def _emit(self, kernel: Kernel, node: Node, body: list[str], grid: str) -> None:
+        """The kernel, and its launch. It writes `o`."""
+        text = "\n".join((*body, grid))
+        reads = {n: c for n, c in kernel.reads.items() if re.search(rf"\b{n}\b", text)}
+        sizes = [s for s in self.graph.sizes if re.search(rf"\b{s}\b", "\n".join(body))]
+        name = f"kernel{self.number + 1}"
+        out = self._out(node)
+        declared = [f"const {c}* {n}" for n, c in reads.items()]
+        declared += ["float* o", *(f"int {s}" for s in sizes)]
+        self.device += [
+            f"__global__ void {name}({', '.join(declared)}) {{",
+            *(f"  {line}" for line in body),
+            "}",
+            "",
+        ]
+        given = [f"{n}.data_ptr<{c}>()" for n, c in reads.items()]
+        given += [f"{out}.data_ptr<float>()", *sizes]
+        self.host.append(f"{name}<<<{grid}>>>({', '.join(given)});")
+
+    def _each_place(self, kernel: Kernel, node: Node, value: Callable[[], str]) -> None:
+        """One thread for each element."""
+        self._open = kernel
+        text = value()
+        count = elements_of(node.dims)
+        body = [*kernel.lines, f"o[i] = {unbracketed(text)};"]
+        body = [
+            "int i = blockIdx.x * blockDim.x + threadIdx.x;",
+            f"if (i >= {count}) return;",
+            *coordinates(body, node.dims),
+            *body,
+        ]
+        self._emit(kernel, node, body, f"({count} + 255) / 256, 256")
+
+    def _head(self, head: Node, node: Node, finish: Finish) -> None:
+        """The kernel of a head, which ends with what makes the node of its value."""
+        assert isinstance(head, Head)
+        {
+            "reduce": self._reduce,
+            "row": self._row,
+            "linear": self._product,
+            "product": self._product,
+            "convolution": self._convolution,
+            "scan": self._scan,
+            "pick": self._pick,
+        }[head.kind](head, node, finish)
+
+    def _prepare(self, head: Head, node: Node, most: int) -> None:
+        """Its arguments, and what is read beside it at its end."""
+        for a in head.args:
+            self._ready(a, most)
+        kept = self.done.get(id(head))
+        self.done[id(head)] = "="
+        if node is not head:
+            for other in self._heads(node):
+                self._made(other)
+        if kept is None:
+            del self.done[id(head)]
+
+    def _looped(self, kernel: Kernel, value: Callable[[], str]) -> tuple[list[str], str]:
+        """The lines inside a loop, and the value."""
+        before, kernel.lines = kernel.lines, []
+        text = value()
+        inside, kernel.lines = kernel.lines, before
+        return inside, text
+
+    def _reduce(self, head: Head, node: Node, finish: Finish) -> None:
+        """Along axes: a sum, a mean, an extremum."""
+        self._prepare(head, node, LIGHT)
+        kernel = Kernel()
+        self._open = kernel
+        (x,) = head.args
+        inner = [x.dims[a] for a in head.axes]
+        total = times(inner)
+        self.terms.append(total)
+        names = [f"r{n}" for n in range(len(inner))] if len(inner) > 1 else ["r"]
+        outer = iter(range(len(head.dims)))
+        places: list[str] = []
+        for axis in range(len(x.dims)):
+            if axis in head.axes:
+                places.append(names[head.axes.index(axis)])
+                if head.keepdim:
+                    next(outer)
+            else:
+                places.append(f"i{next(outer)}")
+        joined = "sum" if head.name in ("mean", "norm") else head.name
+        start, join = STARTS[joined]
+        lines, value = self._looped(kernel, lambda: self._value(kernel, x, places))
+        value = unbracketed(value)
+        if head.name == "norm":
+            lines.append(f"float e = {value};")
+            value = "e * e"
+        inside = [*split_index("r", names, inner), *lines, JOINS[join].format(a="a", e=value)]
+        end = {"mean": f"a / {total.factor}", "norm": "sqrtf(a)"}.get(head.name, "a")
+        results, terms = times(head.dims).value(self.real), total.value(self.real)
+        block = results < MANY and terms >= LONG
+        tail = [*kernel.lines]
+        kernel.lines = []
+        written = finish(bracketed(end) if node is not head else end)
+        tail += [*kernel.lines, f"o[i] = {unbracketed(written)};"]
+        count = elements_of(head.dims)
+        if block:
+            self.joins[join] = None
+            loop = [
+                f"for (int r = threadIdx.x; r < {total.text}; r += 256) {{",
+                *(f"  {line}" for line in inside),
+                "}",
+                f"a = block_{join}(a);",
+                "if (threadIdx.x > 0) return;",
+            ]
+            top, grid = ["int i = blockIdx.x;"], f"{count}, 256"
+        else:
+            loop = [
+                f"for (int r = 0; r < {total.text}; r++) {{",
+                *(f"  {line}" for line in inside),
+                "}",
+            ]
+            top = ["int i = blockIdx.x * blockDim.x + threadIdx.x;", f"if (i >= {count}) return;"]
+            grid = f"({count} + 255) / 256, 256"
+        body = [f"float a = {start};", *loop, *tail]
+        self._emit(kernel, node, [*top, *coordinates(body, head.dims), *body], grid)
+
+    def _row(self, head: Head, node: Node, finish: Finish) -> None:
+        """Along one axis: numbers of the whole line, then a value for each of its elements."""
+        self._prepare(head, node, LIGHT)
+        kernel = Kernel()
+        self._open = kernel
+        x, *given = head.args
+        (axis,) = head.axes
+        length = x.dims[axis]
+        self.terms.append(length)
+        places = [f"i{a}" for a in range(len(x.dims))]
+        places[axis] = "r"
+        lines, value = self._looped(kernel, lambda: self._value(kernel, x, places))
+        element = [*lines, f"float e = {unbracketed(value)};"]
+        if any(kernel.lines):
+            raise ValueError("lines outside a loop")
+        others = [d for a, d in enumerate(x.dims) if a != axis]
+        rows = elements_of(others)
+        block = length.value(self.real) >= LONG or times(others).value(self.real) < MANY
+        loop = (
+            f"for (int r = threadIdx.x; r < {length.text}; r += 256) {{"
+            if block
+            else f"for (int r = 0; r < {length.text}; r++) {{"
+        )
+
+        def walk(step: str, join: Join, name: str, start: str) -> list[str]:
+            if block:
+                self.joins[join] = None
+            return [
+                f"float {name} = {start};",
+                loop,
+                *(f"  {line}" for line in (*element, step)),
+                "}",
+                *([f"{name} = block_{join}({name});"] if block else []),
+            ]
+
+        n, eps = length.factor, head.numbers.get("eps", 0.0)
+        body: list[str]
+        if head.name in ("softmax", "log_softmax"):
+            body = walk("most = fmaxf(most, e);", "max", "most", "-INFINITY")
+            body += walk("total += expf(e - most);", "sum", "total", "0.0f")
+            end = "expf(e - most) / total" if head.name == "softmax" else "e - most - logf(total)"
+        elif head.name in ("layer_norm", "standardise"):
+            body = [*walk("mean += e;", "sum", "mean", "0.0f"), f"mean = mean / {n};"]
+            body += walk("scale += (e - mean) * (e - mean);", "sum", "scale", "0.0f")
+            body.append(f"scale = rsqrtf(scale / {n} + {c_float(eps)});")
+            end = "(e - mean) * scale"
+        elif head.name == "rms":
+            body = walk("scale += e * e;", "sum", "scale", "0.0f")
+            body.append(f"scale = rsqrtf(scale / {n} + {c_float(eps)});")
+            end = "e * scale"
+        else:
+            body = walk("length += e * e;", "sum", "length", "0.0f")
+            body.append("length = fmaxf(sqrtf(length), 1e-12f);")
+            end = "e / length"
+        for sign, one in zip("*+", given, strict=False):
+            kernel.reads[self._made(one)] = "float"
+            end = f"{end} {sign} {self._made(one)}[r]"
+        own = [f"i{a}" for a in range(len(x.dims))]
+        own[axis] = "r"
+        kernel.lines = []
+        written = self._renamed(finish, bracketed(end) if node is not head else end, axis)
+        ends = [*element, *kernel.lines, f"o[{linear(own, x.dims)}] = {unbracketed(written)};"]
+        body += [loop, *(f"  {line}" for line in ends), "}"]
+        names = [f"i{a}" for a in range(len(x.dims)) if a != axis]
+        used = "\n".join(body)
+        where = [
+            line
+            for line in split_index("g", names, others)
+            if re.search(rf"\b{line.split()[1]}\b", used)
+        ]
+        if len(others) == 1:
+            where = [f"int {names[0]} = g;"]
+        if block:
+            top, grid = ["int g = blockIdx.x;"], f"{rows}, 256"
+        else:
+            top = ["int g = blockIdx.x * blockDim.x + threadIdx.x;", f"if (g >= {rows}) return;"]
+            grid = f"({rows} + 255) / 256, 256"
+        self._emit(kernel, node, [*top, *where, *body], grid)
+
+    def _renamed(self, finish: Finish, value: str, axis: int) -> str:
+        """What ends a line's element: its coordinate along the line is `r` there."""
+        kernel = self._open
+        text = finish(value)
+        kernel.lines = [re.sub(rf"\bi{axis}\b", "r", line) for line in kernel.lines]
+        return re.sub(rf"\bi{axis}\b", "r", text)
+
+    def _product(self, head: Head, node: Node, finish: Finish) -> None:
+        """Rows of one tensor times rows (or columns) of another."""
+        self._prepare(head, node, 0)
+        kernel = Kernel()
+        self._open = kernel
+        a, b = head.args[:2]
+        inner = a.dims[-1]
+        self.terms.append(inner)
+        rank = len(head.dims)
+        left = [f"i{n}" for n in range(rank - 1)] + ["r"]
+        last = f"i{rank - 1}"
+        batch = [f"i{n}" for n in range(rank - 2)]
+        if head.kind == "linear":
+            right = [last, "r"]
+        elif head.name == "transposed":
+            right = [*batch, last, "r"]
+        else:
+            right = [*batch, "r", last]
+        lines, text = self._looped(
+            kernel,
+            lambda: (
+                f"{bracketed(self._value(kernel, a, left))} * "
+                f"{bracketed(self._value(kernel, b, right))}"
+            ),
+        )
+        start = "0.0f"
+        if len(head.args) > 2:
+            kernel.reads[self._made(head.args[2])] = "float"
+            start = f"{self._made(head.args[2])}[{last}]"
+        body = [
+            f"float v = {start};",
+            f"for (int r = 0; r < {inner.text}; r++) {{",
+            *(f"  {line}" for line in (*lines, f"v += {text};")),
+            "}",
+        ]
+        self._threads(kernel, head, node, body, finish)
+
+    def _threads(
+        self, kernel: Kernel, head: Head, node: Node, body: list[str], finish: Finish
+    ) -> None:
+        """One thread for each value `v` of a head."""
+        kernel.lines = []
+        text = finish("v")
+        body = [*body, *kernel.lines, f"o[i] = {unbracketed(text)};"]
+        count = elements_of(head.dims)
+        body = [
+            "int i = blockIdx.x * blockDim.x + threadIdx.x;",
+            f"if (i >= {count}) return;",
+            *coordinates(body, head.dims),
+            *body,
+        ]
+        self._emit(kernel, node, body, f"({count} + 255) / 256, 256")
+
+    def _convolution(self, head: Head, node: Node, finish: Finish) -> None:
+        """Of two spatial axes, a stride of one, as many places out as in; groups: of one channel
+        each where there are any."""
+        self._prepare(head, node, 0)
+        kernel = Kernel()
+        self._open = kernel
+        x, weight = head.args[:2]
+        side = int(head.numbers["side"])
+        depthwise = bool(head.numbers.get("depthwise"))
+        h, w = x.dims[2:]
+        taps = Extent.number(side * side)
+        self.terms.append(taps if depthwise else x.dims[1] * taps)
+        pad = side // 2
+        channel = "i1" if depthwise else "r"
+        in_weight = [("i1" if depthwise else f"(i1 * {x.dims[1].factor} + r)"), "p", "q"]
+        flat = in_weight[0] if side == 1 else (f"({in_weight[0]} * {side} + p) * {side} + q")
+        down, right = ("i2", "i3") if side == 1 else ("row", "column")
+        lines, value = self._looped(
+            kernel, lambda: self._value(kernel, x, ["i0", channel, down, right])
+        )
+        name = self._made(weight)
+        kernel.reads[name] = "float"
+        step = [*lines, f"v += {bracketed(value)} * {name}[{unbracketed(flat)}];"]
+        if side > 1:
+            step = [
+                f"for (int p = 0; p < {side}; p++) {{",
+                f"  int row = i2 + p - {pad};",
+                f"  if (row < 0 || row >= {h.text}) continue;",
+                f"  for (int q = 0; q < {side}; q++) {{",
+                f"    int column = i3 + q - {pad};",
+                f"    if (column < 0 || column >= {w.text}) continue;",
+                *(f"    {line}" for line in step),
+                "  }",
+                "}",
+            ]
+        start = "0.0f"
+        if len(head.args) > 2:
+            kernel.reads[self._made(head.args[2])] = "float"
+            start = f"{self._made(head.args[2])}[i1]"
+        if not depthwise:
+            step = [
+                f"for (int r = 0; r < {x.dims[1].text}; r++) {{",
+                *(f"  {line}" for line in step),
+                "}",
+            ]
+        self._threads(kernel, head, node, [f"float v = {start};", *step], finish)
+
+    def _scan(self, head: Head, node: Node, finish: Finish) -> None:
+        """Running sums along an axis: one thread for each line."""
+        self._prepare(head, node, LIGHT)
+        kernel = Kernel()
+        self._open = kernel
+        (x,) = head.args
+        (axis,) = head.axes
+        self.terms.append(x.dims[axis])
+        places = [f"i{a}" for a in range(len(x.dims))]
+        places[axis] = "r"
+        lines, value = self._looped(kernel, lambda: self._value(kernel, x, places))
+        kernel.lines = []
+        written = self._renamed(finish, "a", axis)
+        inside = [
+            *lines,
+            f"a += {unbracketed(value)};",
+            *kernel.lines,
+            f"o[{linear(places, x.dims)}] = {unbracketed(written)};",
+        ]
+        others = [d for a, d in enumerate(x.dims) if a != axis]
+        names = [f"i{a}" for a in range(len(x.dims)) if a != axis]
+        where = [f"int {names[0]} = g;"] if len(names) == 1 else split_index("g", names, others)
+        rows = elements_of(others)
+        body = [
+            "int g = blockIdx.x * blockDim.x + threadIdx.x;",
+            f"if (g >= {rows}) return;",
+            *where,
+            "float a = 0.0f;",
+            f"for (int r = 0; r < {x.dims[axis].text}; r++) {{",
+            *(f"  {line}" for line in inside),
+            "}",
+        ]
+        self._emit(kernel, node, body, f"({rows} + 255) / 256, 256")
+
+    def _pick(self, head: Head, node: Node, finish: Finish) -> None:
+        """The element of each row that an index names, or the row of a table."""
+        self._prepare(head, node, LIGHT)
+        kernel = Kernel()
+        self._open = kernel
+        x, index = head.args
+        rank = len(head.dims)
+        count = len(index.dims)
+        places = [f"i{n}" for n in range(rank)]
+        at = self._value(kernel, index, places[:count])
+        chosen = kernel.index(f"(int){at}")
+        where = [*places, chosen] if head.name == "of_row" else [chosen, *places[count:]]
+        value = self._value(kernel, x, where)
+        before = [*kernel.lines, f"float v = {unbracketed(value)};"]
+        self._threads(kernel, head, node, before, finish)

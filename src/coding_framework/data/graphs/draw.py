@@ -1,0 +1,267 @@
+"""What a graph is drawn with: sizes, inputs, layers and constants, and the tensor in hand."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any, cast
+
+from coding_framework.data.graphs.nodes import (
+    ONE,
+    Each,
+    Extent,
+    Given,
+    Graph,
+    Head,
+    Layer,
+    Node,
+    Size,
+)
+
+Values = tuple[int, int, int, int, int, int]
+
+
+class Dull(Exception):  # noqa: N818 - no error: the draw is made again
+    """The idiom does not fit the tensor in hand."""
+
+
+class Draw:
+    """A graph while it is drawn. h: the tensor in hand."""
+
+    def __init__(self, number: int) -> None:
+        self.rng = random.Random(f"graph {number}")
+        self.inputs: list[Given] = []
+        self.layers: list[Layer] = []
+        self.sizes: dict[str, Size] = {}
+        self.constants: dict[str, float | int] = {}
+        self.ops: list[str] = []
+        self.heads = 0
+        self.images = self.rng.random() < 0.3
+        rng = self.rng
+        if self.images:
+            self.size("n", rng.choice(("batch_size", "batch", "N")), (2, 3, 1, 16, 5, 1))
+            self.size(
+                "c",
+                rng.choice(("channels", "in_channels", "C")),
+                (24, 12, 12, rng.choice((96, 192)), 60, 12),
+            )
+            side = rng.choice((28, 56))
+            self.size("h", rng.choice(("height", "H")), (8, 12, 4, side, 20, 4))
+            self.size("w", rng.choice(("width", "W")), (12, 8, 4, side, 36, 4))
+            dims = "nchw"
+        else:
+            self.size("n", rng.choice(("batch_size", "batch", "B")), (4, 3, 2, 16, 5, 2))
+            self.size(
+                "t",
+                rng.choice(("seq_len", "length", "T", "num_tokens")),
+                (12, 20, 4, rng.choice((256, 512)), 132, 4),
+            )
+            self.size(
+                "d",
+                rng.choice(("dim", "d_model", "features", "hidden_size", "embed_dim")),
+                (48, 72, 24, rng.choice((384, 768)), 264, 24),
+            )
+            dims = rng.choice(("ntd", "ntd", "ntd", "nd"))
+            if dims == "nd":
+                self.sizes.pop("t")
+                self.size("n", self.sizes["n"].python, (9, 16, 2, 2048, 301, 2))
+        self.x_dims = tuple(Extent.of(d) for d in dims)
+        self.h: Node = self.input(self.x_dims, rng.choice(("x", "x", "x", "inputs", "feats")))
+        self.x = self.h
+
+    def part(self, extent: Extent, *, up: bool) -> Extent:
+        """Half of it, rounded down or up as PyTorch does where it cuts an odd length."""
+        name = extent.text
+        if name not in self.sizes or self.sizes[name].c:
+            raise Dull
+        half = f"{name}_up" if up else f"{name}_half"
+        size = self.sizes[name]
+        said = "({} + 1) {} 2" if up else "{} {} 2"
+        return self.size(
+            half,
+            f"({said.format(size.python, '//')})",
+            cast(Values, tuple((v + up) // 2 for v in size.values)),
+            said.format(name, "/"),
+        )
+
+    # --- what a graph is made of -----------------------------------------------------------------
+
+    def size(self, name: str, python: str, values: Values, c: str = "") -> Extent:
+        self.sizes[name] = Size(python, values, c)
+        return Extent.of(name)
+
+    def values(self, extent: Extent) -> list[int]:
+        """Of all six cases. Raises ValueError where it is no integer."""
+        return [extent.value({n: s.values[k] for n, s in self.sizes.items()}) for k in range(6)]
+
+    def divides(self, extent: Extent, number: int) -> bool:
+        return all(value % number == 0 for value in self.values(extent))
+
+    def input(self, dims: tuple[Extent, ...], *names: str, **more: Any) -> Given:
+        taken = {g.python for g in self.inputs} | {"o"} | set(self.sizes)
+        name = next(n for n in (*names, "y", "z", "other", "extra", "third") if n not in taken)
+        one = Given(dims=dims, python=name, c_name=name, **more)
+        self.inputs.append(one)
+        return one
+
+    def parameter(self, dims: tuple[Extent, ...], start: str, *names: str) -> Given:
+        name = self.attribute(*names)
+        said = ", ".join(self._layer_extent(d) for d in dims)
+        one = Given(dims=dims, python=f"self.{name}", c_name=name)
+        self.layers.append(Layer(name, f"nn.Parameter({start.format(said)})", (one,)))
+        return one
+
+    def _layer_extent(self, extent: Extent) -> str:
+        """For a constructor: <d> // 2."""
+        text = extent.text.replace(" / ", " // ")
+        return "".join(f"<{p}>" if p in self.sizes else p for p in _words(text))
+
+    def attribute(self, *names: str) -> str:
+        taken = {layer.attribute for layer in self.layers} | set(self.constants)
+        taken |= {g.c_name for g in self.inputs} | set(self.sizes)
+        options = [*names, *(f"{n}{k}" for k in (2, 3, 4) for n in names)]
+        return next(n for n in options if n not in taken)
+
+    def module(self, text: str, members: dict[str, tuple[Extent, ...]], *names: str) -> list[Given]:
+        name = self.attribute(*names)
+        found = [
+            Given(dims=dims, python=f"self.{name}", c_name=f"{name}_{member}", layer=name)
+            for member, dims in members.items()
+        ]
+        self.layers.append(Layer(name, text, tuple(found)))
+        return found
+
+    def constant(self, name: str, value: float) -> str:
+        """How a template says it."""
+        taken = {layer.attribute for layer in self.layers} | {s.python for s in self.sizes.values()}
+        if name in taken or self.constants.get(name, value) != value:
+            return repr(value)
+        self.constants[name] = value
+        return f"<{name}>"
+
+    def pick(self, *options: str) -> str:
+        return self.rng.choice(options)
+
+    def each(self, c: str, python: str, *args: Node, names: tuple[str, ...] = ()) -> Each:
+        return Each(dims=_broadcast_dims(args), args=args, python=python, c=c, names=names)
+
+    def linear(self, x: Node, out: Extent, *names: str, act: str = "") -> Head:
+        rng, inner = self.rng, x.dims[-1]
+        bias = rng.random() < 0.65
+        names = names or ("fc", "proj", "linear", "dense", "to_out", "mlp")
+        off = "" if bias else ", bias=False"
+        members = {"weight": (out, inner), **({"bias": (out,)} if bias else {})}
+        given = self.module(
+            f"nn.Linear({self._layer_extent(inner)}, {self._layer_extent(out)}{off})",
+            members,
+            *rng.sample(names, len(names)),
+        )
+        self.ops.append("linear")
+        self.heads += 1
+        return Head(
+            dims=(*x.dims[:-1], out),
+            args=(x, *given),
+            kind="linear",
+            name="linear",
+            python=f"{given[0].python}({{0}})",
+        )
+
+    def reduce(
+        self,
+        x: Node,
+        name: str,
+        axes: tuple[int, ...],
+        *,
+        keepdim: bool = False,
+        names: tuple[str, ...] = (),
+    ) -> Head:
+        rank = len(x.dims)
+        dims = tuple(
+            ONE if a in axes else d for a, d in enumerate(x.dims) if keepdim or a not in axes
+        )
+        last = axes[0] == rank - 1 and self.rng.random() < 0.7
+        said = "-1" if last else str(axes[0]) if len(axes) == 1 else repr(axes)
+        kept = ", keepdim=True" if keepdim else ""
+        call = {"max": "amax", "min": "amin"}.get(name, name)
+        if name == "norm" and any("-" in n.c for n in x.walk() if isinstance(n, Each)):
+            raise Dull  # of a difference: a distance, a family that is held out
+        if name == "norm":
+            python = self.pick(
+                f"{{0}}.norm(dim={said}{kept})",
+                f"torch.linalg.vector_norm({{0}}, dim={said}{kept})",
+            )
+        else:
+            python = self.pick(
+                f"{{0}}.{call}(dim={said}{kept})",
+                f"{{0}}.{call}({said}{kept})",
+                f"torch.{call}({{0}}, dim={said}{kept})",
+            )
+        self.ops.append(name)
+        self.heads += 1
+        return Head(
+            dims=dims,
+            args=(x,),
+            kind="reduce",
+            name=name,
+            axes=axes,
+            keepdim=keepdim,
+            python=python,
+            names=names,
+        )
+
+    def softmax(self, x: Node, axis: int, names: tuple[str, ...] = ()) -> Head:
+        said = "-1" if axis == len(x.dims) - 1 else str(axis)
+        self.ops.append("softmax")
+        self.heads += 1
+        return Head(
+            dims=x.dims,
+            args=(x,),
+            kind="row",
+            name="softmax",
+            axes=(axis,),
+            names=names,
+            python=self.pick(
+                f"F.softmax({{0}}, dim={said})",
+                f"torch.softmax({{0}}, dim={said})",
+                f"{{0}}.softmax(dim={said})",
+            ),
+        )
+
+    def graph(self, name: str) -> Graph:
+        # Extents that only inputs have are told by these; all are.
+        return Graph(
+            name,
+            self.h,
+            tuple(self.inputs),
+            tuple(self.layers),
+            self.sizes,
+            self.constants,
+            tuple(self.ops),
+        )
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+|\W+", text)
+
+
+def _broadcast_dims(args: tuple[Node, ...]) -> tuple[Extent, ...]:
+    rank = max(len(a.dims) for a in args)
+    found = []
+    for axis in range(rank):
+        here = [a.dims[axis - rank + len(a.dims)] for a in args if axis >= rank - len(a.dims)]
+        real = [d for d in here if not d.is_one]
+        texts = {d.text for d in real}
+        if len(texts) > 1:
+            raise Dull(f"{texts} beside each other")
+        found.append(real[0] if real else ONE)
+    return tuple(found)
+
+
+def is_channels(extent: Extent) -> bool:
+    """Whether it is of features, which a layer's constructor is told."""
+    names = {name for one in extent.terms for name in one[0]}
+    return bool(names) and names <= set("cdmks")
+
+
+def same(a: Node, b: Node) -> bool:
+    return [d.text for d in a.dims] == [d.text for d in b.dims]

@@ -1,0 +1,232 @@
+"""The PyTorch source of a graph, as people write it: what stands in one expression and what has a
+name is drawn.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from collections import Counter
+
+from coding_framework.data.graphs.nodes import Given, Graph, Node
+
+_CHAIN = ("x", "h", "out", "y", "z", "hidden", "feat", "res", "tmp", "val")
+"""Names of what has none of its own."""
+LONG_LINE = 76
+
+
+class Source:
+    """The source of a graph while it is written."""
+
+    def __init__(self, graph: Graph, rng: random.Random) -> None:
+        self.graph, self.rng = graph, rng
+        self.nodes = [n for n in graph.output.walk() if not isinstance(n, Given)]
+        self.uses = Counter(id(a) for n in self.nodes for a in n.args)
+        self.constructor = rng.random() < 0.65
+        self.named = self._draw_named()
+        self.name_of: dict[int, str] = {}
+
+    def text(self) -> str:
+        """The whole file."""
+        forward = self._forward()
+        body = "\n".join(forward)
+        constants = (
+            [c for c in self.graph.constants if f"self.{c}" in body] if (self.constructor) else []
+        )
+        layers = [f"self.{one.attribute} = {self._layer(one.text)}" for one in self.graph.layers]
+        whole = {s: size for s, size in self.graph.sizes.items() if not size.c}
+        used = [
+            s
+            for s, size in whole.items()
+            if any(re.search(rf"\b{size.python}\b", line) for line in layers)
+        ]
+        sizes = [self.graph.sizes[s].python for s in used]
+        init = ", ".join(["self", *sizes, *constants])
+        init_body = ["super().__init__()", *layers, *(f"self.{c} = {c}" for c in constants)]
+        tests = self._tests(sizes, constants)
+        imports = ["import torch", "import torch.nn as nn"]
+        if re.search(r"\bF\.", body):
+            imports.append("import torch.nn.functional as F")
+        given = ", ".join(["self", *(g.python for g in self.graph.inputs)])
+        head = [f"    def __init__({init}):", *(f"        {line}" for line in init_body), ""]
+        if len(init_body) == 1:
+            head = []
+        return "\n".join(
+            [
+                *imports,
+                "",
+                "",
+                "class Model(nn.Module):",
+                *head,
+                f"    def forward({given}):",
+                *(f"        {line}" for line in forward),
+                "",
+                "",
+                *tests,
+                "",
+            ]
+        )
+
+    def init_args(self, case: int) -> tuple[int | float, ...]:
+        """The values of the constructor's arguments, after `text`."""
+        return tuple(
+            self.graph.sizes[s].values[case] if s in self.graph.sizes else self.graph.constants[s]
+            for s in self._arguments
+        )
+
+    def _tests(self, sizes: list[str], constants: list[str]) -> list[str]:
+        by_python = {size.python: name for name, size in self.graph.sizes.items()}
+        self._arguments = [*(by_python[s] for s in sizes), *constants]
+        drawn = [self._draw(g) for g in self.graph.inputs]
+        text = " ".join((*drawn, *sizes))
+        lines = [
+            f"{size.python} = {size.values[3]}"
+            for size in self.graph.sizes.values()
+            if not size.c and re.search(rf"\b{size.python}\b", text)
+        ]
+        lines += [f"{name} = {self.graph.constants[name]}" for name in constants]
+        said = f"[{', '.join(drawn)}]"
+        if len(said) > LONG_LINE:
+            said = "[\n" + "".join(f"        {one},\n" for one in drawn) + "    ]"
+        return [
+            *lines,
+            "",
+            "",
+            "def get_inputs():",
+            f"    return {said}",
+            "",
+            "",
+            "def get_init_inputs():",
+            f"    return [{', '.join((*sizes, *constants))}]",
+        ]
+
+    def _draw(self, given: Given) -> str:
+        dims = ", ".join(self._python(d.text) for d in given.dims)
+        if given.dtype == "int64":
+            assert given.high is not None
+            tail = "," if len(given.dims) == 1 else ""
+            return f"torch.randint(0, {self._python(given.high.text)}, ({dims}{tail}))"
+        return f"torch.randn({dims})"
+
+    def _python(self, text: str) -> str:
+        """An extent's text with the names that the source has."""
+        named = re.sub(r"[a-z]\w*", lambda m: self.graph.sizes[m[0]].python, text)
+        return named.replace(" / ", " // ")
+
+    def _layer(self, text: str) -> str:
+        return re.sub(r"<(\w+)>", lambda m: self.graph.sizes[m[1]].python, text)
+
+    # --- forward -------------------------------------------------------------------------------
+
+    def _draw_named(self) -> set[int]:
+        """Which nodes have a name: what is read twice, parts, and some others."""
+        often = self.rng.choice((0.25, 0.5, 0.8))
+        named = set()
+        for node in self.nodes:
+            for n, a in enumerate(node.args):
+                if node.python.count(f"{{{n}}}") > 1 and not isinstance(a, Given):
+                    named.add(id(a))
+            if self.uses[id(node)] > 1 or node.part or self.rng.random() < often:
+                named.add(id(node))
+        return named
+
+    def _reads(self, node: Node) -> list[Node]:
+        """The named tensors and inputs that its expression reads."""
+        found: list[Node] = []
+        for a in node.args:
+            if isinstance(a, Given) or id(a) in self.named:
+                found.append(a)
+            else:
+                found += self._reads(a)
+        return found
+
+    def _forward(self) -> list[str]:
+        statements = [n for n in self.nodes if id(n) in self.named and n is not self.graph.output]
+        statements.append(self.graph.output)
+        last = {id(r): at for at, node in enumerate(statements) for r in self._reads(node)}
+        for given in self.graph.inputs:
+            self.name_of[id(given)] = given.python
+        owners: dict[str, int] = {g.python: id(g) for g in self.graph.inputs}
+        lines: list[str] = []
+        for at, node in enumerate(statements[:-1]):
+            if id(node) in self.name_of:
+                continue  # with a part before it
+            if node.part:
+                parts, _ = node.part
+                together = [n for n in statements if n.part and n.part[0] is parts]
+                text = self._filled(parts.python, (node.args[0],))
+                targets = ["_"] * len(parts.names)
+                for one in together:
+                    assert one.part is not None
+                    number = one.part[1]
+                    targets[number] = self._new(one, at, owners, last, (parts.names[number],))
+                lines.append(f"{', '.join(targets)} = {text}")
+                continue
+            text = self._expression(node)
+            dying = [
+                self.name_of[id(r)]
+                for r in self._reads(node)
+                if last.get(id(r)) == at and id(r) in self.name_of
+            ]
+            if dying and not node.names and self.rng.random() < 0.7:
+                name = self.rng.choice(dying)
+                owners[name] = id(node)
+                self.name_of[id(node)] = name
+            else:
+                name = self._new(node, at, owners, last, node.names)
+            lines.append(f"{name} = {text}")
+        said = self._expression(self.graph.output)
+        return [*lines, f"return {said}"]
+
+    def _new(
+        self,
+        node: Node,
+        at: int,
+        owners: dict[str, int],
+        last: dict[int, int],
+        hints: tuple[str, ...],
+    ) -> str:
+        """A name that nothing has which is still read."""
+        hints = tuple(self.rng.sample(hints, len(hints)))
+        several = tuple(f"{hint}{n}" for n in (2, 3, 4) for hint in (hints or _CHAIN))
+        for name in (*hints, *_CHAIN, *several):
+            owner = owners.get(name)
+            if owner is None or last.get(owner, -1) < at:
+                owners[name] = id(node)
+                self.name_of[id(node)] = name
+                return name
+        raise ValueError("no name is left")
+
+    def _expression(self, node: Node) -> str:
+        return self._filled(node.python, node.args)
+
+    def _filled(self, template: str, args: tuple[Node, ...]) -> str:
+        texts = []
+        for a in args:
+            if id(a) in self.name_of:
+                texts.append(self.name_of[id(a)])
+            elif isinstance(a, Given):
+                texts.append(a.python)
+            else:
+                texts.append(self._expression(a))
+
+        def argument(match: re.Match[str]) -> str:
+            text = texts[int(match[1])]
+            before, after = template[: match.start()], template[match.end() :]
+            free = (not before or before.endswith(("(", ", ", "["))) and (
+                not after or after.startswith((")", ",", "]"))
+            )
+            return text if free or not _is_loose(text) else f"({text})"
+
+        said = re.sub(r"\{(\d)\}", argument, template)
+        return re.sub(r"<(\w+)>", lambda m: self._constant(m[1]), said)
+
+    def _constant(self, name: str) -> str:
+        return f"self.{name}" if self.constructor else repr(self.graph.constants[name])
+
+
+def _is_loose(text: str) -> bool:
+    """Whether an operator beside it would take a part of it."""
+    kinds = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp)
+    return isinstance(ast.parse(text, mode="eval").body, kinds)
