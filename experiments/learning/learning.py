@@ -24,7 +24,7 @@ starts beside it.
              temperature, test
     control  RFT from that policy on as many verdicts and tokens as rl of this seed had; likewise
     sizes    the held-out tasks at sizes that no list has, one sample each
-    people   one greedy answer to each of `benchmarks/modules_people_use`
+    people   one greedy answer to each of `benchmarks/modules_people_use` and its second set
     feedback turns with the judge's feedback against further samples, at equal tokens
     search   many candidates of each task; with --part 1/2 and 2/2 two processes share them
     kernelbench  one greedy answer to each problem of levels 1 and 2; then another of sft's policy
@@ -605,8 +605,14 @@ def sizes(now: Experiment) -> Mapping[str, Any]:
 
 def people(now: Experiment) -> Mapping[str, Any]:
     """Modules whose author had not seen the generator of ours."""
-    suite = str(ROOT / "benchmarks" / "modules_people_use")
-    return _tested(now, now.work / "people", suite, 1, 0.0)
+    from tables import numbers_by_suite
+
+    suites = [str(ROOT / "benchmarks" / name) for name in PEOPLE]
+    now.evaluate(now.best, suites, 1, 0.0, now.work / "people")
+    return {"policy": now.best, **numbers_by_suite(now.work / "people")}
+
+
+PEOPLE = ("modules_people_use", "modules_people_use_2")
 
 
 def _tested(

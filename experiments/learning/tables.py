@@ -38,6 +38,13 @@ def numbers_of(folder: Path) -> Row:
     return numbers(read_sample_records(folder))
 
 
+def numbers_by_suite(folder: Path) -> dict[str, Row]:
+    """Of a finished evaluation, by the last name of a suite's folder."""
+    records = read_sample_records(folder)
+    suites = sorted({r.suite for r in records})
+    return {Path(s).name: numbers([r for r in records if r.suite == s]) for s in suites}
+
+
 def numbers(records: Sequence[SampleRecord]) -> Row:
     """pass@1, pass@k and fast_p as means over tasks of the shares of their samples, with the 95%
     intervals over tasks of those that are compared; speeds of the best kernel of each task."""

@@ -20,6 +20,7 @@ from coding_framework.data.graphs.texts import (
     split_index,
     times,
     unbracketed,
+    used_lines,
 )
 from coding_framework.data.modules.kernels.lowering import JOINS, Join, declarations
 
@@ -148,6 +149,7 @@ class Cuda(Values):
 
     def _emit(self, kernel: Kernel, node: Node, body: list[str], grid: str) -> None:
         """The kernel, and its launch. It writes `o`."""
+        body = used_lines(body)
         text = "\n".join((*body, grid))
         reads = {n: c for n, c in kernel.reads.items() if re.search(rf"\b{n}\b", text)}
         sizes = [s for s in self.graph.sizes if re.search(rf"\b{s}\b", "\n".join(body))]

@@ -106,12 +106,12 @@ class Draw:
 
     def parameter(self, dims: tuple[Extent, ...], start: str, *names: str) -> Given:
         name = self.attribute(*names)
-        said = ", ".join(self._layer_extent(d) for d in dims)
+        said = ", ".join(self.layer_extent(d) for d in dims)
         one = Given(dims=dims, python=f"self.{name}", c_name=name)
         self.layers.append(Layer(name, f"nn.Parameter({start.format(said)})", (one,)))
         return one
 
-    def _layer_extent(self, extent: Extent) -> str:
+    def layer_extent(self, extent: Extent) -> str:
         """For a constructor: <d> // 2."""
         text = extent.text.replace(" / ", " // ")
         return "".join(f"<{p}>" if p in self.sizes else p for p in _words(text))
@@ -152,7 +152,7 @@ class Draw:
         off = "" if bias else ", bias=False"
         members = {"weight": (out, inner), **({"bias": (out,)} if bias else {})}
         given = self.module(
-            f"nn.Linear({self._layer_extent(inner)}, {self._layer_extent(out)}{off})",
+            f"nn.Linear({self.layer_extent(inner)}, {self.layer_extent(out)}{off})",
             members,
             *rng.sample(names, len(names)),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coding_framework.data.graphs.draw import Draw, Dull, is_channels, same
-from coding_framework.data.graphs.nodes import ONE, Extent, Head, Node, Places, View
+from coding_framework.data.graphs.nodes import ONE, Extent, Head, Layer, Node, Places, View
 
 _ACTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "relu": ("fmaxf({0}, 0.0f)", ("F.relu({0})", "torch.relu({0})", "{0}.clamp(min=0)")),
@@ -32,12 +32,35 @@ _ACTS: dict[str, tuple[str, tuple[str, ...]]] = {
 SMOOTH = ("relu", "gelu", "silu", "tanh", "sigmoid", "elu", "leaky_relu", "gelu", "relu", "silu")
 
 
+MODULES = {
+    "relu": "nn.ReLU()",
+    "gelu": "nn.GELU()",
+    "silu": "nn.SiLU()",
+    "tanh": "nn.Tanh()",
+    "sigmoid": "nn.Sigmoid()",
+    "elu": "nn.ELU()",
+    "leaky_relu": "nn.LeakyReLU(0.1)",
+    "softplus": "nn.Softplus()",
+}
+"""Functions that are layers too."""
+
+
 def act(d: Draw, x: Node, name: str = "", names: tuple[str, ...] = ()) -> Node:
     """A function of each value."""
     name = name or d.rng.choice((*_ACTS, *SMOOTH, *SMOOTH))
     c, spelled = _ACTS[name]
     d.ops.append(name)
-    return d.each(c, d.rng.choice(spelled), x, names=names)
+    python = d.rng.choice(spelled)
+    if name in MODULES and d.rng.random() < 0.2:
+        attribute = d.attribute("act", "activation", "nonlin")
+        d.layers.append(Layer(attribute, MODULES[name], ()))
+        python = f"self.{attribute}({{0}})"
+    return d.each(c, python, x, names=names)
+
+
+def c_of(name: str) -> str:
+    """The function's expression of {0} in C."""
+    return _ACTS[name][0]
 
 
 def activate(d: Draw) -> Node:

@@ -47,14 +47,21 @@ class Kernel:
     """Name -> C type."""
     lines: list[str] = field(default_factory=list)
     indices: int = 0
+    named: dict[str, str] = field(default_factory=dict)
+    """What each coordinate that has a name stands for."""
 
     def index(self, text: str) -> str:
         """A name for a coordinate."""
         if re.fullmatch(r"\w+", text):
             return text
+        back = re.fullmatch(r"(j\d+) \+ (\w+)", text)
+        if back and self.named.get(back[1], "").endswith(f" - {back[2]}"):
+            return self.named[back[1]].removesuffix(f" - {back[2]}")
         self.indices += 1
-        self.lines.append(f"int j{self.indices} = {text};")
-        return f"j{self.indices}"
+        name = f"j{self.indices}"
+        self.named[name] = text
+        self.lines.append(f"int {name} = {text};")
+        return name
 
 
 Finish = Callable[[str], str]

@@ -35,6 +35,7 @@ STEPS: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (loops.soft, 3),
     (loops.layer, 7),
     (loops.two_layers, 2),
+    (loops.perceptron, 4),
     (loops.residual, 7),
     (loops.pooled, 2),
     (loops.scores, 3),

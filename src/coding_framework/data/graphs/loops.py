@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coding_framework.data.graphs.draw import Draw, Dull, is_channels, same
-from coding_framework.data.graphs.elementwise import SMOOTH, act
-from coding_framework.data.graphs.nodes import ONE, Extent, Head, Node
+from coding_framework.data.graphs.elementwise import MODULES, SMOOTH, act, c_of
+from coding_framework.data.graphs.nodes import ONE, Extent, Given, Head, Layer, Node
 
 
 def norm_by(d: Draw) -> Node:
@@ -47,7 +47,7 @@ def layer_norm(d: Draw) -> Node:
     rank = len(d.h.dims)
     if d.rng.random() < 0.6:
         given = d.module(
-            f"nn.LayerNorm({d._layer_extent(dim)})",
+            f"nn.LayerNorm({d.layer_extent(dim)})",
             {"weight": (dim,), "bias": (dim,)},
             *d.rng.sample(("norm", "ln", "layer_norm", "norm1", "pre_norm"), 5),
         )
@@ -103,6 +103,51 @@ def layer(d: Draw) -> Node:
             out = out * 2
     found: Node = d.linear(d.h, out)
     return act(d, found, d.rng.choice(SMOOTH)) if d.rng.random() < 0.55 else found
+
+
+def perceptron(d: Draw) -> Node:
+    """Two linear layers and a function between them, as one attribute."""
+    if d.images or d.heads > 2 or not is_channels(d.h.dims[-1]):
+        raise Dull
+    outer = d.h.dims[-1]
+    inner = outer * d.rng.choice((2, 4)) if d.rng.random() < 0.6 else outer / 2
+    name = d.attribute("net", "mlp", "ffn", "layers", "block")
+    function = d.rng.choice(tuple(MODULES))
+    bias = d.rng.random() < 0.8
+    off = "" if bias else ", bias=False"
+    a, b = d.layer_extent(outer), d.layer_extent(inner)
+    said = (f"nn.Linear({a}, {b}{off})", MODULES[function], f"nn.Linear({b}, {a}{off})")
+    found: list[tuple[Given, ...]] = []
+    for place, (out, into) in ((0, (inner, outer)), (2, (outer, inner))):
+        members = {"weight": (out, into), **({"bias": (out,)} if bias else {})}
+        found.append(
+            tuple(
+                Given(dims=dims, python=f"self.{name}", c_name=f"{name}_{place}_{member}")
+                for member, dims in members.items()
+            )
+        )
+    lines = "".join(f"    {one},\n" for one in said)
+    text = (
+        f"nn.Sequential(\n{lines})" if d.rng.random() < 0.7 else f"nn.Sequential({', '.join(said)})"
+    )
+    d.layers.append(Layer(name, text, (*found[0], *found[1])))
+    d.ops += ["linear", function, "linear"]
+    d.heads += 2
+    first = Head(
+        dims=(*d.h.dims[:-1], inner),
+        args=(d.h, *found[0]),
+        kind="linear",
+        name="linear",
+        python="{0}",
+    )
+    between = d.each(c_of(function), "{0}", first)
+    return Head(
+        dims=d.h.dims,
+        args=(between, *found[1]),
+        kind="linear",
+        name="linear",
+        python=f"self.{name}({{0}})",
+    )
 
 
 def two_layers(d: Draw) -> Node:
@@ -162,6 +207,7 @@ def scores(d: Draw) -> Node:
             "torch.matmul({0}, {1}.transpose(1, 2))",
             "torch.bmm({0}, {1}.transpose(1, 2))",
             "{0} @ {1}.mT",
+            'torch.einsum("btd,bsd->bts", {0}, {1})',
         ),
     )
     scale = d.rng.choice((0.125, 0.1, 0.05))
@@ -173,7 +219,10 @@ def scores(d: Draw) -> Node:
         mask = d.rng.random() < 0.5
         product = d.each(
             "{i2} > {i1} ? -INFINITY : {0}" if mask else "{i2} < {i1} ? 0.0f : {0}",
-            '{0}.masked_fill(torch.ones_like({0}).triu(1).bool(), float("-inf"))'
+            d.pick(
+                '{0}.masked_fill(torch.ones_like({0}).triu(1).bool(), float("-inf"))',
+                '{0}.masked_fill(torch.tril(torch.ones_like({0})) == 0, float("-inf"))',
+            )
             if mask
             else "torch.triu({0})",
             product,
@@ -188,7 +237,12 @@ def scores(d: Draw) -> Node:
         args=(weights, key),
         kind="product",
         name="plain",
-        python=d.pick("{0} @ {1}", "torch.matmul({0}, {1})", "torch.bmm({0}, {1})"),
+        python=d.pick(
+            "{0} @ {1}",
+            "torch.matmul({0}, {1})",
+            "torch.bmm({0}, {1})",
+            'torch.einsum("bts,bsd->btd", {0}, {1})',
+        ),
     )
 
 
@@ -209,7 +263,7 @@ def summed_up(d: Draw) -> Node:
     if d.rng.random() < 0.5:
         return d.each(
             f"{{0}} / ({{i{axis}}} + 1)",
-            f"{{0}} / torch.arange(1, {{0}}.size({axis}) + 1)"
+            f"{{0}} / torch.arange(1, {{0}}.size({axis}) + 1, device={{0}}.device)"
             + (".view(1, -1, 1)" if axis == 1 else ""),
             total,
         )
@@ -246,7 +300,7 @@ def looked_up(d: Draw) -> Node:
         )
         index = d.input(d.h.dims[:2], "ids", "tokens", "index", "labels", dtype="int64", high=v)
         (table,) = d.module(
-            f"nn.Embedding(<rows>, {d._layer_extent(dim)})",
+            f"nn.Embedding(<rows>, {d.layer_extent(dim)})",
             {"weight": (v, dim)},
             "embed",
             "embedding",
@@ -295,12 +349,12 @@ def convolved(d: Draw) -> Node:
         )
     bias = d.rng.random() < 0.6
     more = "" if side == 1 else f", padding={side // 2}"
-    more += f", groups={d._layer_extent(c)}" if depthwise else ""
+    more += f", groups={d.layer_extent(c)}" if depthwise else ""
     more += "" if bias else ", bias=False"
     one = Extent.number(side)
     weight = (out, ONE if depthwise else c, one, one)
     given = d.module(
-        f"nn.Conv2d({d._layer_extent(c)}, {d._layer_extent(out)}, {side}{more})",
+        f"nn.Conv2d({d.layer_extent(c)}, {d.layer_extent(out)}, {side}{more})",
         {"weight": weight, **({"bias": (out,)} if bias else {})},
         *d.rng.sample(("conv", "conv1", "dw_conv" if depthwise else "project", "features"), 4),
     )

@@ -204,7 +204,12 @@ def grouped(d: Draw) -> Node:
     dims = (*d.h.dims[:axis], Extent.number(count), part, *d.h.dims[axis + 1 :])
     python = f"{{0}}.unflatten({axis}, ({said}, -1))"
     if axis == 2 and d.rng.random() < 0.6:
-        python = f"{{0}}.view({{0}}.size(0), {{0}}.size(1), {said}, -1)"
+        rest = (
+            f"{{0}}.size(2) // {said}"
+            if len(d.h.dims[2].text) == 1 and d.rng.random() < 0.5
+            else "-1"
+        )
+        python = f"{{0}}.{d.pick('view', 'reshape')}({{0}}.size(0), {{0}}.size(1), {said}, {rest})"
     elif axis == 1 and len(d.h.dims) == 2 and d.rng.random() < 0.6:
         python = f"{{0}}.view({{0}}.size(0), {said}, -1)"
     wide = View(
@@ -306,7 +311,8 @@ def shifted(d: Draw) -> Node:
 
 def _every_second(a: int, b: int) -> Callable[[Places], list[str]]:
     """From a place of two by two on."""
-    return lambda p: [*p[:2], f"{p[2]} * 2 + {a}", f"{p[3]} * 2 + {b}"]
+    down, right = (f" + {offset}" if offset else "" for offset in (a, b))
+    return lambda p: [*p[:2], f"{p[2]} * 2{down}", f"{p[3]} * 2{right}"]
 
 
 def resampled(d: Draw) -> Node:

@@ -13,6 +13,18 @@ from coding_framework.data.graphs.nodes import Given, Graph, Node
 
 _CHAIN = ("x", "h", "out", "y", "z", "hidden", "feat", "res", "tmp", "val")
 """Names of what has none of its own."""
+_AXES = {
+    2: (("b", "d"), ("B", "D"), ("n", "c"), ("bs", "dim")),
+    3: (
+        ("b", "t", "d"),
+        ("B", "T", "C"),
+        ("b", "n", "c"),
+        ("B", "L", "D"),
+        ("bs", "length", "dim"),
+    ),
+    4: (("b", "c", "h", "w"), ("B", "C", "H", "W"), ("n", "c", "h", "w")),
+}
+"""Names of axes, by the rank."""
 LONG_LINE = 76
 
 
@@ -24,6 +36,9 @@ class Source:
         self.nodes = [n for n in graph.output.walk() if not isinstance(n, Given)]
         self.uses = Counter(id(a) for n in self.nodes for a in n.args)
         self.constructor = rng.random() < 0.65
+        self.hints = rng.random() < 0.25
+        self.docstring = rng.random() < 0.35
+        self.axes = self._draw_axes()
         self.named = self._draw_named()
         self.name_of: dict[int, str] = {}
 
@@ -42,16 +57,25 @@ class Source:
             if any(re.search(rf"\b{size.python}\b", line) for line in layers)
         ]
         sizes = [self.graph.sizes[s].python for s in used]
-        init = ", ".join(["self", *sizes, *constants])
+        hint = {True: ": int", False: ": float"} if self.hints else {True: "", False: ""}
+        init = ", ".join(
+            ["self", *(f"{s}{hint[True]}" for s in sizes)]
+            + [f"{c}{hint[isinstance(self.graph.constants[c], int)]}" for c in constants]
+        )
         init_body = ["super().__init__()", *layers, *(f"self.{c} = {c}" for c in constants)]
         tests = self._tests(sizes, constants)
         imports = ["import torch", "import torch.nn as nn"]
         if re.search(r"\bF\.", body):
             imports.append("import torch.nn.functional as F")
-        given = ", ".join(["self", *(g.python for g in self.graph.inputs)])
-        head = [f"    def __init__({init}):", *(f"        {line}" for line in init_body), ""]
+        tensor, arrow = (": torch.Tensor", " -> torch.Tensor") if self.hints else ("", "")
+        given = ", ".join(["self", *(f"{g.python}{tensor}" for g in self.graph.inputs)])
+        lines = "\n".join(init_body).split("\n")
+        head = [f"    def __init__({init}):", *(f"        {line}" for line in lines), ""]
         if len(init_body) == 1:
             head = []
+        if self.docstring:
+            said = ", ".join(o.replace("_", " ") for o in self.graph.ops)
+            head[:0] = [f'    """{said.capitalize()}."""', ""]
         return "\n".join(
             [
                 *imports,
@@ -59,7 +83,7 @@ class Source:
                 "",
                 "class Model(nn.Module):",
                 *head,
-                f"    def forward({given}):",
+                f"    def forward({given}){arrow}:",
                 *(f"        {line}" for line in forward),
                 "",
                 "",
@@ -127,9 +151,21 @@ class Source:
             for n, a in enumerate(node.args):
                 if node.python.count(f"{{{n}}}") > 1 and not isinstance(a, Given):
                     named.add(id(a))
+            if node.python == "{0}":
+                continue  # inside a layer
             if self.uses[id(node)] > 1 or node.part or self.rng.random() < often:
                 named.add(id(node))
         return named
+
+    def _draw_axes(self) -> tuple[str, ...]:
+        """Names of the first input's axes, where a shape is unpacked."""
+        if (
+            not any(re.search(r"\.size\(\d\)", n.python) for n in self.nodes)
+            or self.rng.random() < 0.4
+        ):
+            return ()
+        rank = len(self.graph.inputs[0].dims)
+        return self.rng.choice(_AXES[rank])
 
     def _reads(self, node: Node) -> list[Node]:
         """The named tensors and inputs that its expression reads."""
@@ -149,6 +185,10 @@ class Source:
             self.name_of[id(given)] = given.python
         owners: dict[str, int] = {g.python: id(g) for g in self.graph.inputs}
         lines: list[str] = []
+        if self.axes:
+            lines.append(f"{', '.join(self.axes)} = {self.graph.inputs[0].python}.shape")
+            owners.update(dict.fromkeys(self.axes, -1))
+            last[-1] = len(statements)
         for at, node in enumerate(statements[:-1]):
             if id(node) in self.name_of:
                 continue  # with a part before it
@@ -211,6 +251,9 @@ class Source:
             else:
                 texts.append(self._expression(a))
 
+        if self.axes:
+            template = re.sub(r"\{(\d)\}\.size\((\d)\)", lambda m: self._axis(m, args), template)
+
         def argument(match: re.Match[str]) -> str:
             text = texts[int(match[1])]
             before, after = template[: match.start()], template[match.end() :]
@@ -221,6 +264,12 @@ class Source:
 
         said = re.sub(r"\{(\d)\}", argument, template)
         return re.sub(r"<(\w+)>", lambda m: self._constant(m[1]), said)
+
+    def _axis(self, match: re.Match[str], args: tuple[Node, ...]) -> str:
+        """The name of an axis that the first input has, too."""
+        extent = args[int(match[1])].dims[int(match[2])].text
+        texts = [d.text for d in self.graph.inputs[0].dims]
+        return self.axes[texts.index(extent)] if extent in texts else match[0]
 
     def _constant(self, name: str) -> str:
         return f"self.{name}" if self.constructor else repr(self.graph.constants[name])

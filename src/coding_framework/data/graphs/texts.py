@@ -157,3 +157,18 @@ def block_function(join: Join) -> list[str]:
         "}",
         "",
     ]
+
+
+def used_lines(body: list[str]) -> list[str]:
+    """Without the coordinates that nothing reads."""
+    while True:
+        text = "\n".join(body)
+        named = [re.match(r" *int (j\d+) = ", line) for line in body]
+        kept = [
+            line
+            for line, found in zip(body, named, strict=True)
+            if not found or len(re.findall(rf"\b{found[1]}\b", text)) > 1
+        ]
+        if len(kept) == len(body):
+            return body
+        body = kept
