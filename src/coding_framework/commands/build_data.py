@@ -20,6 +20,7 @@ from coding_framework.commands.options import TaskSelection
 from coding_framework.data.audit import AuditReport, audit_split, outside_overlap
 from coding_framework.data.example_store import ExampleStore, read_training_examples
 from coding_framework.data.examples import UNVERIFIED, round_robin, training_examples
+from coding_framework.data.graphs.examples import graph_tasks
 from coding_framework.data.kernelbench.problems import load_problem_file, load_problem_rows
 from coding_framework.data.mistakes import (
     MistakeReport,
@@ -32,7 +33,6 @@ from coding_framework.data.mixture import (
     mixture_jobs,
     sft_mixture,
 )
-from coding_framework.data.graphs.examples import graph_tasks
 from coding_framework.data.modules.catalog import spare_drafts
 from coding_framework.data.modules.examples import module_jobs, module_pairs
 from coding_framework.data.modules.kernels import MOST_CHARACTERS

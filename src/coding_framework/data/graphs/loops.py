@@ -212,11 +212,11 @@ def scores(d: Draw) -> Node:
     )
     scale = d.rng.choice((0.125, 0.1, 0.05))
     product = d.each(f"{{0}} * {scale}f", f"{{0}} * {d.constant('scale', scale)}", product)
-    form = d.rng.randrange(4)
+    form = d.rng.randrange(5)
     if form == 0:
         return act(d, product, d.rng.choice(("tanh", "sigmoid", "relu")))
-    if form == 1:
-        mask = d.rng.random() < 0.5
+    if form < 3:
+        mask = d.rng.random() < 0.75
         product = d.each(
             "{i2} > {i1} ? -INFINITY : {0}" if mask else "{i2} < {i1} ? 0.0f : {0}",
             d.pick(
