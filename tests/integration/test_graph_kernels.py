@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
     [
         (37, r"int d_half = d / 2"),
         (35, r"int \w_up = \(\w \+ 1\) / 2"),
-        (47, r"\(\w \+ \w\) / \d"),
+        (275, r"\(d \+ s\) / \d"),
         (112, r"column >= w\) continue;\n +int j"),
         (123, r"-INFINITY :"),
         (129, r"_2_weight"),
