@@ -11,7 +11,6 @@ from fractions import Fraction
 from coding_framework.data.graphs.expressions import FUNCTIONS, LIGHT, Finish, Kernel, Values
 from coding_framework.data.graphs.nodes import Extent, Given, Head, Node
 from coding_framework.data.graphs.texts import (
-    block_function,
     bracketed,
     c_float,
     coordinates,
@@ -22,7 +21,12 @@ from coding_framework.data.graphs.texts import (
     unbracketed,
     used_lines,
 )
-from coding_framework.data.modules.kernels.lowering import JOINS, Join, declarations
+from coding_framework.data.modules.kernels.lowering import (
+    JOINS,
+    Join,
+    block_function,
+    declarations,
+)
 
 STARTS: dict[str, tuple[str, Join]] = {
     "sum": ("0.0f", "sum"),

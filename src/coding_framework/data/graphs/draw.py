@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
+from copy import copy
 from typing import Any, cast
 
 from coding_framework.data.graphs.nodes import (
@@ -68,6 +70,19 @@ class Draw:
         self.x_dims = tuple(Extent.of(d) for d in dims)
         self.h: Node = self.input(self.x_dims, rng.choice(("x", "x", "x", "inputs", "feats")))
         self.x = self.h
+
+    def tried(self, step: Callable[[Draw], Node]) -> bool:
+        """Whether the step fitted; if not, all is as it was."""
+        kept = {
+            name: copy(value) if isinstance(value, (list, dict)) else value
+            for name, value in vars(self).items()
+        }
+        try:
+            self.h = step(self)
+        except Dull:
+            vars(self).update(kept)
+            return False
+        return True
 
     def part(self, extent: Extent, *, up: bool) -> Extent:
         """Half of it, rounded down or up as PyTorch does where it cuts an odd length."""
@@ -145,7 +160,7 @@ class Draw:
     def each(self, c: str, python: str, *args: Node, names: tuple[str, ...] = ()) -> Each:
         return Each(dims=_broadcast_dims(args), args=args, python=python, c=c, names=names)
 
-    def linear(self, x: Node, out: Extent, *names: str, act: str = "") -> Head:
+    def linear(self, x: Node, out: Extent, *names: str) -> Head:
         rng, inner = self.rng, x.dims[-1]
         bias = rng.random() < 0.65
         names = names or ("fc", "proj", "linear", "dense", "to_out", "mlp")
@@ -228,7 +243,6 @@ class Draw:
         )
 
     def graph(self, name: str) -> Graph:
-        # Extents that only inputs have are told by these; all are.
         return Graph(
             name,
             self.h,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from coding_framework.data.graphs import elementwise, loops, places
-from coding_framework.data.graphs.draw import Draw, Dull
+from coding_framework.data.graphs.draw import Draw
 from coding_framework.data.graphs.nodes import Given, Graph, Node, View
 from coding_framework.data.modules.catalog import part_of_pairs
 from coding_framework.data.modules.pointwise import POINTWISE
@@ -45,11 +45,8 @@ STEPS: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (loops.convolved, 7),
     (places.resampled, 4),
 )
-
-
+"""Each idiom, and how often it is drawn."""
 _KINDS, _WEIGHTS = zip(*STEPS, strict=True)
-
-
 _NAMES = {
     "conv": "conv2d",
     "depthwise_conv": "conv2d",
@@ -57,8 +54,7 @@ _NAMES = {
     "min": "amin",
     "log_sigmoid": "logsigmoid",
 }
-
-
+"""What the catalogue calls an operation, where it has another name."""
 _OF_LEVEL_2 = {
     "linear",
     "conv2d",
@@ -70,6 +66,7 @@ _OF_LEVEL_2 = {
     "amin",
     *POINTWISE,
 }
+"""Operations whose pairs the catalogue parts into training and held out."""
 
 
 def _may_be_trained(ops: list[str]) -> bool:
@@ -90,34 +87,9 @@ def draw_graph(number: int) -> Graph | None:
     while done < wanted and tries < 40 and d.heads < 5:
         tries += 1
         step = d.rng.choices(_KINDS, _WEIGHTS)[0]
-        kept = (
-            list(d.inputs),
-            list(d.layers),
-            dict(d.sizes),
-            dict(d.constants),
-            list(d.ops),
-            d.heads,
-            d.images,
-        )
-        try:
-            d.h = step(d)
-            done += 1
-        except Dull:
-            (d.inputs, d.layers, d.sizes, d.constants, d.ops, d.heads, d.images) = kept
+        done += d.tried(step)
     if d.rng.random() < 0.18 and d.h.dims:
-        kept = (
-            list(d.inputs),
-            list(d.layers),
-            dict(d.sizes),
-            dict(d.constants),
-            list(d.ops),
-            d.heads,
-            d.images,
-        )
-        try:
-            d.h = elementwise.error(d)
-        except Dull:
-            (d.inputs, d.layers, d.sizes, d.constants, d.ops, d.heads, d.images) = kept
+        d.tried(elementwise.error)
     if not _may_be_trained(d.ops):
         return None
     if d.h is d.x or (isinstance(d.h, (View, Given)) and done < 2):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from coding_framework.data.graphs.nodes import Extent, Places
-from coding_framework.data.modules.kernels.lowering import JOINS, Join
 
 
 def c_float(value: float) -> str:
@@ -139,24 +138,6 @@ def split_index(index: str, names: Sequence[str], dims: Sequence[Extent]) -> lis
         turn = f" % {dims[axis].factor}" if before else ""
         lines.append(f"int {name} = {index}{by}{turn};")
     return lines
-
-
-def block_function(join: Join) -> list[str]:
-    text = JOINS[join].format(a="v", e="__shfl_xor_sync(~0u, v, d)")
-    return [
-        f"// the {join} over the 256 threads of a block, for all of them",
-        f"__device__ float block_{join}(float v) {{",
-        "  __shared__ float s[8];",
-        f"  for (int d = 16; d > 0; d /= 2) {text}",
-        "  if (threadIdx.x % 32 == 0) s[threadIdx.x / 32] = v;",
-        "  __syncthreads();",
-        "  v = s[threadIdx.x % 8];",
-        f"  for (int d = 4; d > 0; d /= 2) {text}",
-        "  __syncthreads();",
-        "  return v;",
-        "}",
-        "",
-    ]
 
 
 def used_lines(body: list[str]) -> list[str]:

@@ -259,21 +259,7 @@ class Lowering:
 
     def block_function(self, join: Join) -> None:
         """The function that joins the values of a block's threads, once in a file."""
-        text = JOINS[join].format(a="v", e="__shfl_xor_sync(~0u, v, d)")
-        lines = [
-            f"// the {join} over the 256 threads of a block, for all of them",
-            f"__device__ float block_{join}(float v) {{",
-            "  __shared__ float s[8];",
-            f"  for (int d = 16; d > 0; d /= 2) {text}",
-            "  if (threadIdx.x % 32 == 0) s[threadIdx.x / 32] = v;",
-            "  __syncthreads();",
-            "  v = s[threadIdx.x % 8];",
-            f"  for (int d = 4; d > 0; d /= 2) {text}",
-            "  __syncthreads();",
-            "  return v;",
-            "}",
-            "",
-        ]
+        lines = block_function(join)
         if lines[0] not in self.device:
             self.device[:0] = lines
 
@@ -419,6 +405,25 @@ class Lowering:
         return "\n".join(
             ["#include <torch/extension.h>", "", *self.device, *forward, "", module, ""]
         )
+
+
+def block_function(join: Join) -> Lines:
+    """The function that joins the values of the 256 threads of a block."""
+    text = JOINS[join].format(a="v", e="__shfl_xor_sync(~0u, v, d)")
+    return [
+        f"// the {join} over the 256 threads of a block, for all of them",
+        f"__device__ float block_{join}(float v) {{",
+        "  __shared__ float s[8];",
+        f"  for (int d = 16; d > 0; d /= 2) {text}",
+        "  if (threadIdx.x % 32 == 0) s[threadIdx.x / 32] = v;",
+        "  __syncthreads();",
+        "  v = s[threadIdx.x % 8];",
+        f"  for (int d = 4; d > 0; d /= 2) {text}",
+        "  __syncthreads();",
+        "  return v;",
+        "}",
+        "",
+    ]
 
 
 def declarations(sizes: Mapping[str, str]) -> Lines:
