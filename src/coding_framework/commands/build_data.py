@@ -268,6 +268,8 @@ def build_mixture(
         read_training_examples(path) if path is not None else []
         for path in (wanted.mistakes, wanted.archive_examples)
     ]
+    if wanted.graphs and not wanted.unjudged:
+        raise UsageError("--graphs has kernels that no judge has seen: give --unjudged too")
     path, drafts = wanted.receipts or built_receipts_path(), mixture_drafts(wanted.total)
     spare = [*wider_drafts(wanted.wider), *spare_drafts(wanted.spare)]
     if judge and not wanted.unjudged:

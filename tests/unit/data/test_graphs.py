@@ -10,6 +10,8 @@ from itertools import islice
 import pytest
 import torch
 
+from coding_framework.commands.build_data import build_mixture
+from coding_framework.commands.data import MixtureOptions
 from coding_framework.data.graphs import examples
 from coding_framework.data.graphs.examples import (
     MOST_GRAPHS,
@@ -140,5 +142,7 @@ def test_the_mixture_shows_them_on_top_where_kernels_need_no_verdict() -> None:
     )
     assert [e.task.name for e in mixture.parts[GRAPHS]] == [task.name for task, _ in graphs]
     assert not any(e.receipt for e in mixture.parts[GRAPHS])
+    with pytest.raises(UsageError, match="give --unjudged too"):
+        build_mixture(MixtureOptions(total=24, graphs=5), None, judge=False, workers=None)
     judged = sft_mixture({}, total=24, drafts=(), functions={}, graphs=graphs, fits=lambda _: True)
     assert GRAPHS not in judged.parts

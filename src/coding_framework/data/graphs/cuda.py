@@ -12,7 +12,6 @@ from coding_framework.data.graphs.expressions import FUNCTIONS, LIGHT, Finish, K
 from coding_framework.data.graphs.nodes import Extent, Given, Head, Node
 from coding_framework.data.graphs.texts import (
     bracketed,
-    c_float,
     coordinates,
     elements_of,
     linear,
@@ -27,6 +26,7 @@ from coding_framework.data.modules.kernels.lowering import (
     block_function,
     declarations,
 )
+from coding_framework.data.modules.pointwise import c_literal
 
 STARTS: dict[str, tuple[str, Join]] = {
     "sum": ("0.0f", "sum"),
@@ -120,9 +120,9 @@ class Cuda(Values):
                 self._head(last, node, kernel_v)
                 return
             self._made(heads[0])
-        kernel = Kernel()
+        kernel = self._open = Kernel()
         places = [f"i{a}" for a in range(len(node.dims))]
-        self._each_place(kernel, node, lambda: self._value(kernel, node, places))
+        self._threads(kernel, node, node, [], lambda _: self._value(kernel, node, places))
 
     # --- kernels ---------------------------------------------------------------------------------
 
@@ -170,20 +170,6 @@ class Cuda(Values):
         given = [f"{n}.data_ptr<{c}>()" for n, c in reads.items()]
         given += [f"{out}.data_ptr<float>()", *sizes]
         self.host.append(f"{name}<<<{grid}>>>({', '.join(given)});")
-
-    def _each_place(self, kernel: Kernel, node: Node, value: Callable[[], str]) -> None:
-        """One thread for each element."""
-        self._open = kernel
-        text = value()
-        count = elements_of(node.dims)
-        body = [*kernel.lines, f"o[i] = {unbracketed(text)};"]
-        body = [
-            "int i = blockIdx.x * blockDim.x + threadIdx.x;",
-            f"if (i >= {count}) return;",
-            *coordinates(body, node.dims),
-            *body,
-        ]
-        self._emit(kernel, node, body, f"({count} + 255) / 256, 256")
 
     def _head(self, head: Node, node: Node, finish: Finish) -> None:
         """The kernel of a head, which ends with what makes the node of its value."""
@@ -310,19 +296,15 @@ class Cuda(Values):
 
         n, eps = length.factor, head.numbers.get("eps", 0.0)
         body: list[str]
-        if head.name in ("softmax", "log_softmax"):
+        if head.name == "softmax":
             body = walk("most = fmaxf(most, e);", "max", "most", "-INFINITY")
             body += walk("total += expf(e - most);", "sum", "total", "0.0f")
-            end = "expf(e - most) / total" if head.name == "softmax" else "e - most - logf(total)"
-        elif head.name in ("layer_norm", "standardise"):
+            end = "expf(e - most) / total"
+        elif head.name == "layer_norm":
             body = [*walk("mean += e;", "sum", "mean", "0.0f"), f"mean = mean / {n};"]
             body += walk("scale += (e - mean) * (e - mean);", "sum", "scale", "0.0f")
-            body.append(f"scale = rsqrtf(scale / {n} + {c_float(eps)});")
+            body.append(f"scale = rsqrtf(scale / {n} + {c_literal(eps)});")
             end = "(e - mean) * scale"
-        elif head.name == "rms":
-            body = walk("scale += e * e;", "sum", "scale", "0.0f")
-            body.append(f"scale = rsqrtf(scale / {n} + {c_float(eps)});")
-            end = "e * scale"
         else:
             body = walk("length += e * e;", "sum", "length", "0.0f")
             body.append("length = fmaxf(sqrtf(length), 1e-12f);")
@@ -397,9 +379,9 @@ class Cuda(Values):
         self._threads(kernel, head, node, body, finish)
 
     def _threads(
-        self, kernel: Kernel, head: Head, node: Node, body: list[str], finish: Finish
+        self, kernel: Kernel, head: Node, node: Node, body: list[str], finish: Finish
     ) -> None:
-        """One thread for each value `v` of a head."""
+        """One thread for each value `v` of a head, or for each place."""
         kernel.lines = []
         text = finish("v")
         body = [*body, *kernel.lines, f"o[i] = {unbracketed(text)};"]

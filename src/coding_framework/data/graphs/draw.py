@@ -67,8 +67,8 @@ class Draw:
             if dims == "nd":
                 self.sizes.pop("t")
                 self.size("n", self.sizes["n"].python, (9, 16, 2, 2048, 301, 2))
-        self.x_dims = tuple(Extent.of(d) for d in dims)
-        self.h: Node = self.input(self.x_dims, rng.choice(("x", "x", "x", "inputs", "feats")))
+        axes = tuple(Extent.of(d) for d in dims)
+        self.h: Node = self.input(axes, rng.choice(("x", "x", "x", "inputs", "feats")))
         self.x = self.h
 
     def tried(self, step: Callable[[Draw], Node]) -> bool:
@@ -140,7 +140,7 @@ class Draw:
     def module(self, text: str, members: dict[str, tuple[Extent, ...]], *names: str) -> list[Given]:
         name = self.attribute(*names)
         found = [
-            Given(dims=dims, python=f"self.{name}", c_name=f"{name}_{member}", layer=name)
+            Given(dims=dims, python=f"self.{name}", c_name=f"{name}_{member}")
             for member, dims in members.items()
         ]
         self.layers.append(Layer(name, text, tuple(found)))

@@ -21,17 +21,21 @@ from coding_framework.data.graphs.nodes import (
 )
 from coding_framework.data.graphs.texts import bracketed, broadcast, filled, linear, texts_of
 from coding_framework.data.modules.kernels.lowering import Join
+from coding_framework.data.modules.pointwise import POINTWISE
+
+
+def _of_catalogue(name: str) -> str:
+    """Its expression of `v`, as the kernels of module tasks have it."""
+    (statement,) = POINTWISE[name].c
+    return statement.removeprefix("{v} = ").removesuffix(";").replace("{v}", "v")
+
 
 FUNCTIONS = {
-    "sigmoid": "1.0f / (1.0f + expf(-v))",
-    "silu": "v / (1.0f + expf(-v))",
-    "gelu": "0.5f * v * (1.0f + erff(v * 0.70710678f))",
+    **{name: _of_catalogue(name) for name in ("sigmoid", "silu", "gelu", "hardsigmoid", "square")},
     "softplus": "fmaxf(v, 0.0f) + log1pf(expf(-fabsf(v)))",
-    "log_sigmoid": "fminf(v, 0.0f) - log1pf(expf(-fabsf(v)))",
+    "log_sigmoid": _of_catalogue("logsigmoid"),
     "elu": "v > 0.0f ? v : expm1f(v)",
     "leaky_relu": "v > 0.0f ? v : 0.1f * v",
-    "hardsigmoid": "fminf(fmaxf(v + 3.0f, 0.0f), 6.0f) / 6.0f",
-    "square": "v * v",
     "huber": "fabsf(v) < 1.0f ? 0.5f * v * v : fabsf(v) - 0.5f",
 }
 """Functions of one value that a kernel's file defines where it calls them."""

@@ -137,8 +137,6 @@ class Given(Node):
     dtype: Literal["float32", "int64"] = "float32"
     high: Extent | None = None
     """Of labels: the number of classes."""
-    layer: str = ""
-    """The attribute that holds it, where a layer does."""
 
 
 @dataclass(eq=False)

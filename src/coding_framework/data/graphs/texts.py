@@ -6,11 +6,7 @@ import re
 from collections.abc import Sequence
 
 from coding_framework.data.graphs.nodes import Extent, Places
-
-
-def c_float(value: float) -> str:
-    text = repr(float(value))
-    return f"{text}f"
+from coding_framework.data.modules.kernels import lowering
 
 
 def texts_of(dims: Sequence[Extent]) -> list[str]:
@@ -25,8 +21,8 @@ def times(dims: Sequence[Extent]) -> Extent:
 
 
 def elements_of(dims: Sequence[Extent]) -> str:
-    real = [d.factor for d in dims if not d.is_one]
-    return " * ".join(real) if real else "1"
+    """How many elements a tensor has."""
+    return lowering.product_of([d.factor for d in dims])
 
 
 def bracketed(text: str) -> str:
@@ -98,16 +94,7 @@ def unbracketed(text: str) -> str:
 
 def linear(places: Places, dims: Sequence[Extent]) -> str:
     """The place in memory of an element."""
-    text = "0"
-    for place, dim in zip(places, dims, strict=True):
-        if dim.is_one:
-            continue
-        if text == "0":
-            text = place
-            continue
-        by = f"({text}) * {dim.factor}" if " " in text else f"{text} * {dim.factor}"
-        text = by if place == "0" else f"{by} + {place}"
-    return text
+    return lowering.linear(places, [d.factor for d in dims])
 
 
 def broadcast(places: Places, dims: Sequence[Extent]) -> list[str]:
