@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 import torch
-from bench_io import RESULTS, bar, finish, head
+from bench_io import bar, finish, head
 from module_leaks import Problem, grams, overlap, problem_trace, traced
 from module_tasks import DRAWS, MOST_OVERLAP, problems_of
 
@@ -50,7 +50,7 @@ def exclusions(problems: list[Problem]) -> Counter[str]:
                 for i in case.inputs]  # fmt: skip
         try:
             trace = traced(names["Model"], case.init_args, meta).names
-        except RuntimeError:  # of PyTorch's meta device, for an axis of one element
+        except (RuntimeError, ValueError):  # of PyTorch, for an axis of one element
             found[f"{number} cannot be traced"] += 1
             continue
         if trace in seen:
@@ -116,11 +116,14 @@ def main() -> int:
         found = asyncio.run(judged(*args.judge))
         total = sum(found.values())
         right = found["correct"] / max(1, total)
+        print(dict(found))
+        if not args.write:
+            return int(right < 0.99)
         report = {
             **head("graphs", packages=("torch",)), "numbers": args.judge, "kernels": total,
             "statuses": dict(found), "bars": [bar("correct", 0.99, round(right, 4), right >= 0.99)],
         }  # fmt: skip
-        return int(not finish(report, RESULTS / "graphs.json" if args.write else None))
+        return int(not finish(report))
     lines = list(exclusions(problems_of(args.problems)))
     print(Counter(line.split(" ", 1)[1] for line in lines))
     if args.write_exclusions:

@@ -17,15 +17,24 @@ pytestmark = pytest.mark.integration
 @pytest.mark.parametrize(
     ("number", "has"),
     [
-        (37, r"int d_half = d / 2"),
-        (35, r"int \w_up = \(\w \+ 1\) / 2"),
-        (275, r"\(d \+ s\) / \d"),
-        (112, r"column >= w\) continue;\n +int j"),
-        (123, r"-INFINITY :"),
-        (129, r"_2_weight"),
+        (116, r"int d_half = d / 2"),
+        (139, r"int \w_up = \(\w \+ 1\) / 2"),
+        (598, r"\(d \+ s\) / \d"),
+        (772, r"column >= w\) continue;\n +int j"),
+        (45, r"-INFINITY :"),
+        (347, r"_2_weight"),
+        (185, r"rsqrtf\(\(float\)\(d / \d\)\)"),
+        (125, r"h_in.* h2h_weight|w_hh_weight|3 \* d"),
+        (148, r"int row = i2 \+ p - \d;\n +if \(row < 0 \|\| row >= t\)"),
+        (196, r"logf\(total\)"),
+        (105, r"< \(int\)l\w+\[i0\]"),
+        (235, r"\* (gn|norm|group_norm)_weight"),
     ],
-    ids=["half_down", "half_up", "a_cut_sum", "inside_a_window", "masked", "two_in_one_layer"],
-)
+    ids=[
+        "half_down", "half_up", "a_cut_sum", "inside_a_window", "masked", "two_in_one_layer", "heads",
+        "cell", "along_a_sequence", "contrast", "lengths", "group_norm",
+    ],
+)  # fmt: skip
 async def test_what_is_easily_wrong_is_right(
     emulator_pool: JudgePool, number: int, has: str
 ) -> None:

@@ -300,6 +300,11 @@ class Cuda(Values):
             body = walk("most = fmaxf(most, e);", "max", "most", "-INFINITY")
             body += walk("total += expf(e - most);", "sum", "total", "0.0f")
             end = "expf(e - most) / total"
+        elif head.name == "log_softmax":
+            body = walk("most = fmaxf(most, e);", "max", "most", "-INFINITY")
+            body += walk("total += expf(e - most);", "sum", "total", "0.0f")
+            body.append("float least = most + logf(total);")
+            end = "e - least"
         elif head.name == "layer_norm":
             body = [*walk("mean += e;", "sum", "mean", "0.0f"), f"mean = mean / {n};"]
             body += walk("scale += (e - mean) * (e - mean);", "sum", "scale", "0.0f")
@@ -395,47 +400,44 @@ class Cuda(Values):
         self._emit(kernel, node, body, f"({count} + 255) / 256, 256")
 
     def _convolution(self, head: Head, node: Node, finish: Finish) -> None:
-        """Of two spatial axes, a stride of one, as many places out as in; groups: of one channel
-        each where there are any."""
+        """Of one spatial axis or two, a stride of one, as many places out as in; groups: of one
+        channel each where there are any."""
         self._prepare(head, node, 0)
         kernel = Kernel()
         self._open = kernel
         x, weight = head.args[:2]
-        side = int(head.numbers["side"])
+        side, pad = int(head.numbers["side"]), int(head.numbers["pad"])
         depthwise = bool(head.numbers.get("depthwise"))
-        h, w = x.dims[2:]
-        taps = Extent.number(side * side)
-        self.terms.append(taps if depthwise else x.dims[1] * taps)
-        pad = side // 2
+        channels, *lengths = x.dims[1:]
+        taps = Extent.number(side ** len(lengths))
+        self.terms.append(taps if depthwise else channels * taps)
         channel = "i1" if depthwise else "r"
-        in_weight = [("i1" if depthwise else f"(i1 * {x.dims[1].factor} + r)"), "p", "q"]
-        flat = in_weight[0] if side == 1 else (f"({in_weight[0]} * {side} + p) * {side} + q")
-        down, right = ("i2", "i3") if side == 1 else ("row", "column")
-        lines, value = self._looped(
-            kernel, lambda: self._value(kernel, x, ["i0", channel, down, right])
-        )
+        walked = list(zip("pq", ("row", "column"), lengths, strict=False))
+        flat = channel if depthwise else f"(i1 * {channels.factor} + r)"
+        if side > 1:
+            for tap, _, _ in walked:
+                flat = f"({flat} * {side} + {tap})"
+        there = [f"i{axis + 2}" if side == 1 else name for axis, (_, name, _) in enumerate(walked)]
+        lines, value = self._looped(kernel, lambda: self._value(kernel, x, ["i0", channel, *there]))
         name = self._made(weight)
         kernel.reads[name] = "float"
         step = [*lines, f"v += {bracketed(value)} * {name}[{unbracketed(flat)}];"]
         if side > 1:
-            step = [
-                f"for (int p = 0; p < {side}; p++) {{",
-                f"  int row = i2 + p - {pad};",
-                f"  if (row < 0 || row >= {h.text}) continue;",
-                f"  for (int q = 0; q < {side}; q++) {{",
-                f"    int column = i3 + q - {pad};",
-                f"    if (column < 0 || column >= {w.text}) continue;",
-                *(f"    {line}" for line in step),
-                "  }",
-                "}",
-            ]
+            for axis, (tap, here, length) in reversed([*enumerate(walked, 2)]):
+                step = [
+                    f"for (int {tap} = 0; {tap} < {side}; {tap}++) {{",
+                    f"  int {here} = i{axis} + {tap} - {pad};",
+                    f"  if ({here} < 0 || {here} >= {length.text}) continue;",
+                    *(f"  {line}" for line in step),
+                    "}",
+                ]
         start = "0.0f"
         if len(head.args) > 2:
             kernel.reads[self._made(head.args[2])] = "float"
             start = f"{self._made(head.args[2])}[i1]"
         if not depthwise:
             step = [
-                f"for (int r = 0; r < {x.dims[1].text}; r++) {{",
+                f"for (int r = 0; r < {channels.text}; r++) {{",
                 *(f"  {line}" for line in step),
                 "}",
             ]

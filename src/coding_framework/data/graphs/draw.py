@@ -112,10 +112,17 @@ class Draw:
     def divides(self, extent: Extent, number: int) -> bool:
         return all(value % number == 0 for value in self.values(extent))
 
+    def is_told(self, extent: Extent) -> bool:
+        """Whether each of its sizes is an argument of a layer."""
+        layers = "".join(layer.text for layer in self.layers)
+        return all(f"<{name}>" in layers for names, _ in extent.terms for name in names)
+
     def input(self, dims: tuple[Extent, ...], *names: str, **more: Any) -> Given:
         taken = {g.python for g in self.inputs} | {"o"} | set(self.sizes)
         name = next(n for n in (*names, "y", "z", "other", "extra", "third") if n not in taken)
-        one = Given(dims=dims, python=name, c_name=name, **more)
+        # in a kernel one letter is a size or a local
+        own = name if len(name) > 1 or name in "xyz" else f"{name}_in"
+        one = Given(dims=dims, python=name, c_name=own, **more)
         self.inputs.append(one)
         return one
 

@@ -1,11 +1,11 @@
-"""Idioms of each place: functions, parameters, tensors that are broadcast, losses at the end."""
+"""Idioms of each place: functions, parameters, tensors that are broadcast."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from coding_framework.data.graphs.draw import Draw, Dull, is_channels, same
-from coding_framework.data.graphs.nodes import ONE, Extent, Head, Layer, Node, Places, View
+from coding_framework.data.graphs.nodes import ONE, Extent, Layer, Node, Places, View
 
 _ACTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "relu": ("fmaxf({0}, 0.0f)", ("F.relu({0})", "torch.relu({0})", "{0}.clamp(min=0)")),
@@ -208,50 +208,3 @@ def lower_rank_input(d: Draw) -> Node:
 
 def keep(*axes: int) -> Callable[[Places], list[str]]:
     return lambda p: [p[a] for a in axes]
-
-
-def error(d: Draw) -> Node:
-    """A loss against a target, whole or by rows."""
-    if len(d.inputs) > 3 or len(d.h.dims) > 3:
-        raise Dull
-    y = d.input(d.h.dims, d.rng.choice(("target", "targets", "y", "label")))
-    d.ops.append("error")
-    form = d.rng.randrange(6)
-    if form == 0:
-        gap = act(d, d.each("{0} - {1}", "{0} - {1}", d.h, y, names=("diff", "err")), "square")
-    elif form == 1:
-        gap = act(d, d.each("{0} - {1}", "{0} - {1}", d.h, y, names=("diff", "err")), "abs")
-    elif form == 2:
-        gap = d.each("huber({0} - {1})", 'F.smooth_l1_loss({0}, {1}, reduction="none")', d.h, y)
-    elif form == 3:
-        gap = d.each(
-            "softplus({0}) - {0} * sigmoid({1})",
-            'F.binary_cross_entropy_with_logits({0}, torch.sigmoid({1}), reduction="none")',
-            d.h,
-            y,
-        )
-    elif form == 4:
-        gap = d.each("fmaxf(1.0f - {0} * {1}, 0.0f)", "F.relu(1 - {0} * {1})", d.h, y)
-    else:
-        q = d.rng.choice((0.1, 0.3, 0.7, 0.9))
-        said = d.constant("quantile", q)
-        gap = d.each(
-            f"fmaxf({q}f * ({{1}} - {{0}}), ({q}f - 1.0f) * ({{1}} - {{0}}))",
-            f"torch.maximum({said} * ({{1}} - {{0}}), ({said} - 1) * ({{1}} - {{0}}))",
-            d.h,
-            y,
-        )
-    if d.rng.random() < 0.3:
-        return d.reduce(gap, d.rng.choice(("mean", "sum")), (len(gap.dims) - 1,))
-    d.heads += 1
-    d.ops.append("mean")
-    every = tuple(range(len(gap.dims)))
-    found = Head(
-        dims=(),
-        args=(gap,),
-        kind="reduce",
-        name="mean",
-        axes=every,
-        python=d.pick("{0}.mean()", "torch.mean({0})"),
-    )
-    return found

@@ -61,6 +61,9 @@ class Kernel:
         back = re.fullmatch(r"(j\d+) \+ (\w+)", text)
         if back and self.named.get(back[1], "").endswith(f" - {back[2]}"):
             return self.named[back[1]].removesuffix(f" - {back[2]}")
+        for line in self.lines:
+            if line.startswith("int j") and line.endswith(f" = {text};"):
+                return line.split()[1]
         self.indices += 1
         name = f"j{self.indices}"
         self.named[name] = text
@@ -112,7 +115,8 @@ class Values:
         if isinstance(node, (Given, Head)) or id(node) in self.done:
             return 0
         own = isinstance(node, Joined) or (isinstance(node, Each) and not node.is_plain)
-        return 2 * own + isinstance(node, Each) + sum(self._weight(a) for a in node.args)
+        several = 2 * (len(node.args) > 3)
+        return 2 * own + several + isinstance(node, Each) + sum(map(self._weight, node.args))
 
     def _ends(self, node: Node, head: Node) -> bool:
         """Whether the head's own kernel can end with it: each value of it makes one of the node."""

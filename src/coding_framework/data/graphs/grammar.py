@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from coding_framework.data.graphs import elementwise, loops, places
+from coding_framework.data.graphs import composed, elementwise, loops, places
 from coding_framework.data.graphs.draw import Draw
+from coding_framework.data.graphs.losses import LOSSES
 from coding_framework.data.graphs.nodes import Given, Graph, Node, View
 from coding_framework.data.modules.catalog import part_of_pairs
 from coding_framework.data.modules.pointwise import POINTWISE
@@ -44,6 +45,19 @@ STEPS: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (loops.looked_up, 3),
     (loops.convolved, 7),
     (places.resampled, 4),
+    (composed.attention, 14),
+    (composed.linear_attention, 2),
+    (composed.cell, 11),
+    (composed.standardized, 4),
+    (composed.norm_layer, 4),
+    (composed.squeezed, 5),
+    (composed.rotary, 3),
+    (composed.masked_mean, 3),
+    (composed.chosen_place, 4),
+    (composed.outer, 4),
+    (composed.times_other, 4),
+    (composed.along, 5),
+    (composed.image_moved, 6),
 )
 """Each idiom, and how often it is drawn."""
 _KINDS, _WEIGHTS = zip(*STEPS, strict=True)
@@ -88,8 +102,8 @@ def draw_graph(number: int) -> Graph | None:
         tries += 1
         step = d.rng.choices(_KINDS, _WEIGHTS)[0]
         done += d.tried(step)
-    if d.rng.random() < 0.18 and d.h.dims:
-        d.tried(elementwise.error)
+    if d.rng.random() < 0.35 and d.h.dims:
+        d.tried(d.rng.choice(LOSSES))
     if not _may_be_trained(d.ops):
         return None
     if d.h is d.x or (isinstance(d.h, (View, Given)) and done < 2):

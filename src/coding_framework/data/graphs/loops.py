@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coding_framework.data.graphs.draw import Draw, Dull, is_channels, same
 from coding_framework.data.graphs.elementwise import MODULES, SMOOTH, act, c_of
-from coding_framework.data.graphs.nodes import ONE, Extent, Given, Head, Layer, Node
+from coding_framework.data.graphs.nodes import ONE, PASSED, Extent, Given, Head, Layer, Node
 
 
 def norm_by(d: Draw) -> Node:
@@ -138,9 +138,9 @@ def perceptron(d: Draw) -> Node:
         args=(d.h, *found[0]),
         kind="linear",
         name="linear",
-        python="{0}",
+        python=PASSED,
     )
-    between = d.each(c_of(function), "{0}", first)
+    between = d.each(c_of(function), PASSED, first)
     return Head(
         dims=d.h.dims,
         args=(between, *found[1]),
@@ -365,7 +365,7 @@ def convolved(d: Draw) -> Node:
         args=(d.h, *given),
         kind="convolution",
         name="conv2d",
-        numbers={"side": side, "depthwise": depthwise},
+        numbers={"side": side, "depthwise": depthwise, "pad": side // 2},
         python=f"{given[0].python}({{0}})",
     )
     return act(d, found, d.rng.choice(SMOOTH)) if d.rng.random() < 0.6 else found

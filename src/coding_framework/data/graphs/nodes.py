@@ -43,7 +43,7 @@ class Extent:
 
     def __mul__(self, other: Extent | int | Fraction) -> Extent:
         if isinstance(other, (int, Fraction)):
-            return Extent(tuple((names, factor * other) for names, factor in self.terms))
+            return Extent(tuple((n, f * other) for n, f in self.terms if other))
         found: dict[tuple[str, ...], Fraction] = {}
         for a, f in self.terms:
             for b, g in other.terms:
@@ -92,6 +92,8 @@ class Extent:
 
 
 ONE = Extent.number(1)
+PASSED, PASSED_BOTH = "{0}", "{0}, {1}"
+"""The Python of nodes inside one call, which the last of them says."""
 
 
 @dataclass(eq=False)

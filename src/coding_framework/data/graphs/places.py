@@ -12,8 +12,9 @@ from coding_framework.data.graphs.nodes import ONE, Extent, Joined, Node, Parts,
 def pieces(
     d: Draw, x: Node, count: int, axis: int, names: tuple[str, ...], *, exact: bool = False
 ) -> list[Node]:
-    """A tensor cut into equal parts along an axis; exact: or in two of an odd length."""
-    if not d.divides(x.dims[axis], count):
+    """A tensor cut into equal parts along an axis; exact: or in two of an odd length. In three or
+    more only where a layer tells the length: else the judge tries one that they do not divide."""
+    if not d.divides(x.dims[axis], count) or (count > 2 and not d.is_told(x.dims[axis])):
         raise Dull
     part = d.part(x.dims[axis], up=True) if exact else x.dims[axis] / count
     rank = len(x.dims)

@@ -9,7 +9,7 @@ import random
 import re
 from collections import Counter
 
-from coding_framework.data.graphs.nodes import Given, Graph, Node
+from coding_framework.data.graphs.nodes import PASSED, PASSED_BOTH, Given, Graph, Node
 
 _CHAIN = ("x", "h", "out", "y", "z", "hidden", "feat", "res", "tmp", "val")
 """Names of what has none of its own."""
@@ -149,10 +149,12 @@ class Source:
         named = set()
         for node in self.nodes:
             for n, a in enumerate(node.args):
+                while a.python == PASSED and a.args:
+                    a = a.args[0]
                 if node.python.count(f"{{{n}}}") > 1 and not isinstance(a, Given):
                     named.add(id(a))
-            if node.python == "{0}":
-                continue  # inside a layer
+            if node.python in (PASSED, PASSED_BOTH):
+                continue
             if self.uses[id(node)] > 1 or node.part or self.rng.random() < often:
                 named.add(id(node))
         return named
