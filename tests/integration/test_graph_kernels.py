@@ -31,8 +31,8 @@ pytestmark = pytest.mark.integration
         (235, r"\* (gn|norm|group_norm)_weight"),
     ],
     ids=[
-        "half_down", "half_up", "a_cut_sum", "inside_a_window", "masked", "two_in_one_layer", "heads",
-        "cell", "along_a_sequence", "contrast", "lengths", "group_norm",
+        "half_down", "half_up", "a_cut_sum", "inside_a_window", "masked", "two_in_one_layer",
+        "heads", "cell", "along_a_sequence", "contrast", "lengths", "group_norm",
     ],
 )  # fmt: skip
 async def test_what_is_easily_wrong_is_right(
