@@ -247,16 +247,21 @@ class Experiment:
     ) -> None:  # fmt: skip
         """An arm's model on suites."""
         model = require(self, arm)
-        with self.served(model, arm) as server:
-            self.cuda_rl(
-                "eval", model, *(w for suite in suites for w in ("--suite", suite)),
-                "--prompts", self.plan.prompts, "--samples", str(samples),
-                "--temperature", str(heat), "--seed", str(self.seed),
-                "--output-dir", folder, "--no-wandb",
-                "--k", "1" if samples == 1 else f"1,{samples}", *more,
-                *server, *(["--tokenizer", str(model)] if server else []),
-                *flags({**self.plan.sampling, **self.plan.judge}),
-            )  # fmt: skip
+        words = [
+            "eval", model, *(w for suite in suites for w in ("--suite", suite)),
+            "--prompts", self.plan.prompts, "--samples", str(samples),
+            "--temperature", str(heat), "--seed", str(self.seed),
+            "--output-dir", folder, "--no-wandb",
+            "--k", "1" if samples == 1 else f"1,{samples}", *more,
+        ]  # fmt: skip
+        told = flags({**self.plan.sampling, **self.plan.judge})
+        # a server on the GPU that the judge times on ends before; a later turn needs both
+        asks_first = "{gpu}" not in (self.plan.serve or "{gpu}") and "--turns" not in more
+        with self.served(model, None if asks_first else arm) as server:
+            words += [*server, *(["--tokenizer", str(model)] if server else [])]
+            self.cuda_rl(*words, *told, *(["--ask-only"] if asks_first else []))
+        if asks_first:
+            self.cuda_rl(*words, *told)
 
     @property
     def held_out(self) -> str:
@@ -341,6 +346,12 @@ def sft_recipe(plan: Plan, mixture: Path | None, seed: int) -> dict[str, Any]:
 def sft(now: Experiment) -> Mapping[str, Any]:
     examples = now.work / "mixture" / "examples.jsonl" if now.plan.mixture else None
     recipe = sft_recipe(now.plan, examples, now.seed)
+    if now.plan.sft_from is not None:
+        from small_adapter import restore
+
+        start = now.work / "start_adapter"
+        restore(HERE / now.plan.sft_from, start)
+        recipe["start_adapter"] = str(start)
     now.script(
         "run_sft_training.py",
         {"sft": recipe, "base_model": now.plan.base_model},

@@ -12,6 +12,9 @@
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
 #                                      the first one is sft, that is trained, and else the policy is the packed one;
 #                                      of four GPUs two make those behind --beside at the same time
+#   offline.sh start SECONDS PLAN.yaml ARM ...
+#                                      on one GPU: SFT by a plan beside this file, of the packed mixture, then these arms of it;
+#                                      then the packed policy's answers to the modules that people use
 #   offline.sh tests OUT               the tests marked `cuda`, without any piece, $JOBS (6) at a time; OUT/tests.log says each.
 #                                      Instead of start, or behind it in the background, while pieces come, with --workers 0
 #   offline.sh kernels OUT FAMILY ...  judges and times the kernels of these families of modules (without any: of all) that have no
@@ -78,6 +81,39 @@ without_pieces() { # what needs start.tar alone
 compiled() { # each of a training's processes would compile what it imports
   python3 -m compileall -q -j 0 "$@" > /dev/null 2>&1 || true
   [ -z "${PYTHONPYCACHEPREFIX:-}" ] || env -u PYTHONPYCACHEPREFIX python3 -m compileall -q -j 0 "$@" > /dev/null 2>&1 || true
+}
+one_gpu() { # SECONDS PLAN ARM ...
+  seconds=$1 plan=experiments/learning/one_gpu.yaml learnt=$AWAY/half/learning_one_gpu before=$AWAY/half/learning_before
+  sed "s|^base_model: .*|base_model: $AWAY/qwen|" "experiments/learning/$2" > "$plan"
+  shift 2
+  export VLLM_USE_FLASHINFER_SAMPLER=0 TORCH_CUDNN_SDPA_DEPRIORITIZED=1
+  all_of mixture
+  cat "$AWAY"/in/piece.mixture.* | xz -dc | tar x -C "$AWAY"
+  mkdir -p "$learnt"
+  PYTHONPATH="experiments/learning:$PYTHONPATH" python3 -c "import sys; from pathlib import Path; from half_hour import take_mixture
+from plans import read_plan; take_mixture(Path(sys.argv[1]), read_plan(Path(sys.argv[2])), Path(sys.argv[3]))" \
+    "$AWAY" "$plan" "$learnt"
+  until [ -d "$AWAY/qwen" ]; do sleep 0.3; done
+  ln -sfn "$AWAY/policy" experiments/learning/policy
+  CUDA_VISIBLE_DEVICES='' nice python3 experiments/learning/learning.py restore "$AWAY/policy" --merge --plan "$plan" \
+    --work "$before" > "$AWAY/logs/restore" 2>&1 &
+  status=0
+  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python3 experiments/learning/learning.py sft --until train \
+    --plan "$plan" --work "$learnt" --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/sft" 2>&1 || status=$?
+  say "SFT has ended with $status"
+  wait # the policy before
+  first=$1
+  shift
+  python3 experiments/learning/learning.py "$first" ${1:+--then "$@"} --plan "$plan" --work "$learnt" \
+    --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/arms" 2>&1 || status=$?
+  say "the arms have ended with $status"
+  python3 experiments/learning/learning.py people --plan "$plan" --work "$before" \
+    --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/people_before" 2>&1 || status=$?
+  say "all has ended with $status"
+}
+minutes_to() { # SECONDS
+  left=$(($1 - $(since)))
+  echo "$((left / 60)).$((left % 60 * 10 / 6 / 10))$((left % 60 * 10 / 6 % 10))"
 }
 compiled_base() { # the same of what the machine brings, where its image has no byte code
   base=${BASE:-$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')}
@@ -158,6 +194,12 @@ go)
   sh "$self" late > "$AWAY/logs/late" 2>&1 &
   sh "$self" model "$1" > "$AWAY/logs/model" 2>&1 &
   cd "$AWAY/main"
+  case $1 in *.yaml)
+    one_gpu "$seconds" "$@"
+    touch "$AWAY/done"
+    exit 0
+    ;;
+  esac
   if [ "$(wanted parts)" -gt 0 ]; then
     all_of parts
     mkdir -p "$AWAY/parts"
@@ -176,10 +218,9 @@ go)
     cat "$AWAY"/in/piece.mixture.* | xz -dc | tar x -C "$AWAY"
     from="--mixture $AWAY"
   fi
-  left=$((seconds - $(since)))
   status=0 # nothing stands before this: what stands still before it takes all of the time
   python3 experiments/learning/half_hour.py --work "$AWAY/half" --model "$AWAY/qwen" $from \
-    --minutes "$((left / 60)).$((left % 60 * 10 / 6 / 10))$((left % 60 * 10 / 6 % 10))" --then "$@" || status=$?
+    --minutes "$(minutes_to "$seconds")" --then "$@" || status=$?
   say "half_hour.py has ended with $status"
   touch "$AWAY/done"
   ;;
@@ -205,7 +246,7 @@ model)
   CUDA_VISIBLE_DEVICES='' python3 "$AWAY/main/experiments/learning/from_gguf.py" "$AWAY/qwen.new/model.gguf" "$AWAY/qwen.new"
   rm "$AWAY/qwen.new/model.gguf"
   case $1 in
-  sft*) ;; # it needs the small packages alone
+  sft* | *.yaml) ;; # it needs the small packages alone
   *) while [ ! -e "$AWAY/late.done" ]; do sleep 0.3; done ;;
   esac
   mv "$AWAY/qwen.new" "$AWAY/qwen"

@@ -77,6 +77,8 @@ class Plan(Config):
     mistakes: str | None = None
     """Repairs of a policy's own mistakes, for the mixture: a file beside the plans, compressed, as
     `cuda-rl data mistakes` wrote it."""
+    sft_from: str | None = None
+    """A stored policy beside the plan that SFT goes on from; None: the base model."""
     sft: Mapping[str, Any] = Field(default_factory=dict)
     """Fields of `SFTConfig`."""
     rft: Mapping[str, Any] = Field(default_factory=dict)

@@ -343,6 +343,29 @@ def test_a_server_answers_while_it_is_asked_and_is_gone_afterwards(tmp_path: Pat
         assert json.loads(words[-1])["cudagraph_mode"] == "FULL_DECODE_ONLY"
 
 
+def test_a_server_on_the_gpu_that_judges_ends_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    (tmp_path / "models" / "sft").mkdir(parents=True)
+    (tmp_path / "models" / "sft" / "config.json").write_text("{}")
+    asked: list[tuple[bool, bool]] = []
+
+    def cuda_rl(_: learning.Experiment, *words: str | Path) -> None:
+        url = str(words[words.index("--server") + 1])
+        asked.append(("--ask-only" in words, learning.answers(url)))
+
+    monkeypatch.setattr(learning.Experiment, "cuda_rl", cuda_rl)
+    found = []
+    for gpu, more in (("", ()), ("{gpu}", ()), ("", ("--turns", "3"))):
+        told = {"serve": f"{{python}} {tmp_path}/server.py {{port}} {gpu}"}
+        plan = Plan.model_validate(plan_of().model_dump() | told)
+        learning.Experiment(plan, tmp_path, "sft").evaluate("sft", ["m"], 1, 0.0, tmp_path, *more)
+        found.append([*asked])
+        asked.clear()
+    assert found == [[(True, True), (False, False)], [(False, True)], [(False, True)]]
+
+
 def test_the_server_of_the_next_policy_starts_while_one_is_tested(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     told = plan_of().model_dump() | {"serve": f"{{python}} {tmp_path}/server.py {{port}}"}

@@ -291,7 +291,7 @@ class _Run:
         return [t for t in found if len(t.input_ids) <= self.config.max_length]
 
     def model(self) -> Any:
-        """The base model with fresh LoRA weights (float32) on it."""
+        """The base model with LoRA weights (float32) on it: those that training starts from."""
         import torch
         from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
         from peft.tuners.lora import LoraLayer
@@ -324,6 +324,8 @@ class _Run:
             task_type="CAUSAL_LM",
         )
         made = get_peft_model(model, lora)
+        if self.config.start_adapter is not None:
+            _begin_with(made, lora, Path(self.config.start_adapter))
         if self.dtype is torch.bfloat16:
             for module in made.modules():
                 if isinstance(module, LoraLayer):  # autocast does it, once
@@ -474,7 +476,8 @@ class _Run:
             write_card(fresh, card.merged())
 
     def _card(self, learnt: Sequence[TokenizedExample]) -> ModelCard:
-        parent = card_of(self.base)
+        start = self.config.start_adapter
+        parent = card_of(Path(start) if start is not None else self.base)
         longest = max((len(e.input_ids) - e.prompt_length for e in learnt), default=0)
         before = (parent.answer_tokens or 0) if parent is not None else 0
         return ModelCard(
@@ -495,6 +498,28 @@ def answers_learnt(longest: int, prompts: PromptVersion) -> int | None:
     """What a card says of the answers' length: a multiple of 1,024 that holds the longest one; None
     where the prompts' usual limit does."""
     return -(-longest // 1024) * 1024 if longest > ANSWER_TOKENS[prompts] else None
+
+
+def _begin_with(model: Any, lora: Any, start: Path) -> None:
+    """Put an adapter's weights in place of the fresh ones. Raises UsageError where it is of other
+    layers, rank or scale, or not there."""
+    from peft import PeftConfig, load_peft_weights, set_peft_model_state_dict
+
+    try:
+        known = PeftConfig.from_pretrained(str(start))
+        found = set_peft_model_state_dict(model, load_peft_weights(str(start), device="cpu"))
+    except (OSError, ValueError) as e:
+        raise UsageError(f"--start-adapter: there is no adapter in {start}: {e}") from e
+    except RuntimeError as e:
+        raise UsageError(f"--start-adapter {start} does not fit the base model: {e}") from e
+    missing = [name for name in found.missing_keys if "lora_" in name]
+    scales = (known.lora_alpha / known.r, lora.lora_alpha / lora.r)
+    if missing or found.unexpected_keys or scales[0] != scales[1]:
+        raise UsageError(
+            f"--start-adapter {start} is of rank {known.r}, scale {known.lora_alpha} and "
+            f"{len(missing)} layers fewer, {len(found.unexpected_keys)} more than asked for: give "
+            "--lora-r, --lora-alpha and --lora-layers as it was trained"
+        )
 
 
 def fit(trainer: Any, rank: Rank, device: str, resumed: str | None) -> None:

@@ -33,6 +33,9 @@ class SFTConfig(Config):
     base_model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
     """Model to start from: a local Hugging Face folder, a name on the hub, or a packaged model
     (`agents.models`)."""
+    start_adapter: str | None = None
+    """Folder of a PEFT adapter of the base model, with the same rank and scale, whose weights
+    training goes on from. Default: fresh ones."""
     output_dir: str = "sft_checkpoints"
     """Folder of adapters, merged model, checkpoints and metrics."""
     num_examples: int = Field(default=500, ge=0)
@@ -133,7 +136,7 @@ class SFTConfig(Config):
     wandb: bool | None = None
     """Report to the wandb project CUDA-SFT-Training too. Default: where WANDB_API_KEY is set."""
     seed: int = 0
-    """Seed of the examples, their order and the adapter's first weights."""
+    """Seed of the examples, their order and the adapter's first weights, where these are fresh."""
 
     @classmethod
     def cpu(cls, **changes: Any) -> SFTConfig:

@@ -26,6 +26,7 @@ from coding_framework.data.example_store import ExampleStore
 from coding_framework.data.examples import held_out_examples, training_examples
 from coding_framework.errors import InfrastructureError, OutOfTimeError, TrainingError, UsageError
 from coding_framework.store.checkpoints import last_sft_checkpoint
+from coding_framework.store.model_card import card_of
 from coding_framework.store.training_log import read_sft_records
 from coding_framework.training import sft_examples, sft_loss
 from coding_framework.training.sft import (
@@ -101,6 +102,32 @@ def test_it_learns_and_leaves_adapters_model_and_config(
     assert not (folder / "checkpoints").exists()
     steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [s["step"] for s in steps] == list(range(1, 40))
+
+
+def test_it_goes_on_from_an_adapter(
+    trained: tuple[SFTConfig, SFTResult],
+    base: Path,
+    examples: list[TrainingExample],
+    tmp_path: Path,
+) -> None:
+    config, result = trained
+    start = str(Path(config.output_dir) / "generator")
+    going_on = tiny(base, tmp_path / "more", start_adapter=start, learning_rate=1e-9)
+    more = train(going_on, examples)
+    assert more.first_loss < result.last_loss + 0.5
+    cards = [card_of(Path(folder)) for folder in (start, tmp_path / "more" / "generator")]
+    assert cards[0] is not None
+    assert cards[1] is not None
+    assert cards[1].parent == cards[0].digest
+    for wrong, said in (
+        ({"lora_r": 4}, "does not fit"),
+        ({"lora_layers": 1}, "more than asked for"),
+        ({"lora_alpha": 3}, "scale"),
+        ({"start_adapter": str(tmp_path)}, "there is no adapter"),
+    ):
+        folder = tmp_path / said.replace(" ", "_")
+        with pytest.raises(UsageError, match=said):
+            train(tiny(base, folder, **{"start_adapter": start, **wrong}), examples)
 
 
 def test_a_batch_padded_at_the_right_has_the_loss_of_its_examples_alone(
