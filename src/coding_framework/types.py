@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 DType = Literal[
     "float32", "float16", "bfloat16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"
 ]
-InitArg = bool | int | float | str | None | tuple[int, ...]
+InitArg = bool | int | float | str | None | tuple[int | float | str, ...]
 
 # Vocabularies: the words that flags, recipe files and records share stand here, once.
 BackendName = Literal["cuda", "emulator"]

@@ -214,3 +214,37 @@ def test_bad_rows_are_skipped_and_the_others_load(tmp_path: Path) -> None:
     path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n")
     tasks = list(load_problem_rows(path))
     assert [(t.name, t.tier) for t in tasks] == [("good", 1), ("good too", 2)]
+
+
+STACKED = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, tables, levels):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(n, 4) for n in tables)
+        self.register_buffer("levels", torch.tensor(levels))
+
+    def forward(self, ids):
+        rows = torch.stack([t(ids[:, k]) for k, t in enumerate(self.tables)], dim=1)
+        return rows.unsqueeze(-1) * self.levels
+
+batch = 64
+sizes = [300, 20]
+
+def get_inputs():
+    return [torch.stack([torch.randint(0, n, (batch,)) for n in sizes], dim=1)]
+
+def get_init_inputs():
+    return [sizes, [0.1, 0.5, 0.9]]
+"""
+
+
+def test_indices_of_several_draws_are_what_all_of_them_may_be() -> None:
+    task = problem_task(STACKED, "stacked")
+    (given,) = task.gpu_cases[0].inputs
+    assert (given.low, given.high) == (0.0, 19.0)
+    assert task.init_args == ((300, 20), (0.1, 0.5, 0.9)), "a list of numbers is an argument too"
+    assert Task.model_validate_json(task.model_dump_json()).init_args == task.init_args
+    _runs(task)

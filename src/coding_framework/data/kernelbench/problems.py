@@ -17,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 
 from coding_framework.data.kernelbench.constants import (
@@ -172,7 +173,7 @@ def _cases(tree: ast.Module, sizes: Sizes) -> tuple[list[Bounds], list[TestCase]
 
 
 def _case(label: str, made: Measure, bounds: Sequence[Bounds], terms: int) -> TestCase:
-    integers = iter(made.integer_draws)
+    integers = _of_each(made)
     inputs = []
     for i, (shape, dtype) in enumerate(made.inputs):
         low, high = bounds[i]
@@ -188,6 +189,17 @@ def _case(label: str, made: Measure, bounds: Sequence[Bounds], terms: int) -> Te
         reduction_length=terms,
         shown=label == "main",
     )
+
+
+def _of_each(made: Measure) -> Iterator[Bounds]:
+    """Bounds of each input of integers: those of its draw, or, where one is made of several draws,
+    what all of them may be."""
+    draws, count = made.integer_draws, sum(dtype in _INTEGERS for _, dtype in made.inputs)
+    if len(draws) > count:
+        low, high = max(d[0] for d in draws), min(d[1] for d in draws)
+        if low <= high:
+            return repeat((low, high))
+    return iter(draws)
 
 
 def _scaled_reduction(small: int, original: Measure) -> int:

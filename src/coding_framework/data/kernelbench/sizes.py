@@ -187,9 +187,9 @@ def _randint_mode() -> Any:
 def _init_arg(value: Any) -> InitArg:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, (list, tuple)) and all(isinstance(v, int) for v in value):
+    if isinstance(value, (list, tuple)) and all(isinstance(v, (int, float, str)) for v in value):
         return tuple(value)
-    raise TypeError(f"get_init_inputs() returns {value!r}: numbers, strings and int tuples only")
+    raise TypeError(f"get_init_inputs() returns {value!r}: numbers, strings, tuples of them only")
 
 
 def _dtype_name(dtype: torch.dtype) -> DType:
