@@ -8,9 +8,9 @@
     learning.py store DIR/adapters/ARM --to FOLDER
     learning.py restore FOLDER --work DIR [--plan PLAN.yaml] [--merge]
 
-ARM is sft, rft, rl, control, sizes, people, feedback, search or kernelbench, in this order: each
-starts from what ones before left, the last five from rl's policy of this seed, else rft's, else
-sft's.
+ARM is sft, rft, rl, control, sizes, people, candidates, feedback, search or kernelbench, in this
+order: each starts from what ones before left, the last six from rl's policy of this seed, else
+rft's, else sft's.
 Each arm is a list of stages; a finished one is noted in DIR/stages and not run again. With
 --minutes the program stops cleanly: a training at the end of a step, sampling when no sample is
 open. Its exit status is then 4, and the same command goes on, on another machine too, after `pack`
@@ -24,7 +24,8 @@ starts beside it.
              temperature, test
     control  RFT from that policy on as many verdicts and tokens as rl of this seed had; likewise
     sizes    the held-out tasks at sizes that no list has, one sample each
-    people   one greedy answer to each of `benchmarks/modules_people_use` and its second set
+    people   one greedy answer to each of `benchmarks/modules_people_use` and its later sets
+    candidates  eight answers to each of the last of them
     feedback turns with the judge's feedback against further samples, at equal tokens
     search   many candidates of each task; with --part 1/2 and 2/2 two processes share them
     kernelbench  one greedy answer to each problem of levels 1 and 2; then another of sft's policy
@@ -623,7 +624,16 @@ def people(now: Experiment) -> Mapping[str, Any]:
     return {"policy": now.best, **numbers_by_suite(now.work / "people")}
 
 
-PEOPLE = ("modules_people_use", "modules_people_use_2")
+PEOPLE = ("modules_people_use", "modules_people_use_2", "modules_people_use_3")
+
+
+def candidates(now: Experiment) -> Mapping[str, Any]:
+    """What several answers to each of the last of them solve, as `cuda-rl solve` asks."""
+    suite = str(ROOT / "benchmarks" / PEOPLE[-1])
+    return _tested(now, now.work / "candidates", suite, CANDIDATES, CANDIDATE_HEAT)
+
+
+CANDIDATES, CANDIDATE_HEAT = 8, 0.8
 
 
 def _tested(
@@ -755,6 +765,7 @@ STAGES: Mapping[str, tuple[tuple[str, Work], ...]] = {
     "control": (("train", control), ("temperature", temperature), ("test", test)),
     "sizes": (("test", sizes),),
     "people": (("test", people),),
+    "candidates": (("test", candidates),),
     "feedback": (("feedback", feedback), ("resampling", resampling), ("compare", comparing)),
     "search": (("search", searching),),
     "kernelbench": (("test", kernelbench), ("sft", kernelbench_of_sft)),
@@ -808,6 +819,7 @@ def policies_tested(now: Experiment) -> list[str]:
     policies = {
         "kernelbench": {"test": best, "sft": "sft"}, "search": {"search": best},
         "sizes": {"test": best}, "people": {"test": best},
+        "candidates": {"test": best},
         "feedback": {"feedback": best, "resampling": best},
     }.get(now.arm, {"test": now.name})  # fmt: skip
     tests = [stage for stage, _ in STAGES[now.arm] if stage in policies]

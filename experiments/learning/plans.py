@@ -14,7 +14,18 @@ from pydantic import Field, ValidationError
 from coding_framework.errors import UsageError, first_complaint
 from coding_framework.types import Config, DeviceChoice, PromptVersion, TaskPool
 
-Arm = Literal["sft", "rft", "rl", "control", "sizes", "people", "feedback", "search", "kernelbench"]
+Arm = Literal[
+    "sft",
+    "rft",
+    "rl",
+    "control",
+    "sizes",
+    "people",
+    "candidates",
+    "feedback",
+    "search",
+    "kernelbench",
+]
 
 
 class Evaluated(Config):

@@ -4,6 +4,7 @@ held out."""
 from __future__ import annotations
 
 import ast
+import re
 from fractions import Fraction
 from itertools import islice
 
@@ -61,6 +62,39 @@ def test_what_is_drawn_runs_and_has_the_extents_that_it_says() -> None:
             assert tuple(outcome(task, case).shape) == shape, task.reference
         assert kernel.code.count("<<<") == kernel.code.count("__global__")
     assert count > COUNT / 2
+
+
+def test_the_plan_is_what_the_module_computes() -> None:
+    count = 0
+    for number in range(2 * COUNT):
+        made, graph = drawn_task(number), draw_graph(number)
+        if made is None or graph is None:
+            continue
+        task, kernel = made
+        names: dict[str, object] = {}
+        exec(task.reference, names)
+        case = task.cases[0]
+        torch.manual_seed(0)
+        model = names["Model"](*case.init_args)  # type: ignore[operator]
+        inputs = [drawn(given) for given in case.inputs]
+        parameters = {k.replace(".", "_"): v for k, v in model.state_dict().items()}
+        known = {
+            **graph.at(0), **parameters,
+            **{g.c_name: i for g, i in zip(graph.inputs, inputs, strict=True)},
+            "self": model, "torch": torch, "F": torch.nn.functional,
+        }  # fmt: skip
+        with torch.no_grad():
+            for name, extents, said in STEP.findall(kernel.code):
+                found = known[name] = eval(said, known)
+                shape = tuple(eval(f"[{extents.replace('/', '//')}]", dict(graph.at(0))))
+                assert found.shape == shape, f"{number}: {name} ({extents}) = {said}"
+            wanted = model(*inputs)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4, equal_nan=True)
+        count += 1
+    assert count > COUNT
+
+
+STEP = re.compile(r"^// (t\d+) \((.*?)\) = (.*)$", re.MULTILINE)
 
 
 def test_a_number_is_the_same_graph_each_time_and_what_is_left_out_is_not_given() -> None:

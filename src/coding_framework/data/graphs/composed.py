@@ -42,6 +42,7 @@ def _of_positions(product: Node, causal: bool, d: Draw, python: str = "") -> Nod
         ),
         product,
         names=("masked", "scores"),
+        plan='{0}.masked_fill(torch.ones_like({0}).triu(1).bool(), float("-inf"))',
     )
 
 
@@ -107,12 +108,14 @@ def attention(d: Draw) -> Node:
         name="transposed",
         python=PASSED_BOTH if whole else by_size,
         names=() if whole else ("scores", "sim", "logits", "att"),
+        plan="{0} @ {1}.transpose(-2, -1)",
     )
-    product = d.each(f"{{0}} * {scale}", PASSED, product)
+    root = f"({inner.text}) ** 0.5" if " " in inner.text else f"{inner.text} ** 0.5"
+    product = d.each(f"{{0}} * {scale}", PASSED, product, plan=f"{{0}} / {root}")
     product = _of_positions(product, causal, d, PASSED if whole else "")
     weights = d.softmax(product, len(batch) + 1, ("attn", "weights", "probs"))
     if whole:
-        weights.python, weights.names = PASSED, ()
+        weights.plan, weights.python, weights.names = weights.python, PASSED, ()
     d.heads += 2
     tail = ", is_causal=True" if causal else ""
     mixed: Node = Head(
@@ -121,6 +124,7 @@ def attention(d: Draw) -> Node:
         kind="product",
         name="plain",
         names=("mixed", "out", "context"),
+        plan="{0} @ {1}",
         python=f"F.scaled_dot_product_attention({{0}}, {{1}}{tail})"
         if whole
         else d.pick("{0} @ {1}", "torch.matmul({0}, {1})"),
@@ -239,11 +243,11 @@ def cell(d: Draw) -> Node:
 def _statistics(d: Draw, x: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
     """(what is centred, its variance), of which the last node is to say the call."""
     mean = d.reduce(x, "mean", axes, keepdim=True)
-    mean.python, mean.names = PASSED, ()
-    centred = d.each("{0} - {1}", PASSED, x, mean)
-    square = d.each("square({0})", PASSED, centred)
+    mean.plan, mean.python = mean.python, PASSED
+    centred = d.each("{0} - {1}", PASSED, x, mean, plan="{0} - {1}")
+    square = d.each("square({0})", PASSED, centred, plan="{0} ** 2")
     variance = d.reduce(square, "mean", axes, keepdim=True)
-    variance.python = PASSED
+    variance.plan, variance.python = variance.python, PASSED
     d.ops[-2:] = []
     return centred, variance
 
@@ -253,8 +257,10 @@ def _spread(d: Draw, x: Node, axes: tuple[int, ...]) -> tuple[Node, Node, Node]:
     said = "-1" if axes == (len(x.dims) - 1,) else str(axes[0]) if len(axes) == 1 else repr(axes)
     mean = d.reduce(x, "mean", axes, keepdim=True, names=("mean", "mu"))
     centred = d.each("{0} - {1}", "{0} - {1}", x, mean)
-    inner = d.each("square({0})", PASSED, d.each("{0} - {1}", PASSED, x, mean))
+    gap = d.each("{0} - {1}", PASSED, x, mean, plan="{0} - {1}")
+    inner = d.each("square({0})", PASSED, gap, plan="{0} ** 2")
     variance = d.reduce(inner, "mean", axes, keepdim=True, names=("var", "variance"))
+    variance.plan = variance.python
     variance.python = d.pick(
         f"{{0}}.var(dim={said}, keepdim=True, unbiased=False)",
         f"torch.var({{0}}, dim={said}, keepdim=True, unbiased=False)",
@@ -313,21 +319,35 @@ def norm_layer(d: Draw) -> Node:
         name = d.attribute("norm", "inorm", "instance_norm")
         text = f"nn.InstanceNorm2d({d.layer_extent(c)})"
         d.module(text, {}, name)
-        return d.each("{0} * rsqrtf({1} + 1e-05f)", f"self.{name}({{0}})", centred, variance)
+        return d.each(
+            "{0} * rsqrtf({1} + 1e-05f)",
+            f"self.{name}({{0}})",
+            centred,
+            variance,
+            plan="{0} * torch.rsqrt({1} + 1e-05)",
+        )
     d.ops.append("group_norm")
     part = c / count
     wide = View(
         dims=(n, Extent.number(count), part, h, w),
         args=(d.h,),
         python=PASSED,
+        plan=f"{{0}}.unflatten(1, ({count}, -1))",
         place=lambda p: [p[0], f"{p[1]} * {part.factor} + {p[2]}", p[3], p[4]],
     )
     centred, variance = _statistics(d, wide, (2, 3, 4))
-    unit = d.each("{0} * rsqrtf({1} + 1e-05f)", PASSED, centred, variance)
+    unit = d.each(
+        "{0} * rsqrtf({1} + 1e-05f)",
+        PASSED,
+        centred,
+        variance,
+        plan="{0} * torch.rsqrt({1} + 1e-05)",
+    )
     back = View(
         dims=d.h.dims,
         args=(unit,),
         python=PASSED,
+        plan="{0}.flatten(1, 2)",
         place=lambda p: [p[0], f"{p[1]} / {part.factor}", f"{p[1]} % {part.factor}", p[2], p[3]],
     )
     weight, bias = d.module(
@@ -338,9 +358,17 @@ def norm_layer(d: Draw) -> Node:
         "group_norm",
     )
     scale, shift = (
-        View(dims=(c, ONE, ONE), args=(p,), python=PASSED, place=keep(0)) for p in (weight, bias)
+        View(dims=(c, ONE, ONE), args=(p,), python=PASSED, place=keep(0), plan="{0}[:, None, None]")
+        for p in (weight, bias)
     )
-    return d.each("{0} * {1} + {2}", f"{weight.python}({{0}})", back, scale, shift)
+    return d.each(
+        "{0} * {1} + {2}",
+        f"{weight.python}({{0}})",
+        back,
+        scale,
+        shift,
+        plan="{0} * {1} + {2}",
+    )
 
 
 def squeezed(d: Draw) -> Node:

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from coding_framework.data.graphs.expressions import FUNCTIONS, LIGHT, Finish, Kernel, Values
 from coding_framework.data.graphs.nodes import Extent, Given, Head, Node
+from coding_framework.data.graphs.source import filled_python
 from coding_framework.data.graphs.texts import (
     bracketed,
     coordinates,
@@ -39,11 +40,20 @@ MANY = 8192
 """Results that keep a GPU busy with one thread each."""
 
 
+_SIZES = "<sizes>"
+"""Where a kernel's parameters or arguments have all sizes."""
+
+
+def _shape(node: Node) -> str:
+    return ", ".join(d.text for d in node.dims)
+
+
 class Cuda(Values):
     """The file of a graph. Raises ValueError where the grammar drew what has no kernel here."""
 
     def source(self) -> str:
-        """The whole file."""
+        """The whole file. Its first lines say which tensors there are and what each is of PyTorch's
+        expressions, so that a reader need not look ahead; each kernel is handed all sizes."""
         last = self._made(self.graph.output)
         given = [*self.graph.inputs, *self.graph.parameters]
         declared = ", ".join(f"torch::Tensor {g.c_name}" for g in given)
@@ -54,23 +64,26 @@ class Cuda(Values):
             if size.c and re.search(rf"\b{n}\b", used)
         }
         used = "\n".join((used, *parts.values()))
-        whole = (n for n, size in self.graph.sizes.items() if not size.c)
-        used_sizes = {n for n in whole if re.search(rf"\b{n}\b", used)}
+        whole = [n for n, size in self.graph.sizes.items() if not size.c]
         known: dict[str, str] = {}
         for g in given:
             for axis, dim in enumerate(g.dims):
-                if dim.text in used_sizes:
+                if dim.text in whole:
                     known.setdefault(dim.text, f"{g.c_name}.size({axis})")
         for g in given:  # what no axis is: told by a multiple of it
             for axis, dim in enumerate(g.dims):
                 names, by = dim.terms[0] if len(dim.terms) == 1 else ((), Fraction(1))
-                if len(names) == 1 and names[0] not in known and names[0] in used_sizes:
+                if len(names) == 1 and names[0] not in known and names[0] in whole:
                     more = f" / {by.numerator}" if by.numerator > 1 else ""
                     more = (f" * {by.denominator}" if by.denominator > 1 else "") + more
                     known[names[0]] = f"{g.c_name}.size({axis}){more}"
-        if used_sizes - set(known):
-            raise ValueError(f"nothing tells {used_sizes - set(known)}")
+        untold = [n for n in whole if n not in known and re.search(rf"\b{n}\b", used)]
+        if untold:
+            raise ValueError(f"nothing tells {untold}")
         sizes = declarations({**known, **parts})
+        taken = ", ".join(f"int {n}" for n in known)
+        device = [line.replace(_SIZES, taken) for line in self.device]
+        host = [line.replace(_SIZES, ", ".join(known)) for line in self.host]
         helpers = [
             line
             for name in self.functions
@@ -87,10 +100,13 @@ class Cuda(Values):
             [
                 "#include <torch/extension.h>",
                 "",
+                f"// {', '.join(f'{g.c_name} ({_shape(g)})' for g in given)}",
+                *self.plan,
+                "",
                 *helpers,
-                *self.device,
+                *device,
                 f"torch::Tensor forward({declared}) {{",
-                *(f"  {line}" for line in (*sizes, *self.host, f"return {last};")),
+                *(f"  {line}" for line in (*sizes, *host, f"return {last};")),
                 "}",
                 "",
                 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }',
@@ -140,7 +156,7 @@ class Cuda(Values):
         """The name of a new tensor."""
         self.number += 1
         name = f"t{self.number}"
-        shape = ", ".join(d.text for d in node.dims)
+        shape = _shape(node)
         first = self.graph.inputs[0]
         float_one = (
             next(g for g in self.graph.inputs if g.dtype == "float32")
@@ -156,11 +172,14 @@ class Cuda(Values):
         body = used_lines(body)
         text = "\n".join((*body, grid))
         reads = {n: c for n, c in kernel.reads.items() if re.search(rf"\b{n}\b", text)}
-        sizes = [s for s in self.graph.sizes if re.search(rf"\b{s}\b", "\n".join(body))]
+        parts = [s for s, size in self.graph.sizes.items()
+                 if size.c and re.search(rf"\b{s}\b", "\n".join(body))]  # fmt: skip
         name = f"kernel{self.number + 1}"
+        said = self._said(node)
         out = self._out(node)
+        self.plan.append(f"// {out} ({_shape(node)}) = {said}")
         declared = [f"const {c}* {n}" for n, c in reads.items()]
-        declared += ["float* o", *(f"int {s}" for s in sizes)]
+        declared += ["float* o", _SIZES, *(f"int {s}" for s in parts)]
         self.device += [
             f"__global__ void {name}({', '.join(declared)}) {{",
             *(f"  {line}" for line in body),
@@ -168,8 +187,24 @@ class Cuda(Values):
             "",
         ]
         given = [f"{n}.data_ptr<{c}>()" for n, c in reads.items()]
-        given += [f"{out}.data_ptr<float>()", *sizes]
+        given += [f"{out}.data_ptr<float>()", _SIZES, *parts]
         self.host.append(f"{name}<<<{grid}>>>({', '.join(given)});")
+
+    def _said(self, node: Node) -> str:
+        """PyTorch's expression of it, of the tensors that are in memory."""
+        if isinstance(node, Given):
+            return node.c_name
+        if id(node) in self.done:
+            return self.done[id(node)]
+        texts = [self._said(a) for a in node.args]
+
+        def constant(name: str) -> str:
+            return repr(self.graph.constants[name])
+
+        if node.part is not None:
+            parts, number = node.part
+            return f"{filled_python(parts.python, texts, constant)}[{number}]"
+        return filled_python(node.plan or node.python, texts, constant)
 
     def _head(self, head: Node, node: Node, finish: Finish) -> None:
         """The kernel of a head, which ends with what makes the node of its value."""
@@ -212,6 +247,7 @@ class Cuda(Values):
         inner = [x.dims[a] for a in head.axes]
         total = times(inner)
         self.terms.append(total)
+        length = elements_of(inner)
         names = [f"r{n}" for n in range(len(inner))] if len(inner) > 1 else ["r"]
         outer = iter(range(len(head.dims)))
         places: list[str] = []
@@ -230,7 +266,7 @@ class Cuda(Values):
             lines.append(f"float e = {value};")
             value = "e * e"
         inside = [*split_index("r", names, inner), *lines, JOINS[join].format(a="a", e=value)]
-        end = {"mean": f"a / {total.factor}", "norm": "sqrtf(a)"}.get(head.name, "a")
+        end = {"mean": f"a / {bracketed(length)}", "norm": "sqrtf(a)"}.get(head.name, "a")
         results, terms = times(head.dims).value(self.real), total.value(self.real)
         block = results < MANY and terms >= LONG
         tail = [*kernel.lines]
@@ -241,7 +277,7 @@ class Cuda(Values):
         if block:
             self.joins[join] = None
             loop = [
-                f"for (int r = threadIdx.x; r < {total.text}; r += 256) {{",
+                f"for (int r = threadIdx.x; r < {length}; r += 256) {{",
                 *(f"  {line}" for line in inside),
                 "}",
                 f"a = block_{join}(a);",
@@ -250,14 +286,14 @@ class Cuda(Values):
             top, grid = ["int i = blockIdx.x;"], f"{count}, 256"
         else:
             loop = [
-                f"for (int r = 0; r < {total.text}; r++) {{",
+                f"for (int r = 0; r < {length}; r++) {{",
                 *(f"  {line}" for line in inside),
                 "}",
             ]
             top = ["int i = blockIdx.x * blockDim.x + threadIdx.x;", f"if (i >= {count}) return;"]
             grid = f"({count} + 255) / 256, 256"
-        body = [f"float a = {start};", *loop, *tail]
-        self._emit(kernel, node, [*top, *coordinates(body, head.dims), *body], grid)
+        body = [*top, *coordinates(head.dims), f"float a = {start};", *loop, *tail]
+        self._emit(kernel, node, body, grid)
 
     def _row(self, head: Head, node: Node, finish: Finish) -> None:
         """Along one axis: numbers of the whole line, then a value for each of its elements."""
@@ -324,12 +360,7 @@ class Cuda(Values):
         ends = [*element, *kernel.lines, f"o[{linear(own, x.dims)}] = {unbracketed(written)};"]
         body += [loop, *(f"  {line}" for line in ends), "}"]
         names = [f"i{a}" for a in range(len(x.dims)) if a != axis]
-        used = "\n".join(body)
-        where = [
-            line
-            for line in split_index("g", names, others)
-            if re.search(rf"\b{line.split()[1]}\b", used)
-        ]
+        where = split_index("g", names, others)
         if len(others) == 1:
             where = [f"int {names[0]} = g;"]
         if block:
@@ -394,7 +425,7 @@ class Cuda(Values):
         body = [
             "int i = blockIdx.x * blockDim.x + threadIdx.x;",
             f"if (i >= {count}) return;",
-            *coordinates(body, head.dims),
+            *coordinates(head.dims),
             *body,
         ]
         self._emit(kernel, node, body, f"({count} + 255) / 256, 256")

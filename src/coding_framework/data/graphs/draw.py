@@ -102,6 +102,8 @@ class Draw:
     # --- what a graph is made of -----------------------------------------------------------------
 
     def size(self, name: str, python: str, values: Values, c: str = "") -> Extent:
+        if not c and any(s.python == python for n, s in self.sizes.items() if n != name):
+            raise Dull  # two sizes of one name
         self.sizes[name] = Size(python, values, c)
         return Extent.of(name)
 
@@ -164,8 +166,11 @@ class Draw:
     def pick(self, *options: str) -> str:
         return self.rng.choice(options)
 
-    def each(self, c: str, python: str, *args: Node, names: tuple[str, ...] = ()) -> Each:
-        return Each(dims=_broadcast_dims(args), args=args, python=python, c=c, names=names)
+    def each(
+        self, c: str, python: str, *args: Node, names: tuple[str, ...] = (), plan: str = ""
+    ) -> Each:
+        dims = _broadcast_dims(args)
+        return Each(dims=dims, args=args, python=python, c=c, names=names, plan=plan)
 
     def linear(self, x: Node, out: Extent, *names: str) -> Head:
         rng, inner = self.rng, x.dims[-1]

@@ -86,6 +86,8 @@ class Values:
         self.functions: dict[str, None] = {}
         self.joins: dict[Join, None] = {}
         self.host: list[str] = []
+        self.plan: list[str] = []
+        """What each tensor is, in the order in which they are made."""
         self.terms: list[Extent] = []
         self.number = 0
         self._open = Kernel()

@@ -139,14 +139,16 @@ def perceptron(d: Draw) -> Node:
         kind="linear",
         name="linear",
         python=PASSED,
+        plan=f"self.{name}[0]({{0}})",
     )
-    between = d.each(c_of(function), PASSED, first)
+    between = d.each(c_of(function), PASSED, first, plan=f"self.{name}[1]({{0}})")
     return Head(
         dims=d.h.dims,
         args=(between, *found[1]),
         kind="linear",
         name="linear",
         python=f"self.{name}({{0}})",
+        plan=f"self.{name}[2]({{0}})",
     )
 
 

@@ -116,6 +116,8 @@ class Node:
     """What people call it."""
     part: tuple[Parts, int] | None = None
     """(what gives it and others, its number among them)."""
+    plan: str = ""
+    """Its own expression, where another node's `python` says a call that it is a part of."""
 
     def walk(self) -> Iterator[Node]:
         """This one and all that it is made of, each once, arguments first."""

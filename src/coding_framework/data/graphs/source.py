@@ -8,6 +8,7 @@ import ast
 import random
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 
 from coding_framework.data.graphs.nodes import PASSED, PASSED_BOTH, Given, Graph, Node
 
@@ -252,20 +253,9 @@ class Source:
                 texts.append(a.python)
             else:
                 texts.append(self._expression(a))
-
         if self.axes:
             template = re.sub(r"\{(\d)\}\.size\((\d)\)", lambda m: self._axis(m, args), template)
-
-        def argument(match: re.Match[str]) -> str:
-            text = texts[int(match[1])]
-            before, after = template[: match.start()], template[match.end() :]
-            free = (not before or before.endswith(("(", ", ", "["))) and (
-                not after or after.startswith((")", ",", "]"))
-            )
-            return text if free or not _is_loose(text) else f"({text})"
-
-        said = re.sub(r"\{(\d)\}", argument, template)
-        return re.sub(r"<(\w+)>", lambda m: self._constant(m[1]), said)
+        return filled_python(template, texts, self._constant)
 
     def _axis(self, match: re.Match[str], args: tuple[Node, ...]) -> str:
         """The name of an axis that the first input has, too."""
@@ -275,6 +265,22 @@ class Source:
 
     def _constant(self, name: str) -> str:
         return f"self.{name}" if self.constructor else repr(self.graph.constants[name])
+
+
+def filled_python(template: str, texts: Sequence[str], constant: Callable[[str], str]) -> str:
+    """An expression with its arguments {0}, {1}, ... in brackets where Python would read something
+    else, and its constants <name>."""
+
+    def argument(match: re.Match[str]) -> str:
+        text = texts[int(match[1])]
+        before, after = template[: match.start()], template[match.end() :]
+        free = (not before or before.endswith(("(", ", ", "["))) and (
+            not after or after.startswith((")", ",", "]"))
+        )
+        return text if free or not _is_loose(text) else f"({text})"
+
+    said = re.sub(r"\{(\d)\}", argument, template)
+    return re.sub(r"<(\w+)>", lambda m: constant(m[1]), said)
 
 
 def _is_loose(text: str) -> bool:

@@ -103,11 +103,9 @@ def broadcast(places: Places, dims: Sequence[Extent]) -> list[str]:
     return ["0" if dim.is_one else place for place, dim in zip(own, dims, strict=True)]
 
 
-def coordinates(body: Sequence[str], dims: Sequence[Extent]) -> list[str]:
-    """Those of `i` that the lines name."""
-    text = "\n".join(body)
-    lines = split_index("i", [f"i{a}" for a in range(len(dims))], dims)
-    return [line for line in lines if re.search(rf"\b{line.split()[1]}\b", text)]
+def coordinates(dims: Sequence[Extent]) -> list[str]:
+    """Those of the element `i`, whether they are read or not."""
+    return split_index("i", [f"i{a}" for a in range(len(dims))], dims)
 
 
 def split_index(index: str, names: Sequence[str], dims: Sequence[Extent]) -> list[str]:
