@@ -17,7 +17,7 @@ from coding_framework.data.graphs.nodes import (
     Node,
     View,
 )
-from coding_framework.data.graphs.places import cat, halves, pieces
+from coding_framework.data.graphs.places import cat, halves, pieces, turned
 
 
 def _is_sequence(d: Draw) -> bool:
@@ -162,16 +162,10 @@ def linear_attention(d: Draw) -> Node:
         q, k = (d.each("{0} > 0.0f ? {0} + 1.0f : expf({0})", "F.elu({0}) + 1", x) for x in (q, k))
     else:
         q, k = act(d, q, function), act(d, k, function)
-    turned = View(
-        dims=(n, c, t),
-        args=(k,),
-        python="{0}.transpose(1, 2)",
-        place=lambda p: [p[0], p[2], p[1]],
-    )
     d.heads += 2
     state = Head(
         dims=(n, c, c),
-        args=(turned, v),
+        args=(turned(k), v),
         kind="product",
         name="plain",
         names=("kv", "state", "context_mat"),
@@ -515,15 +509,10 @@ def times_other(d: Draw) -> Node:
     d.heads += 1
     d.ops.append("product")
     if len(d.h.dims) == 3 and d.rng.random() < 0.4:
-        turned = View(
-            dims=(d.h.dims[0], c, d.h.dims[1]),
-            args=(d.h,),
-            python=d.pick("{0}.transpose(1, 2)", "{0}.mT"),
-            place=lambda p: [p[0], p[2], p[1]],
-        )
+        other = turned(d.h, d.pick("{0}.transpose(1, 2)", "{0}.mT"))
         gram: Node = Head(
             dims=(d.h.dims[0], c, c),
-            args=(turned, d.h),
+            args=(other, d.h),
             kind="product",
             name="plain",
             names=("gram", "cov"),
@@ -579,16 +568,11 @@ def along(d: Draw) -> Node:
     )
     d.ops.append("depthwise_conv" if depthwise else "conv")
     d.heads += 1
-    turned = View(
-        dims=(n, c, t),
-        args=(d.h,),
-        python=d.pick("{0}.transpose(1, 2)", "{0}.permute(0, 2, 1)"),
-        place=lambda p: [p[0], p[2], p[1]],
-    )
+    across = turned(d.h, d.pick("{0}.transpose(1, 2)", "{0}.permute(0, 2, 1)"))
     call = f"{given[0].python}(F.pad({{0}}, ({pad}, 0)))" if past else f"{given[0].python}({{0}})"
     found: Node = Head(
         dims=(n, out, t),
-        args=(turned, *given),
+        args=(across, *given),
         kind="convolution",
         name="conv1d",
         numbers={"side": side, "depthwise": depthwise, "pad": pad},
@@ -596,12 +580,7 @@ def along(d: Draw) -> Node:
     )
     if d.rng.random() < 0.5:
         found = act(d, found, d.rng.choice(SMOOTH))
-    return View(
-        dims=(n, t, out),
-        args=(found,),
-        python="{0}.transpose(1, 2)",
-        place=lambda p: [p[0], p[2], p[1]],
-    )
+    return turned(found)
 
 
 def image_moved(d: Draw) -> Node:

@@ -236,21 +236,23 @@ class Draw:
             names=names,
         )
 
-    def softmax(self, x: Node, axis: int, names: tuple[str, ...] = ()) -> Head:
+    def softmax(
+        self, x: Node, axis: int, names: tuple[str, ...] = (), name: str = "softmax"
+    ) -> Head:
         said = "-1" if axis == len(x.dims) - 1 else str(axis)
-        self.ops.append("softmax")
+        self.ops.append(name)
         self.heads += 1
         return Head(
             dims=x.dims,
             args=(x,),
             kind="row",
-            name="softmax",
+            name=name,
             axes=(axis,),
             names=names,
             python=self.pick(
-                f"F.softmax({{0}}, dim={said})",
-                f"torch.softmax({{0}}, dim={said})",
-                f"{{0}}.softmax(dim={said})",
+                f"F.{name}({{0}}, dim={said})",
+                f"torch.{name}({{0}}, dim={said})",
+                f"{{0}}.{name}(dim={said})",
             ),
         )
 

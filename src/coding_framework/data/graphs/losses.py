@@ -57,23 +57,8 @@ def error(d: Draw) -> Node:
     return _all(d, gap)
 
 
-def log_softmax(d: Draw, x: Node, names: tuple[str, ...] = ("logp", "log_probs")) -> Head:
-    rank = len(x.dims)
-    d.ops.append("log_softmax")
-    d.heads += 1
-    return Head(
-        dims=x.dims,
-        args=(x,),
-        kind="row",
-        name="log_softmax",
-        axes=(rank - 1,),
-        names=names,
-        python=d.pick(
-            "F.log_softmax({0}, dim=-1)",
-            "torch.log_softmax({0}, dim=-1)",
-            "{0}.log_softmax(dim=-1)",
-        ),
-    )
+def _log_softmax(d: Draw, x: Node, *names: str) -> Head:
+    return d.softmax(x, len(x.dims) - 1, names or ("logp", "log_probs"), "log_softmax")
 
 
 def of_classes(d: Draw) -> Node:
@@ -84,7 +69,7 @@ def of_classes(d: Draw) -> Node:
         raise Dull
     form = d.rng.randrange(5)
     if form == 0:
-        logp = log_softmax(d, d.h)
+        logp = _log_softmax(d, d.h)
         p = d.softmax(d.h, len(d.h.dims) - 1, ("probs", "p"))
         entropy = d.reduce(d.each("{0} * {1}", "{0} * {1}", p, logp), "sum", (len(d.h.dims) - 1,))
         return d.each("-{0}", "-{0}", entropy)
@@ -94,12 +79,12 @@ def of_classes(d: Draw) -> Node:
         said = d.constant("temperature", value)
         own, other = (d.each(f"{{0}} / {value}f", f"{{0}} / {said}", x) for x in (d.h, y))
         p = d.softmax(other, len(d.h.dims) - 1, ("p", "target_probs"))
-        logq, logp = log_softmax(d, own, ("logq", "log_student")), log_softmax(d, other, ("logp",))
+        logq, logp = _log_softmax(d, own, "logq", "log_student"), _log_softmax(d, other, "logp")
         gap = d.each("{0} * ({1} - {2})", "{0} * ({1} - {2})", p, logp, logq)
         rows = d.reduce(gap, "sum", (len(d.h.dims) - 1,))
         return _all(d, rows) if d.rng.random() < 0.6 else rows
     labels = d.input(d.h.dims[:-1], "labels", "target", "targets", dtype="int64", high=d.h.dims[-1])
-    logp = log_softmax(d, d.h)
+    logp = _log_softmax(d, d.h)
     d.heads += 1
     d.ops.append("gather")
     picked: Node = Head(
@@ -193,7 +178,7 @@ def contrast(d: Draw) -> Node:
     scaled = d.each(f"{{0}} / {value}f", f"{{0}} / {said}", product, names=("logits",))
     if d.rng.random() < 0.3:
         return d.softmax(scaled, 1)
-    logp = log_softmax(d, scaled)
+    logp = _log_softmax(d, scaled)
     own = View(
         dims=(n,), args=(logp,), place=lambda p: [p[0], p[0]],
         python=d.pick("{0}.diagonal()", "torch.diagonal({0})", "{0}.diag()"),

@@ -161,14 +161,15 @@ def with_other(d: Draw) -> Node:
 def transposed(d: Draw) -> Node:
     if len(d.h.dims) != 3 or d.images:
         raise Dull
-    a, b, c = d.h.dims
     d.ops.append("transpose")
-    return View(
-        dims=(a, c, b),
-        args=(d.h,),
-        place=lambda p: [p[0], p[2], p[1]],
-        python=d.pick("{0}.transpose(1, 2)", "{0}.permute(0, 2, 1)", "{0}.transpose(-2, -1)"),
-    )
+    python = d.pick("{0}.transpose(1, 2)", "{0}.permute(0, 2, 1)", "{0}.transpose(-2, -1)")
+    return turned(d.h, python)
+
+
+def turned(x: Node, python: str = "{0}.transpose(1, 2)") -> View:
+    """The last two of three axes the other way round."""
+    a, b, c = x.dims
+    return View(dims=(a, c, b), args=(x,), place=lambda p: [p[0], p[2], p[1]], python=python)
 
 
 def channels_last(d: Draw) -> Node:
