@@ -14,7 +14,9 @@ def pieces(
 ) -> list[Node]:
     """A tensor cut into equal parts along an axis; exact: or in two of an odd length. In three or
     more only where a layer tells the length: else the judge tries one that they do not divide."""
-    if not d.divides(x.dims[axis], count) or (count > 2 and not d.is_told(x.dims[axis])):
+    extent = x.dims[axis]
+    known = d.is_told(extent) or (count == 2 and (exact or _is_whole(d, extent)))
+    if not d.divides(extent, count) or not known:
         raise Dull
     part = d.part(x.dims[axis], up=True) if exact else x.dims[axis] / count
     rank = len(x.dims)
@@ -96,7 +98,9 @@ def turned_halves(d: Draw) -> Node:
         raise Dull
     d.ops.append("slices")
     form = d.rng.randrange(4)
-    if form > 1:  # even and odd, of which PyTorch has as many or fails
+    if form > 1:  # even and odd
+        if not _is_whole(d, d.h.dims[axis]):
+            raise Dull
         half = d.h.dims[axis] / 2
         dims = (*d.h.dims[:-1], half)
         even = View(
@@ -138,6 +142,12 @@ def turned_halves(d: Draw) -> Node:
         minus = d.each("-{0}", "-{0}", second)
         return cat(d, [minus, first], axis)
     return cat(d, [act(d, first), second], axis)
+
+
+def _is_whole(d: Draw, extent: Extent) -> bool:
+    """Whether it is a size itself, or a layer tells it: of a half the judge often tries three, of
+    which two places are even and one, which is broadcast, is odd."""
+    return extent.text in d.sizes or d.is_told(extent)
 
 
 def with_other(d: Draw) -> Node:
@@ -340,6 +350,8 @@ def resampled(d: Draw) -> Node:
             python='F.interpolate({0}, scale_factor=2, mode="nearest")',
             place=lambda p: [*p[:2], f"{p[2]} / 2", f"{p[3]} / 2"],
         )
+    if not (_is_whole(d, h) and _is_whole(d, w)):
+        raise Dull
     corners = [
         View(
             dims=(n, c, h / 2, w / 2),
