@@ -40,8 +40,8 @@ from coding_framework.training.sft_config import SFTConfig, SFTResult
 from coding_framework.training.sft_ranks import check_gpus
 
 FLAGS = (
-    "base_model", "start_adapter", "output_dir", "num_examples", "optimizer_examples", "per_role", "data", "archive",
-    "generator_target",
+    "base_model", "start_adapter", "output_dir", "num_examples", "optimizer_examples", "per_role",
+    "data", "archive", "generator_target",
     "extra_examples", "max_task_ops", "max_task_tier", "epochs", "max_steps", "batch_size",
     "gradient_accumulation_steps", "learning_rate", "max_length", "lora_r", "lora_alpha",
     "lora_dropout", "lora_layers", "quantization", "device", "packing", "by_length",
