@@ -97,6 +97,19 @@ def test_the_plan_is_what_the_module_computes() -> None:
 STEP = re.compile(r"^// (t\d+) \((.*?)\) = (.*)$", re.MULTILINE)
 
 
+def test_no_kernel_declares_a_name_that_it_is_handed() -> None:
+    for number in (*range(300), 1637, 3090):  # the two multiply a layer norm by `self.scale`
+        made = drawn_task(number)
+        for handed, body in KERNEL.findall(made[1].code if made else ""):
+            names = re.findall(r"(\w+)(?:,|$)", handed)
+            assert len(names) == len({*names}), f"{number}: {handed}"
+            own = {*re.findall(r"\b(?:int|float) (\w+) =", body)}
+            assert not own & {*names}, f"{number}: {own & {*names}}"
+
+
+KERNEL = re.compile(r"__global__ void \w+\((.*?)\) \{\n(.*?)\n\}\n", re.DOTALL)
+
+
 def test_a_number_is_the_same_graph_each_time_and_what_is_left_out_is_not_given() -> None:
     first = list(islice(graph_tasks(40), 40))
     assert first == list(graph_tasks(40))

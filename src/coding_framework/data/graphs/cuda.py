@@ -343,9 +343,9 @@ class Cuda(Values):
             end = "e - least"
         elif head.name == "layer_norm":
             body = [*walk("mean += e;", "sum", "mean", "0.0f"), f"mean = mean / {n};"]
-            body += walk("scale += (e - mean) * (e - mean);", "sum", "scale", "0.0f")
-            body.append(f"scale = rsqrtf(scale / {n} + {c_literal(eps)});")
-            end = "(e - mean) * scale"
+            body += walk("inverse += (e - mean) * (e - mean);", "sum", "inverse", "0.0f")
+            body.append(f"inverse = rsqrtf(inverse / {n} + {c_literal(eps)});")
+            end = "(e - mean) * inverse"
         else:
             body = walk("length += e * e;", "sum", "length", "0.0f")
             body.append("length = fmaxf(sqrtf(length), 1e-12f);")
