@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from coding_framework.data.graphs.draw import Draw, Dull, is_channels
 from coding_framework.data.graphs.elementwise import SMOOTH, act, keep
+from coding_framework.data.graphs.loops import PAST_ALONE, window_layer
 from coding_framework.data.graphs.nodes import (
     ONE,
     PASSED,
@@ -17,13 +18,18 @@ from coding_framework.data.graphs.nodes import (
     Node,
     View,
 )
-from coding_framework.data.graphs.places import cat, halves, pieces, turned
+from coding_framework.data.graphs.places import cat, corners, halves, pieces, turned
 
 
 def _is_sequence(d: Draw) -> bool:
     """Whether the tensor in hand is (batch, places, channels)."""
     dims = d.h.dims
     return len(dims) == 3 and not d.images and dims[1].text == "t" and is_channels(dims[2])
+
+
+def _is_product(extent: Extent) -> bool:
+    """Whether it is neither a part nor a sum of sizes."""
+    return "/" not in extent.text and "+" not in extent.text
 
 
 def _of_positions(product: Node, causal: bool, d: Draw, python: str = "") -> Node:
@@ -35,14 +41,13 @@ def _of_positions(product: Node, causal: bool, d: Draw, python: str = "") -> Nod
         f"{{i{column}}} > {{i{row}}} ? -INFINITY : {{0}}",
         python
         or d.pick(
-            '{0}.masked_fill(torch.ones_like({0}).triu(1).bool(), float("-inf"))',
-            '{0}.masked_fill(torch.tril(torch.ones_like({0})) == 0, float("-inf"))',
+            *PAST_ALONE,
             "{0}.masked_fill(torch.triu(torch.ones({0}.size(-2), {0}.size(-1), device={0}.device,"
             ' dtype=torch.bool), diagonal=1), float("-inf"))',
         ),
         product,
         names=("masked", "scores"),
-        plan='{0}.masked_fill(torch.ones_like({0}).triu(1).bool(), float("-inf"))',
+        plan=PAST_ALONE[0],
     )
 
 
@@ -52,7 +57,7 @@ def attention(d: Draw) -> Node:
         raise Dull
     n, t, c = d.h.dims
     count = d.rng.choice((1, 2, 3, 4, 6))
-    if not d.divides(c, count) or "/" in c.text or "+" in c.text:
+    if not d.divides(c, count) or not _is_product(c):
         raise Dull
     form = d.rng.randrange(4)
     if form == 0:
@@ -100,34 +105,28 @@ def attention(d: Draw) -> Node:
         "torch.matmul({0}, {1}.transpose(-2, -1)) / {0}.shape[-1] ** 0.5",
         "({0} * {0}.size(-1) ** -0.5) @ {1}.transpose(-2, -1)",
     )
-    batch = q.dims[:-2]
-    product: Node = Head(
-        dims=(*batch, t, t),
-        args=(q, k),
-        kind="product",
-        name="transposed",
-        python=PASSED_BOTH if whole else by_size,
+    product: Node = d.product(
+        q,
+        k,
+        PASSED_BOTH if whole else by_size,
+        transposed=True,
         names=() if whole else ("scores", "sim", "logits", "att"),
         plan="{0} @ {1}.transpose(-2, -1)",
     )
     root = f"({inner.text}) ** 0.5" if " " in inner.text else f"{inner.text} ** 0.5"
     product = d.each(f"{{0}} * {scale}", PASSED, product, plan=f"{{0}} / {root}")
     product = _of_positions(product, causal, d, PASSED if whole else "")
-    weights = d.softmax(product, len(batch) + 1, ("attn", "weights", "probs"))
+    weights = d.softmax(product, len(q.dims) - 1, ("attn", "weights", "probs"))
     if whole:
         weights.plan, weights.python, weights.names = weights.python, PASSED, ()
-    d.heads += 2
     tail = ", is_causal=True" if causal else ""
-    mixed: Node = Head(
-        dims=(*batch, t, inner),
-        args=(weights, v),
-        kind="product",
-        name="plain",
+    call = f"F.scaled_dot_product_attention({{0}}, {{1}}{tail})"
+    mixed: Node = d.product(
+        weights,
+        v,
+        *((call,) if whole else ("{0} @ {1}", "torch.matmul({0}, {1})")),
         names=("mixed", "out", "context"),
         plan="{0} @ {1}",
-        python=f"F.scaled_dot_product_attention({{0}}, {{1}}{tail})"
-        if whole
-        else d.pick("{0} @ {1}", "torch.matmul({0}, {1})"),
     )
     if count > 1:
         mixed = View(
@@ -150,7 +149,6 @@ def linear_attention(d: Draw) -> Node:
     """Keys and values are multiplied first; or the channels attend to each other."""
     if not _is_sequence(d) or d.heads > 1 or len(d.inputs) > 2:
         raise Dull
-    n, t, c = d.h.dims
     k: Node = d.input(d.h.dims, "k", "keys", "context")
     v = d.input(d.h.dims, "v", "values", "memory") if d.rng.random() < 0.5 else d.h
     d.ops.append("linear_attention")
@@ -162,23 +160,11 @@ def linear_attention(d: Draw) -> Node:
         q, k = (d.each("{0} > 0.0f ? {0} + 1.0f : expf({0})", "F.elu({0}) + 1", x) for x in (q, k))
     else:
         q, k = act(d, q, function), act(d, k, function)
-    d.heads += 2
-    state = Head(
-        dims=(n, c, c),
-        args=(turned(k), v),
-        kind="product",
-        name="plain",
-        names=("kv", "state", "context_mat"),
-        python=d.pick("{0} @ {1}", "torch.bmm({0}, {1})"),
+    state = d.product(
+        turned(k), v, "{0} @ {1}", "torch.bmm({0}, {1})", names=("kv", "state", "context_mat")
     )
-    return Head(
-        dims=(n, t, c),
-        args=(q, state),
-        kind="product",
-        name="plain",
-        python=d.pick(
-            "{0} @ {1}", "torch.matmul({0}, {1})", 'torch.einsum("btd,bde->bte", {0}, {1})'
-        ),
+    return d.product(
+        q, state, "{0} @ {1}", "torch.matmul({0}, {1})", 'torch.einsum("btd,bde->bte", {0}, {1})'
     )
 
 
@@ -239,29 +225,34 @@ def _statistics(d: Draw, x: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
     mean = d.reduce(x, "mean", axes, keepdim=True)
     mean.plan, mean.python = mean.python, PASSED
     centred = d.each("{0} - {1}", PASSED, x, mean, plan="{0} - {1}")
-    square = d.each("square({0})", PASSED, centred, plan="{0} ** 2")
-    variance = d.reduce(square, "mean", axes, keepdim=True)
-    variance.plan, variance.python = variance.python, PASSED
+    variance = _mean_square(d, centred, axes)
+    variance.python = PASSED
     d.ops[-2:] = []
     return centred, variance
 
 
-def _spread(d: Draw, x: Node, axes: tuple[int, ...]) -> tuple[Node, Node, Node]:
-    """(mean, what is centred, variance), each with its own call."""
+def _mean_square(d: Draw, x: Node, axes: tuple[int, ...], names: tuple[str, ...] = ()) -> Node:
+    """Of which another node is to say the call."""
+    square = d.each("square({0})", PASSED, x, plan="{0} ** 2")
+    found = d.reduce(square, "mean", axes, keepdim=True, names=names)
+    found.plan = found.python
+    return found
+
+
+def _spread(d: Draw, x: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
+    """(what is centred, its variance), each with its own call."""
     said = "-1" if axes == (len(x.dims) - 1,) else str(axes[0]) if len(axes) == 1 else repr(axes)
     mean = d.reduce(x, "mean", axes, keepdim=True, names=("mean", "mu"))
     centred = d.each("{0} - {1}", "{0} - {1}", x, mean)
     gap = d.each("{0} - {1}", PASSED, x, mean, plan="{0} - {1}")
-    inner = d.each("square({0})", PASSED, gap, plan="{0} ** 2")
-    variance = d.reduce(inner, "mean", axes, keepdim=True, names=("var", "variance"))
-    variance.plan = variance.python
+    variance = _mean_square(d, gap, axes, ("var", "variance"))
     variance.python = d.pick(
         f"{{0}}.var(dim={said}, keepdim=True, unbiased=False)",
         f"torch.var({{0}}, dim={said}, keepdim=True, unbiased=False)",
         f"{{0}}.var({said}, unbiased=False, keepdim=True)",
     )
     d.ops.append("var")
-    return mean, centred, variance
+    return centred, variance
 
 
 def standardized(d: Draw) -> Node:
@@ -270,7 +261,7 @@ def standardized(d: Draw) -> Node:
     if rank < 2 or d.heads > 3:
         raise Dull
     axes = (2, 3) if rank == 4 and d.rng.random() < 0.6 else (d.rng.choice((1, rank - 1)),)
-    _, centred, variance = _spread(d, d.h, axes)
+    centred, variance = _spread(d, d.h, axes)
     form = d.rng.randrange(4)
     if form == 0:
         return d.each(
@@ -302,7 +293,7 @@ def norm_layer(d: Draw) -> Node:
     n, c, h, w = d.h.dims
     count = d.rng.choice((1, 2, 3, 4, 6))
     grouped = d.rng.random() < 0.65
-    if not d.divides(c, count) or "/" in c.text or "+" in c.text:
+    if not d.divides(c, count) or not _is_product(c):
         raise Dull
     d.heads += 1
     if not grouped:
@@ -371,7 +362,7 @@ def squeezed(d: Draw) -> Node:
     channel = d.h.dims[1] if d.images and rank == 4 else d.h.dims[-1]
     if rank < 3 or (d.images and rank != 4) or d.heads > 1 or not is_channels(channel):
         raise Dull
-    if not d.divides(channel, 4) or "/" in channel.text or "+" in channel.text:
+    if not d.divides(channel, 4) or not _is_product(channel):
         raise Dull
     axes = (2, 3) if d.images else (1,)
     mean = d.reduce(d.h, "mean", axes, names=("pooled", "squeezed", "s"))
@@ -409,7 +400,7 @@ def rotary(d: Draw) -> Node:
     if not _is_sequence(d) or not d.divides(d.h.dims[2], 2) or len(d.inputs) > 2:
         raise Dull
     _, t, c = d.h.dims
-    if "/" in c.text or "+" in c.text:
+    if not _is_product(c):
         raise Dull
     a, b = halves(d, d.h, ("x1", "a", "re"), ("x2", "b", "im"))
     cos, sin = d.input((t, c / 2), "cos", "freqs_cos"), d.input((t, c / 2), "sin", "freqs_sin")
@@ -484,9 +475,7 @@ def outer(d: Draw) -> Node:
     if len(d.h.dims) != 2 or d.images or len(d.inputs) > 2 or not is_channels(d.h.dims[1]):
         raise Dull
     n, c = d.h.dims
-    k = (d.sizes.get("k") and Extent.of("k")) or d.size(
-        "k", d.pick("rank", "num_factors", "k_dim"), (20, 12, 8, 64, 100, 8)
-    )
+    k = d.size_once("k", ("rank", "num_factors", "k_dim"), (20, 12, 8, 64, 100, 8))
     y = d.input((n, k), "y", "other", "factors")
     d.ops.append("outer")
     a = View(dims=(n, c, ONE), args=(d.h,), python="{0}.unsqueeze(-1)", place=keep(0, 1))
@@ -506,33 +495,21 @@ def times_other(d: Draw) -> Node:
     c = d.h.dims[-1]
     if not is_channels(c):
         raise Dull
-    d.heads += 1
     d.ops.append("product")
     if len(d.h.dims) == 3 and d.rng.random() < 0.4:
         other = turned(d.h, d.pick("{0}.transpose(1, 2)", "{0}.mT"))
-        gram: Node = Head(
-            dims=(d.h.dims[0], c, c),
-            args=(other, d.h),
-            kind="product",
-            name="plain",
-            names=("gram", "cov"),
-            python=d.pick("{0} @ {1}", "torch.bmm({0}, {1})"),
-        )
+        gram = d.product(other, d.h, "{0} @ {1}", "torch.bmm({0}, {1})", names=("gram", "cov"))
         return d.each("{0} * 0.01f", d.pick("{0} * 0.01", "{0} / 100"), gram)
-    m = Extent.of("m") if "m" in d.sizes else d.size(
-        "m", d.pick("out_dim", "num_classes", "n_out"), (36, 24, 12, 192, 156, 12)
-    )  # fmt: skip
+    m = d.size_once("m", ("out_dim", "num_classes", "n_out"), (36, 24, 12, 192, 156, 12))
     batch = d.h.dims[:-2] if d.rng.random() < 0.5 else ()
     y = d.input((*batch, c, m), "w", "other", "matrix", "basis")
-    by: Node = y
-    if not batch:
-        by = View(dims=(m, c), args=(y,), python=PASSED, place=lambda p: [p[1], p[0]])
+    said = ("{0} @ {1}", "torch.matmul({0}, {1})")
+    if batch:
+        return d.product(d.h, y, *said)
+    by = View(dims=(m, c), args=(y,), python=PASSED, place=lambda p: [p[1], p[0]])
+    d.heads += 1
     return Head(
-        dims=(*d.h.dims[:-1], m),
-        args=(d.h, by),
-        kind="product" if batch else "linear",
-        name="plain",
-        python=d.pick("{0} @ {1}", "torch.matmul({0}, {1})"),
+        dims=(*d.h.dims[:-1], m), args=(d.h, by), kind="linear", name="plain", python=d.pick(*said)
     )
 
 
@@ -541,7 +518,7 @@ def along(d: Draw) -> Node:
     if not _is_sequence(d) or d.heads > 2:
         raise Dull
     n, t, c = d.h.dims
-    if "/" in c.text or "+" in c.text:
+    if not _is_product(c):
         raise Dull
     side = d.rng.choice((3, 3, 4, 5, 7))
     depthwise = d.rng.random() < 0.5
@@ -550,24 +527,10 @@ def along(d: Draw) -> Node:
     past = side == 4 or d.rng.random() < 0.4
     out = c
     if not depthwise and d.rng.random() < 0.5:
-        out = Extent.of("m") if "m" in d.sizes else d.size(
-            "m", d.pick("out_channels", "hidden"), (36, 24, 12, 192, 156, 12)
-        )  # fmt: skip
-    bias = d.rng.random() < 0.6
+        out = d.size_once("m", ("out_channels", "hidden"), (36, 24, 12, 192, 156, 12))
     pad = side - 1 if past else side // 2
-    more = "" if past else f", padding={pad}"
-    more += f", groups={d.layer_extent(c)}" if depthwise else ""
-    more += "" if bias else ", bias=False"
-    given = d.module(
-        f"nn.Conv1d({d.layer_extent(c)}, {d.layer_extent(out)}, {side}{more})",
-        {
-            "weight": (out, ONE if depthwise else c, Extent.number(side)),
-            **({"bias": (out,)} if bias else {}),
-        },
-        *d.rng.sample(("conv", "conv1d", "dw_conv" if depthwise else "mix", "temporal"), 4),
-    )
-    d.ops.append("depthwise_conv" if depthwise else "conv")
-    d.heads += 1
+    names = ("conv", "conv1d", "dw_conv" if depthwise else "mix", "temporal")
+    given = window_layer(d, c, out, side, 1, 0 if past else pad, names, depthwise=depthwise)
     across = turned(d.h, d.pick("{0}.transpose(1, 2)", "{0}.permute(0, 2, 1)"))
     call = f"{given[0].python}(F.pad({{0}}, ({pad}, 0)))" if past else f"{given[0].python}({{0}})"
     found: Node = Head(
@@ -591,7 +554,7 @@ def image_moved(d: Draw) -> Node:
     form = d.rng.randrange(4)
     d.ops.append("shuffle")
     if form == 0:
-        if not d.divides(c, 4) or "/" in c.text or "+" in c.text:
+        if not d.divides(c, 4) or not _is_product(c):
             raise Dull
         return View(
             dims=(n, c / 4, h * 2, w * 2),
@@ -611,28 +574,15 @@ def image_moved(d: Draw) -> Node:
         return d.each("{0} * {1}", "{0} * {1}", d.h, act(d, strip, "sigmoid"))
     if not (d.divides(h, 2) and d.divides(w, 2)):
         raise Dull
-    corners = [
-        View(
-            dims=(n, c, h / 2, w / 2),
-            args=(d.h,),
-            python=PASSED,
-            place=lambda p, a=a, b=b: [  # type: ignore[misc]
-                *p[:2],
-                f"{p[2]} * 2" + (" + 1" if a else ""),
-                f"{p[3]} * 2" + (" + 1" if b else ""),
-            ],
-        )
-        for a in (0, 1)
-        for b in (0, 1)
-    ]
+    parts = corners(d.h, passed=True)
     if form == 1:
         return d.each(
             "0.25f * ({0} + {1} + {2} + {3})",
             d.pick("F.avg_pool2d({0}, 2)", "F.avg_pool2d({0}, kernel_size=2, stride=2)"),
-            *corners,
+            *parts,
         )
     return d.each(
         "fmaxf(fmaxf({0}, {1}), fmaxf({2}, {3}))",
         d.pick("F.max_pool2d({0}, 2)", "F.max_pool2d({0}, kernel_size=2, stride=2)"),
-        *corners,
+        *parts,
     )

@@ -17,6 +17,7 @@ from coding_framework.data.graphs.texts import (
     elements_of,
     linear,
     split_index,
+    texts_of,
     times,
     unbracketed,
     used_lines,
@@ -45,7 +46,7 @@ _SIZES = "<sizes>"
 
 
 def _shape(node: Node) -> str:
-    return ", ".join(d.text for d in node.dims)
+    return ", ".join(texts_of(node.dims))
 
 
 class Cuda(Values):
@@ -332,15 +333,13 @@ class Cuda(Values):
 
         n, eps = length.factor, head.numbers.get("eps", 0.0)
         body: list[str]
-        if head.name == "softmax":
+        if head.name in ("softmax", "log_softmax"):
             body = walk("most = fmaxf(most, e);", "max", "most", "-INFINITY")
             body += walk("total += expf(e - most);", "sum", "total", "0.0f")
             end = "expf(e - most) / total"
-        elif head.name == "log_softmax":
-            body = walk("most = fmaxf(most, e);", "max", "most", "-INFINITY")
-            body += walk("total += expf(e - most);", "sum", "total", "0.0f")
-            body.append("float least = most + logf(total);")
-            end = "e - least"
+            if head.name == "log_softmax":
+                body.append("float least = most + logf(total);")
+                end = "e - least"
         elif head.name == "layer_norm":
             body = [*walk("mean += e;", "sum", "mean", "0.0f"), f"mean = mean / {n};"]
             body += walk("inverse += (e - mean) * (e - mean);", "sum", "inverse", "0.0f")

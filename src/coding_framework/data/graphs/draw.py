@@ -107,6 +107,12 @@ class Draw:
         self.sizes[name] = Size(python, values, c)
         return Extent.of(name)
 
+    def size_once(self, name: str, options: tuple[str, ...], values: Values) -> Extent:
+        """That size; it is made, with a name of these in Python, where it is not there."""
+        return (
+            Extent.of(name) if name in self.sizes else self.size(name, self.pick(*options), values)
+        )
+
     def values(self, extent: Extent) -> list[int]:
         """Of all six cases. Raises ValueError where it is no integer."""
         return [extent.value({n: s.values[k] for n, s in self.sizes.items()}) for k in range(6)]
@@ -234,6 +240,27 @@ class Draw:
             keepdim=keepdim,
             python=python,
             names=names,
+        )
+
+    def product(
+        self,
+        a: Node,
+        b: Node,
+        *options: str,
+        transposed: bool = False,
+        names: tuple[str, ...] = (),
+        plan: str = "",
+    ) -> Head:
+        """Of the last two axes; transposed: by the other one's rows. options: its expressions."""
+        self.heads += 1
+        return Head(
+            dims=(*a.dims[:-1], b.dims[-2 if transposed else -1]),
+            args=(a, b),
+            kind="product",
+            name="transposed" if transposed else "plain",
+            names=names,
+            python=self.pick(*options) if len(options) > 1 else options[0],
+            plan=plan,
         )
 
     def softmax(

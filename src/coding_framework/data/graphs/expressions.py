@@ -61,9 +61,9 @@ class Kernel:
         back = re.fullmatch(r"(j\d+) \+ (\w+)", text)
         if back and self.named.get(back[1], "").endswith(f" - {back[2]}"):
             return self.named[back[1]].removesuffix(f" - {back[2]}")
-        for line in self.lines:
-            if line.startswith("int j") and line.endswith(f" = {text};"):
-                return line.split()[1]
+        for name, known in self.named.items():
+            if known == text and f"int {name} = {text};" in self.lines:
+                return name
         self.indices += 1
         name = f"j{self.indices}"
         self.named[name] = text

@@ -6,6 +6,12 @@ from coding_framework.data.graphs.draw import Draw, Dull, is_channels, same
 from coding_framework.data.graphs.elementwise import MODULES, SMOOTH, act, c_of
 from coding_framework.data.graphs.nodes import ONE, PASSED, Extent, Given, Head, Layer, Node
 
+PAST_ALONE = (
+    '{0}.masked_fill(torch.ones_like({0}).triu(1).bool(), float("-inf"))',
+    '{0}.masked_fill(torch.tril(torch.ones_like({0})) == 0, float("-inf"))',
+)
+"""Scores of which each place sees those before it and itself."""
+
 
 def norm_by(d: Draw) -> Node:
     """A statistic along an axis, and the tensor by it."""
@@ -196,21 +202,17 @@ def scores(d: Draw) -> Node:
         key: Node = d.input((n, t, c), "keys", "memory", "y")
     else:
         key = d.h
-    d.heads += 1
     d.ops.append("scores")
-    product: Node = Head(
-        dims=(n, t, t),
-        args=(d.h, key),
-        kind="product",
-        name="transposed",
+    product: Node = d.product(
+        d.h,
+        key,
+        "{0} @ {1}.transpose(-2, -1)",
+        "torch.matmul({0}, {1}.transpose(1, 2))",
+        "torch.bmm({0}, {1}.transpose(1, 2))",
+        "{0} @ {1}.mT",
+        'torch.einsum("btd,bsd->bts", {0}, {1})',
+        transposed=True,
         names=("scores", "sim", "logits"),
-        python=d.pick(
-            "{0} @ {1}.transpose(-2, -1)",
-            "torch.matmul({0}, {1}.transpose(1, 2))",
-            "torch.bmm({0}, {1}.transpose(1, 2))",
-            "{0} @ {1}.mT",
-            'torch.einsum("btd,bsd->bts", {0}, {1})',
-        ),
     )
     scale = d.rng.choice((0.125, 0.1, 0.05))
     product = d.each(f"{{0}} * {scale}f", f"{{0}} * {d.constant('scale', scale)}", product)
@@ -221,30 +223,20 @@ def scores(d: Draw) -> Node:
         mask = d.rng.random() < 0.75
         product = d.each(
             "{i2} > {i1} ? -INFINITY : {0}" if mask else "{i2} < {i1} ? 0.0f : {0}",
-            d.pick(
-                '{0}.masked_fill(torch.ones_like({0}).triu(1).bool(), float("-inf"))',
-                '{0}.masked_fill(torch.tril(torch.ones_like({0})) == 0, float("-inf"))',
-            )
-            if mask
-            else "torch.triu({0})",
+            d.pick(*PAST_ALONE) if mask else "torch.triu({0})",
             product,
             names=("masked",),
         )
         if not mask:
             return product
     weights = d.softmax(product, 2, ("attn", "weights", "probs"))
-    d.heads += 1
-    return Head(
-        dims=(n, t, c),
-        args=(weights, key),
-        kind="product",
-        name="plain",
-        python=d.pick(
-            "{0} @ {1}",
-            "torch.matmul({0}, {1})",
-            "torch.bmm({0}, {1})",
-            'torch.einsum("bts,bsd->btd", {0}, {1})',
-        ),
+    return d.product(
+        weights,
+        key,
+        "{0} @ {1}",
+        "torch.matmul({0}, {1})",
+        "torch.bmm({0}, {1})",
+        'torch.einsum("bts,bsd->btd", {0}, {1})',
     )
 
 
@@ -344,24 +336,10 @@ def convolved(d: Draw) -> Node:
         raise Dull
     out = c
     if not depthwise and d.rng.random() < 0.6:
-        out = (
-            Extent.of("m")
-            if "m" in d.sizes
-            else d.size("m", d.pick("out_channels", "hidden_channels"), (12, 24, 12, 96, 48, 12))
-        )
-    bias = d.rng.random() < 0.6
-    more = "" if side == 1 else f", padding={side // 2}"
-    more += f", groups={d.layer_extent(c)}" if depthwise else ""
-    more += "" if bias else ", bias=False"
-    one = Extent.number(side)
-    weight = (out, ONE if depthwise else c, one, one)
-    given = d.module(
-        f"nn.Conv2d({d.layer_extent(c)}, {d.layer_extent(out)}, {side}{more})",
-        {"weight": weight, **({"bias": (out,)} if bias else {})},
-        *d.rng.sample(("conv", "conv1", "dw_conv" if depthwise else "project", "features"), 4),
-    )
-    d.ops.append("depthwise_conv" if depthwise else "conv")
-    d.heads += 1
+        named = ("out_channels", "hidden_channels")
+        out = d.size_once("m", named, (12, 24, 12, 96, 48, 12))
+    names = ("conv", "conv1", "dw_conv" if depthwise else "project", "features")
+    given = window_layer(d, c, out, side, 2, side // 2, names, depthwise=depthwise)
     found: Node = Head(
         dims=(n, out, h, w),
         args=(d.h, *given),
@@ -371,3 +349,30 @@ def convolved(d: Draw) -> Node:
         python=f"{given[0].python}({{0}})",
     )
     return act(d, found, d.rng.choice(SMOOTH)) if d.rng.random() < 0.6 else found
+
+
+def window_layer(
+    d: Draw,
+    channels: Extent,
+    out: Extent,
+    side: int,
+    axes: int,
+    padding: int,
+    names: tuple[str, ...],
+    *,
+    depthwise: bool,
+) -> list[Given]:
+    """The weight and perhaps the bias of a convolution over so many axes, of each channel or of
+    all."""
+    bias = d.rng.random() < 0.6
+    more = f", padding={padding}" if padding else ""
+    more += f", groups={d.layer_extent(channels)}" if depthwise else ""
+    more += "" if bias else ", bias=False"
+    weight = (out, ONE if depthwise else channels, *[Extent.number(side)] * axes)
+    d.ops.append("depthwise_conv" if depthwise else "conv")
+    d.heads += 1
+    return d.module(
+        f"nn.Conv{axes}d({d.layer_extent(channels)}, {d.layer_extent(out)}, {side}{more})",
+        {"weight": weight, **({"bias": (out,)} if bias else {})},
+        *d.rng.sample(names, len(names)),
+    )

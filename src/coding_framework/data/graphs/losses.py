@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from coding_framework.data.graphs.draw import Draw, Dull, is_channels
 from coding_framework.data.graphs.elementwise import act
-from coding_framework.data.graphs.nodes import Extent, Head, Node, View
+from coding_framework.data.graphs.nodes import Head, Node, View
+from coding_framework.data.graphs.places import neighbours
 
 
 def _all(d: Draw, x: Node) -> Node:
@@ -163,17 +164,18 @@ def contrast(d: Draw) -> Node:
             Head(dims=x.dims, args=(x,), kind="row", name="unit", axes=(1,), python=call)
             for x in rows
         ]
-    d.heads += 3
+    d.heads += 2
     d.ops.append("contrast")
     value = d.rng.choice((0.1, 0.2, 0.5))
     said = d.constant("temperature", value)
-    product = Head(
-        dims=(n, n),
-        args=(rows[0], rows[1]),
-        kind="product",
-        name="transposed",
+    product = d.product(
+        rows[0],
+        rows[1],
+        "{0} @ {1}.t()",
+        "{0} @ {1}.T",
+        "torch.matmul({0}, {1}.t())",
+        transposed=True,
         names=("sim", "logits"),
-        python=d.pick("{0} @ {1}.t()", "{0} @ {1}.T", "torch.matmul({0}, {1}.t())"),
     )
     scaled = d.each(f"{{0}} / {value}f", f"{{0}} / {said}", product, names=("logits",))
     if d.rng.random() < 0.3:
@@ -196,14 +198,7 @@ def roughness(d: Draw) -> Node:
     function = d.rng.choice(("abs", "square"))
 
     def gap(axis: int) -> Node:
-        less = d.h.dims[axis] + Extent.number(-1)
-        dims = tuple(less if a == axis else e for a, e in enumerate(d.h.dims))
-        before = ":, " * axis
-        later = View(
-            dims=dims, args=(d.h,), python=f"{{0}}[{before}1:]",
-            place=lambda p: [*p[:axis], f"{p[axis]} + 1", *p[axis + 1 :]],
-        )  # fmt: skip
-        former = View(dims=dims, args=(d.h,), python=f"{{0}}[{before}:-1]", place=list)
+        later, former = neighbours(d.h, axis)
         return act(d, d.each("{0} - {1}", "{0} - {1}", later, former), function)
 
     if d.images and rank == 4:

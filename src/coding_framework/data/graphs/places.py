@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 
 from coding_framework.data.graphs.draw import Draw, Dull, is_channels
 from coding_framework.data.graphs.elementwise import SMOOTH, act, keep
-from coding_framework.data.graphs.nodes import ONE, Extent, Joined, Node, Parts, Places, View
+from coding_framework.data.graphs.nodes import (
+    ONE,
+    PASSED,
+    Extent,
+    Joined,
+    Node,
+    Parts,
+    Places,
+    View,
+)
 
 
 def pieces(
@@ -279,6 +288,20 @@ def grouped(d: Draw) -> Node:
     )
 
 
+def neighbours(x: Node, axis: int) -> tuple[View, View]:
+    """Without the first and without the last place along an axis."""
+    less = x.dims[axis] + Extent.number(-1)
+    dims = tuple(less if a == axis else e for a, e in enumerate(x.dims))
+    before = ":, " * axis
+    later = View(
+        dims=dims,
+        args=(x,),
+        python=f"{{0}}[{before}1:]",
+        place=lambda p: [*p[:axis], f"{p[axis]} + 1", *p[axis + 1 :]],
+    )
+    return later, View(dims=dims, args=(x,), python=f"{{0}}[{before}:-1]", place=list)
+
+
 def shifted(d: Draw) -> Node:
     """Differences of neighbours, a shift, or a flip along the places."""
     if len(d.h.dims) != 3 or d.images or not d.h.dims[1].text == "t":
@@ -286,17 +309,8 @@ def shifted(d: Draw) -> Node:
     n, t, c = d.h.dims
     d.ops.append("shift")
     form = d.rng.randrange(3)
-    less = t + Extent.number(-1)
-    later = View(
-        dims=(n, less, c),
-        args=(d.h,),
-        python="{0}[:, 1:]",
-        names=("later", "nxt"),
-        place=lambda p: [p[0], f"{p[1]} + 1", p[2]],
-    )
-    former = View(
-        dims=(n, less, c), args=(d.h,), python="{0}[:, :-1]", names=("former", "prev_x"), place=list
-    )
+    later, former = neighbours(d.h, 1)
+    later.names, former.names = ("later", "nxt"), ("former", "prev_x")
     if form == 0:
         return d.each("{0} - {1}", "{0} - {1}", later, former)
     if form == 1:
@@ -327,6 +341,21 @@ def _every_second(a: int, b: int) -> Callable[[Places], list[str]]:
     return lambda p: [*p[:2], f"{p[2]} * 2{down}", f"{p[3]} * 2{right}"]
 
 
+def corners(x: Node, *, passed: bool = False) -> list[View]:
+    """The four places of each two by two; passed: another node says the call."""
+    n, c, h, w = x.dims
+    return [
+        View(
+            dims=(n, c, h / 2, w / 2),
+            args=(x,),
+            python=PASSED if passed else f"{{0}}[:, :, {a}::2, {b}::2]",
+            place=_every_second(a, b),
+        )
+        for a in (0, 1)
+        for b in (0, 1)
+    ]
+
+
 def resampled(d: Draw) -> Node:
     """Every second place, each twice, or the mean of two by two."""
     if not d.images or len(d.h.dims) != 4:
@@ -352,19 +381,10 @@ def resampled(d: Draw) -> Node:
         )
     if not (_is_whole(d, h) and _is_whole(d, w)):
         raise Dull
-    corners = [
-        View(
-            dims=(n, c, h / 2, w / 2),
-            args=(d.h,),
-            python=f"{{0}}[:, :, {a}::2, {b}::2]",
-            place=_every_second(a, b),
-        )
-        for a in (0, 1)
-        for b in (0, 1)
-    ]
+    parts = corners(d.h)
     if d.rng.random() < 0.5:
-        return cat(d, corners, 1)
-    return d.each("0.25f * ({0} + {1} + {2} + {3})", "({0} + {1} + {2} + {3}) / 4", *corners)
+        return cat(d, parts, 1)
+    return d.each("0.25f * ({0} + {1} + {2} + {3})", "({0} + {1} + {2} + {3}) / 4", *parts)
 
 
 def scale_shift_from(d: Draw) -> Node:
@@ -374,9 +394,7 @@ def scale_shift_from(d: Draw) -> Node:
     channel = d.h.dims[1] if d.images else d.h.dims[-1]
     if not is_channels(channel):
         raise Dull
-    k = (d.sizes.get("k") and Extent.of("k")) or d.size(
-        "k", d.pick("cond_dim", "z_dim", "ctx_dim"), (20, 36, 8, 256, 100, 8)
-    )
+    k = d.size_once("k", ("cond_dim", "z_dim", "ctx_dim"), (20, 36, 8, 256, 100, 8))
     y = d.input((d.h.dims[0], k), "cond", "z", "emb", "c_in")
     both = d.linear(y, channel * 2, "to_scale_shift", "modulation", "affine", "film")
     a, b = halves(d, both, ("scale", "gamma"), ("shift", "beta"))
