@@ -248,3 +248,19 @@ def test_indices_of_several_draws_are_what_all_of_them_may_be() -> None:
     assert task.init_args == ((300, 20), (0.1, 0.5, 0.9)), "a list of numbers is an argument too"
     assert Task.model_validate_json(task.model_dump_json()).init_args == task.init_args
     _runs(task)
+
+
+def test_indices_of_draws_that_have_nothing_in_common_are_those_of_the_first() -> None:
+    apart = "torch.cat([torch.randint(0, 5, (8, 2)), torch.randint(10, 19, (8, 2))])"
+    source = STACKED.replace(
+        "torch.stack([torch.randint(0, n, (batch,)) for n in sizes], dim=1)", apart
+    )
+    (given,) = problem_task(source, "apart").gpu_cases[0].inputs
+    assert (given.low, given.high) == (0.0, 4.0)
+
+
+@pytest.mark.parametrize("argument", ["[[3, 64], [64, 5]]", "{'k': 1}"])
+def test_an_argument_that_no_task_holds_is_refused_in_words(argument: str) -> None:
+    source = STACKED.replace("[0.1, 0.5, 0.9]", argument).replace("(levels)", "([0.5])")
+    with pytest.raises(UsageError, match="numbers, strings, tuples of them only"):
+        problem_task(source, "nested")
