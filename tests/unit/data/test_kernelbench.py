@@ -251,10 +251,10 @@ def test_indices_of_several_draws_are_what_all_of_them_may_be() -> None:
 
 
 def test_indices_of_draws_that_have_nothing_in_common_are_those_of_the_first() -> None:
-    apart = "torch.cat([torch.randint(0, 5, (8, 2)), torch.randint(10, 19, (8, 2))])"
+    apart = "torch.cat([torch.randint(0, 5, (batch, 2)), torch.randint(10, 19, (batch, 2))])"
     source = STACKED.replace(
         "torch.stack([torch.randint(0, n, (batch,)) for n in sizes], dim=1)", apart
-    )
+    ).replace("t(ids[:, k])", "t(ids[:, k] % 2)")
     (given,) = problem_task(source, "apart").gpu_cases[0].inputs
     assert (given.low, given.high) == (0.0, 4.0)
 
