@@ -4,7 +4,6 @@ happens to the run or to the evaluation."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -202,7 +201,7 @@ def test_an_evaluation_that_fails_is_recorded_and_said_and_ends_nothing(
 
 
 def test_steps_and_epochs_go_to_the_file_and_to_wandb_and_pauses_are_not_training(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Sent(list[tuple[int, dict[str, Any]]]):
         def log(self, step: int, values: dict[str, Any]) -> None:
@@ -210,6 +209,7 @@ def test_steps_and_epochs_go_to_the_file_and_to_wandb_and_pauses_are_not_trainin
 
     import torch
 
+    now = [100.0]
     sent, line = Sent(), Progress("sft", 2, "steps", stream=StringIO())
     epoch = SFTEpoch(
         epoch=1.0, step=2, held_out_loss=0.5, held_out_tokens=9, seconds=1.0,
@@ -217,16 +217,19 @@ def test_steps_and_epochs_go_to_the_file_and_to_wandb_and_pauses_are_not_trainin
     )  # fmt: skip
     with JsonlSink(tmp_path / "metrics.jsonl") as sink:
         watch = Watch(torch.nn.Linear(1, 1), sink, sent, line, 1.0)  # type: ignore[arg-type]
+        monkeypatch.setattr("coding_framework.training.sft_watch.time.monotonic", lambda: now[0])
         watch.callback().on_train_begin()
+        now[0] += 0.25
         with watch.paused("looking"):
-            time.sleep(0.5)
+            now[0] += 7
         watch.record(1, 2.0, 1.0, 1e-3)
+        now[0] += 0.5
         watch.record(2, 1.0, 1.0, 1e-3)
         watch.record_epoch(epoch)
     records = read_sft_records(tmp_path / "metrics.jsonl")
     assert [values for _, values in sent] == [*records.steps, epoch.model_dump(mode="json")]
     assert [step for step, _ in sent] == [1, 2, 2]
-    assert records.steps[-1]["seconds"] < 0.25
+    assert [step["seconds"] for step in records.steps] == [0.25, 0.75]
     assert "loss 1.500, after epoch 1: held-out 0.500 and 1 of 4 correct" in line.line()
 
 
