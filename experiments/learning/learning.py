@@ -67,6 +67,7 @@ from coding_framework.data.example_store import ExampleStore
 from coding_framework.errors import OutOfTimeError, TrainingError, UsageError
 from coding_framework.paths import write_atomic, write_json_atomic
 from coding_framework.store.folder import RejectionFolder, RLFolder, SFTFolder
+from coding_framework.store.model_card import card_of
 from coding_framework.store.training_log import read_evidence, read_steps, read_validations
 from coding_framework.types import Role, Task, TrainingExample
 
@@ -246,12 +247,13 @@ class Experiment:
         self, arm: str, suites: Sequence[str], samples: int, heat: float, folder: Path,
         *more: str | Path,
     ) -> None:  # fmt: skip
-        """An arm's model on suites."""
+        """An arm's model on suites, by the prompts that its card names, or the plan's."""
         model = require(self, arm)
+        card = card_of(model)
         words = [
             "eval", model, *(w for suite in suites for w in ("--suite", suite)),
-            "--prompts", self.plan.prompts, "--samples", str(samples),
-            "--temperature", str(heat), "--seed", str(self.seed),
+            "--prompts", card.prompts if card and card.prompts else self.plan.prompts,
+            "--samples", str(samples), "--temperature", str(heat), "--seed", str(self.seed),
             "--output-dir", folder, "--no-wandb",
             "--k", "1" if samples == 1 else f"1,{samples}", *more,
         ]  # fmt: skip
@@ -555,7 +557,7 @@ def require(now: Experiment, name: str) -> Path:
     from coding_framework.agents.models import resolve_model
     from coding_framework.agents.policies import load_model
     from coding_framework.store.folder import replaced
-    from coding_framework.store.model_card import card_of, write_card
+    from coding_framework.store.model_card import write_card
 
     start = (
         resolve_model(now.plan.base_model) if told["start"] is None else require(now, told["start"])

@@ -46,9 +46,9 @@ DataSource = Literal["synthetic", "archive", "mixed"]
 GeneratorTarget = Literal["naive", "best"]
 """Which kernel the generator learns. best: the fastest at real sizes; the naive one where none is
 faster."""
-PromptVersion = Literal["v1", "v2", "v3"]
+PromptVersion = Literal["v1", "v2", "v3", "v4"]
 """v1: short, for models that are trained here; v2: explains the form of an answer, for others; v3:
-short, with the contract made from the reference."""
+short, with the contract made from the reference; v4: v3, with the shapes that each line makes."""
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 """Where a model runs. auto: on a GPU where there is one."""
 TokenScope = Literal[

@@ -56,7 +56,7 @@ from coding_framework.types import (
 from coding_framework.wiring import JudgeSettings, make_judge
 
 T = TypeVar("T")
-PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096, "v3": 2048}
+PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096, "v3": 2048, "v4": 2560}
 """Most tokens of a prompt that shows no earlier kernel; a longer one is trimmed by rule."""
 
 

@@ -14,6 +14,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coding_framework.agents.prompts.contract import Contract, tell_contract
+from coding_framework.agents.prompts.line_shapes import checked
 from coding_framework.data.registry import named_task
 from coding_framework.deployment.http import ApiError, parsed
 from coding_framework.deployment.limits import Limits
@@ -192,7 +193,8 @@ async def _in_sandbox(asked: dict[str, Any], reader: TaskReader | None) -> TaskO
     except (UsageError, ValidationError, KeyError, TypeError) as e:
         raise ApiError(400, "bad_reference", one_line(str(e), 300)) from e
     _require_modest(task)
-    tell_contract(task, Contract(**texts, numbers=bool(contract.get("numbers"))))
+    shapes = checked(task.reference, contract.get("shapes"))
+    tell_contract(task, Contract(**texts, numbers=bool(contract.get("numbers")), shapes=shapes))
     return TaskOfRequest(task, from_caller=True, sandboxed=True)
 
 

@@ -66,6 +66,16 @@ def test_prompts_of_older_models_are_what_these_models_learnt() -> None:
     assert digest.hexdigest() == "61e2242e4f2073504bb1fb3622fb815feb7e06c6c51ac662cd85c556a8411252"
 
 
+def test_v3_is_what_the_stored_policy_learnt() -> None:
+    digest = hashlib.sha256()
+    names = ("relu", "gelu_matmul", "conv2dk3_relu", "rowsum")
+    for task in (*map(find_task, names), problem_task(PROBLEM, "conv")):
+        state = CUDAConversationState(conversation_id="x", task=task)
+        for message in build_messages(state, Role.GENERATOR, version="v3"):
+            digest.update(f"{message.role}\0{message.content}\0".encode())
+    assert digest.hexdigest() == "362701d715689c57cde49509d0d305181e8f1467b33147d42e1d6c305a8bec8e"
+
+
 def test_the_signature_has_real_shapes_parameters_in_order_and_numbers_by_name() -> None:
     contract = contract_of(problem_task(PROBLEM, "conv"))
     assert contract.signature == (
@@ -181,7 +191,7 @@ def test_sft_learns_the_prompt_that_is_asked_by() -> None:
     assert {DEFAULT_DEVICE, "NVIDIA A100", "NVIDIA H100"} <= told
 
 
-@pytest.mark.parametrize("version", ["v1", "v2", "v3"])
+@pytest.mark.parametrize("version", ["v1", "v2", "v3", "v4"])
 def test_a_model_is_asked_by_the_prompts_that_its_card_names(
     version: PromptVersion, tmp_path: Path
 ) -> None:
@@ -189,4 +199,4 @@ def test_a_model_is_asked_by_the_prompts_that_its_card_names(
     assert prompts_for(tmp_path, is_adapter=False) == version
     assert MultiTurnRLConfig(model_path=str(tmp_path)).prompts == version
     assert MultiTurnRLConfig(model_path=str(tmp_path), prompts="v2").prompts == "v2"
-    assert ANSWER_TOKENS[version] == (2048 if version == "v3" else 1024)
+    assert ANSWER_TOKENS[version] == (2048 if version in ("v3", "v4") else 1024)

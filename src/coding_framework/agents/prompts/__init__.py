@@ -7,7 +7,8 @@ serving, and from a `TrainingExample` for SFT, by the same code, so SFT sees exa
 v1 is short, for the small models that are trained here. v2 is for larger ones as they come: the
 contract with an example, facts of the device, all counters, a bounded history, diffs as answers.
 v3 is short as well, and says what a kernel is handed: the contract made from the reference
-(`contract`), the real shapes, the device.
+(`contract`), the real shapes, the device. v4 is v3 with the shapes that each line of the reference
+makes behind the line (`line_shapes`).
 
 Guaranteed: nothing is cut silently. Over budget, the history goes first, oldest attempts ahead,
 then the tester's findings, the note on a later failure, and last the old kernel (the prompt says
@@ -34,6 +35,7 @@ from coding_framework.agents.feedback import (
     outcome,
 )
 from coding_framework.agents.prompts.contract import contract_of, without_test_code
+from coding_framework.agents.prompts.line_shapes import annotated
 from coding_framework.errors import UsageError
 from coding_framework.task_shapes import free_sizes
 from coding_framework.types import (
@@ -53,7 +55,7 @@ TAUGHT_PROMPTS: PromptVersion = "v3"
 """Version that SFT teaches: it says what a kernel is handed. The model's card names it, and RL,
 evaluation, `solve` and serving ask by it."""
 PROMPT_VERSIONS: tuple[PromptVersion, ...] = get_args(PromptVersion)
-ANSWER_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 1024, "v3": 2048}
+ANSWER_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 1024, "v3": 2048, "v4": 2048}
 """Most tokens of an answer, unless somebody says otherwise. A kernel of several stages has up to
 1,300, and the reason stands before it."""
 MAX_HISTORY = 4
@@ -216,9 +218,12 @@ class _Page:
     def messages(self, name: str, **values: object) -> tuple[Message, ...]:
         """The rendered template, below the system's message."""
         reference = _IMPORTS.sub("", self.task.reference).strip()
-        if self.version == "v3":
-            reference = _IMPORTS.sub("", without_test_code(self.task.reference)).strip()
-            values["contract"] = contract_of(self.task)
+        if self.version in ("v3", "v4"):
+            contract = contract_of(self.task)
+            shapes = contract.shapes if self.version == "v4" else ()
+            whole = annotated(self.task.reference, shapes) if shapes else self.task.reference
+            reference = _IMPORTS.sub("", without_test_code(whole)).strip()
+            values |= {"contract": contract, "shapes": bool(shapes)}
         values = {k: _tame(v) if isinstance(v, str) else v for k, v in values.items()}
         shown = values.get("previous", values.get("code"))
         fence = _fence(reference, shown if isinstance(shown, str) else "")
@@ -315,4 +320,4 @@ def _template(name: str, version: PromptVersion) -> jinja2.Template:
         autoescape=False,
         keep_trailing_newline=False,
     )
-    return environment.get_template(f"{name}.{version}.j2")
+    return environment.get_template(f"{name}.{'v3' if version == 'v4' else version}.j2")

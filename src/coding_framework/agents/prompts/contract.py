@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from coding_framework.agents.prompts.line_shapes import REFERENCE_FILE, LineShapes, line_shapes
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import CALLERS, InitArg, Task, TestCase
 
@@ -26,7 +27,7 @@ _C_TYPES: dict[type, str] = {bool: "bool", int: "int", float: "float"}
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a prompt says of the call. Maker: `contract_of`. Consumer: the templates of v3."""
+    """What a prompt says of the call. Maker: `contract_of`. Consumer: v3's and v4's templates."""
 
     signature: str
     """`forward(Tensor x[16, 64, 56, 56], Tensor conv_weight[128, 64, 3, 3], float eps)`."""
@@ -37,6 +38,8 @@ class Contract:
     """`axes 0, 2, 3 of x; in_channels`: what has not; "" where nothing."""
     numbers: bool
     """Whether the signature ends with numbers."""
+    shapes: LineShapes = ()
+    """What each line of the reference makes of these inputs; of v4 alone."""
 
 
 _TOLD: OrderedDict[Task, Contract] = OrderedDict()
@@ -86,6 +89,7 @@ def built_contract(task: Task) -> Contract:
         constants=", ".join(f"{name} = {value!r}" for name, value in fixed.items()),
         varies="; ".join((*_changing_axes(task, built.inputs), *changing)),
         numbers=bool(numbers),
+        shapes=built.shapes,
     )
 
 
@@ -110,6 +114,7 @@ class _Built:
     """What `forward` calls the tensors that it is given."""
     parameters: list[tuple[str, str, tuple[int, ...]]]
     """(name, dtype, shape) of each."""
+    shapes: LineShapes
 
 
 def _built(task: Task, case: TestCase) -> _Built:
@@ -120,7 +125,7 @@ def _built(task: Task, case: TestCase) -> _Built:
 
     values = case.init_args or task.init_args
     namespace: dict[str, Any] = {"__name__": "task_reference"}
-    exec(compile(task.reference, "<task reference>", "exec"), namespace)
+    exec(compile(task.reference, REFERENCE_FILE, "exec"), namespace)
     with torch.device("meta"), recorded_definitions() as definitions:
         model = namespace["Model"](*values)
     own = _own_model(namespace["Model"], task)
@@ -129,7 +134,10 @@ def _built(task: Task, case: TestCase) -> _Built:
     floating = [str(spec.dtype) for spec in case.inputs if "float" in spec.dtype]
     state = definitions.parameters(model).items()
     shapes = [(name, _dtype(t, floating), tuple(t.shape)) for name, t in state]
-    return _Built(named, _defaults(own, named), _input_names(own, task, case), shapes)
+    with torch.device("meta"):
+        given = [torch.empty(t.shape, dtype=getattr(torch, t.dtype)) for t in case.inputs]
+    made = line_shapes(_in_dtype(model, floating), task.reference, given)
+    return _Built(named, _defaults(own, named), _input_names(own, task, case), shapes, made)
 
 
 def _own_model(model: Any, task: Task) -> Any:
@@ -162,6 +170,12 @@ def _dtype(tensor: Any, floating: list[str]) -> str:
     """A model takes the dtype of its first floating input."""
     own = str(tensor.dtype).removeprefix("torch.")
     return floating[0] if floating and tensor.is_floating_point() else own
+
+
+def _in_dtype(model: Any, floating: list[str]) -> Any:
+    import torch
+
+    return model.to(getattr(torch, floating[0])) if floating else model
 
 
 def _argument_names(model: Any, task: Task, count: int) -> list[str]:

@@ -45,6 +45,10 @@ _SIZES = "<sizes>"
 """Where a kernel's parameters or arguments have all sizes."""
 
 
+_LENGTH = re.compile(r"\{(\d)\}\.(?:size\((-?\d)\)|shape\[(-?\d)\])")
+"""What the plan says by the name of the extent."""
+
+
 def _shape(node: Node) -> str:
     return ", ".join(texts_of(node.dims))
 
@@ -202,10 +206,14 @@ class Cuda(Values):
         def constant(name: str) -> str:
             return repr(self.graph.constants[name])
 
-        if node.part is not None:
-            parts, number = node.part
-            return f"{filled_python(parts.python, texts, constant)}[{number}]"
-        return filled_python(node.plan or node.python, texts, constant)
+        def extent(match: re.Match[str]) -> str:
+            text = node.args[int(match[1])].dims[int(match[2] or match[3])].text
+            return bracketed(text.replace(" / ", " // "))
+
+        parts, number = node.part or (None, 0)
+        template = parts.python if parts is not None else node.plan or node.python
+        said = filled_python(_LENGTH.sub(extent, template), texts, constant)
+        return said if parts is None else f"{said}[{number}]"
 
     def _head(self, head: Node, node: Node, finish: Finish) -> None:
         """The kernel of a head, which ends with what makes the node of its value."""
