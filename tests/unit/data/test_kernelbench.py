@@ -264,3 +264,36 @@ def test_an_argument_that_no_task_holds_is_refused_in_words(argument: str) -> No
     source = STACKED.replace("[0.1, 0.5, 0.9]", argument).replace("(levels)", "([0.5])")
     with pytest.raises(UsageError, match="numbers, strings, tuples of them only"):
         problem_task(source, "nested")
+
+
+@pytest.mark.parametrize("channels", ["", "channels = 256\n"])
+def test_no_layer_is_scaled_away(channels: str) -> None:
+    """A hidden layer of `channels // 16` has something in it at every size: with none, a kernel
+    that leaves the layer out would be right, and PyTorch's gradients fail now and then."""
+    said = "channels" if channels else "256"
+    source = f"""
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, channels, reduction=16):
+        super().__init__()
+        self.fc = nn.Sequential(
+            nn.Linear(channels, channels // reduction, bias=False), nn.ReLU(),
+            nn.Linear(channels // reduction, channels, bias=False), nn.Sigmoid(),
+        )
+
+    def forward(self, x):
+        return x * self.fc(x.mean((2, 3)))[:, :, None, None]
+
+{channels}
+def get_inputs():
+    return [torch.randn(16, {said}, 56, 56)]
+
+def get_init_inputs():
+    return [{said}]
+"""
+    task = problem_task(source, "squeeze")
+    assert count_shape_sets(task)[0] == 3
+    assert all(case.init_args[0] >= 16 for case in task.cases)
+    assert all(case.inputs[0].shape[1] == case.init_args[0] for case in task.cases)

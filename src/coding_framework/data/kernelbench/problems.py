@@ -107,10 +107,9 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     tree = parse(source)
     original = measure(tree, {})
     sizes = _sizes(tree, original, size_constants(tree))
-    if not _differ(tree, sizes):
-        sizes = _with_literals(tree, original, sizes)
+    made = None if _differ(tree, sizes) else _with_literals(tree, original)
+    sizes, bounds, cases = made or (sizes, *_cases(tree, sizes))
     own_sizes = {constant: constant.value for constant in sizes["main"]}
-    bounds, cases = _cases(tree, sizes)
     real = original
     if not GPU_BUDGET.holds(original):
         real = measure(tree, shrink(tree, own_sizes, original, GPU_BUDGET))
@@ -132,14 +131,15 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     )
 
 
-def _with_literals(tree: ast.Module, original: Measure, few: Sizes) -> Sizes:
-    """Shape sets by the sizes without a name too; `few`, where the model does not run at them."""
+def _with_literals(
+    tree: ast.Module, original: Measure
+) -> tuple[Sizes, list[Bounds], list[TestCase]] | None:
+    """Shape sets by the sizes without a name too; None where the model does not run at them."""
     sizes = _sizes(tree, original, (*size_constants(tree), *literal_sizes(tree)))
     try:
-        _cases(tree, sizes)
+        return sizes, *_cases(tree, sizes)
     except Exception:  # only a run shows what an index may be; the problem says so in its own way
-        return few
-    return sizes
+        return None
 
 
 def _differ(tree: ast.Module, sizes: Sizes) -> bool:

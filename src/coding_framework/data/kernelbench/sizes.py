@@ -36,6 +36,8 @@ class Measure:
     """Of inputs, weights and outputs together."""
     flops: int
     """Of matrix products and convolutions."""
+    empty: int
+    """Inputs, weights and outputs without elements."""
     integer_draws: tuple[tuple[float, float], ...]
     """Bounds (inclusive) of the problem's `randint` calls, in order."""
 
@@ -83,6 +85,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         init_args=tuple(_init_arg(a) for a in arguments),
         elements=sum(t.numel() for t in tensors),
         flops=counter.get_total_flops(),
+        empty=sum(t.numel() == 0 for t in tensors),
         integer_draws=tuple(randint.bounds),
     )
 
@@ -151,14 +154,14 @@ def _groups(
 
 
 def _try_measure(tree: ast.Module, values: Values, original: Measure) -> Measure | None:
-    """None where the model fails or returns something else than at its own sizes."""
+    """None where the model fails, returns something else than at its own sizes, or has a tensor
+    without elements that it had there (a hidden layer of `channels // 16`)."""
     try:
         made = measure(tree, values)
     except Exception:  # a model that cannot be built at these sizes says so in its own way
         return None
     same = made.ranks == original.ranks and len(made.inputs) == len(original.inputs)
-    empty = any(0 in shape for shape in made.outputs)
-    return made if same and not empty else None
+    return made if same and made.empty <= original.empty else None
 
 
 def _randint_mode() -> Any:
