@@ -133,3 +133,13 @@ def test_a_forward_that_fails_leaves_pytorch_as_it_was() -> None:
     before = torch.get_default_device()
     assert told("y = x + 1\nreturn y.no_such_thing()")[0] == "y = x + 1  # [4, 6, 8]"
     assert torch.get_default_device() == before
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_are_counted_as_python_counts_them(end: str) -> None:
+    page = 'PAGE = """\u2028 \x1c"""\n\x0c\ndef get_inputs():\n    return [PAGE]\n'
+    task = module('"""one \u2028 two"""\ny = x.sum(1)\nreturn y[:, :2]', head=page)
+    source = task.reference.replace("\n", end)
+    said = asked(task.model_copy(update={"reference": source}))
+    assert "        y = x.sum(1)  # [4, 8]\n        return y[:, :2]  # [4, 2]\n" in said
+    assert "PAGE" not in said

@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from coding_framework.agents.prompts.line_shapes import REFERENCE_FILE, LineShapes, line_shapes
+from coding_framework.agents.prompts.line_shapes import (
+    REFERENCE_FILE,
+    LineShapes,
+    line_shapes,
+    lines_of,
+)
 from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.types import CALLERS, InitArg, Task, TestCase
 
@@ -238,7 +243,7 @@ def without_test_code(reference: str) -> str:
             dropped.append(node)
         else:
             used |= {m.id for m in ast.walk(node) if isinstance(m, ast.Name)}
-    lines = reference.splitlines()
+    lines = lines_of(reference)
     gone = {k for n in dropped for k in range(n.lineno - 1, n.end_lineno or n.lineno)}
     left = [line for k, line in enumerate(lines) if k not in gone and not line.startswith("#")]
     return "\n".join(_without_runs_of_empty_lines(left)).strip() + "\n"

@@ -68,10 +68,15 @@ def line_shapes(model: Any, reference: str, inputs: Sequence[Any]) -> LineShapes
 
 def annotated(reference: str, shapes: LineShapes) -> str:
     """The reference with the shapes behind its lines."""
-    lines = reference.splitlines()
+    lines = lines_of(reference)
     for number, told in shapes:
         lines[number - 1] = f"{lines[number - 1].rstrip()}  # {told}"
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
+
+
+def lines_of(source: str) -> list[str]:
+    """As Python counts them: a form feed or a separator within a text ends none."""
+    return re.split(r"\r\n|\r|\n", source)
 
 
 def checked(reference: str, shapes: Any) -> LineShapes:
@@ -91,9 +96,9 @@ def checked(reference: str, shapes: Any) -> LineShapes:
 def _ends(source: str) -> dict[int, int]:
     """Of each line of a statement that line where it ends, behind which a comment may stand."""
     found: dict[int, int] = {}
-    first = None
+    first, text = None, "\n".join(lines_of(source))
     try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type in (tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT):
                 continue
             first = token.start[0] if first is None else first
