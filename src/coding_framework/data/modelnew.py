@@ -229,7 +229,7 @@ def _parameters(task: Task, values: Sequence[InitArg]) -> tuple[str, ...]:
 
     names: dict[str, Any] = {"__name__": "task_reference"}
     try:
-        exec(compile(task.reference, "<task reference>", "exec"), names)
+        exec(compile(task.reference, "<task reference>", "exec", dont_inherit=True), names)
         with torch.device("meta"), recorded_definitions() as definitions:
             model = names["Model"](*values)
     except Exception as e:  # whatever a user's own source raises

@@ -37,7 +37,7 @@ def require_function(task: Task) -> None:
             "compute from; give the module its input as a tensor"
         )
     names: dict[str, Any] = {"__name__": "problem"}
-    exec(compile(task.reference, f"<{task.name}>", "exec"), names)
+    exec(compile(task.reference, f"<{task.name}>", "exec", dont_inherit=True), names)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         model = names["Model"](*(case.init_args or task.init_args))

@@ -130,7 +130,7 @@ def _built(task: Task, case: TestCase) -> _Built:
 
     values = case.init_args or task.init_args
     namespace: dict[str, Any] = {"__name__": "task_reference"}
-    exec(compile(task.reference, REFERENCE_FILE, "exec"), namespace)
+    exec(compile(task.reference, REFERENCE_FILE, "exec", dont_inherit=True), namespace)
     with torch.device("meta"), recorded_definitions() as definitions:
         model = namespace["Model"](*values)
     own = _own_model(namespace["Model"], task)

@@ -8,9 +8,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 _COPIED_BY = ("__deepcopy__", "__reduce_ex__", "__getstate__", "__setstate__")
 _UNCHANGING = (type(None), bool, int, float, str)
@@ -80,14 +82,48 @@ def call_in_float64(
     """Outputs in float64, where they are floating. within: entered for the call itself."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
+    kind = type(model)
     try:
-        doubled = copied(model).to(torch.float64)
-        copies = tuple(_in_float64(t, copy=True) for t in inputs)
-        with within or nullcontext():
-            outputs = run(doubled, copies)
+        try:
+            outputs = _run_in_float64(model, inputs, within)
+        except RuntimeError:
+            if within is not None or kind in _NAME_FLOAT32:
+                raise
+            _NAME_FLOAT32.add(kind)
+            try:
+                outputs = _run_in_float64(model, inputs, within)
+            except RuntimeError:
+                _NAME_FLOAT32.discard(kind)
+                raise
         return tuple(_in_float64(t) for t in outputs)  # also where the model itself names a dtype
     finally:
         torch.set_default_dtype(default)
+
+
+_NAME_FLOAT32: WeakSet[type[nn.Module]] = WeakSet()
+"""Models that fail in float64 since they name float32 (`mask.float() @ x`): there float64 is
+meant."""
+
+
+def _run_in_float64(
+    model: nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    within: AbstractContextManager[object] | None,
+) -> tuple[torch.Tensor, ...]:
+    doubled = copied(model).to(torch.float64)
+    copies = tuple(_in_float64(t, copy=True) for t in inputs)
+    meant = _Float32Meant() if type(model) in _NAME_FLOAT32 else nullcontext()
+    with within or nullcontext(), meant:
+        return run(doubled, copies)
+
+
+class _Float32Meant(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        args = tuple(torch.float64 if a is torch.float32 else a for a in args)
+        named = {k: torch.float64 if v is torch.float32 else v for k, v in (kwargs or {}).items()}
+        return func(*args, **named)
 
 
 def _in_float64(tensor: torch.Tensor, *, copy: bool = False) -> torch.Tensor:

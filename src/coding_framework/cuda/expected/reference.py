@@ -581,7 +581,7 @@ def _has_few_values(values: torch.Tensor) -> bool:
 @lru_cache(maxsize=256)
 def _model_class(source: str) -> Callable[..., Any]:
     namespace: dict[str, Any] = {"__name__": "task_reference"}
-    exec(compile(source, "<task reference>", "exec"), namespace)
+    exec(compile(source, "<task reference>", "exec", dont_inherit=True), namespace)
     found = namespace.get("Model")
     if not callable(found):
         raise TypeError("the source defines no class Model")

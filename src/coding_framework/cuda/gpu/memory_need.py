@@ -72,7 +72,7 @@ class _Between(OperationMode):  # type: ignore[no-untyped-call]
 def _counted(task: Task, case: TestCase) -> tuple[int, int, _Between]:
     """Elements of the parameters and of the outputs, and what lies between."""
     namespace: dict[str, Any] = {"__name__": "task_reference"}
-    exec(compile(task.reference, "<task reference>", "exec"), namespace)
+    exec(compile(task.reference, "<task reference>", "exec", dont_inherit=True), namespace)
     with torch.device("meta"), torch.no_grad():
         tensors = [torch.empty(s.shape, dtype=TORCH_DTYPES[s.dtype]) for s in case.inputs]
         model = namespace["Model"](*(case.init_args or task.init_args))

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import ast
 import re
+import symtable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 _SEMANTIC = re.compile(
     r"kernel|stride|pad|dilat|group|pool|heads|reduce|clamp|min_value|max_value|divi|factor|margin|"
-    r"expansion|num_layers"
+    r"expansion|num_layers|bits|top_?k|bucket",
+    re.IGNORECASE,
 )
 SMALLEST_SIZE = 8
 """Literals below this are taken for axes, flags or filter sizes, and stay."""
@@ -38,8 +40,8 @@ class Constant:
     name: str
     position: int
     value: int
-    smallest: int = 1
-    """An extent that stands for itself stays above 1, which would mean broadcasting."""
+    smallest: int = 2
+    """An extent of 1 would mean broadcasting."""
     bound: bool = False
     """It is the end of what `randint` draws, and goes with the size that it indexes."""
 
@@ -49,7 +51,32 @@ Values = Mapping[Constant, int]
 
 def parse(source: str) -> ast.Module:
     """The module's syntax tree. Raises SyntaxError."""
-    return ast.parse(source)
+    tree = ast.parse(source)
+    _Folded().visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+class _Folded(ast.NodeTransformer):
+    """`1 << 20`, `2 ** 16` and `int(1e6)` are one number: it is the size, and not what it is made
+    of."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        parts = [p.value for p in (node.left, node.right) if isinstance(p, ast.Constant)]
+        if len(parts) == 2 and all(type(p) is int and 0 <= p <= 40 for p in parts):
+            if isinstance(node.op, ast.LShift):
+                return ast.Constant(parts[0] << parts[1])  # type: ignore[operator]
+            if isinstance(node.op, ast.Pow):
+                return ast.Constant(parts[0] ** parts[1])  # type: ignore[operator]
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "int" and len(node.args) == 1:
+            value = getattr(node.args[0], "value", None)
+            if isinstance(value, float) and abs(value) < 2**53:
+                return ast.Constant(int(value))
+        return node
 
 
 def size_constants(tree: ast.Module) -> tuple[Constant, ...]:
@@ -68,22 +95,55 @@ def run_module(tree: ast.Module, values: Values) -> dict[str, Any]:
     for constant, node in (*_named(changed), *_literal(changed)):
         node.value = values.get(constant, constant.value)
     namespace: dict[str, Any] = {"__name__": "kernelbench_problem"}
-    exec(compile(changed, "<problem>", "exec"), namespace)
+    exec(compile(changed, "<problem>", "exec", dont_inherit=True), namespace)
     return namespace
 
 
 def _named(tree: ast.Module) -> list[tuple[Constant, ast.Constant]]:
     found: list[tuple[Constant, ast.Constant]] = []
+    kept = _read_by_model(tree)
     for statement in tree.body:
-        if isinstance(statement, ast.Assign):
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
             for names, value in _bindings(statement):
-                if names and not any(_SEMANTIC.search(name) for name in names):
+                fixed = any(_SEMANTIC.search(name) or name in kept for name in names)
+                if names and not fixed:
                     found += _literals(names[0], value)
     return found
 
 
-def _bindings(statement: ast.Assign) -> list[tuple[list[str], ast.expr]]:
+def _read_by_model(tree: ast.Module) -> set[str]:
+    """Names at the top of the file that `Model` reads itself, in its classes, in the functions that
+    these call, and in what these names are made of: the judge runs it with them as they stand."""
+    made: dict[str, set[str]] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            for names, value in _bindings(statement):
+                loaded = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+                made |= {name: made.get(name, set()) | loaded for name in names}
+    left: set[str] = set()
+    for table in symtable.symtable(ast.unparse(tree), "<problem>", "exec").get_children():
+        if table.get_type() == "class":
+            left |= _globals_of(table)
+        else:
+            made[table.get_name()] = made.get(table.get_name(), set()) | _globals_of(table)
+    read: set[str] = set()
+    while left:
+        read.add(name := left.pop())
+        left |= made.get(name, set()) - read
+    return read
+
+
+def _globals_of(table: symtable.SymbolTable) -> set[str]:
+    """What a class or function, and all within, reads of the file's own names."""
+    own = {s.get_name() for s in table.get_symbols() if s.is_global()}
+    return own.union(*(_globals_of(child) for child in table.get_children()))
+
+
+def _bindings(statement: ast.Assign | ast.AnnAssign) -> list[tuple[list[str], ast.expr]]:
     """(names, value) pairs: one for `a = b = 8`, two for `a, b = 8, 16`."""
+    if isinstance(statement, ast.AnnAssign):
+        named = isinstance(statement.target, ast.Name) and statement.value is not None
+        return [([statement.target.id], statement.value)] if named else []  # type: ignore[union-attr, list-item]
     target = statement.targets[0]
     if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
         pairs = zip(target.elts, statement.value.elts, strict=False)
@@ -104,7 +164,10 @@ def _literals(name: str, value: ast.expr) -> list[tuple[Constant, ast.Constant]]
 
 def _literal(tree: ast.Module) -> list[tuple[Constant, ast.Constant]]:
     """Sizes in the bodies of `get_inputs` and `get_init_inputs`."""
-    functions = {s.name: s for s in tree.body if isinstance(s, ast.FunctionDef)}
+    functions: dict[str, ast.FunctionDef] = {}
+    for statement in tree.body:  # ours behind the problem's own only hand on what it gives
+        if isinstance(statement, ast.FunctionDef):
+            functions.setdefault(statement.name, statement)
     found: list[ast.Constant] = []
     bounds: list[ast.Constant] = []
     if "get_inputs" in functions:
@@ -113,7 +176,7 @@ def _literal(tree: ast.Module) -> list[tuple[Constant, ast.Constant]]:
     if "get_init_inputs" in functions:
         found += _arguments(functions["get_init_inputs"], _constructor_names(tree))
     return [
-        (Constant("literal", i, node.value, 2, bound=i >= len(found)), node)
+        (Constant("literal", i, node.value, bound=i >= len(found)), node)
         for i, node in enumerate((*found, *bounds))
         if isinstance(node.value, int)
     ]

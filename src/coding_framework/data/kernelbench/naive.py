@@ -154,7 +154,8 @@ class _Source:
                 return False
 
         namespace: dict[str, Any] = {"__name__": "problem"}
-        exec(compile(self.task.reference, f"<{self.task.name}>", "exec"), namespace)
+        code = compile(self.task.reference, f"<{self.task.name}>", "exec", dont_inherit=True)
+        exec(code, namespace)
         with torch.device("meta"), recorded_definitions() as definitions:
             model = namespace["Model"](*(self.case.init_args or self.task.init_args))
             parameters = definitions.parameters(model)

@@ -17,7 +17,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from pathlib import Path
 
 from coding_framework.data.kernelbench.constants import (
@@ -36,7 +35,12 @@ from coding_framework.data.kernelbench.sizes import (
     measure,
     shrink,
 )
-from coding_framework.data.kernelbench.values import Bounds, input_bounds, reduction_length
+from coding_framework.data.kernelbench.values import (
+    Bounds,
+    input_bounds,
+    integer_ranges,
+    reduction_length,
+)
 from coding_framework.errors import UsageError
 from coding_framework.store.events import log
 from coding_framework.types import Split, Task, TensorSpec, TestCase
@@ -47,6 +51,9 @@ TINY_BUDGET = Budget(elements=1 << 12, flops=1 << 20)
 GPU_BUDGET = Budget(elements=1 << 30, flops=1 << 62)
 """Two draws of a float64 reference with its tolerance take up to 80 bytes an output on the way: the
 3.2 billion elements of the largest activations would take more than a GPU of 140 GB has."""
+
+MOST_DRAWN = 1 << 28
+"""Elements of inputs, weights and outputs up to which a problem's own integers are looked at."""
 
 Sizes = dict[str, Values]
 """The constants of each shape set."""
@@ -110,9 +117,11 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
     made = None if _differ(tree, sizes) else _with_literals(tree, original)
     sizes, bounds, cases = made or (sizes, *_cases(tree, sizes))
     own_sizes = {constant: constant.value for constant in sizes["main"]}
+    real_sizes: Values = own_sizes
     real = original
     if not GPU_BUDGET.holds(original):
-        real = measure(tree, shrink(tree, own_sizes, original, GPU_BUDGET))
+        real_sizes = shrink(tree, own_sizes, original, GPU_BUDGET)
+        real = measure(tree, real_sizes)
     terms = _scaled_reduction(cases[0].reduction_length, real)
     return Task(
         name=name,
@@ -124,7 +133,7 @@ def _make_task(source: str, name: str, level: int | None) -> Task:
         init_args=original.init_args,
         scalar_positions=scalar_positions,
         cases=tuple(cases),
-        gpu_cases=(_case("main", real, bounds, terms),),
+        gpu_cases=(_case("main", tree, real_sizes, real, bounds, terms),),
         split=Split.OUTSIDE,
         source="kernelbench",
         licence=LICENCE,
@@ -168,19 +177,22 @@ def _cases(tree: ast.Module, sizes: Sizes) -> tuple[list[Bounds], list[TestCase]
     for label, values in sizes.items():
         made = measure(tree, values)
         terms = max(reduction_length(tree, values), made.products_per_output)
-        cases.append(_case(label, made, bounds, terms))
+        cases.append(_case(label, tree, values, made, bounds, terms))
     return bounds, cases
 
 
-def _case(label: str, made: Measure, bounds: Sequence[Bounds], terms: int) -> TestCase:
-    integers = _of_each(made)
+def _case(
+    label: str, tree: ast.Module, values: Values, made: Measure, bounds: Sequence[Bounds],
+    terms: int,
+) -> TestCase:  # fmt: skip
+    integers = _of_integers(tree, values, made)
     inputs = []
     for i, (shape, dtype) in enumerate(made.inputs):
         low, high = bounds[i]
         if dtype == "bool":
             low, high = 0.0, 1.0
         elif dtype in _INTEGERS:
-            low, high = next(integers, (0.0, 1.0))
+            low, high = integers[i]
         inputs.append(TensorSpec(name=f"input{i}", shape=shape, dtype=dtype, low=low, high=high))
     return TestCase(
         name=label,
@@ -191,15 +203,30 @@ def _case(label: str, made: Measure, bounds: Sequence[Bounds], terms: int) -> Te
     )
 
 
-def _of_each(made: Measure) -> Iterator[Bounds]:
-    """Bounds of each input of integers: those of its draw, or, where one is made of several draws,
-    what all of them may be."""
-    draws, count = made.integer_draws, sum(dtype in _INTEGERS for _, dtype in made.inputs)
-    if len(draws) > count:
-        low, high = max(d[0] for d in draws), min(d[1] for d in draws)
-        if low <= high:
-            return repeat((low, high))
-    return iter(draws)
+def _of_integers(tree: ast.Module, values: Values, made: Measure) -> dict[int, Bounds]:
+    """Bounds of each input of integers: those of the `randint` that is it. Where it is made of one,
+    those of that; of several, what all of them may be, or the first; else the least and the largest
+    that the problem itself gives."""
+    own = {i: made.drawn[i] for i, (_, dtype) in enumerate(made.inputs) if dtype in _INTEGERS}
+    rest = [i for i, drawn in own.items() if drawn is None]
+    if not rest:
+        return own  # type: ignore[return-value]
+    draws = made.draws
+    seen: list[Bounds] = [(0.0, 1.0)] * len(made.inputs)
+    if made.elements <= MOST_DRAWN:
+        seen = integer_ranges(tree, values)
+    common = max((d[0] for d in draws), default=0.0), min((d[1] for d in draws), default=-1.0)
+    several, few = len(draws) > len(rest), len(draws) < len(rest)
+    left = list(draws)
+    for i in rest:
+        least, most = seen[i][0] or 0.0, seen[i][1] or 0.0
+        if several:
+            own[i] = common if common[0] <= common[1] else draws[0]
+            continue
+        fits = [d for d in left if d[0] <= least and most <= d[1] and (not few or least < most)]
+        own[i] = fits[0] if fits else (least, most)
+        left = [d for d in left if d is not own[i]]
+    return own  # type: ignore[return-value]
 
 
 def _scaled_reduction(small: int, original: Measure) -> int:

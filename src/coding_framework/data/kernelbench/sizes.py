@@ -38,8 +38,10 @@ class Measure:
     """Of matrix products and convolutions."""
     empty: int
     """Inputs, weights and outputs without elements."""
-    integer_draws: tuple[tuple[float, float], ...]
-    """Bounds (inclusive) of the problem's `randint` calls, in order."""
+    drawn: tuple[tuple[float, float] | None, ...]
+    """Of each input the bounds (inclusive) of the `randint` that is it; None: it is none."""
+    draws: tuple[tuple[float, float], ...]
+    """The bounds of the other `randint` calls of `get_inputs`, in order."""
 
     @property
     def output_elements(self) -> int:
@@ -74,7 +76,11 @@ def measure(tree: ast.Module, values: Values) -> Measure:
     with torch.device("meta"), _randint_mode() as randint, torch.no_grad():
         namespace = run_module(tree, values)
         arguments = namespace["get_init_inputs"]()
+        randint.found.clear()
         inputs = namespace["get_inputs"]()
+        found = dict(enumerate(randint.found))
+        own = [next((k for k, (t, *_) in found.items() if t is x), None) for x in inputs]
+        drawn = tuple(None if k is None else found.pop(k)[1:] for k in own)
         model = namespace["Model"](*arguments)
         with FlopCounterMode(display=False) as counter:
             outputs = as_tensors(model(*inputs))
@@ -86,7 +92,8 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         elements=sum(t.numel() for t in tensors),
         flops=counter.get_total_flops(),
         empty=sum(t.numel() == 0 for t in tensors),
-        integer_draws=tuple(randint.bounds),
+        drawn=drawn,
+        draws=tuple((low, high) for _, low, high in found.values()),
     )
 
 
@@ -165,24 +172,25 @@ def _try_measure(tree: ast.Module, values: Values, original: Measure) -> Measure
 
 
 def _randint_mode() -> Any:
-    """A torch mode that notes the bounds of every `randint` within it."""
+    """A torch mode that notes the tensor and the bounds of every `randint` within it."""
     from torch.overrides import TorchFunctionMode
 
     class RandintBounds(TorchFunctionMode):
         def __init__(self) -> None:
             super().__init__()
-            self.bounds: list[tuple[float, float]] = []
+            self.found: list[tuple[torch.Tensor, float, float]] = []
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            result = func(*args, **(kwargs or {}))
             if getattr(func, "__name__", "") == "randint":
                 named = dict(kwargs or {})
                 numbers = [a for a in args if isinstance(a, int)]
                 high = named.get("high", numbers[-1] if numbers else 2)
                 low = named.get("low", numbers[0] if len(numbers) > 1 else 0)
-                self.bounds.append((float(low), float(high - 1)))
-            return func(*args, **(kwargs or {}))
+                self.found.append((result, float(low), float(high - 1)))
+            return result
 
     return RandintBounds()
 

@@ -26,11 +26,43 @@ def input_bounds(tree: ast.Module, values: Values) -> list[Bounds]:
 
     with _own_draws(), torch.no_grad():
         model, inputs = _instance(tree, values)
-        moved = [3.0 * torch.randn(t.shape) - 1.0 if t.is_floating_point() else t for t in inputs]
-        outputs = as_tensors(model(*moved))
-    if all(bool((torch.isfinite(t) & (t.abs() < _HUGE)).all()) for t in outputs):
-        return [(None, None)] * len(inputs)
-    return [(float(t.min()), float(t.max())) if t.numel() else (None, None) for t in inputs]
+        moved = [_of_both_signs(t) for t in inputs]
+        if _stays_finite(model, moved):
+            return [(None, None)] * len(inputs)
+        as_tensors(model(*(t.clone() for t in inputs)))  # the problem's own failure is told
+        bounds: list[Bounds] = []
+        for i, own in enumerate(inputs):
+            low, high = (float(own.min()), float(own.max())) if own.numel() else (None, None)
+            alone = [*inputs[:i], moved[i], *inputs[i + 1 :]]  # a tensor of ones beside a logarithm
+            free = low == high and own.is_floating_point() and _stays_finite(model, alone)
+            bounds.append((None, None) if free else (low, high))
+    return bounds
+
+
+def _of_both_signs(tensor: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    if not tensor.is_floating_point():
+        return tensor
+    return (3.0 * torch.randn(tensor.shape) - 1.0).to(tensor.dtype)
+
+
+def _stays_finite(model: Any, inputs: list[torch.Tensor]) -> bool:
+    """False too where the model refuses such values."""
+    import torch
+
+    try:
+        outputs = as_tensors(model(*(t.clone() for t in inputs)))
+    except Exception:  # in the model's own words
+        return False
+    return all(bool((torch.isfinite(t) & (t.abs() < _HUGE)).all()) for t in outputs)
+
+
+def integer_ranges(tree: ast.Module, values: Values) -> list[Bounds]:
+    """The least and the largest of each input's own draws at these sizes."""
+    with _own_draws():
+        inputs = run_module(tree, values)["get_inputs"]()
+    return [(float(t.min()), float(t.max())) if t.numel() else (0.0, 0.0) for t in inputs]
 
 
 def reduction_length(tree: ast.Module, values: Values) -> int:

@@ -89,7 +89,7 @@ def _import_answer(source: str) -> type[Any]:
     module.__file__ = ANSWER
     sys.modules["answer"] = module
     try:
-        exec(compile(source, ANSWER, "exec"), module.__dict__)
+        exec(compile(source, ANSWER, "exec", dont_inherit=True), module.__dict__)
         model = getattr(module, "ModelNew", None)
     except cpp_extension.NotCompiledYet:
         model = Module

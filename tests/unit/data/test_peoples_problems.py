@@ -1,0 +1,149 @@
+"""Problems as a newcomer wrote them, each of which was refused or read wrongly before."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from coding_framework.cuda.expected.reference import expect, task_digest
+from coding_framework.data.kernelbench.problems import problem_task
+from coding_framework.data.problem_checks import require_function
+from coding_framework.task_shapes import count_shape_sets
+from coding_framework.types import Task
+
+pytestmark = pytest.mark.unit
+
+
+def problem(
+    forward: str, inputs: str, init: str = "pass", args: str = "", top: str = "", given: str = "x"
+) -> Task:
+    """`forward` is an expression of the inputs' names; init: a statement of the constructor."""
+    names = "".join(f", {a.split(':')[0]}" for a in args.split(",") if a)
+    values = ", ".join(a.split(":")[1] for a in args.split(",") if a)
+    source = (
+        "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+        f"{top}\nclass Model(nn.Module):\n    def __init__(self{names}):\n"
+        f"        super().__init__()\n        {init}\n\n    def forward(self, {given}):\n"
+        f"        return {forward}\n\ndef get_inputs():\n    return [{inputs}]\n\n"
+        f"def get_init_inputs():\n    return [{values}]\n"
+    )
+    return problem_task(source, "own")
+
+
+def judged(task: Task) -> Task:
+    """The judge has an expectation of it at each small size."""
+    require_function(task)
+    for case in task.cases:
+        expect(task, task_digest(task), case, b"s" * 32, 0)
+    return task
+
+
+def integers(task: Task) -> list[list[tuple[float | None, float | None]]]:
+    """The bounds of each input of integers, at each size."""
+    whole = ("int64", "int32", "uint8")
+    cases = (*task.cases, *task.gpu_cases)
+    return [[(s.low, s.high) for s in case.inputs if s.dtype in whole] for case in cases]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_layer_in_half_precision_is_read(dtype: str) -> None:
+    task = problem(
+        "self.f(x)", f"torch.randn(8, 64, dtype=torch.{dtype})",
+        f"self.f = nn.LayerNorm(64, dtype=torch.{dtype})",
+    )  # fmt: skip
+    assert judged(task).cases[0].inputs[0].dtype == dtype
+
+
+def test_a_configuration_may_be_a_dataclass() -> None:
+    top = "from dataclasses import dataclass\n@dataclass\nclass Config:\n    eps: float = 1e-6\n"
+    judged(problem("x * torch.rsqrt(x.pow(2).mean(-1, True) + self.c.eps)",
+                   "torch.randn(32, 256)", "self.c = Config()", top=top))  # fmt: skip
+
+
+def test_a_constant_that_the_model_reads_stays() -> None:
+    top = "BATCH = 64\nDIM, HIDDEN = 256, 512\nWIDE = 2 * HIDDEN\ndef width():\n    return WIDE\n"
+    task = problem("self.f(x)", "torch.randn(BATCH, DIM)", "self.f = nn.Linear(DIM, width())",
+                   top=top)  # fmt: skip
+    assert {case.inputs[0].shape[1] for case in judged(task).cases} == {256}
+    assert count_shape_sets(task)[0] == 3
+
+
+def test_an_argument_of_the_same_name_is_not_the_constant() -> None:
+    top = "dim = 256\nbatch = 64\n"
+    task = problem("self.f(x)", "torch.randn(batch, dim)", "self.f = nn.Linear(dim, dim)",
+                   args="dim:dim", top=top)  # fmt: skip
+    assert len({case.inputs[0].shape[1] for case in judged(task).cases}) == 3
+
+
+def test_a_mask_as_float_meets_float64() -> None:
+    task = problem("F.one_hot(i, 8).float() @ x", "torch.randint(0, 8, (16,)), torch.randn(8, 32)",
+                   given="i, x")  # fmt: skip
+    judged(task)
+
+
+def test_probabilities_are_drawn_as_the_problem_draws_them() -> None:
+    task = problem("F.binary_cross_entropy(p, t)", "torch.rand(64, 32), torch.rand(64, 32)",
+                   given="p, t")  # fmt: skip
+    bounds = [(s.low, s.high) for s in judged(task).cases[0].inputs]
+    assert all(0 <= (low or 0) < (high or 0) <= 1 for low, high in bounds), bounds
+
+
+def test_a_tensor_of_ones_beside_a_logarithm_is_drawn_freely() -> None:
+    task = judged(problem("torch.log(x) * w", "torch.rand(64, 512) + 0.5, torch.ones(512)",
+                          given="x, w"))  # fmt: skip
+    first, second = task.cases[0].inputs
+    assert first.low is not None
+    assert second.low is None
+
+
+IDS = "torch.randint(0, 5000, (8, 32))"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "forward", "given", "bounds"),
+    [
+        (f"{IDS}, torch.randint(0, 2, (8, 32)).bool()", "self.t(i) * m[..., None]", "i, m",
+         [(0, 4999)]),
+        (f"{IDS}, torch.randint(0, 2, (8, 32)).float()", "self.t(i) * m[..., None]", "i, m",
+         [(0, 4999)]),
+        (f"torch.arange(32), {IDS}", "self.t(i) + self.p(a)", "a, i", [(0, 31), (0, 4999)]),
+        (f"{IDS}.int(), torch.full((8,), 32)", "self.t(i).sum(1) * n[:, None]", "i, n",
+         [(0, 4999), (32, 32)]),
+    ],
+)  # fmt: skip
+def test_integers_have_the_range_of_their_own_draw(
+    inputs: str, forward: str, given: str, bounds: list[tuple[float, float]]
+) -> None:
+    init = "self.t, self.p = nn.Embedding(5000, 16), nn.Embedding(32, 16)"
+    assert integers(judged(problem(forward, inputs, init, given=given)))[-1] == bounds
+
+
+def test_what_the_constructor_draws_is_no_input() -> None:
+    init = "self.register_buffer('order', torch.randint(0, 2, (64,)))"
+    task = problem("x[i] * self.order", "torch.randn(512, 64), torch.randint(0, 512, (9,))", init,
+                   given="x, i")  # fmt: skip
+    assert integers(task)[-1] == [(0, 511)]
+
+
+@pytest.mark.parametrize(
+    ("top", "inputs", "given"),
+    [
+        ("BATCH: int = 16\nDIM: int = 512\n", "torch.randn(BATCH, DIM)", "x"),
+        ("", "torch.randn(64, 128), 3", "x, k"),
+        ("N = 1 << 20\n", "torch.randn(N)", "x"),
+        ("N = int(1e6)\n", "torch.randn(N)", "x"),
+    ],
+)
+def test_sizes_are_found_however_they_are_written(top: str, inputs: str, given: str) -> None:
+    task = judged(problem("torch.tanh(x) * 2", inputs, top=top, given=given))
+    assert count_shape_sets(task)[0] == 3
+    assert task.cases[0].inputs[0].shape != (1024,), "of 1 << 20 the exponent is no size"
+    assert any(extent % 2 for extent in task.cases[1].inputs[0].shape)
+
+
+def test_an_extent_does_not_end_at_one() -> None:
+    top = "D = 512\n"
+    task = problem("F.layer_norm(x, x.shape[-1:])", "torch.randn(64, 32, D)", top=top)
+    assert all(case.inputs[0].shape[2] > 1 for case in task.cases)
+    with torch.no_grad():
+        judged(task)
