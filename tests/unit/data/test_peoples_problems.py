@@ -147,3 +147,10 @@ def test_an_extent_does_not_end_at_one() -> None:
     assert all(case.inputs[0].shape[2] > 1 for case in task.cases)
     with torch.no_grad():
         judged(task)
+
+
+def test_a_norm_of_groups_does_not_become_one_of_channels() -> None:
+    task = problem("F.silu(self.n(x))", "torch.randn(8, 256, 16, 16)",
+                   "self.n = nn.GroupNorm(32, channels)", args="channels:256")  # fmt: skip
+    channels = [case.inputs[0].shape[1] for case in judged(task).cases]
+    assert all(count % 32 == 0 and count > 32 for count in channels), channels

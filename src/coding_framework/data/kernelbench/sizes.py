@@ -38,6 +38,8 @@ class Measure:
     """Of matrix products and convolutions."""
     empty: int
     """Inputs, weights and outputs without elements."""
+    single: int
+    """Layers that take or give one feature, or norm groups of one channel."""
     drawn: tuple[tuple[float, float] | None, ...]
     """Of each input the bounds (inclusive) of the `randint` that is it; None: it is none."""
     draws: tuple[tuple[float, float], ...]
@@ -92,6 +94,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         elements=sum(t.numel() for t in tensors),
         flops=counter.get_total_flops(),
         empty=sum(t.numel() == 0 for t in tensors),
+        single=sum(map(_is_single, model.modules())),
         drawn=drawn,
         draws=tuple((low, high) for _, low, high in found.values()),
     )
@@ -161,14 +164,24 @@ def _groups(
 
 
 def _try_measure(tree: ast.Module, values: Values, original: Measure) -> Measure | None:
-    """None where the model fails, returns something else than at its own sizes, or has a tensor
-    without elements that it had there (a hidden layer of `channels // 16`)."""
+    """None where the model fails, returns something else than at its own sizes, or is a simpler
+    one: with a hidden layer of `channels // 16` that has no feature or one, or 32 norm groups of
+    one channel each."""
     try:
         made = measure(tree, values)
     except Exception:  # a model that cannot be built at these sizes says so in its own way
         return None
     same = made.ranks == original.ranks and len(made.inputs) == len(original.inputs)
-    return made if same and made.empty <= original.empty else None
+    simpler = made.empty > original.empty or made.single > original.single
+    return made if same and not simpler else None
+
+
+def _is_single(layer: Any) -> bool:
+    from torch import nn
+
+    if isinstance(layer, nn.GroupNorm):
+        return layer.num_channels == layer.num_groups
+    return isinstance(layer, nn.Linear) and 1 in (layer.in_features, layer.out_features)
 
 
 def _randint_mode() -> Any:
