@@ -120,7 +120,7 @@ def test_a_problem_file_has_three_shape_sets_of_its_named_or_literal_sizes(
     assert shapes[0] == (16, 16)
     assert len(set(shapes)) == 3
     path.write_text(_PROBLEM.format(sizes="N = 256", shape="N, 1024, 1024"))
-    assert {case.inputs[0].shape[0] for case in find_task(str(path)).cases} == {1, 2, 3}
+    assert {case.inputs[0].shape[0] for case in find_task(str(path)).cases} == {2, 3, 4}
     path.write_text(_PROBLEM.format(sizes="", shape="4, 8, 256"))
     task = find_task(str(path))
     assert [case.inputs[0].shape for case in task.cases] == [(4, 8, 256), (3, 7, 255), (4, 8, 64)]

@@ -165,7 +165,7 @@ def _sizes(tree: ast.Module, original: Measure, constants: Sequence[Constant]) -
     tiny = shrink(tree, main, original, Budget(elements, TINY_BUDGET.flops))
     return {
         "main": main,
-        "odd": enlarge(tree, main, original, 3) if odd == main else odd,
+        "odd": enlarge(tree, main, original, 1.5, 3) if odd == main else odd,
         "tiny": enlarge(tree, main, original, 2) if tiny == main else tiny,
     }
 

@@ -148,10 +148,14 @@ def make_odd(tree: ast.Module, start: Values, original: Measure) -> Values:
     return values
 
 
-def enlarge(tree: ast.Module, start: Values, original: Measure, factor: int) -> Values:
-    """The sizes, those that were shrunk times `factor`; unchanged where the model forbids it."""
-    values = {c: v * factor if v < c.value else v for c, v in start.items()}
-    return start if _try_measure(tree, values, original) is None else values
+def enlarge(tree: ast.Module, start: Values, original: Measure, *factors: float) -> Values:
+    """The sizes, those that were shrunk times the first factor that the model allows; unchanged
+    where it allows none."""
+    for factor in factors:
+        values = {c: int(v * factor) if v < c.value else v for c, v in start.items()}
+        if _try_measure(tree, values, original) is not None:
+            return values
+    return start
 
 
 def _groups(
