@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from coding_framework.data.synthesis.catalog import Function, build_task
 from coding_framework.data.synthesis.program import fingerprint
 from coding_framework.data.synthesis.workloads.base import Workload
+from coding_framework.reference_source import run_reference
+from coding_framework.types import TensorSpec
 
 if TYPE_CHECKING:
     import torch
-
-    from coding_framework.types import TensorSpec
-
 
 _ENOUGH = 8
 """Values that tell functions apart."""
@@ -33,8 +32,7 @@ def _workload_values(workload: Workload) -> tuple[Any, ...]:
     import torch
 
     task = build_task(workload)
-    namespace: dict[str, Any] = {}
-    exec(task.reference, namespace)  # our own source, from the table
+    namespace = run_reference(task.reference)  # our own source, from the table
     model = namespace["Model"]()
     for case in (task.cases[-1], task.cases[1]):
         with torch.no_grad():

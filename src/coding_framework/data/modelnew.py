@@ -16,6 +16,7 @@ from typing import Any
 
 from coding_framework.errors import UsageError
 from coding_framework.parameter_order import recorded_definitions
+from coding_framework.reference_source import run_reference
 from coding_framework.types import InitArg, Task
 
 _BOUND = re.compile(r'm\s*\.\s*def\s*\(\s*"forward"\s*,\s*&?\s*(\w+)')
@@ -227,9 +228,8 @@ def _parameters(task: Task, values: Sequence[InitArg]) -> tuple[str, ...]:
     """Their names, in the order of their definition."""
     import torch
 
-    names: dict[str, Any] = {"__name__": "task_reference"}
     try:
-        exec(compile(task.reference, "<task reference>", "exec", dont_inherit=True), names)
+        names = run_reference(task.reference)
         with torch.device("meta"), recorded_definitions() as definitions:
             model = names["Model"](*values)
     except Exception as e:  # whatever a user's own source raises

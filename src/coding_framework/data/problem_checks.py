@@ -10,6 +10,7 @@ import copy
 from typing import Any
 
 from coding_framework.errors import UsageError
+from coding_framework.reference_source import run_reference
 from coding_framework.types import Task
 
 _ON_VALUES = ("item()", "data-dependent", "data-independent", "on meta tensors", "meta tensors")
@@ -36,8 +37,7 @@ def require_function(task: Task) -> None:
             f"get_inputs() of {task.name} returns no tensor: there is nothing for a kernel to "
             "compute from; give the module its input as a tensor"
         )
-    names: dict[str, Any] = {"__name__": "problem"}
-    exec(compile(task.reference, f"<{task.name}>", "exec", dont_inherit=True), names)
+    names = run_reference(task.reference)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         model = names["Model"](*(case.init_args or task.init_args))

@@ -104,7 +104,7 @@ def test_a_reference_with_shapes_is_the_same_program() -> None:
         *people("modules_people_use")[:4],
     ]
     for task in tasks:
-        shapes = contract_of(task).shapes
+        shapes = contract_of(task, shapes=True).shapes
         text = annotated(task.reference, shapes)
         assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(task.reference)), task.name
         assert shapes, task.name
@@ -112,7 +112,7 @@ def test_a_reference_with_shapes_is_the_same_program() -> None:
 
 def test_a_models_numbers_have_the_dtype_of_its_inputs() -> None:
     task = module("return self.f(x)", "self.f = nn.Linear(8, 3)", dtype="float16")
-    assert contract_of(task).shapes[-1][1] == "[4, 6, 3]"
+    assert contract_of(task, shapes=True).shapes[-1][1] == "[4, 6, 3]"
 
 
 def test_of_a_sandbox_only_shapes_of_lines_are_taken() -> None:

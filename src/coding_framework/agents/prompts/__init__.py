@@ -219,9 +219,9 @@ class _Page:
         """The rendered template, below the system's message."""
         reference = _IMPORTS.sub("", self.task.reference).strip()
         if self.version in ("v3", "v4"):
-            contract = contract_of(self.task)
-            shapes = contract.shapes if self.version == "v4" else ()
-            whole = annotated(self.task.reference, shapes) if shapes else self.task.reference
+            contract = contract_of(self.task, shapes=self.version == "v4")
+            shapes = contract.shapes if self.version == "v4" else ()  # a caller's has them anyway
+            whole = annotated(self.task.reference, shapes)
             reference = _IMPORTS.sub("", without_test_code(whole)).strip()
             values |= {"contract": contract, "shapes": bool(shapes)}
         values = {k: _tame(v) if isinstance(v, str) else v for k, v in values.items()}

@@ -18,13 +18,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from coding_framework.agents.prompts.line_shapes import (
-    REFERENCE_FILE,
-    LineShapes,
-    line_shapes,
-    lines_of,
-)
+from coding_framework.agents.prompts.line_shapes import LineShapes, line_shapes, lines_of
 from coding_framework.errors import InfrastructureError, UsageError
+from coding_framework.reference_source import run_reference
 from coding_framework.types import CALLERS, InitArg, Task, TestCase
 
 _C_TYPES: dict[type, str] = {bool: "bool", int: "int", float: "float"}
@@ -44,7 +40,7 @@ class Contract:
     numbers: bool
     """Whether the signature ends with numbers."""
     shapes: LineShapes = ()
-    """What each line of the reference makes of these inputs; of v4 alone."""
+    """What each line of the reference makes of these inputs, where v4 asked for it."""
 
 
 _TOLD: OrderedDict[Task, Contract] = OrderedDict()
@@ -58,22 +54,23 @@ def tell_contract(task: Task, contract: Contract) -> None:
         _TOLD.popitem(last=False)
 
 
-def contract_of(task: Task) -> Contract:
-    """The task's contract. Raises UsageError where its reference cannot be built,
-    InfrastructureError where a caller brought it and nobody has told its contract."""
+def contract_of(task: Task, *, shapes: bool = False) -> Contract:
+    """The task's contract. shapes: with those of the lines, for which `forward` runs. Raises
+    UsageError where its reference cannot be built, InfrastructureError where a caller brought it
+    and nobody has told its contract."""
     if task.source != CALLERS:
-        return built_contract(task)
+        return built_contract(task, shapes=shapes)
     if task not in _TOLD:
         raise InfrastructureError(f"nobody has told the contract of task {task.name!r}: ask again")
     return _TOLD[task]
 
 
 @lru_cache(maxsize=512)
-def built_contract(task: Task) -> Contract:
+def built_contract(task: Task, *, shapes: bool) -> Contract:
     """The contract, for which the task's reference runs here. Raises UsageError."""
     case = task.gpu_cases[0] if task.gpu_cases else _shown(task)
     try:
-        built = _built(task, case)
+        built = _built(task, case, shapes)
     except Exception as e:  # whatever a user's own source raises
         raise UsageError(
             f"the reference of task {task.name!r} cannot be built ({type(e).__name__}: {e}): "
@@ -122,15 +119,14 @@ class _Built:
     shapes: LineShapes
 
 
-def _built(task: Task, case: TestCase) -> _Built:
+def _built(task: Task, case: TestCase, told_shapes: bool) -> _Built:
     """The reference's model at the sizes of a shape set."""
     import torch
 
     from coding_framework.parameter_order import recorded_definitions
 
     values = case.init_args or task.init_args
-    namespace: dict[str, Any] = {"__name__": "task_reference"}
-    exec(compile(task.reference, REFERENCE_FILE, "exec", dont_inherit=True), namespace)
+    namespace = run_reference(task.reference)
     with torch.device("meta"), recorded_definitions() as definitions:
         model = namespace["Model"](*values)
     own = _own_model(namespace["Model"], task)
@@ -139,9 +135,13 @@ def _built(task: Task, case: TestCase) -> _Built:
     floating = [str(spec.dtype) for spec in case.inputs if "float" in spec.dtype]
     state = definitions.parameters(model).items()
     shapes = [(name, _dtype(t, floating), tuple(t.shape)) for name, t in state]
-    with torch.device("meta"):
-        given = [torch.empty(t.shape, dtype=getattr(torch, t.dtype)) for t in case.inputs]
-    made = line_shapes(_in_dtype(model, floating), task.reference, given)
+    made: LineShapes = ()
+    if told_shapes:
+        with torch.device("meta"):
+            given = [torch.empty(t.shape, dtype=getattr(torch, t.dtype)) for t in case.inputs]
+        if floating:
+            model.to(getattr(torch, floating[0]))
+        made = line_shapes(model, task.reference, given)
     return _Built(named, _defaults(own, named), _input_names(own, task, case), shapes, made)
 
 
@@ -175,12 +175,6 @@ def _dtype(tensor: Any, floating: list[str]) -> str:
     """A model takes the dtype of its first floating input."""
     own = str(tensor.dtype).removeprefix("torch.")
     return floating[0] if floating and tensor.is_floating_point() else own
-
-
-def _in_dtype(model: Any, floating: list[str]) -> Any:
-    import torch
-
-    return model.to(getattr(torch, floating[0])) if floating else model
 
 
 def _argument_names(model: Any, task: Task, count: int) -> list[str]:

@@ -14,10 +14,11 @@ import sys
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
-REFERENCE_FILE = "<task reference>"
-"""What a reference is compiled as: its frames are known by it."""
+from coding_framework.reference_source import REFERENCE_FILE
+
 _MOST_CALLS = 20_000
 _MOST_SHAPES = 6
 _SHAPES = re.compile(r"\[[\d, ]*\](, \[[\d, ]*\])*(, \.\.\.)?")
@@ -58,11 +59,9 @@ def line_shapes(model: Any, reference: str, inputs: Sequence[Any]) -> LineShapes
                         made[ends[line]].append(shape)
             return result
 
-    try:
-        with torch.no_grad(), torch.device("meta"), Recorder():
-            model(*inputs)
-    except Exception:
-        pass
+    # whatever a user's own source asks for that shapes do not tell
+    with suppress(Exception), torch.no_grad(), torch.device("meta"), Recorder():
+        model(*inputs)
     return tuple(sorted((line, _told(shapes)) for line, shapes in made.items()))
 
 

@@ -46,6 +46,7 @@ from coding_framework.errors import (
     UsageError,
 )
 from coding_framework.parameter_order import recorded_definitions
+from coding_framework.reference_source import run_reference
 from coding_framework.types import CALLERS, InitArg, Task, TestCase
 
 _PERTURBED_RUNS = 3
@@ -580,9 +581,7 @@ def _has_few_values(values: torch.Tensor) -> bool:
 
 @lru_cache(maxsize=256)
 def _model_class(source: str) -> Callable[..., Any]:
-    namespace: dict[str, Any] = {"__name__": "task_reference"}
-    exec(compile(source, "<task reference>", "exec", dont_inherit=True), namespace)
-    found = namespace.get("Model")
+    found = run_reference(source).get("Model")
     if not callable(found):
         raise TypeError("the source defines no class Model")
     return found  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from coding_framework.cuda.device.rough_need import AN_INPUT, AN_OUTPUT
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
 from coding_framework.cuda.expected.operation_mode import OperationMode
+from coding_framework.reference_source import run_reference
 from coding_framework.types import Task, TestCase
 
 _PASSING = 16
@@ -71,8 +72,7 @@ class _Between(OperationMode):  # type: ignore[no-untyped-call]
 
 def _counted(task: Task, case: TestCase) -> tuple[int, int, _Between]:
     """Elements of the parameters and of the outputs, and what lies between."""
-    namespace: dict[str, Any] = {"__name__": "task_reference"}
-    exec(compile(task.reference, "<task reference>", "exec", dont_inherit=True), namespace)
+    namespace = run_reference(task.reference)
     with torch.device("meta"), torch.no_grad():
         tensors = [torch.empty(s.shape, dtype=TORCH_DTYPES[s.dtype]) for s in case.inputs]
         model = namespace["Model"](*(case.init_args or task.init_args))

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coding_framework.reference_source import run_reference
+
 _SEMANTIC = re.compile(
     r"kernel|stride|pad|dilat|group|pool|heads|reduce|clamp|min_value|max_value|divi|factor|margin|"
     r"expansion|num_layers|bits|top_?k|bucket",
@@ -94,9 +96,7 @@ def run_module(tree: ast.Module, values: Values) -> dict[str, Any]:
     changed = ast.parse(ast.unparse(tree))
     for constant, node in (*_named(changed), *_literal(changed)):
         node.value = values.get(constant, constant.value)
-    namespace: dict[str, Any] = {"__name__": "kernelbench_problem"}
-    exec(compile(changed, "<problem>", "exec", dont_inherit=True), namespace)
-    return namespace
+    return run_reference(changed)
 
 
 def _named(tree: ast.Module) -> list[tuple[Constant, ast.Constant]]:
@@ -141,14 +141,14 @@ def _globals_of(table: symtable.SymbolTable) -> set[str]:
 
 def _bindings(statement: ast.Assign | ast.AnnAssign) -> list[tuple[list[str], ast.expr]]:
     """(names, value) pairs: one for `a = b = 8`, two for `a, b = 8, 16`."""
-    if isinstance(statement, ast.AnnAssign):
-        named = isinstance(statement.target, ast.Name) and statement.value is not None
-        return [([statement.target.id], statement.value)] if named else []  # type: ignore[union-attr, list-item]
-    target = statement.targets[0]
+    if statement.value is None:
+        return []
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    target = targets[0]
     if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
         pairs = zip(target.elts, statement.value.elts, strict=False)
         return [([name.id], value) for name, value in pairs if isinstance(name, ast.Name)]
-    return [([t.id for t in statement.targets if isinstance(t, ast.Name)], statement.value)]
+    return [([t.id for t in targets if isinstance(t, ast.Name)], statement.value)]
 
 
 def _literals(name: str, value: ast.expr) -> list[tuple[Constant, ast.Constant]]:

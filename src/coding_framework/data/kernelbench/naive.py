@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coding_framework.data.synthesis.op_table import UNARY_OPS
+from coding_framework.reference_source import run_reference
 from coding_framework.types import Task, TestCase
 
 _PLAIN = re.compile(r"(?:torch|F)\.(\w+)\(\{v\}\)")
@@ -153,9 +154,7 @@ class _Source:
             def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
                 return False
 
-        namespace: dict[str, Any] = {"__name__": "problem"}
-        code = compile(self.task.reference, f"<{self.task.name}>", "exec", dont_inherit=True)
-        exec(code, namespace)
+        namespace = run_reference(self.task.reference)
         with torch.device("meta"), recorded_definitions() as definitions:
             model = namespace["Model"](*(self.case.init_args or self.task.init_args))
             parameters = definitions.parameters(model)

@@ -207,10 +207,11 @@ def _of_integers(tree: ast.Module, values: Values, made: Measure) -> dict[int, B
     """Bounds of each input of integers: those of the `randint` that is it. Where it is made of one,
     those of that; of several, what all of them may be, or the first; else the least and the largest
     that the problem itself gives."""
-    own = {i: made.drawn[i] for i, (_, dtype) in enumerate(made.inputs) if dtype in _INTEGERS}
-    rest = [i for i, drawn in own.items() if drawn is None]
+    integers = [i for i, (_, dtype) in enumerate(made.inputs) if dtype in _INTEGERS]
+    own: dict[int, Bounds] = {i: drawn for i in integers if (drawn := made.drawn[i])}
+    rest = [i for i in integers if i not in own]
     if not rest:
-        return own  # type: ignore[return-value]
+        return own
     draws = made.draws
     seen: list[Bounds] = [(0.0, 1.0)] * len(made.inputs)
     if made.elements <= MOST_DRAWN:
@@ -226,7 +227,7 @@ def _of_integers(tree: ast.Module, values: Values, made: Measure) -> dict[int, B
         fits = [d for d in left if d[0] <= least and most <= d[1] and (not few or least < most)]
         own[i] = fits[0] if fits else (least, most)
         left = [d for d in left if d is not own[i]]
-    return own  # type: ignore[return-value]
+    return own
 
 
 def _scaled_reduction(small: int, original: Measure) -> int:

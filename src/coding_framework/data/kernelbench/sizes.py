@@ -80,9 +80,8 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         arguments = namespace["get_init_inputs"]()
         randint.found.clear()
         inputs = namespace["get_inputs"]()
-        found = dict(enumerate(randint.found))
-        own = [next((k for k, (t, *_) in found.items() if t is x), None) for x in inputs]
-        drawn = tuple(None if k is None else found.pop(k)[1:] for k in own)
+        drawn = tuple(randint.found.pop(id(x), None) for x in inputs)
+        draws = tuple(randint.found.values())
         model = namespace["Model"](*arguments)
         with FlopCounterMode(display=False) as counter:
             outputs = as_tensors(model(*inputs))
@@ -96,7 +95,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         empty=sum(t.numel() == 0 for t in tensors),
         single=sum(map(_is_single, model.modules())),
         drawn=drawn,
-        draws=tuple((low, high) for _, low, high in found.values()),
+        draws=draws,
     )
 
 
@@ -189,13 +188,14 @@ def _is_single(layer: Any) -> bool:
 
 
 def _randint_mode() -> Any:
-    """A torch mode that notes the tensor and the bounds of every `randint` within it."""
+    """A torch mode that notes the bounds of every `randint` within it, by its tensor's id."""
     from torch.overrides import TorchFunctionMode
 
     class RandintBounds(TorchFunctionMode):
         def __init__(self) -> None:
             super().__init__()
-            self.found: list[tuple[torch.Tensor, float, float]] = []
+            self.found: dict[int, tuple[float, float]] = {}
+            self.alive: list[torch.Tensor] = []  # an id means nothing without its object
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -206,7 +206,8 @@ def _randint_mode() -> Any:
                 numbers = [a for a in args if isinstance(a, int)]
                 high = named.get("high", numbers[-1] if numbers else 2)
                 low = named.get("low", numbers[0] if len(numbers) > 1 else 0)
-                self.found.append((result, float(low), float(high - 1)))
+                self.alive.append(result)
+                self.found[id(result)] = float(low), float(high - 1)
             return result
 
     return RandintBounds()

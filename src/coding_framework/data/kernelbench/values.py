@@ -32,7 +32,7 @@ def input_bounds(tree: ast.Module, values: Values) -> list[Bounds]:
         as_tensors(model(*(t.clone() for t in inputs)))  # the problem's own failure is told
         bounds: list[Bounds] = []
         for i, own in enumerate(inputs):
-            low, high = (float(own.min()), float(own.max())) if own.numel() else (None, None)
+            low, high = _range(own)
             alone = [*inputs[:i], moved[i], *inputs[i + 1 :]]  # a tensor of ones beside a logarithm
             free = low == high and own.is_floating_point() and _stays_finite(model, alone)
             bounds.append((None, None) if free else (low, high))
@@ -62,7 +62,11 @@ def integer_ranges(tree: ast.Module, values: Values) -> list[Bounds]:
     """The least and the largest of each input's own draws at these sizes."""
     with _own_draws():
         inputs = run_module(tree, values)["get_inputs"]()
-    return [(float(t.min()), float(t.max())) if t.numel() else (0.0, 0.0) for t in inputs]
+    return [_range(t) for t in inputs]
+
+
+def _range(tensor: torch.Tensor) -> Bounds:
+    return (float(tensor.min()), float(tensor.max())) if tensor.numel() else (None, None)
 
 
 def reduction_length(tree: ast.Module, values: Values) -> int:
