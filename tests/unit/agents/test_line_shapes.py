@@ -64,6 +64,11 @@ def told(forward: str, init: str = "", head: str = "") -> list[str]:
           "    h = (h @ h.t()) @ h  # [8, 4], [4, 4], [4, 8]", "return h"]),
         ("y = x.mean()  # of all\nif y > 0.5:\n    return x\nreturn x + 1",
          ["y = x.mean()  # of all  # []", "if y > 0.5:  # []", "    return x", "return x + 1"]),
+        ('y = """\n  text""" and x.sum(1); z = y[:, :2]\nreturn z',
+         ['y = """', '  text""" and x.sum(1); z = y[:, :2]  # [4, 8], [4, 2]', "return z"]),
+        ("return [k for k in x.unbind(1)][0] if x.ndim == 3 else (\n    x  # as it is\n)",
+         ["return [k for k in x.unbind(1)][0] if x.ndim == 3 else (", "    x  # as it is",
+          ")  # [4, 8]"]),
         ("return torch.arange(x.size(1), device=x.device).float() + torch.zeros(1)",
          ["return torch.arange(x.size(1), device=x.device).float() + torch.zeros(1)"
           "  # [6], [1], [6]"]),
@@ -85,6 +90,10 @@ def test_a_loop_of_more_calls_than_a_prompt_is_worth_ends() -> None:
     assert told("for k in range(10 ** 6):\n    x = x + 1\nreturn x")[:2] == [
         "for k in range(10 ** 6):", "    x = x + 1  # [4, 6, 8]",
     ]  # fmt: skip
+
+
+def test_a_forward_that_ends_the_program_ends_no_prompt() -> None:
+    assert told("y = x.sum(1)\nraise SystemExit(3)")[0] == "y = x.sum(1)  # [4, 8]"
 
 
 def test_shapes_that_never_repeat_are_cut() -> None:

@@ -60,7 +60,7 @@ def line_shapes(model: Any, reference: str, inputs: Sequence[Any]) -> LineShapes
             return result
 
     # whatever a user's own source asks for that shapes do not tell
-    with suppress(Exception), torch.no_grad(), torch.device("meta"), Recorder():
+    with suppress(Exception, SystemExit), torch.no_grad(), torch.device("meta"), Recorder():
         model(*inputs)
     return tuple(sorted((line, _told(shapes)) for line, shapes in made.items()))
 

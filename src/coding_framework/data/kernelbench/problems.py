@@ -29,6 +29,7 @@ from coding_framework.data.kernelbench.constants import (
 )
 from coding_framework.data.kernelbench.sizes import (
     Budget,
+    Draw,
     Measure,
     enlarge,
     make_odd,
@@ -204,30 +205,42 @@ def _case(
 
 
 def _of_integers(tree: ast.Module, values: Values, made: Measure) -> dict[int, Bounds]:
-    """Bounds of each input of integers: those of the `randint` that is it. Where it is made of one,
-    those of that; of several, what all of them may be, or the first; else the least and the largest
-    that the problem itself gives."""
+    """Bounds of each input of integers: those of the `randint` that is it, or that it is made of by
+    its count. Where it is made of several, what all of them may be, or the first; else the least
+    and the largest that the problem itself gives."""
     integers = [i for i, (_, dtype) in enumerate(made.inputs) if dtype in _INTEGERS]
-    own: dict[int, Bounds] = {i: drawn for i in integers if (drawn := made.drawn[i])}
+    own: dict[int, Bounds] = {i: drawn.bounds for i in integers if (drawn := made.drawn[i])}
     rest = [i for i in integers if i not in own]
     if not rest:
         return own
-    draws = made.draws
+    left = list(made.draws)
+    few = len(left) < len(rest)
     seen: list[Bounds] = [(0.0, 1.0)] * len(made.inputs)
     if made.elements <= MOST_DRAWN:
         seen = integer_ranges(tree, values)
-    common = max((d[0] for d in draws), default=0.0), min((d[1] for d in draws), default=-1.0)
-    several, few = len(draws) > len(rest), len(draws) < len(rest)
-    left = list(draws)
     for i in rest:
+        count = math.prod(made.inputs[i][0])
         least, most = seen[i][0] or 0.0, seen[i][1] or 0.0
-        if several:
-            own[i] = common if common[0] <= common[1] else draws[0]
-            continue
-        fits = [d for d in left if d[0] <= least and most <= d[1] and (not few or least < most)]
-        own[i] = fits[0] if fits else (least, most)
-        left = [d for d in left if d is not own[i]]
+        fits = [d for d in left if d.covers(least, most) and (not few or least < most)]
+        exact = [d for d in fits if d.count == count] or (fits if len(left) == 1 else [])
+        parts = exact[:1] or _summing_to(count, left)
+        left = [d for d in left if d not in parts]
+        low, high = (
+            max((d.low for d in parts), default=1.0),
+            min((d.high for d in parts), default=0.0),
+        )
+        own[i] = (low, high) if low <= high else parts[0].bounds if parts else (least, most)
     return own
+
+
+def _summing_to(count: int, draws: Sequence[Draw]) -> list[Draw]:
+    """The first of several draws in a row that have so many numbers together: they were stacked, or
+    put beside each other."""
+    for start in range(len(draws)):
+        for end in range(start + 2, len(draws) + 1):
+            if sum(d.count for d in draws[start:end]) == count:
+                return list(draws[start:end])
+    return []
 
 
 def _scaled_reduction(small: int, original: Measure) -> int:

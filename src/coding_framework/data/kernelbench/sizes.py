@@ -25,6 +25,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """What a `randint` draws: so many whole numbers, from `low` to `high` inclusive."""
+
+    count: int
+    low: float
+    high: float
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    def covers(self, least: float, most: float) -> bool:
+        return self.low <= least and most <= self.high
+
+
+@dataclass(frozen=True, slots=True)
 class Measure:
     """What a model takes, gives and costs at one choice of sizes."""
 
@@ -40,10 +56,10 @@ class Measure:
     """Inputs, weights and outputs without elements."""
     single: int
     """Layers that take or give one feature, or norm groups of one channel."""
-    drawn: tuple[tuple[float, float] | None, ...]
-    """Of each input the bounds (inclusive) of the `randint` that is it; None: it is none."""
-    draws: tuple[tuple[float, float], ...]
-    """The bounds of the other `randint` calls of `get_inputs`, in order."""
+    drawn: tuple[Draw | None, ...]
+    """Of each input the `randint` that is it; None: it is none."""
+    draws: tuple[Draw, ...]
+    """The other `randint` calls of `get_inputs`, in order."""
 
     @property
     def output_elements(self) -> int:
@@ -188,13 +204,13 @@ def _is_single(layer: Any) -> bool:
 
 
 def _randint_mode() -> Any:
-    """A torch mode that notes the bounds of every `randint` within it, by its tensor's id."""
+    """A torch mode that notes every `randint` within it, by its tensor's id."""
     from torch.overrides import TorchFunctionMode
 
     class RandintBounds(TorchFunctionMode):
         def __init__(self) -> None:
             super().__init__()
-            self.found: dict[int, tuple[float, float]] = {}
+            self.found: dict[int, Draw] = {}
             self.alive: list[torch.Tensor] = []  # an id means nothing without its object
 
         def __torch_function__(
@@ -207,7 +223,7 @@ def _randint_mode() -> Any:
                 high = named.get("high", numbers[-1] if numbers else 2)
                 low = named.get("low", numbers[0] if len(numbers) > 1 else 0)
                 self.alive.append(result)
-                self.found[id(result)] = float(low), float(high - 1)
+                self.found[id(result)] = Draw(result.numel(), float(low), float(high - 1))
             return result
 
     return RandintBounds()
