@@ -97,6 +97,7 @@ def test_a_tensor_of_ones_beside_a_logarithm_is_drawn_freely() -> None:
 
 
 IDS = "torch.randint(0, 5000, (8, 32))"
+LABELS = "torch.randint(0, 2, (8, 32)).float()"
 
 
 @pytest.mark.parametrize(
@@ -104,15 +105,15 @@ IDS = "torch.randint(0, 5000, (8, 32))"
     [
         (f"{IDS}, torch.randint(0, 2, (8, 32)).bool()", "self.t(i) * m[..., None]", "i, m",
          [(0, 4999)]),
-        (f"{IDS}, {LABELS}", "self.t(i) * m[..., None]", "i, m",
-         [(0, 4999)]),
+        (f"{IDS}, {LABELS}", "self.t(i) * m[..., None]", "i, m", [(0, 4999)]),
         (f"torch.arange(32), {IDS}", "self.t(i) + self.p(a)", "a, i", [(0, 31), (0, 4999)]),
-        (f"{IDS}.int(), {LABELS}", "self.t(i) * m[..., None]", "i, m",
-         [(0, 4999)]),
+        (f"{IDS}.int(), {LABELS}", "self.t(i) * m[..., None]", "i, m", [(0, 4999)]),
         (f"torch.full((8,), 32), {IDS}.int()", "self.t(i).sum(1) * n[:, None]", "n, i",
          [(32, 32), (0, 4999)]),
-        ("torch.arange(32), torch.randint(0, 2, (8, 32)).float(), torch.randint(0, 2, (8, 32)) * 1.0",
-         "self.p(a) * m[..., None] + k[..., None]", "a, m, k", [(0, 31)]),
+        (f"torch.arange(32), {LABELS}, {LABELS}", "self.p(a) * m[..., None] + k[..., None]",
+         "a, m, k", [(0, 31)]),
+        (f"{IDS}.int(), {IDS}.int(), {LABELS}", "(self.t(i) + self.t(j)) * m[..., None]",
+         "i, j, m", [(0, 4999), (0, 4999)]),
         (f"{IDS}.view(32, 8)", "self.t(i)", "i", [(0, 4999)]),
         (f"{IDS}.int(), torch.full((8,), 32)", "self.t(i).sum(1) * n[:, None]", "i, n",
          [(0, 4999), (32, 32)]),

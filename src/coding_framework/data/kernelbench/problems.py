@@ -224,13 +224,15 @@ def _of_integers(tree: ast.Module, values: Values, made: Measure) -> dict[int, B
         fits = [d for d in left if d.covers(least, most) and (not few or least < most)]
         exact = [d for d in fits if d.count == count] or (fits if len(left) == 1 else [])
         parts = exact[:1] or _summing_to(count, left)
-        left = [d for d in left if d not in parts]
-        low, high = (
-            max((d.low for d in parts), default=1.0),
-            min((d.high for d in parts), default=0.0),
-        )
-        own[i] = (low, high) if low <= high else parts[0].bounds if parts else (least, most)
+        left = [d for d in left if not any(d is part for part in parts)]
+        own[i] = _common(parts) if parts else (least, most)
     return own
+
+
+def _common(draws: Sequence[Draw]) -> Bounds:
+    """What each of them may be; where there is nothing, what the first may be."""
+    low, high = max(d.low for d in draws), min(d.high for d in draws)
+    return (low, high) if low <= high else draws[0].bounds
 
 
 def _summing_to(count: int, draws: Sequence[Draw]) -> list[Draw]:
