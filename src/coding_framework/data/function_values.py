@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from coding_framework.data.synthesis.catalog import Function, build_task
 from coding_framework.data.synthesis.program import fingerprint
 from coding_framework.data.synthesis.workloads.base import Workload
-from coding_framework.reference_source import run_reference
 from coding_framework.types import TensorSpec
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ def function_values(function: Function) -> tuple[Any, ...]:
 
 def _workload_values(workload: Workload) -> tuple[Any, ...]:
     import torch
+
+    from coding_framework.reference_model import run_reference
 
     task = build_task(workload)
     namespace = run_reference(task.reference)  # our own source, from the table

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coding_framework.errors import UsageError
-from coding_framework.parameter_order import recorded_definitions
-from coding_framework.reference_source import run_reference
+from coding_framework.reference_model import recorded_definitions, run_reference
 from coding_framework.types import InitArg, Task
 
 _BOUND = re.compile(r'm\s*\.\s*def\s*\(\s*"forward"\s*,\s*&?\s*(\w+)')

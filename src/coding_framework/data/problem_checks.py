@@ -10,7 +10,6 @@ import copy
 from typing import Any
 
 from coding_framework.errors import UsageError
-from coding_framework.reference_source import run_reference
 from coding_framework.types import Task
 
 _ON_VALUES = ("item()", "data-dependent", "data-independent", "on meta tensors", "meta tensors")
@@ -30,6 +29,8 @@ def explained(error: UsageError, name: str) -> UsageError:
 def require_function(task: Task) -> None:
     """Raises UsageError where the module's output is no function of its inputs and parameters."""
     import torch
+
+    from coding_framework.reference_model import run_reference
 
     case = min(task.cases, key=lambda c: sum(_size(s.shape) for s in c.inputs))
     if not case.inputs:

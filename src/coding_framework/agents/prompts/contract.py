@@ -20,7 +20,6 @@ from typing import Any
 
 from coding_framework.agents.prompts.line_shapes import LineShapes, line_shapes, lines_of
 from coding_framework.errors import InfrastructureError, UsageError
-from coding_framework.reference_source import run_reference
 from coding_framework.types import CALLERS, InitArg, Task, TestCase
 
 _C_TYPES: dict[type, str] = {bool: "bool", int: "int", float: "float"}
@@ -123,7 +122,7 @@ def _built(task: Task, case: TestCase, told_shapes: bool) -> _Built:
     """The reference's model at the sizes of a shape set."""
     import torch
 
-    from coding_framework.parameter_order import recorded_definitions
+    from coding_framework.reference_model import recorded_definitions, run_reference
 
     values = case.init_args or task.init_args
     namespace = run_reference(task.reference)

@@ -17,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from coding_framework.reference_source import REFERENCE_FILE
-
 _MOST_CALLS = 20_000
 _MOST_SHAPES = 6
 _SHAPES = re.compile(r"\[[\d, ]*\](, \[[\d, ]*\])*(, \.\.\.)?")
@@ -39,6 +37,8 @@ def line_shapes(model: Any, reference: str, inputs: Sequence[Any]) -> LineShapes
     import torch
     from torch.overrides import TorchFunctionMode
 
+    from coding_framework.reference_model import REFERENCE_FILE
+
     ends = _ends(reference)
     made: dict[int, list[str]] = defaultdict(list)
     left = _MOST_CALLS
@@ -53,7 +53,7 @@ def line_shapes(model: Any, reference: str, inputs: Sequence[Any]) -> LineShapes
             if left < 0:
                 raise _EnoughError
             found = [str(list(t.shape)) for t in _tensors(result)]
-            if found and (line := _line()) in ends:
+            if found and (line := _line(REFERENCE_FILE)) in ends:
                 for shape in found:
                     if made[ends[line]][-1:] != [shape]:
                         made[ends[line]].append(shape)
@@ -119,11 +119,11 @@ def _tensors(result: Any) -> Iterator[Any]:
             yield from _tensors(one)
 
 
-def _line() -> int:
-    """The line of the reference that is running; 0: none."""
+def _line(file: str) -> int:
+    """The line of the file that is running; 0: none."""
     frame = sys._getframe(2)
     while frame is not None:
-        if frame.f_code.co_filename == REFERENCE_FILE:
+        if frame.f_code.co_filename == file:
             return frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return 0

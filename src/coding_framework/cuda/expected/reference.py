@@ -45,8 +45,7 @@ from coding_framework.errors import (
     TaskError,
     UsageError,
 )
-from coding_framework.parameter_order import recorded_definitions
-from coding_framework.reference_source import run_reference
+from coding_framework.reference_model import recorded_definitions, run_reference
 from coding_framework.types import CALLERS, InitArg, Task, TestCase
 
 _PERTURBED_RUNS = 3

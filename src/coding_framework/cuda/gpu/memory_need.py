@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from coding_framework.cuda.device.rough_need import AN_INPUT, AN_OUTPUT
 from coding_framework.cuda.expected.inputs import TORCH_DTYPES
 from coding_framework.cuda.expected.operation_mode import OperationMode
-from coding_framework.reference_source import run_reference
+from coding_framework.reference_model import run_reference
 from coding_framework.types import Task, TestCase
 
 _PASSING = 16

@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coding_framework.reference_source import run_reference
-
 _SEMANTIC = re.compile(
     r"kernel|stride|pad|dilat|group|pool|heads|reduce|clamp|min_value|max_value|divi|factor|margin|"
     r"expansion|num_layers|bits|top_?k|bucket",
@@ -93,6 +91,8 @@ def literal_sizes(tree: ast.Module) -> tuple[Constant, ...]:
 
 def run_module(tree: ast.Module, values: Values) -> dict[str, Any]:
     """The module's namespace with the given values for its constants."""
+    from coding_framework.reference_model import run_reference
+
     changed = ast.parse(ast.unparse(tree))
     for constant, node in (*_named(changed), *_literal(changed)):
         node.value = values.get(constant, constant.value)

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coding_framework.data.synthesis.op_table import UNARY_OPS
-from coding_framework.reference_source import run_reference
 from coding_framework.types import Task, TestCase
 
 _PLAIN = re.compile(r"(?:torch|F)\.(\w+)\(\{v\}\)")
@@ -148,7 +147,7 @@ class _Source:
         import torch
         from torch import fx, nn
 
-        from coding_framework.parameter_order import recorded_definitions
+        from coding_framework.reference_model import recorded_definitions, run_reference
 
         class Tracer(fx.Tracer):
             def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:

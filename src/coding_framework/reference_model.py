@@ -1,18 +1,33 @@
-"""The order in which a model's parameters are passed to a kernel: that of their definition.
+"""A task's reference: run, and the order in which its model's parameters are passed to a kernel.
 
-`state_dict` lists a module's own parameters before those of its children, whatever `__init__` made
-first. Whoever writes a kernel reads `__init__` from top to bottom, and so does the archive: a Model
+That order is that of their definition. `state_dict` lists a module's own parameters before those of
+its children, whatever `__init__` made first. Whoever writes a kernel reads `__init__` from top to bottom, and so does the archive: a Model
 with `self.conv = ...; self.bias = Parameter(...)` is called with conv.weight, conv.bias, bias.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+
+REFERENCE_FILE = "<task reference>"
+"""What a reference is compiled as: its frames are known by it."""
+
+
+def run_reference(source: str | ast.Module) -> dict[str, Any]:
+    """The names that the reference's module defines. Raises whatever it raises.
+
+    It is compiled without the features that this file asks of the future: under them the
+    annotations of a user's dataclass would be texts.
+    """
+    names: dict[str, Any] = {"__name__": "task_reference"}
+    exec(compile(source, REFERENCE_FILE, "exec", dont_inherit=True), names)
+    return names
 
 
 class Definitions:
