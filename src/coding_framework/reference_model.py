@@ -1,9 +1,9 @@
 """A task's reference: run, and the order in which its model's parameters are passed to a kernel.
 
-That order is that of their definition. `state_dict` lists a module's own parameters before those of
-its children, whatever `__init__` made first. Whoever writes a kernel reads `__init__` from top to
-bottom, and so does the archive: a Model with `self.conv = ...; self.bias = Parameter(...)` is called
-with conv.weight, conv.bias, bias.
+That order is that of their definition. `state_dict` lists a module's own parameters before those
+of its children, whatever `__init__` made first. Whoever writes a kernel reads `__init__` from top
+to bottom, and so does the archive: a Model with `self.conv = ...; self.bias = Parameter(...)` is
+called with conv.weight, conv.bias, bias.
 """
 
 from __future__ import annotations
