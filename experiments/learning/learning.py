@@ -111,6 +111,10 @@ class Servers:
         self.running.clear()
 
 
+class PostponedError(Exception):
+    """A test has its answers, and is judged later."""
+
+
 @dataclass
 class Experiment:
     """What the stages of an arm share."""
@@ -130,6 +134,10 @@ class Experiment:
     began: float = field(default_factory=time.monotonic)
     servers: Servers = field(default_factory=lambda: Servers())
     """Shared by the arms of one call."""
+    asked: dict[Path, list[str]] = field(default_factory=dict)
+    """Folders of tests whose answers this call has, and the words that asked."""
+    postpones: bool = False
+    """Whether a test ends with its answers (`PostponedError`): they are judged with no server."""
 
     @property
     def name(self) -> str:
@@ -159,6 +167,8 @@ class Experiment:
         """A command of the project, with what is left of the time. Raises OutOfTimeError where it
         stopped at that, TrainingError where it failed."""
         words = [str(word) for word in command]
+        if self.asks_first and "--ask-only" not in words:
+            self.servers.end()
         if timed and self.left_s is not None:
             if self.left_s < LEAST_LEFT_S:
                 raise OutOfTimeError(f"no time is left for {words[1]}: the same command goes on")
@@ -258,18 +268,32 @@ class Experiment:
             "--k", "1" if samples == 1 else f"1,{samples}", *more,
         ]  # fmt: skip
         told = flags({**self.plan.sampling, **self.plan.judge})
-        # a server on the GPU that the judge times on ends before; a later turn needs both
-        asks_first = "{gpu}" not in (self.plan.serve or "{gpu}") and "--turns" not in more
-        with self.served(model, None if asks_first else arm) as server:
-            words += [*server, *(["--tokenizer", str(model)] if server else [])]
-            self.cuda_rl(*words, *told, *(["--ask-only"] if asks_first else []))
-        if asks_first:
-            self.cuda_rl(*words, *told)
+        if not self.asks_first or "--turns" in more:  # a later turn needs both
+            with self.served(model, arm) as server:
+                self.cuda_rl(*words, *_asking(server, model), *told)
+            return
+        if folder not in self.asked:
+            with self.served(model, arm if self.postpones else None) as server:
+                self.asked[folder] = [*words, *_asking(server, model), *told]
+                self.cuda_rl(*self.asked[folder], "--ask-only")
+        if self.postpones:
+            raise PostponedError
+        self.cuda_rl(*self.asked[folder])
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether the server is on the GPU that the judge times on: it ends before."""
+        return self.plan.serve is not None and "{gpu}" not in self.plan.serve
 
     @property
     def held_out(self) -> str:
         """The suite of the held-out tasks."""
         return "modules" if self.plan.pool == "modules" else "held-out"
+
+
+def _asking(server: Sequence[str], model: Path) -> list[str]:
+    """Flags of an evaluation that asks a server; the model's own tokenizer counts its prompts."""
+    return [*server, *(["--tokenizer", str(model)] if server else [])]
 
 
 Work = Callable[[Experiment], Mapping[str, Any]]
@@ -436,6 +460,8 @@ def _reject(now: Experiment, start: str, how: Mapping[str, Any]) -> Mapping[str,
             *flags({**said, **now.plan.judge}))  # fmt: skip
     folder = RejectionFolder(now.folder())
     with now.served(now.model(start)) as server:
+        now.cuda_rl(*base, *server, "--ask-only" if now.asks_first else "--sample-only")
+    if now.asks_first:
         now.cuda_rl(*base, *server, "--sample-only")
     summary = json.loads(folder.summary.read_text())
     if not summary["examples"]:
@@ -796,9 +822,11 @@ def noted(now: Experiment, stage: str) -> Mapping[str, Any]:
     return json.loads(note_of(now, stage).read_text())["result"]
 
 
-def run_arm(now: Experiment, until: str | None = None) -> None:
+def run_arm(now: Experiment, until: str | None = None, postpones: bool = False) -> None:
     """The arm's stages from the first that is not finished, to `until` or to the last. Raises
-    UsageError where the folder is of another plan, or the arm has no such stage."""
+    UsageError where the folder is of another plan, or the arm has no such stage; with `postpones`
+    PostponedError where a test has its answers and a server is on the GPU that the judge times
+    on."""
     names = [stage for stage, _ in STAGES[now.arm]]
     if until is not None and until not in names:
         raise UsageError(f"{now.arm} has no stage {until}: choose of {', '.join(names)}")
@@ -810,6 +838,7 @@ def run_arm(now: Experiment, until: str | None = None) -> None:
             print(f"{now.name}: {stage} is done", file=sys.stderr)
             continue
         started = time.monotonic()
+        now.postpones = postpones and stage == "test"
         result = work(now)
         note(now, stage, time.monotonic() - started, result)
         print(f"{now.name}: {stage} is done: {json.dumps(result)[:400]}", file=sys.stderr)
@@ -910,7 +939,13 @@ def work_on(args: argparse.Namespace) -> int:
     servers.needed += [policy for arm in arms for policy in policies_tested(arm)]
     work.mkdir(parents=True, exist_ok=True)
     try:
+        later = []
         for arm in arms:
+            try:
+                run_arm(arm, args.until, postpones=True)
+            except PostponedError:
+                later.append(arm)
+        for arm in later:
             run_arm(arm, args.until)
     finally:
         servers.end()

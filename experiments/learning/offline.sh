@@ -12,9 +12,10 @@
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
 #                                      the first one is sft, that is trained, and else the policy is the packed one;
 #                                      of four GPUs two make those behind --beside at the same time
-#   offline.sh start SECONDS PLAN.yaml ARM ...
+#   offline.sh start SECONDS PLAN.yaml ARM ... [--beside PLAN.yaml ARM ...]
 #                                      on one GPU: SFT by a plan beside this file, of the packed mixture, then these arms of it;
-#                                      then the packed policy's answers to the modules that people use
+#                                      then the packed policy's answers to the modules that people use. A second GPU makes
+#                                      that, and before it the arms of --beside, of the packed policies, by their plan
 #   offline.sh tests OUT               the tests marked `cuda`, without any piece, $JOBS (6) at a time; OUT/tests.log says each.
 #                                      Instead of start, or behind it in the background, while pieces come, with --workers 0
 #   offline.sh kernels OUT FAMILY ...  judges and times the kernels of these families of modules (without any: of all) that have no
@@ -82,10 +83,14 @@ compiled() { # each of a training's processes would compile what it imports
   python3 -m compileall -q -j 0 "$@" > /dev/null 2>&1 || true
   [ -z "${PYTHONPYCACHEPREFIX:-}" ] || env -u PYTHONPYCACHEPREFIX python3 -m compileall -q -j 0 "$@" > /dev/null 2>&1 || true
 }
-one_gpu() { # SECONDS PLAN ARM ...
-  seconds=$1 plan=experiments/learning/one_gpu.yaml learnt=$AWAY/half/learning_one_gpu before=$AWAY/half/learning_before
-  sed "s|^base_model: .*|base_model: $AWAY/qwen|" "experiments/learning/$2" > "$plan"
+by_plan() { # SECONDS PLAN ARM ... [--beside PLAN ARM ...]
+  seconds=$1 plan=$(plan_here "$2") arms= beside=
+  learnt=$AWAY/half/learning_one_gpu before=$AWAY/half/learning_before
   shift 2
+  while [ $# -gt 0 ] && [ "$1" != --beside ]; do
+    arms="$arms $1"
+    shift
+  done
   export VLLM_USE_FLASHINFER_SAMPLER=0 TORCH_CUDNN_SDPA_DEPRIORITIZED=1
   all_of mixture
   cat "$AWAY"/in/piece.mixture.* | xz -dc | tar x -C "$AWAY"
@@ -95,21 +100,46 @@ from plans import read_plan; take_mixture(Path(sys.argv[1]), read_plan(Path(sys.
     "$AWAY" "$plan" "$learnt"
   until [ -d "$AWAY/qwen" ]; do sleep 0.3; done
   ln -sfn "$AWAY/policy" experiments/learning/policy
-  CUDA_VISIBLE_DEVICES='' nice python3 experiments/learning/learning.py restore "$AWAY/policy" --merge --plan "$plan" \
-    --work "$before" > "$AWAY/logs/restore" 2>&1 &
+  if [ $# -gt 2 ]; then
+    beside=$(plan_here "$2")
+    shift 2
+    on_the_second "$@" &
+  fi
+  restored "$plan" "$before" "$AWAY/policy" &
+  restoring=$!
   status=0
-  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python3 experiments/learning/learning.py sft --until train \
-    --plan "$plan" --work "$learnt" --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/sft" 2>&1 || status=$?
+  CUDA_VISIBLE_DEVICES=0 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python3 experiments/learning/learning.py sft \
+    --until train --plan "$plan" --work "$learnt" --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/sft" 2>&1 || status=$?
   say "SFT has ended with $status"
-  wait # the policy before
-  first=$1
-  shift
-  python3 experiments/learning/learning.py "$first" ${1:+--then "$@"} --plan "$plan" --work "$learnt" \
-    --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/arms" 2>&1 || status=$?
-  say "the arms have ended with $status"
-  python3 experiments/learning/learning.py people --plan "$plan" --work "$before" \
-    --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/people_before" 2>&1 || status=$?
-  say "all has ended with $status"
+  wait "$restoring"
+  arms_of 0 "$plan" "$learnt" $arms
+  [ "$beside" ] || arms_of 0 "$plan" "$before" people
+  wait
+}
+on_the_second() { # ARM ...: of the packed policies, on the second GPU; then the modules that people use, by the first of them
+  restored "$beside" "$AWAY/half/learning_beside" "$AWAY/policy" "$AWAY"/policies/*
+  until [ -e "$AWAY/late.done" ]; do sleep 0.3; done
+  arms_of 1 "$beside" "$AWAY/half/learning_beside" "$@"
+  arms_of 1 "$plan" "$before" people
+}
+arms_of() { # GPU PLAN WORK ARM ...
+  gpu=$1 of=$2 work=$3 first=$4 status=0
+  shift 4
+  CUDA_VISIBLE_DEVICES=$gpu python3 experiments/learning/learning.py "$first" ${1:+--then "$@"} --plan "$of" --work "$work" \
+    --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/arms_$(basename "$work")" 2>&1 || status=$?
+  say "the arms of $(basename "$work") have ended with $status"
+}
+restored() { # PLAN WORK POLICY ...
+  of=$1 work=$2
+  shift 2
+  for policy in "$@"; do
+    [ ! -d "$policy" ] || CUDA_VISIBLE_DEVICES='' nice python3 experiments/learning/learning.py restore "$policy" --merge \
+      --plan "$of" --work "$work" || say "$policy could not be restored"
+  done > "$AWAY/logs/restore_$(basename "$work")" 2>&1
+}
+plan_here() { # PLAN: a copy of it with this machine's base model
+  sed "s|^base_model: .*|base_model: $AWAY/qwen|" "experiments/learning/$1" > "experiments/learning/here_$1"
+  echo "experiments/learning/here_$1"
 }
 minutes_to() { # SECONDS
   left=$(($1 - $(since)))
@@ -195,7 +225,7 @@ go)
   sh "$self" model "$1" > "$AWAY/logs/model" 2>&1 &
   cd "$AWAY/main"
   case $1 in *.yaml)
-    one_gpu "$seconds" "$@"
+    by_plan "$seconds" "$@"
     touch "$AWAY/done"
     exit 0
     ;;

@@ -50,7 +50,7 @@ ONE_STEP = SimpleNamespace(response_tokens=1600, turns=16)
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("name", ["h200", "half_hour", "sft", "two_gpus", "toy"])
+@pytest.mark.parametrize("name", ["h200", "half_hour", "sft", "two_gpus", "control", "toy"])
 def test_each_plan_gives_settings_that_the_trainings_take(name: str) -> None:
     from coding_framework.run.eval_options import EvalOptions
     from coding_framework.run.rejection_options import RejectionOptions
@@ -86,7 +86,7 @@ class CapturedError(Exception):
     """A command that would have been run."""
 
 
-@pytest.mark.parametrize("name", ["h200", "half_hour", "sft", "two_gpus", "toy"])
+@pytest.mark.parametrize("name", ["h200", "half_hour", "sft", "two_gpus", "control", "toy"])
 def test_each_command_of_a_plan_is_one_that_the_project_takes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +364,37 @@ def test_a_server_on_the_gpu_that_judges_ends_before(
         found.append([*asked])
         asked.clear()
     assert found == [[(True, True), (False, False)], [(False, True)], [(False, True)]]
+
+
+def test_tests_of_one_call_share_a_server_and_are_judged_when_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    plan = tmp_path / "plan.yaml"
+    told = plan_of().model_dump(mode="json")
+    told |= {"serve": f"{{python}} {tmp_path}/server.py {{port}}", "rft": {}}
+    plan.write_text(yaml.safe_dump(told))
+    for name in ("sft", "control-0"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "config.json").write_text("{}")
+    asked: list[tuple[str, bool, bool, str]] = []
+
+    def cuda_rl(now: learning.Experiment, *words: str | Path) -> None:
+        url = str(words[words.index("--server") + 1])
+        now.run("true", *words)
+        asked.append((now.name, "--ask-only" in words, learning.answers(url), url))
+
+    monkeypatch.setattr(learning.Experiment, "cuda_rl", cuda_rl)
+    for reads in ("numbers_of", "numbers_by_suite"):
+        monkeypatch.setattr(f"tables.{reads}", lambda folder: {"of": folder.name})
+    command = ["people", "--then", "sizes", "--plan", str(plan), "--work", str(tmp_path)]
+    assert learning.main(command) == 0
+    assert [one[:3] for one in asked] == [
+        ("people", True, True), ("sizes", True, True), ("people", False, False),
+        ("sizes", False, False),
+    ]  # fmt: skip
+    assert len({url for *_, url in asked}) == 1
+    assert json.loads((tmp_path / "stages" / "sizes.test.json").read_text())["result"]
 
 
 def test_the_server_of_the_next_policy_starts_while_one_is_tested(tmp_path: Path) -> None:

@@ -180,17 +180,22 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
     assert list((tmp_path / "base" / "torch" / "__pycache__").iterdir()), "of an image without any"
 
 
-def test_one_gpu_learns_by_a_plan_and_answers_beside_the_policy_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", [False, True], ids=["one GPU", "two"])
+def test_a_gpu_learns_by_a_plan_and_answers_beside_the_policy_before(
+    beside: bool, tmp_path: Path
+) -> None:
     away, made = tmp_path / "away", tmp_path / "made"
     for folder in ("bin", "out", "away/in", "away/wheels", "away/model", "made/late"):
         (tmp_path / folder).mkdir(parents=True)
-    case = '*learning.py*) echo "$@" >> "$CALLS" ;;\n'
+    case = '*learning.py*) echo "$CUDA_VISIBLE_DEVICES $@" >> "$CALLS" ;;\n'
     write_atomic(
         tmp_path / "bin" / "python3", PYTHON.replace("*half_hour.py*", case + "*half_hour.py*")
     )
     (tmp_path / "bin" / "python3").chmod(0o755)
     shutil.copytree(SCRIPT.parent, made / "main" / "experiments" / "learning",
                     ignore=shutil.ignore_patterns("policy*"))  # fmt: skip
+    (made / "policies" / "rl-0").mkdir(parents=True)
+    (made / "policies" / "rl-0" / "start.json").write_text("{}")
     (made / "policy").mkdir()
     (made / "policy" / "start.json").write_text("{}")
     for name in ("examples.jsonl", "manifest.json"):
@@ -199,12 +204,15 @@ def test_one_gpu_learns_by_a_plan_and_answers_beside_the_policy_before(tmp_path:
     (away / "wheels" / "one-1.whl").write_text("")
     packed = {
         "tree.tar.xz": ("main", "cJf", "main/experiments"), "model.tar.xz": ("", "cJf", "mixture"),
-        "in/piece.late.0": ("", "cf", "late"), "in/piece.policy.0": ("", "cf", "policy"),
+        "in/piece.late.0": ("", "cf", "late"), "in/piece.policy.0": ("", "cf", "policy policies"),
         "in/piece.mixture.0": ("", "cJf", "mixture"),
     }  # fmt: skip
     for name, (within, flag, what) in packed.items():
         inside = made / within
-        subprocess.run(["tar", flag, away / name, "-C", inside, Path(what).name], check=True)
+        subprocess.run(
+            ["tar", flag, away / name, "-C", inside, *(Path(one).name for one in what.split())],
+            check=True,
+        )
     (away / "in" / "piece.model.0").write_text("weights")
     pieces = sorted(p.name for p in (away / "in").iterdir())
     (away / "pieces").write_text("".join(f"{name}\n" for name in pieces))
@@ -212,21 +220,31 @@ def test_one_gpu_learns_by_a_plan_and_answers_beside_the_policy_before(tmp_path:
         **os.environ, "AWAY": str(away), "CALLS": str(tmp_path / "calls"), "BASE": str(tmp_path),
         "PYTHON": sys.executable, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
     }  # fmt: skip
-    for words in (["start", "600", "graphs.yaml", "people", "sizes"], ["poll", "60", "out"]):
+    start = ["start", "600", "graphs.yaml", "people", "sizes"]
+    start += ["--beside", "control.yaml", "control", "rl"] if beside else []
+    for words in (start, ["poll", "60", "out"]):
         subprocess.run(["sh", SCRIPT, *words], env=told, cwd=tmp_path, check=True, timeout=120)
         (away / "taken").write_text((away / "pieces").read_text())
     lines = (tmp_path / "calls").read_text().splitlines()
-    calls = [re.sub(r" --minutes \d.*", "", one.split("learning.py ")[1])
+    calls = [re.sub(r" --minutes \d.*", "", one).replace("experiments/learning/", "")
              for one in lines if "learning.py " in one]  # fmt: skip
-    plan = "--plan experiments/learning/one_gpu.yaml --work"
-    learnt, before = away / "half" / "learning_one_gpu", away / "half" / "learning_before"
+    half = away / "half"
+    learnt, before, of_beside = (half / f"learning_{w}" for w in ("one_gpu", "before", "beside"))
+    graphs, control = (f"--plan here_{name}.yaml --work" for name in ("graphs", "control"))
     assert sorted(calls) == sorted([
-        f"restore {away}/policy --merge {plan} {before}", f"sft --until train {plan} {learnt}",
-        f"people --then sizes {plan} {learnt}", f"people {plan} {before}",
+        f" learning.py restore {away}/policy --merge {graphs} {before}",
+        f"0 learning.py sft --until train {graphs} {learnt}",
+        f"0 learning.py people --then sizes {graphs} {learnt}",
+        f"{int(beside)} learning.py people {graphs} {before}",
+        *([
+            f" learning.py restore {away}/policy --merge {control} {of_beside}",
+            f" learning.py restore {away}/policies/rl-0 --merge {control} {of_beside}",
+            f"1 learning.py control --then rl {control} {of_beside}",
+        ] if beside else []),
     ])  # fmt: skip
     assert (learnt / "stages" / "sft.mixture.json").exists(), "the examples are made"
     there = away / "main" / "experiments" / "learning"
-    assert f"base_model: {away}/qwen\n" in (there / "one_gpu.yaml").read_text()
+    assert f"base_model: {away}/qwen\n" in (there / "here_graphs.yaml").read_text()
     assert (there / "policy" / "start.json").exists(), "SFT goes on from it"
 
 

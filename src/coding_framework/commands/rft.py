@@ -32,8 +32,13 @@ def run(args: Namespace) -> int:
     judging = config_from(
         JudgeSettings, Namespace(**{n: v for n, v in vars(args).items() if n in JUDGES})
     )
-    from coding_framework.run.rejection import rejection_fine_tune
+    from coding_framework.run.rejection import ask_only, rejection_fine_tune
 
+    if options.ask_only:
+        answers = ask_only(args.model, options, judging)
+        print(f"{answers} answers are in {options.output_dir}: the same command without --ask-only "
+              "judges them")  # fmt: skip
+        return EXIT_OK
     found = rejection_fine_tune(args.model, options, judging)
     if args.json:
         print(json.dumps(found.model_dump(mode="json")))

@@ -18,6 +18,7 @@ from pathlib import Path
 from coding_framework.data.example_store import ExampleStore, read_training_examples
 from coding_framework.data.registry import find_task
 from coding_framework.errors import OutOfTimeError, UsageError
+from coding_framework.evaluation.outcome import EvalOutcome
 from coding_framework.evaluation.suites import EvalSuite, SuiteTask
 from coding_framework.paths import write_atomic, write_json_atomic
 from coding_framework.run.eval_options import EvalOptions
@@ -63,12 +64,7 @@ def rejection_fine_tune(
     """
     began = time.monotonic()
     folder = RejectionFolder(options.output_dir)
-    sampled = _sampling(options)
-    suite = EvalSuite(name=f"{options.pool}-train", tasks=tuple(
-        SuiteTask(task=task) for task in training_pool(options)
-    ))  # fmt: skip
-    plan = EvalPlan(suites=(suite,), gates=(), before=None, leak={}, unanswered={})
-    outcome = run_evaluation(model, plan, sampled, judging)
+    outcome = _answer(model, options.model_copy(update={"ask_only": False}), judging)
     if outcome is not None and not outcome.complete:
         raise OutOfTimeError(
             f"RFT stopped at its limit of {options.minutes:g} minutes, while it sampled: the same "
@@ -87,6 +83,21 @@ def rejection_fine_tune(
         summary = summary.model_copy(update={"model": trained.model})
     write_json_atomic(folder.summary, summary.model_dump(mode="json"))
     return summary
+
+
+def ask_only(model: str, options: RejectionOptions, judging: JudgeSettings) -> int:
+    """The first answers to all tasks, for `rejection_fine_tune` to judge; how many there are.
+    Raises as that does."""
+    _answer(model, options.model_copy(update={"ask_only": True}), judging)
+    return options.tasks * options.samples
+
+
+def _answer(model: str, options: RejectionOptions, judging: JudgeSettings) -> EvalOutcome | None:
+    suite = EvalSuite(name=f"{options.pool}-train", tasks=tuple(
+        SuiteTask(task=task) for task in training_pool(options)
+    ))  # fmt: skip
+    plan = EvalPlan(suites=(suite,), gates=(), before=None, leak={}, unanswered={})
+    return run_evaluation(model, plan, _sampling(options), judging)
 
 
 def fine_tune_or_keep(
@@ -144,7 +155,8 @@ def training_pool(options: RejectionOptions) -> list[Task]:
 
 
 def _sampling(options: RejectionOptions) -> EvalOptions:
-    same = ("samples", "turns", "temperature", "max_new_tokens", "max_prompt_tokens", "prompts")
+    same = ("samples", "turns", "temperature", "max_new_tokens", "max_prompt_tokens", "prompts",
+            "ask_only")  # fmt: skip
     return EvalOptions(
         output_dir=RejectionFolder(options.output_dir).samples,
         wandb=False,

@@ -95,5 +95,8 @@ class RejectionOptions(Config):
     minutes: float | None = Field(default=None, gt=0.0)
     """Minutes after which no sample begins, and after which the training stops at the end of a
     step, with exit status 4; the same command goes on. Default: none."""
+    ask_only: bool = False
+    """Only ask for the first answers: a server may need the GPU that the judge would time on. The
+    same command without it judges them."""
     sample_only: bool = False
     """Sample and choose, and do not train."""

@@ -62,6 +62,19 @@ def test_what_is_sampled_is_counted_and_nothing_is_trained_where_that_is_asked(
     assert (len(plan.suites[0].tasks), how.samples, how.heat) == (5, 2, 1.0)
 
 
+def test_answers_are_asked_for_and_judged_by_a_later_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = sampled(monkeypatch, conversations(3))
+    options = RejectionOptions(output_dir=tmp_path, tasks=3, samples=2, ask_only=True)
+    assert rejection.ask_only("m", options, JudgeSettings()) == 6
+    assert asked[0][2].ask_only
+    assert not RejectionFolder(tmp_path).summary.exists(), "nothing is judged yet"
+    judged = options.model_copy(update={"ask_only": False, "sample_only": True})
+    assert rejection.rejection_fine_tune("m", judged, JudgeSettings()).solved == 3
+    assert not asked[1][2].ask_only
+
+
 def test_without_a_correct_answer_it_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
