@@ -53,6 +53,9 @@ class SolveOptions(Config):
     differ in their device code, and gives each its share of the candidates."""
     redraws: int = Field(default=0, ge=0, le=8)
     """How often an answer that repeats the code of an earlier turn is drawn again."""
+    parts: bool = False
+    """Take a module of many steps apart: a conversation about each operation, with the elementwise
+    ones beside it, and their kernels joined and judged as one."""
     reward: str = "weighted"
     """Preset of the reward: weighted, gated, kevin or correct."""
     stop_reward: float | None = None
@@ -91,7 +94,7 @@ class SolveOptions(Config):
     @property
     def conversation_id(self) -> str:
         """The same options are the same conversation; the judge's settings and the folder aside."""
-        later = {"beam": 1, "redraws": 0}  # as before there were these settings
+        later = {"beam": 1, "redraws": 0, "parts": False}  # as before there were these settings
         unset = {name for name, value in later.items() if getattr(self, name) == value}
         aside = {"output_dir", "into", "keys", "key", "judge"} | unset
         said = self.model_dump_json(exclude=aside)

@@ -32,6 +32,7 @@ from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.orchestration.beam import confirmed
+from coding_framework.orchestration.in_parts import PARTS_AT_ONCE, Solved, solve_in_parts
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
 from coding_framework.paths import require_writable, write_atomic
@@ -47,6 +48,7 @@ from coding_framework.training.agent_specializer import (
 from coding_framework.types import (
     ConversationTurn,
     CUDAConversationState,
+    JudgeFn,
     Policy,
     PromptVersion,
     Role,
@@ -112,8 +114,11 @@ async def _converse(
             candidates=options.candidates, beam=options.beam,
             checkpoint=SolveFolder(folder).workflow,
         )  # fmt: skip
-        state = None
         async with workflow:
+            if options.parts:
+                whole = await _in_parts(task, options, workflow, judge, folder, screen)
+                return whole, _chosen(whole)
+            state = None
             async for event in workflow.stream(task, conversation_id=options.conversation_id):
                 screen.show(event)
                 state = event.state or state
@@ -122,6 +127,33 @@ async def _converse(
             return state, _chosen(state)
         screen.tell("judging the fastest kernels again")
         return state, await _confirmed(state, options.judge)
+
+
+async def _in_parts(
+    task: Task, options: SolveOptions, workflow: CUDAKernelWorkflow, judge: JudgeFn, folder: Path,
+    screen: Screen,
+) -> CUDAConversationState:  # fmt: skip
+    """The conversation that has the joined kernel; each part's kernel is a file of its own."""
+    screen.tell("taking the module apart")
+
+    def told(solved: Solved) -> None:
+        part, kernel = solved.part, solved.kernel
+        name = f"part {solved.number} of {solved.of} ({part.task.description})"
+        if kernel is None:
+            screen.tell(f"{name}: no kernel is right")
+            return
+        write_atomic(SolveFolder(folder).part(part.key), kernel.code or "")
+        speedup = kernel.verdict.speedup if kernel.verdict is not None else None
+        screen.tell(f"{name}: correct" + ("" if speedup is None else f", {speedup:.2f}x"))
+
+    state = await solve_in_parts(
+        task,
+        lambda part, name: workflow.run(part, conversation_id=f"{options.conversation_id}-{name}"),
+        judge, told, options.conversation_id,
+    )  # fmt: skip
+    for turn in state.turns:
+        screen.show(WorkflowEvent(kind="turn", index=0, role=turn.role, turn=turn))
+    return state
 
 
 async def _confirmed(
@@ -222,7 +254,7 @@ def _loader(options: SolveOptions, stack: contextlib.ExitStack) -> Any:
         context = prompt_tokens(options) + answer_tokens(options)
         policy = TransformersPolicy(
             resolve_model(options.model), adapter=adapter, max_context=context,
-            max_batch=options.candidates,
+            max_batch=options.candidates * (PARTS_AT_ONCE if options.parts else 1),
         )  # fmt: skip
         stack.callback(policy.close)
         return policy
@@ -401,6 +433,8 @@ def _verdict_line(state: CUDAConversationState, chosen: ConversationTurn | None)
     ended = f"ended by {state.end_reason} after {len(state.turns)} turns"
     if chosen is None and state.best_turn is not None:
         return f"no kernel that was correct is so on other inputs: none is kept; {ended}"
+    if chosen is None and not state.turns:
+        return f"there is no kernel of the whole: {state.end_reason}"
     if chosen is None:
         return f"no kernel was written; {ended}"
     verdict = chosen.verdict

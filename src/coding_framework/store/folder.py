@@ -67,6 +67,10 @@ class SolveFolder(_Folder):
     workflow = _Below("checkpoint.sqlite")
     """LangGraph's own checkpoint, by which a stopped conversation goes on."""
 
+    def part(self, key: str) -> Path:
+        """The kernel of a part of the task (`--parts`)."""
+        return self.root / "parts" / f"{key}.cu"
+
 
 class SFTFolder(_Folder):
     """A run of supervised fine-tuning."""

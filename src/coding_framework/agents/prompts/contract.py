@@ -138,6 +138,7 @@ def _built(task: Task, case: TestCase, told_shapes: bool) -> _Built:
     if told_shapes:
         with torch.device("meta"):
             given = [torch.empty(t.shape, dtype=getattr(torch, t.dtype)) for t in case.inputs]
+        model.to("meta")
         if floating:
             model.to(getattr(torch, floating[0]))
         made = line_shapes(model, task.reference, given)

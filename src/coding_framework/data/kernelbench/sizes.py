@@ -98,7 +98,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         inputs = namespace["get_inputs"]()
         drawn = tuple(randint.found.pop(id(x), None) for x in inputs)
         draws = tuple(randint.found.values())
-        model = namespace["Model"](*arguments)
+        model = namespace["Model"](*arguments).to("meta")  # torch.Tensor(2, 3) lies on the CPU
         with FlopCounterMode(display=False) as counter:
             outputs = as_tensors(model(*inputs))
     tensors = [*inputs, *model.state_dict().values(), *outputs]

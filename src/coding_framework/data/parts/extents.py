@@ -1,0 +1,117 @@
+"""Numbers that differ from shape set to shape set, as expressions of extents that are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+_MOST_FACTOR = 64
+_MOST_FACTORS = 4
+_MOST_SHIFT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An extent that a program can ask for: `x.size(1)`, and what it is at each shape set."""
+
+    text: str
+    values: tuple[int, ...]
+
+
+def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False) -> str | None:
+    """C++ of a number; None where its origin is not found. The simplest is taken: a number; an
+    extent or a product of extents, times or through a number, more or less a number; one through an
+    extent; a sum or a difference of two, more or less a number. of_one: no such sums."""
+    values = tuple(values)
+    if len(set(values)) == 1:
+        return str(values[0])
+    found = _distinct(known)
+    for one in found:
+        if one.values == values:
+            return one.text
+    products = list(_products(found))
+    for group in (found, products):
+        for one in group:
+            if (text := _linear(values, one)) is not None:
+                return text
+    every = (*found, *products)
+    for one in every:
+        for other in found:
+            if all(v * d == n for v, d, n in zip(values, other.values, one.values, strict=True)):
+                return f"({one.text} / {other.text})"
+    for one in () if of_one else every:
+        for other in every:
+            for sign, times in (("-", -1), ("+", 1)):
+                rest = {
+                    v - a - times * b
+                    for v, a, b in zip(values, one.values, other.values, strict=True)
+                }
+                if len(rest) == 1 and abs(more := rest.pop()) <= _MOST_SHIFT:
+                    return _plus(f"({one.text} {sign} {other.text})", more)
+    return None
+
+
+def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
+    """The same for a number that is none: an extent's root, its inverse, or that of a product, in
+    C++."""
+    if len(set(values)) == 1:
+        return repr(float(values[0]))
+    for text, inverse, form in _FORMS:
+        inner = [round(inverse(v)) if v > 0 else 0 for v in values]
+        if all(n > 0 and math.isclose(v, form(n)) for v, n in zip(values, inner, strict=True)):
+            found = whole(inner, known, of_one=True)
+            if found is not None:
+                return text.format(f"(double)({found})")
+    return None
+
+
+_FORMS: tuple[tuple[str, Callable[[float], float], Callable[[int], float]], ...] = (
+    ("{}", lambda v: v, float),
+    ("1.0 / {}", lambda v: 1 / v, lambda n: 1 / n),
+    ("1.0 / std::sqrt({})", lambda v: v**-2, lambda n: float(n**-0.5)),
+    ("std::sqrt({})", lambda v: v * v, lambda n: float(n**0.5)),
+)
+"""C++ of a number made of a whole one, how that is found, and back."""
+
+
+def _distinct(known: Sequence[Known]) -> list[Known]:
+    """Those that differ in their values, the first of each, without what is everywhere the same."""
+    found: dict[tuple[int, ...], Known] = {}
+    for one in known:
+        if len(set(one.values)) > 1:
+            found.setdefault(one.values, one)
+    return list(found.values())
+
+
+def _linear(values: tuple[int, ...], one: Known) -> str | None:
+    """A multiple or a whole part of an extent, more or less a number."""
+    pairs = list(zip(values, one.values, strict=True))
+    (v, k), (w, m) = pairs[0], next(pair for pair in pairs if pair[1] != pairs[0][1])
+    if v == w:
+        return None
+    factor, rest = divmod(v - w, k - m)
+    if rest == 0 and 0 < factor <= _MOST_FACTOR:
+        more = v - factor * k
+        if abs(more) <= _MOST_SHIFT and all(a == factor * b + more for a, b in pairs):
+            return _plus(one.text if factor == 1 else f"({factor} * {one.text})", more)
+    share, rest = divmod(k - m, v - w)
+    if rest == 0 and 1 < share <= _MOST_FACTOR:
+        more = v - k // share
+        if abs(more) <= _MOST_SHIFT and all(a == b // share + more for a, b in pairs):
+            return _plus(f"({one.text} / {share})", more)
+    return None
+
+
+def _plus(text: str, more: int) -> str:
+    return text if more == 0 else f"({text} {'+' if more > 0 else '-'} {abs(more)})"
+
+
+def _products(found: Sequence[Known]) -> Iterator[Known]:
+    for count in range(2, _MOST_FACTORS + 1):
+        for chosen in combinations_with_replacement(found[:8], count):
+            yield Known(
+                f"({' * '.join(one.text for one in chosen)})",
+                tuple(map(math.prod, zip(*(one.values for one in chosen), strict=True))),
+            )

@@ -1,0 +1,296 @@
+"""One kernel of the kernels of a module's parts, with the views and copies between them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from coding_framework.data.parts.calls import Call, Const, Layout, PartsError, Ref, Trace
+from coding_framework.data.parts.extents import Known, whole
+from coding_framework.data.parts.pieces import Part, known_extents, literals, variable
+
+_COPYING = """\
+// what lies between the parts: copies of views, and tensors put one behind the other
+namespace between {
+struct Places {
+  long long sizes[8], from[8], to[8], dims;
+};
+__global__ void move(const char* from, char* to, Places p, long long count, int bytes) {
+  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  long long a = 0, b = 0;
+  for (int d = (int)p.dims - 1; d >= 0; d--) {
+    a += i % p.sizes[d] * p.from[d];
+    b += i % p.sizes[d] * p.to[d];
+    i /= p.sizes[d];
+  }
+  if (bytes == 4)
+    ((int*)to)[b] = ((const int*)from)[a];
+  else
+    for (int n = 0; n < bytes; n++) to[b * bytes + n] = from[a * bytes + n];
+}
+// the elements of `from` at these strides go to those of `to`
+void moved(torch::Tensor from, int64_t a, std::vector<int64_t> strides, torch::Tensor to, int64_t b,
+           std::vector<int64_t> sizes) {
+  Places p = {};
+  long long count = 1;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    p.sizes[d] = sizes[d];
+    p.from[d] = strides[d];
+    p.to[d] = to.stride(d);
+    count *= sizes[d];
+  }
+  p.dims = (long long)sizes.size();
+  int bytes = (int)to.element_size();
+  move<<<(int)((count + 255) / 256), 256>>>(
+      (const char*)from.data_ptr() + a * bytes, (char*)to.data_ptr() + b * bytes, p, count, bytes);
+}
+torch::Tensor copy(torch::Tensor from, std::vector<int64_t> sizes, std::vector<int64_t> strides,
+                   int64_t offset) {
+  auto to = torch::empty(sizes, from.options());
+  moved(from, offset, strides, to, 0, sizes);
+  return to;
+}
+torch::Tensor join(std::vector<torch::Tensor> all, int64_t axis) {
+  std::vector<int64_t> sizes;
+  for (int64_t d = 0; d < all[0].dim(); d++) sizes.push_back(all[0].size(d));
+  for (size_t n = 1; n < all.size(); n++) sizes[axis] += all[n].size(axis);
+  auto to = torch::empty(sizes, all[0].options());
+  int64_t start = 0;
+  for (size_t n = 0; n < all.size(); n++) {
+    std::vector<int64_t> strides;
+    for (int64_t d = 0; d < to.dim(); d++) strides.push_back(all[n].stride(d));
+    sizes[axis] = all[n].size(axis);
+    moved(all[n], 0, strides, to, start, sizes);
+    start += sizes[axis] * to.stride(axis);
+  }
+  return to;
+}
+}  // namespace between
+"""
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*$", re.MULTILINE)
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_BOUND = re.compile(r'\.def\(\s*"forward"\s*,\s*&?\s*(?:\w+::)*(\w+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part's kernel, ready to be put beside others."""
+
+    body: str
+    includes: tuple[str, ...]
+    forward: str
+    """Name of its function."""
+    arguments: int
+    many: bool
+    """Whether it returns a list."""
+
+
+def piece_of(code: str) -> Piece:
+    """A kernel's file without its includes and its module. Raises PartsError for one that cannot
+    stand in a namespace."""
+    bound = _BOUND.search(code)
+    if bound is None or 'extern "C"' in code:
+        raise PartsError("a kernel of a part binds no function of its own")
+    includes = tuple(dict.fromkeys(line.strip() for line in _INCLUDE.findall(code)))
+    body = _without_module(_INCLUDE.sub("", code))
+    name = bound[1]
+    found = re.search(rf"([\w:<>&\s]+?)\b{name}\s*\(", body)
+    if found is None:
+        raise PartsError(f"a kernel of a part has no {name}")
+    arguments = _arguments(body, body.index("(", found.end() - 1))
+    if any(re.search(r"vector|ArrayRef|TensorList", one) for one in arguments):
+        raise PartsError("a kernel of a part takes a list")
+    undefined = "".join(f"\n#undef {name}" for name in dict.fromkeys(_DEFINE.findall(body)))
+    return Piece(body.strip() + undefined, includes, name, len(arguments), "vector" in found[1])
+
+
+def _without_module(code: str) -> str:
+    start = code.find("PYBIND11_MODULE")
+    if start < 0:
+        return code
+    depth, end = 0, len(code)
+    for at in range(code.index("{", start), len(code)):
+        depth += {"{": 1, "}": -1}.get(code[at], 0)
+        if depth == 0:
+            end = at + 1
+            break
+    return code[:start] + code[end:]
+
+
+def _arguments(code: str, opening: int) -> list[str]:
+    """What stands between the brackets that begin there, at commas of no inner bracket."""
+    depth, found, begun = 0, [], opening + 1
+    for at in range(opening, len(code)):
+        depth += code[at] in "(<[{"
+        depth -= code[at] in ")>]}"
+        if depth == 0 or (depth == 1 and code[at] == ","):
+            found.append(code[begun:at].strip())
+            begun = at + 1
+        if depth == 0:
+            break
+    return [one for one in found if one]
+
+
+def joined(trace: Trace, parts: Sequence[Part], kernels: Sequence[str]) -> str:
+    """The whole's kernel. Raises PartsError."""
+    return _Host(trace, parts, [piece_of(code) for code in kernels]).text()
+
+
+def require_joinable(trace: Trace, parts: Sequence[Part]) -> None:
+    """Before kernels are asked for. Raises PartsError where the parts could not be joined."""
+    _Host(trace, parts, [Piece("", (), "forward", len(p.tensors), False) for p in parts]).text()
+
+
+@dataclass(slots=True)
+class _Host:
+    trace: Trace
+    parts: Sequence[Part]
+    pieces: Sequence[Piece]
+    lines: list[str] = field(default_factory=list)
+    ready: dict[int, str] = field(default_factory=dict)
+    """Variables that hold a value's elements in their order."""
+    copies: bool = False
+
+    def text(self) -> str:
+        trace = self.trace
+        ends = {part.calls[-1].outputs: at for at, part in enumerate(self.parts)}
+        inner = {c.outputs for part in self.parts for c in part.calls[:-1]}
+        for number in range(trace.inputs + trace.parameters):
+            self.ready[number] = variable(trace, number)
+        for call in trace.calls:
+            if call.outputs in ends:
+                self._part(ends[call.outputs])
+            elif call.kind in ("copy", "join") and call.outputs not in inner:
+                self._between(call)
+        outputs = [self._plain(number) for number in trace.outputs]
+        result = outputs[0] if len(outputs) == 1 else f"{{{', '.join(outputs)}}}"
+        kind = "torch::Tensor" if len(outputs) == 1 else "std::vector<torch::Tensor>"
+        given = ", ".join(
+            f"torch::Tensor {variable(trace, n)}" for n in range(trace.inputs + trace.parameters)
+        )
+        includes = dict.fromkeys(
+            ["#include <torch/extension.h>", "#include <cmath>", "#include <vector>"]
+            + [line for piece in self.pieces for line in piece.includes]
+        )
+        bodies = []
+        for at, (part, piece) in enumerate(zip(self.parts, self.pieces, strict=True), 1):
+            bodies.append(f"// part {at}: {part.task.description}\nnamespace part{at} {{")
+            bodies.append(f"{piece.body}\n}}  // namespace part{at}\n")
+        body = "\n".join(f"  {line}" for line in self.lines)
+        return "\n".join([
+            *includes, "", *bodies, *([_COPYING] if self.copies else []),
+            f"{kind} forward({given}) {{", body, f"  return {result};", "}", "",
+            'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }', "",
+        ])  # fmt: skip
+
+    def _part(self, at: int) -> None:
+        part, piece = self.parts[at], self.pieces[at]
+        given = [self._plain(number) for number in part.tensors]
+        if piece.arguments == len(given) + len(part.numbers):
+            given += part.numbers
+        elif piece.arguments != len(given):
+            raise PartsError(f"the kernel of part {at + 1} takes {piece.arguments} arguments")
+        name = variable(self.trace, part.output)
+        index = "[0]" if piece.many else ""
+        self.lines.append(
+            f"auto {name} = part{at + 1}::{piece.forward}({', '.join(given)}){index};"
+        )
+        self.ready[part.output] = name
+
+    def _between(self, call: Call) -> None:
+        out = call.outputs[0]
+        name = variable(self.trace, out)
+        if call.kind == "copy":
+            source = next(leaf.number for leaf in call.args if isinstance(leaf, Ref))
+            text = self._plain(source)
+            if self.trace.values[source].layouts != self.trace.values[out].layouts:
+                text += f".view({self._sizes(out)})"
+        else:
+            text = self._join(call, out)
+        self.lines.append(f"auto {name} = {text};")
+        self.ready[out] = name
+
+    def _join(self, call: Call, out: int) -> str:
+        self.copies = True
+        dim = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else Const((0,)))
+        axis = dim.values[0] % self.trace.values[out].rank
+        refs = [leaf.number for leaf in call.args[0] if isinstance(leaf, Ref)]
+        texts = [self._plain(number) for number in refs]
+        if call.name == "stack":
+            texts = [f"{text}.unsqueeze({axis})" for text in texts]
+        return f"between::join({{{', '.join(texts)}}}, {axis})"
+
+    def _plain(self, number: int) -> str:
+        """C++ of a tensor with the value's shape, whose elements lie in their order."""
+        if number in self.ready:
+            return self.ready[number]
+        value = self.trace.values[number]
+        written = literals(self.trace).get(number)
+        if written is not None:
+            self._write(number, written)
+            return self.ready[number]
+        root = self.trace.values[value.root]
+        if root.number not in self.ready:
+            raise PartsError("a part reads what no part makes")
+        base = self.ready[root.number]
+        if value.is_plain:
+            text = f"{base}.view({self._sizes(number)})"
+        else:
+            self.copies = True
+            axes = range(value.rank)
+            strides = [self._expression([_stride(one, a) for one in value.layouts]) for a in axes]
+            offset = self._expression([one.offset for one in value.layouts])
+            text = (
+                f"between::copy({base}, {self._sizes(number)}, {{{', '.join(strides)}}}, {offset})"
+            )
+        name = f"view{number}"
+        self.lines.append(f"auto {name} = {text};")
+        self.ready[number] = name
+        return name
+
+    def _write(self, number: int, values: tuple[float, ...]) -> None:
+        """A constant as numbers in the host code."""
+        name, first = f"written{number}", variable(self.trace, 0)
+        texts = ", ".join(map(_number, values))
+        options = f"torch::TensorOptions().dtype(torch::kFloat).device({first}.device())"
+        shape = ", ".join(map(str, self.trace.values[number].layouts[0].shape))
+        self.lines.append(f"auto {name} = torch::tensor({{{texts}}}, {options}).view({{{shape}}});")
+        self.ready[number] = name
+
+    def _sizes(self, number: int) -> str:
+        value = self.trace.values[number]
+        return (
+            f"{{{', '.join(self._expression(list(value.extents(a))) for a in range(value.rank))}}}"
+        )
+
+    def _expression(self, values: Sequence[int | None]) -> str:
+        known = self._known()
+        if any(v is None for v in values):
+            at = [place for place, v in enumerate(values) if v is not None]
+            if not at:
+                return "0"
+            values = [values[place] for place in at]
+            known = [Known(k.text, tuple(k.values[place] for place in at)) for k in known]
+        text = whole([v for v in values if v is not None], known)
+        if text is None:
+            raise PartsError(f"{tuple(values)} are sizes or strides whose origin is not found")
+        return text
+
+    def _known(self) -> list[Known]:
+        made = known_extents(self.trace, len(self.trace.values))
+        return [k for k in made if k.text.partition(".")[0] in self.ready.values()]
+
+
+def _number(value: float) -> str:
+    """C++ of a float that is as near to it as any."""
+    if math.isinf(value):
+        return "(float)INFINITY" if value > 0 else "-(float)INFINITY"
+    return "(float)NAN" if math.isnan(value) else f"(float){value!r}"
+
+
+def _stride(layout: Layout, axis: int) -> int | None:
+    """None for an axis of one element: its stride counts nowhere."""
+    return layout.strides[axis] if layout.shape[axis] > 1 else None

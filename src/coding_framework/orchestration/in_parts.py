@@ -1,0 +1,115 @@
+"""A task solved in parts: a conversation about each, and their kernels joined and judged as one.
+
+    task -> parts (data/parts) -> a conversation each -> one of which nothing is right is parted
+    again, each operation for itself -> the fastest right kernels in one file -> the whole's verdict
+
+What a verdict promises of the whole rests on the whole's own draws alone: a part that is judged too
+kindly is found out there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from coding_framework.data.parts.calls import PartsError, Trace, traced
+from coding_framework.data.parts.join import joined, piece_of, require_joinable
+from coding_framework.data.parts.pieces import Part, parted
+from coding_framework.orchestration.beam import ranked
+from coding_framework.orchestration.turn import judge_answer
+from coding_framework.types import (
+    AgentAnswer,
+    ConversationTurn,
+    CUDAConversationState,
+    Extraction,
+    Generation,
+    JudgeFn,
+    Task,
+)
+
+PARTS_AT_ONCE = 4
+"""Conversations side by side."""
+Converse = Callable[[Task, str], Awaitable[CUDAConversationState]]
+"""A conversation about a task, by its name: the same one goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """What came of a part."""
+
+    part: Part
+    number: int
+    of: int
+    """How many parts there are."""
+    kernel: ConversationTurn | None
+    """The fastest that is right and can be joined; None where there is none."""
+    tokens: int
+
+
+async def solve_in_parts(
+    task: Task, converse: Converse, judge: JudgeFn, told: Callable[[Solved], None],
+    conversation_id: str, at_once: int = PARTS_AT_ONCE,
+) -> CUDAConversationState:  # fmt: skip
+    """The conversation of one turn that has the joined kernel and its verdict; without a turn where
+    a part was not solved. Raises PartsError where the task has no parts."""
+    trace = traced(task)
+    found: dict[str, Solved] = {}
+    parts = parted(trace)
+    require_joinable(trace, parts)
+    await _solve(parts, found, converse, told, at_once)
+    failed = [p for p in parts if found[p.key].kernel is None and len(p.calls) > 1]
+    if failed:
+        parts = parted(trace, frozenset(value for part in failed for value in part.makes))
+        await _solve(parts, found, converse, told, at_once)
+    tokens = sum(one.tokens for one in found.values())
+    state = CUDAConversationState(conversation_id=conversation_id, task=task)
+    kernels = [found[part.key].kernel for part in parts]
+    if not all(kernels):
+        return state.model_copy(update={"end_reason": "a part was not solved"})
+    return await _joined(state, trace, parts, [k.code or "" for k in kernels if k], tokens, judge)
+
+
+async def _solve(
+    parts: Sequence[Part], found: dict[str, Solved], converse: Converse,
+    told: Callable[[Solved], None], at_once: int,
+) -> None:  # fmt: skip
+    """A conversation about each part that is not known yet; equal ones share one."""
+    room = asyncio.Semaphore(at_once)
+    wanted = {part.key: (number, part) for number, part in reversed([*enumerate(parts, 1)])}
+
+    async def one(number: int, part: Part) -> None:
+        async with room:
+            state = await converse(part.task, part.key)
+        tokens = sum(t.tokens for turn in state.turns for t in (turn, *turn.alternatives))
+        found[part.key] = Solved(part, number, len(parts), best_of(state), tokens)
+        told(found[part.key])
+
+    new = [pair for key, pair in wanted.items() if key not in found]
+    await asyncio.gather(*(one(*pair) for pair in sorted(new, key=lambda pair: pair[0])))
+
+
+def best_of(state: CUDAConversationState) -> ConversationTurn | None:
+    """The fastest right kernel of a conversation that can stand beside others."""
+    for turn in ranked(state):
+        if turn.verdict is not None and turn.verdict.correct:
+            try:
+                piece_of(turn.code or "")
+            except PartsError:
+                continue
+            return turn
+    return None
+
+
+async def _joined(
+    state: CUDAConversationState, trace: Trace, parts: Sequence[Part], kernels: Sequence[str],
+    tokens: int, judge: JudgeFn,
+) -> CUDAConversationState:  # fmt: skip
+    code = joined(trace, parts, kernels)
+    answer = AgentAnswer(
+        messages=(),
+        generation=Generation(text=code, counted=tokens),
+        extraction=Extraction(code=code, note=f"joined of the kernels of {len(parts)} parts"),
+    )
+    turn = await judge_answer(state, answer, judge)
+    return state.model_copy(update={"turns": (turn,), "end_reason": "joined"})

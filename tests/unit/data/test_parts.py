@@ -1,0 +1,160 @@
+"""Modules taken apart: what the parts are, and what cannot be one."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from coding_framework.data.kernelbench.problems import problem_task
+from coding_framework.data.parts.calls import PartsError, traced
+from coding_framework.data.parts.join import joined, piece_of, require_joinable
+from coding_framework.data.parts.pieces import Part, parted
+from coding_framework.types import Task
+
+pytestmark = pytest.mark.unit
+ATTENTION = """
+class Model(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.LayerNorm(dim)
+        self.qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.register_buffer("bands", 1.0 / 10 ** torch.arange(4).float(), persistent=False)
+
+    def forward(self, x):
+        b, t, d = x.shape
+        q, k, v = self.qkv(self.norm(x)).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-2, -1) * (d // self.heads) ** -0.5
+        mask = torch.ones(t, t, dtype=torch.bool).tril()
+        out = scores.masked_fill(~mask, float("-inf")).softmax(-1) @ v
+        out = out.transpose(1, 2).reshape(b, t, d)
+        return torch.cat([x + out, x * self.bands.sum()], dim=-1)
+
+batch, length, dim, heads = 8, 96, 64, 4
+def get_inputs():
+    return [torch.randn(batch, length, dim)]
+def get_init_inputs():
+    return [dim, heads]
+"""
+
+
+def task_of(source: str) -> Task:
+    head = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+    return problem_task(head + textwrap.dedent(source), "module")
+
+
+def module(forward: str, inputs: str = "torch.randn(n, d)", init: str = "pass") -> Task:
+    body = textwrap.indent(textwrap.dedent(forward).strip(), " " * 8)
+    return task_of(
+        f"class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        {init}\n    def forward(self, x):\n{body}\n"
+        f"n, d = 96, 128\ndef get_inputs():\n    return [{inputs}]\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+
+
+def forward_of(part: Part) -> str:
+    return part.task.reference.partition("def forward")[2]
+
+
+def test_an_attention_is_its_operations_and_the_views_between_them() -> None:
+    trace = traced(task_of(ATTENTION))
+    parts = parted(trace)
+    assert [p.task.ops for p in parts] == [
+        ("layer_norm",), ("linear",), ("matmul", "mul", "masked_fill"), ("softmax",),
+        ("matmul",), ("add",), ("mul",),
+    ]  # fmt: skip
+    norm, linear, scores, _, product, _, bands = parts
+    assert "torch.arange(4).float()" in forward_of(bands)
+    assert "self.layernorm = nn.LayerNorm(features, eps=1e-05)" in norm.task.reference
+    assert "nn.Linear(in_features, out_features, bias=False)" in linear.task.reference
+    assert linear.numbers == ("given0.size(2)", "given3.size(0)")
+    assert scores.numbers[0].startswith("1.0 / std::sqrt((double)(")
+    assert "torch.ones(self.n_, self.n_, dtype=torch.bool).tril()" in forward_of(scores)
+    assert product.task.gpu_cases[0].inputs[0].shape == (8, 4, 96, 96)
+    assert (product.task.cases[0].inputs[0].low, product.task.cases[0].inputs[0].high) == (0.0, 2.0)
+    require_joinable(trace, parts)
+
+
+def test_each_operation_is_a_part_where_that_is_asked() -> None:
+    trace = traced(module("return torch.sqrt((x * 2 - 1) ** 2 + 1).mean(-1)"))
+    first, last = parted(trace)
+    assert (first.task.ops, last.task.ops) == (("mul", "sub", "pow", "add", "sqrt"), ("mean",))
+    alone = parted(trace, frozenset(first.makes))
+    assert [p.task.ops for p in alone] == [(n,) for n in (*first.task.ops, "mean")]
+    assert len({p.key for p in alone}) == len(alone)
+
+
+def test_equal_parts_have_one_key() -> None:
+    first, second = parted(traced(module("return torch.cumsum(torch.cumsum(x, 1), 1)")))
+    assert first.key == second.key
+    assert first.task.name != second.task.name
+
+
+def test_a_constant_that_the_constructor_makes_is_made_in_the_part() -> None:
+    (part,) = parted(traced(module(
+        "return x * self.bands", init="self.bands = 2.0 ** torch.arange(128).float()[None]",
+    )))  # fmt: skip
+    assert "torch.arange(" in forward_of(part)
+
+
+@pytest.mark.parametrize(
+    ("forward", "why"),
+    [
+        ("y = x.clone()\ny[:, 1:] = 0\nreturn y", "writes into a part"),
+        ("v, i = x.topk(4)\nreturn v * i", "topk gives several tensors"),
+        ("return x * 2 if x.size(0) > 90 else x + 1", "differ from size to size"),
+        ("for _ in range(500): x = x * 1.01\nreturn x", "more than 400 calls"),
+    ],
+)
+def test_what_has_no_parts_is_told_why(forward: str, why: str) -> None:
+    with pytest.raises(PartsError, match=why):
+        parted(traced(module(forward)))
+
+
+def test_a_tensor_of_nobody_is_told() -> None:
+    with pytest.raises(PartsError, match="no input, parameter or buffer"):
+        traced(module("return x + self.made", init="self.made = torch.ones(128); self.made[3] = 0"))
+
+
+KERNEL = """
+#include <torch/extension.h>
+#include <cuda_runtime.h>
+#define THREADS 256
+__device__ float twice(float v) { return 2 * v; }
+__global__ void run(const float* x, float* o, int n) {}
+std::vector<torch::Tensor> go(torch::Tensor x, torch::Tensor w, double eps) { return {x}; }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("forward", &go, "it");
+}
+"""
+
+
+def test_a_kernel_is_made_a_piece() -> None:
+    piece = piece_of(KERNEL)
+    assert piece.forward == "go"
+    assert piece.many
+    assert piece.arguments == 3
+    assert piece.includes == ("#include <torch/extension.h>", "#include <cuda_runtime.h>")
+    assert "PYBIND11" not in piece.body
+    assert "#include" not in piece.body
+    assert piece.body.endswith("#undef THREADS")
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("torch::Tensor f(torch::Tensor x) { return x; }", "binds no function"),
+        (KERNEL.replace("torch::Tensor x,", "std::vector<torch::Tensor> x,"), "takes a list"),
+    ],
+)
+def test_a_kernel_that_is_no_piece_is_refused(code: str, why: str) -> None:
+    with pytest.raises(PartsError, match=why):
+        piece_of(code)
+
+
+def test_a_kernel_with_other_arguments_is_not_joined() -> None:
+    trace = traced(module("return x * 2"))
+    with pytest.raises(PartsError, match="takes 3 arguments"):
+        joined(trace, parted(trace), [KERNEL])
