@@ -66,7 +66,7 @@ def test_an_attention_is_its_operations_and_the_views_between_them() -> None:
         ("matmul",), ("add",), ("mul",),
     ]  # fmt: skip
     norm, linear, scores, _, product, _, bands = parts
-    assert "torch.arange(4).float()" in forward_of(bands)
+    assert forward_of(bands).endswith("return (x * y)\n"), "a constant of one number is handed over"
     assert "self.layernorm = nn.LayerNorm(features, eps=1e-05)" in norm.task.reference
     assert "nn.Linear(in_features, out_features, bias=False)" in linear.task.reference
     assert linear.numbers == ("given0.size(2)", "given3.size(0)")
@@ -92,11 +92,18 @@ def test_equal_parts_have_one_key() -> None:
     assert first.task.name != second.task.name
 
 
-def test_a_constant_that_the_constructor_makes_is_made_in_the_part() -> None:
-    (part,) = parted(traced(module(
-        "return x * self.bands", init="self.bands = 2.0 ** torch.arange(128).float()[None]",
-    )))  # fmt: skip
-    assert "torch.arange(" in forward_of(part)
+def test_a_constant_is_written_down_and_one_of_the_size_is_made_in_the_part() -> None:
+    fixed = traced(
+        module("return x[..., None] * self.b", init="self.b = 2.0 ** torch.arange(4).float()")
+    )
+    (part,) = parted(fixed)
+    assert forward_of(part).endswith("return (x * y)\n")
+    empty = "torch::Tensor f(torch::Tensor x, torch::Tensor y) {}"
+    whole = joined(fixed, [part], [empty + 'PYBIND11_MODULE(T, m) { m.def("forward", &f); }'])
+    assert "torch::tensor({(float)1.0, (float)2.0, (float)4.0, (float)8.0}" in whole
+    (part,) = parted(traced(module("return x * torch.arange(x.size(1)).float()")))
+    assert "torch.arange(self.n).float()" in forward_of(part)
+    assert part.numbers == ("given0.size(1)",)
 
 
 @pytest.mark.parametrize(
