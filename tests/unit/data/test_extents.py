@@ -21,6 +21,7 @@ ONE = Known("x.size(3)", (1, 1, 1))
         ((24, 9, 6), "(3 * x.size(0))"),
         ((64, 63, 8), "(x.size(1) / 2)"),
         ((129, 127, 17), "(x.size(1) + 1)"),
+        ((4, 2, 1), "((x.size(0) + 1) / 2)"),
         ((257, 253, 33), "((2 * x.size(1)) + 1)"),
         ((1024, 378, 32), "(x.size(0) * x.size(1))"),
         ((65536, 18144, 640), "(x.size(0) * x.size(1) * x.size(2))"),
@@ -42,4 +43,5 @@ def test_a_number_that_is_none_is_a_root_or_an_inverse() -> None:
     assert (
         fraction((1 / 1024, 1 / 378, 1 / 32), (N, H)) == "1.0 / (double)((x.size(0) * x.size(1)))"
     )
+    assert fraction((7.9, 2.9, 1.9), (N,)) == "(double)((x.size(0) - 1)) + 0.9000000000000004"
     assert fraction((0.1, 0.2, 0.3), (N, H)) is None

@@ -86,6 +86,28 @@ def test_each_operation_is_a_part_where_that_is_asked() -> None:
     assert len({p.key for p in alone}) == len(alone)
 
 
+def test_what_is_written_into_a_slice_is_put_there_by_the_host() -> None:
+    trace = traced(module("""
+        y = torch.zeros_like(x)
+        y[:, 1:] = x[:, :-1]
+        y[::2, 0] = 3.0
+        return y * 2
+    """))  # fmt: skip
+    parts = parted(trace)
+    assert [p.task.ops for p in parts] == [("mul",)]
+    kernel = "torch::Tensor f(torch::Tensor x) { return x; }"
+    host = joined(trace, parts, [kernel + 'PYBIND11_MODULE(T, m) { m.def("forward", &f); }'])
+    assert "torch::zeros({given0.size(0), given0.size(1)}" in host
+    assert "torch::full({1}, (float)3.0" in host
+    assert "{(2 * given0.size(1))}, {((given0.size(0) + 1) / 2)});" in host
+
+
+def test_a_counter_of_the_module_is_no_step() -> None:
+    bn = "self.bn = nn.BatchNorm1d(128)"
+    (part,) = parted(traced(module("return torch.relu(self.bn(x))", init=bn)))
+    assert part.task.ops == ("batch_norm", "relu")
+
+
 def test_equal_parts_have_one_key() -> None:
     first, second = parted(traced(module("return torch.cumsum(torch.cumsum(x, 1), 1)")))
     assert first.key == second.key
@@ -109,7 +131,8 @@ def test_a_constant_is_written_down_and_one_of_the_size_is_made_in_the_part() ->
 @pytest.mark.parametrize(
     ("forward", "why"),
     [
-        ("y = x.clone()\ny[:, 1:] = 0\nreturn y", "writes into a part"),
+        ("y = x * 2\ny[:, 1:].add_(1)\nreturn y", "writes into a tensor that others read"),
+        ("y = x * 2\ny[torch.arange(4)] = 0\nreturn y", "to places that other numbers tell"),
         ("v, i = x.topk(4)\nreturn v * i", "topk gives several tensors"),
         ("return x * 2 if x.size(0) > 90 else x + 1", "differ from size to size"),
         ("for _ in range(500): x = x * 1.01\nreturn x", "more than 400 calls"),
@@ -120,9 +143,10 @@ def test_what_has_no_parts_is_told_why(forward: str, why: str) -> None:
         parted(traced(module(forward)))
 
 
-def test_a_tensor_of_nobody_is_told() -> None:
-    with pytest.raises(PartsError, match="no input, parameter or buffer"):
-        traced(module("return x + self.made", init="self.made = torch.ones(128); self.made[3] = 0"))
+def test_a_constant_that_no_expression_makes_is_told() -> None:
+    init = "self.made = torch.ones(300); self.made[3] = 0"
+    with pytest.raises(PartsError, match="written place by place"):
+        parted(traced(module("return x.mean(1, keepdim=True) * self.made", init=init)))
 
 
 KERNEL = """

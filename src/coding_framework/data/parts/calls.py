@@ -92,7 +92,8 @@ class Value:
         return len(self.layouts[0].shape)
 
 
-Kind = Literal["view", "copy", "join", "compute"]
+Kind = Literal["view", "copy", "join", "write", "compute"]
+"""write: of a tensor, a view of it and what is put there, the tensor that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,8 +393,13 @@ class _Recorder(TorchFunctionMode):
         run, name = self.run, getattr(func, "__name__", str(func))
         if len(run.calls) >= MOST_CALLS:
             raise PartsError(f"it makes more than {MOST_CALLS} calls")
+        if name == "__setitem__":
+            self._written(*args)
+            return
         args, kwargs = mapped((args, kwargs), run.ref)
         outputs: tuple[int, ...]
+        if changed and not made[0].is_floating_point() and args[0].number < run.given:
+            return  # a counter of the module's
         if changed and name != "batch_norm":  # which keeps running statistics
             outputs = (self._changed(name, changed, made),)
             run.calls.append(_Made(func, name, "compute", args, kwargs, outputs))
@@ -413,15 +419,34 @@ class _Recorder(TorchFunctionMode):
         outputs = tuple(run.number_of.get(id(t)) or run.add(t) for t in made)
         run.calls.append(_Made(func, name, kind, args, kwargs, outputs))
 
+    def _written(self, target: torch.Tensor, index: Any, value: Any) -> None:
+        """`target[index] = value` as a view of the target, and a tensor that has it all."""
+        run, number = self.run, self._own("__setitem__", target)
+        with torch._C.DisableTorchFunction():
+            view = target[index]
+        if view.untyped_storage()._cdata != target.untyped_storage()._cdata:
+            raise PartsError("it writes to places that other numbers tell")
+        shown = run.add(view)
+        args = Ref(number), mapped(index, run.ref)
+        run.calls.append(_Made(torch.Tensor.__getitem__, "__getitem__", "view", args, {}, (shown,)))
+        put = (Ref(number), Ref(shown), run.ref(value))
+        outputs = (run.add(target, anew=True),)
+        run.calls.append(_Made(torch.Tensor.__setitem__, "__setitem__", "write", put, {}, outputs))
+
+    def _own(self, name: str, target: torch.Tensor) -> int:
+        """The number of a tensor that nothing else shows and no caller gave. Raises PartsError."""
+        number = self.run.number_of.get(id(target))
+        owner = self.run.owners.get(target.untyped_storage()._cdata)
+        if number is None or owner != number or number < self.run.given:
+            raise PartsError(f"{name} writes into a tensor that others read")
+        return number
+
     def _changed(self, name: str, changed: list[torch.Tensor], made: list[torch.Tensor]) -> int:
         """A tensor is written into: what it is from now on is another value."""
-        run, target = self.run, changed[0]
-        number = run.number_of[id(target)]
-        if len(changed) > 1 or len(made) != 1 or made[0] is not target:
+        if len(changed) > 1 or len(made) != 1 or made[0] is not changed[0]:
             raise PartsError(f"{name} writes into a part of a tensor")
-        if run.owners[target.untyped_storage()._cdata] != number or number < run.given:
-            raise PartsError(f"{name} writes into a tensor that others read")
-        return run.add(target, anew=True)
+        self._own(name, changed[0])
+        return self.run.add(changed[0], anew=True)
 
 
 def _layout(tensor: torch.Tensor) -> Layout:

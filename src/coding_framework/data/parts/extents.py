@@ -10,6 +10,8 @@ from itertools import combinations_with_replacement
 _MOST_FACTOR = 64
 _MOST_FACTORS = 4
 _MOST_SHIFT = 16
+_SHARES = [(share, more) for share in range(2, 9) for more in range(share)]
+"""What is rounded down, or up: (extent + more) / share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,10 @@ def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False
         if one.values == values:
             return one.text
     products = list(_products(found))
+    for one in found:
+        for share, more in _SHARES:
+            if all((k + more) // share == v for v, k in zip(values, one.values, strict=True)):
+                return f"({_plus(one.text, more)} / {share})"
     for group in (found, products):
         for one in group:
             if (text := _linear(values, one)) is not None:
@@ -54,10 +60,16 @@ def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False
 
 
 def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
-    """The same for a number that is none: an extent's root, its inverse, or that of a product, in
-    C++."""
+    """The same for one with a fraction: a whole one and a number, its inverse, its root or the
+    inverse of that."""
     if len(set(values)) == 1:
         return repr(float(values[0]))
+    rest = values[0] - math.floor(values[0])
+    floors = [math.floor(v) for v in values]
+    if all(math.isclose(v - n, rest, abs_tol=1e-9) for v, n in zip(values, floors, strict=True)):
+        found = whole(floors, known, of_one=True)
+        if found is not None:
+            return f"(double)({found}) + {rest!r}" if rest else f"(double)({found})"
     for text, inverse, form in _FORMS:
         inner = [round(inverse(v)) if v > 0 else 0 for v in values]
         if all(n > 0 and math.isclose(v, form(n)) for v, n in zip(values, inner, strict=True)):
@@ -68,7 +80,6 @@ def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
 
 
 _FORMS: tuple[tuple[str, Callable[[float], float], Callable[[int], float]], ...] = (
-    ("{}", lambda v: v, float),
     ("1.0 / {}", lambda v: 1 / v, lambda n: 1 / n),
     ("1.0 / std::sqrt({})", lambda v: v**-2, lambda n: float(n**-0.5)),
     ("std::sqrt({})", lambda v: v * v, lambda n: float(n**0.5)),

@@ -7,9 +7,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from coding_framework.data.parts.calls import Call, Const, Layout, PartsError, Ref, Trace
+from coding_framework.data.parts.calls import Call, Const, Layout, PartsError, Ref, Trace, Value
 from coding_framework.data.parts.extents import Known, whole
-from coding_framework.data.parts.pieces import Part, known_extents, literals, variable
+from coding_framework.data.parts.pieces import (
+    Part,
+    inlined,
+    known_extents,
+    literals,
+    numbers,
+    variable,
+)
 
 _COPYING = """\
 // what lies between the parts: copies of views, and tensors put one behind the other
@@ -31,15 +38,15 @@ __global__ void move(const char* from, char* to, Places p, long long count, int 
   else
     for (int n = 0; n < bytes; n++) to[b * bytes + n] = from[a * bytes + n];
 }
-// the elements of `from` at these strides go to those of `to`
+// the elements of `from` at these strides go to those of `to` at the others
 void moved(torch::Tensor from, int64_t a, std::vector<int64_t> strides, torch::Tensor to, int64_t b,
-           std::vector<int64_t> sizes) {
+           std::vector<int64_t> others, std::vector<int64_t> sizes) {
   Places p = {};
   long long count = 1;
   for (size_t d = 0; d < sizes.size(); d++) {
     p.sizes[d] = sizes[d];
     p.from[d] = strides[d];
-    p.to[d] = to.stride(d);
+    p.to[d] = others[d];
     count *= sizes[d];
   }
   p.dims = (long long)sizes.size();
@@ -47,10 +54,15 @@ void moved(torch::Tensor from, int64_t a, std::vector<int64_t> strides, torch::T
   move<<<(int)((count + 255) / 256), 256>>>(
       (const char*)from.data_ptr() + a * bytes, (char*)to.data_ptr() + b * bytes, p, count, bytes);
 }
+std::vector<int64_t> strides_of(torch::Tensor x) {
+  std::vector<int64_t> found;
+  for (int64_t d = 0; d < x.dim(); d++) found.push_back(x.stride(d));
+  return found;
+}
 torch::Tensor copy(torch::Tensor from, std::vector<int64_t> sizes, std::vector<int64_t> strides,
                    int64_t offset) {
   auto to = torch::empty(sizes, from.options());
-  moved(from, offset, strides, to, 0, sizes);
+  moved(from, offset, strides, to, 0, strides_of(to), sizes);
   return to;
 }
 torch::Tensor join(std::vector<torch::Tensor> all, int64_t axis) {
@@ -60,10 +72,8 @@ torch::Tensor join(std::vector<torch::Tensor> all, int64_t axis) {
   auto to = torch::empty(sizes, all[0].options());
   int64_t start = 0;
   for (size_t n = 0; n < all.size(); n++) {
-    std::vector<int64_t> strides;
-    for (int64_t d = 0; d < to.dim(); d++) strides.push_back(all[n].stride(d));
     sizes[axis] = all[n].size(axis);
-    moved(all[n], 0, strides, to, start, sizes);
+    moved(all[n], 0, strides_of(all[n]), to, start, strides_of(to), sizes);
     start += sizes[axis] * to.stride(axis);
   }
   return to;
@@ -158,19 +168,23 @@ class _Host:
         trace = self.trace
         ends = {part.calls[-1].outputs: at for at, part in enumerate(self.parts)}
         inner = {c.outputs for part in self.parts for c in part.calls[:-1]}
+        inner |= {c.outputs for c in trace.calls if inlined(trace).issuperset(c.outputs)}
         for number in range(trace.inputs + trace.parameters):
             self.ready[number] = variable(trace, number)
         for call in trace.calls:
             if call.outputs in ends:
                 self._part(ends[call.outputs])
-            elif call.kind in ("copy", "join") and call.outputs not in inner:
+            elif call.kind in ("copy", "join", "write") and call.outputs not in inner:
                 self._between(call)
         outputs = [self._plain(number) for number in trace.outputs]
         result = outputs[0] if len(outputs) == 1 else f"{{{', '.join(outputs)}}}"
-        kind = "torch::Tensor" if len(outputs) == 1 else "std::vector<torch::Tensor>"
-        given = ", ".join(
-            f"torch::Tensor {variable(trace, n)}" for n in range(trace.inputs + trace.parameters)
-        )
+        result_type = "torch::Tensor" if len(outputs) == 1 else "std::vector<torch::Tensor>"
+        tensors = range(trace.inputs + trace.parameters)
+        given = [f"torch::Tensor {variable(trace, n)}" for n in tensors]
+        if any(
+            re.search(rf"\b{name}\b", line) for line in self.lines for _, name, _ in numbers(trace)
+        ):
+            given += [f"{kind} {name}" for kind, name, _ in numbers(trace)]
         includes = dict.fromkeys(
             ["#include <torch/extension.h>", "#include <cmath>", "#include <vector>"]
             + [line for piece in self.pieces for line in piece.includes]
@@ -182,7 +196,7 @@ class _Host:
         body = "\n".join(f"  {line}" for line in self.lines)
         return "\n".join([
             *includes, "", *bodies, *([_COPYING] if self.copies else []),
-            f"{kind} forward({given}) {{", body, f"  return {result};", "}", "",
+            f"{result_type} forward({', '.join(given)}) {{", body, f"  return {result};", "}", "",
             'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }', "",
         ])  # fmt: skip
 
@@ -208,8 +222,12 @@ class _Host:
             text = self._plain(source)
             if self.trace.values[source].layouts != self.trace.values[out].layouts:
                 text += f".view({self._sizes(out)})"
-        else:
+        elif call.kind == "join":
             text = self._join(call, out)
+        else:
+            self._put(call, name)
+            self.ready[out] = name
+            return
         self.lines.append(f"auto {name} = {text};")
         self.ready[out] = name
 
@@ -223,6 +241,42 @@ class _Host:
             texts = [f"{text}.unsqueeze({axis})" for text in texts]
         return f"between::join({{{', '.join(texts)}}}, {axis})"
 
+    def _put(self, call: Call, name: str) -> None:
+        """A copy of a tensor, into which something is written."""
+        self.copies = True
+        whole_ref, view_ref, put = call.args
+        whole_value, view = (self.trace.values[r.number] for r in (whole_ref, view_ref))
+        base, plain = self._plain(whole_ref.number), self._strides(whole_value)
+        self.lines.append(
+            f"auto {name} = between::copy({base}, {self._sizes(whole_ref.number)}, {plain}, 0);"
+        )
+        if isinstance(put, Ref):
+            source, given = self._plain(put.number), self.trace.values[put.number]
+            sizes = [given.extents(a) for a in range(given.rank)]
+            padded = [None] * (view.rank - given.rank) + list(range(given.rank))
+            steps = [
+                "0" if a is None or set(sizes[a]) == {1} else f"{source}.stride({a})"
+                for a in padded
+            ]
+        else:
+            if not isinstance(put, Const) or put.varies:
+                raise PartsError("what it writes into a tensor differs from size to size")
+            source = f"put{view.number}"
+            options = f"torch::TensorOptions().dtype(torch::kFloat).device({base}.device())"
+            value = _number(float(put.values[0]))
+            self.lines.append(f"auto {source} = torch::full({{1}}, {value}, {options});")
+            steps = ["0"] * view.rank
+        offset = self._expression([one.offset for one in view.layouts])
+        self.lines.append(
+            f"between::moved({source}, 0, {{{', '.join(steps)}}}, {name}, {offset}, "
+            f"{self._strides(view)}, {self._sizes(view.number)});"
+        )
+
+    def _strides(self, value: Value) -> str:
+        axes = range(value.rank)
+        texts = [self._expression([_stride(one, a) for one in value.layouts]) for a in axes]
+        return f"{{{', '.join(texts)}}}"
+
     def _plain(self, number: int) -> str:
         """C++ of a tensor with the value's shape, whose elements lie in their order."""
         if number in self.ready:
@@ -234,22 +288,33 @@ class _Host:
             return self.ready[number]
         root = self.trace.values[value.root]
         if root.number not in self.ready:
-            raise PartsError("a part reads what no part makes")
+            self._fill(root)
         base = self.ready[root.number]
+        if number == root.number:
+            return base
         if value.is_plain:
             text = f"{base}.view({self._sizes(number)})"
         else:
             self.copies = True
-            axes = range(value.rank)
-            strides = [self._expression([_stride(one, a) for one in value.layouts]) for a in axes]
             offset = self._expression([one.offset for one in value.layouts])
-            text = (
-                f"between::copy({base}, {self._sizes(number)}, {{{', '.join(strides)}}}, {offset})"
-            )
+            places = f"{self._sizes(number)}, {self._strides(value)}, {offset}"
+            text = f"between::copy({base}, {places})"
         name = f"view{number}"
         self.lines.append(f"auto {name} = {text};")
         self.ready[number] = name
         return name
+
+    def _fill(self, value: Value) -> None:
+        """A tensor that is full of one number. Raises PartsError where it is not."""
+        maker = self.trace.maker(value.number)
+        name = maker.name.removeprefix("new_").removesuffix("_like") if maker is not None else ""
+        kind = {"zeros": "zeros", "empty": "zeros", "ones": "ones"}.get(name)
+        if kind is None or value.dtype != "float32":
+            raise PartsError("a part reads what no part makes")
+        first, made = variable(self.trace, 0), variable(self.trace, value.number)
+        options = f"torch::TensorOptions().dtype(torch::kFloat).device({first}.device())"
+        self.lines.append(f"auto {made} = torch::{kind}({self._sizes(value.number)}, {options});")
+        self.ready[value.number] = made
 
     def _write(self, number: int, values: tuple[float, ...]) -> None:
         """A constant as numbers in the host code."""
@@ -281,7 +346,8 @@ class _Host:
 
     def _known(self) -> list[Known]:
         made = known_extents(self.trace, len(self.trace.values))
-        return [k for k in made if k.text.partition(".")[0] in self.ready.values()]
+        ready = {*self.ready.values(), *(name for _, name, _ in numbers(self.trace))}
+        return [k for k in made if k.text.partition(".")[0] in ready]
 
 
 def _number(value: float) -> str:

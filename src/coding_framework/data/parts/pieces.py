@@ -334,6 +334,8 @@ class _Writer:
         """A call as Python."""
         name, args = call.name, list(call.args)
         plain = base_name(call)
+        if call.kind == "write":
+            raise PartsError("a constant of its is written place by place")
         if name == "__getitem__":
             text = f"{self._text(args[0])}[{self._index(args[1])}]"
         elif name == "__get__":
@@ -526,7 +528,7 @@ class _Writer:
 
 
 def known_extents(trace: Trace, before: int) -> list[Known]:
-    """Extents that the whole can ask for before a value is made, in C++."""
+    """Extents that the whole can ask for before a value is made, in C++, and its numbers."""
     own = inlined(trace)
     found = []
     for value in trace.values[:before]:
@@ -535,7 +537,19 @@ def known_extents(trace: Trace, before: int) -> list[Known]:
             found += [
                 Known(f"{name}.size({axis})", value.extents(axis)) for axis in range(value.rank)
             ]
+    found += [Known(name, values) for kind, name, values in numbers(trace) if kind == "int64_t"]
     return found
+
+
+def numbers(trace: Trace) -> list[tuple[str, str, tuple[Any, ...]]]:
+    """(C++ type, name, value at each shape set) of the numbers that the whole's kernel may take."""
+    kinds = {bool: "bool", int: "int64_t", float: "double"}
+    given = [case.init_args or trace.task.init_args for case in trace.cases]
+    return [
+        (kinds[type(values[0])], f"number{at}", values)
+        for at, values in enumerate(zip(*given, strict=True))
+        if type(values[0]) in kinds
+    ]
 
 
 def variable(trace: Trace, number: int) -> str:
