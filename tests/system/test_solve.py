@@ -86,6 +86,42 @@ def test_solve_leaves_the_best_kernel_its_verdict_and_the_transcript(
     assert main(["replay", str(tmp_path), "0", "--reward", "gated"]) == 0
 
 
+MODULE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.cat([torch.relu(x), x[:, ::2]], dim=1)
+
+def get_inputs():
+    return [torch.randn(256, 512)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_module_is_solved_in_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "module.py").write_text(MODULE)
+    folder = tmp_path / "out"
+    words = ["--task", str(tmp_path / "module.py"), "--parts", "--tester", "off", "--turns", "1"]
+    with server(f"```cuda\n{RELU}```") as url:
+        assert main(command(url, folder, *words)) == 0
+        said = capsys.readouterr().out
+        assert main(command(url, folder, *words)) == 0, "the server has no answer left"
+    assert "part 1 of 1 (relu): correct" in said
+    assert "joined" in said
+    assert Verdict.model_validate_json((folder / "verdict.json").read_text()).correct
+    assert "namespace part1" in (folder / "kernel.cu").read_text()
+    (part,) = (folder / "parts").iterdir()
+    assert part.read_text().strip() == RELU.strip()
+    with server("```cuda\nno kernel```") as url:
+        assert main(command(url, tmp_path / "none", *words)) == 0
+    assert "no kernel of the whole: a part was not solved" in capsys.readouterr().out
+    assert not (tmp_path / "none" / "kernel.cu").exists()
+
+
 def test_equal_kernels_are_judged_once(tmp_path: Path) -> None:
     same = f"```cuda\n{RELU}```"
     with server(same, same, f"```cuda\n{WRONG}```") as url:
