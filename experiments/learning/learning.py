@@ -8,9 +8,9 @@
     learning.py store DIR/adapters/ARM --to FOLDER
     learning.py restore FOLDER --work DIR [--plan PLAN.yaml] [--merge]
 
-ARM is sft, rft, rl, control, sizes, people, candidates, feedback, search or kernelbench, in this
-order: each starts from what ones before left, the last six from rl's policy of this seed, else
-rft's, else sft's.
+ARM is sft, rft, rl, control, sizes, people, candidates, parts, feedback, search or kernelbench, in
+this order: each starts from what ones before left, the last seven from rl's policy of this seed,
+else rft's, else sft's.
 Each arm is a list of stages; a finished one is noted in DIR/stages and not run again. With
 --minutes the program stops cleanly: a training at the end of a step, sampling when no sample is
 open. Its exit status is then 4, and the same command goes on, on another machine too, after `pack`
@@ -26,6 +26,7 @@ starts beside it.
     sizes    the held-out tasks at sizes that no list has, one sample each
     people   one greedy answer to each of `benchmarks/modules_people_use` and its later sets
     candidates  eight answers to each of the last of them
+    parts    the last two sets taken apart: answers to each part, and their kernels joined
     feedback turns with the judge's feedback against further samples, at equal tokens
     search   many candidates of each task; with --part 1/2 and 2/2 two processes share them
     kernelbench  one greedy answer to each problem of levels 1 and 2; then another of sft's policy
@@ -652,7 +653,7 @@ def people(now: Experiment) -> Mapping[str, Any]:
     return {"policy": now.best, **numbers_by_suite(now.work / "people")}
 
 
-PEOPLE = ("modules_people_use", "modules_people_use_2", "modules_people_use_3")
+PEOPLE = tuple(f"modules_people_use{n}" for n in ("", "_2", "_3", "_4"))
 
 
 def candidates(now: Experiment) -> Mapping[str, Any]:
@@ -662,6 +663,47 @@ def candidates(now: Experiment) -> Mapping[str, Any]:
 
 
 CANDIDATES, CANDIDATE_HEAT = 8, 0.8
+OF_A_PART, PART_HEAT = 4, 0.6
+"""Answers to each part."""
+
+
+def parts_cut(now: Experiment) -> Mapping[str, Any]:
+    """A task for each part of the last two sets of modules that people use."""
+    from in_parts import cut
+
+    return cut(now.work / "in_parts", [ROOT / "benchmarks" / name for name in PEOPLE[-2:]])
+
+
+def parts_test(now: Experiment) -> Mapping[str, Any]:
+    work = now.work / "in_parts"
+    return _tested(now, work / "answers", str(work / "parts"), OF_A_PART, PART_HEAT)
+
+
+def parts_again(now: Experiment) -> Mapping[str, Any]:
+    """The single operations of the parts of which no answer is right."""
+    from in_parts import again
+
+    work = now.work / "in_parts"
+    left = again(work, work / "answers")
+    if not left["parts"]:
+        return left
+    return _tested(now, work / "answers_again", str(work / "again"), OF_A_PART, PART_HEAT)
+
+
+def parts_joined(now: Experiment) -> Mapping[str, Any]:
+    """The modules whose parts are solved, judged as a whole; numbers of each set are of these."""
+    from in_parts import join
+    from tables import numbers_of
+
+    work = now.work / "in_parts"
+    found = dict(join(work, [f for f in (work / "answers", work / "answers_again") if f.is_dir()]))
+    for folder in sorted((work / "joined").glob("*")):
+        out = work / "judged" / folder.name
+        suite = str(ROOT / "benchmarks" / folder.name)
+        words = ["eval", "--answers", folder, "--suite", suite, "--output-dir", out, "--no-wandb"]
+        now.cuda_rl(*words, *flags(now.plan.judge))
+        found[folder.name] = numbers_of(out)
+    return found
 
 
 def _tested(
@@ -794,6 +836,12 @@ STAGES: Mapping[str, tuple[tuple[str, Work], ...]] = {
     "sizes": (("test", sizes),),
     "people": (("test", people),),
     "candidates": (("test", candidates),),
+    "parts": (
+        ("cut", parts_cut),
+        ("test", parts_test),
+        ("again", parts_again),
+        ("join", parts_joined),
+    ),
     "feedback": (("feedback", feedback), ("resampling", resampling), ("compare", comparing)),
     "search": (("search", searching),),
     "kernelbench": (("test", kernelbench), ("sft", kernelbench_of_sft)),
@@ -850,7 +898,7 @@ def policies_tested(now: Experiment) -> list[str]:
     policies = {
         "kernelbench": {"test": best, "sft": "sft"}, "search": {"search": best},
         "sizes": {"test": best}, "people": {"test": best},
-        "candidates": {"test": best},
+        "candidates": {"test": best}, "parts": {"test": best},
         "feedback": {"feedback": best, "resampling": best},
     }.get(now.arm, {"test": now.name})  # fmt: skip
     tests = [stage for stage, _ in STAGES[now.arm] if stage in policies]

@@ -22,6 +22,7 @@ Arm = Literal[
     "sizes",
     "people",
     "candidates",
+    "parts",
     "feedback",
     "search",
     "kernelbench",

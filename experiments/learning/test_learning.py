@@ -124,6 +124,8 @@ def test_each_command_of_a_plan_is_one_that_the_project_takes(
         chosen = stage == "temperature" and len(plan.temperatures) == 1
         if chosen or stage in ("search", "compare") or (stage == "mixture" and not plan.mixture):
             continue
+        if arm == "parts" and stage != "test":
+            continue
         if arm == "feedback" and plan.feedback is None:
             with pytest.raises(UsageError, match="the plan says nothing of feedback"):
                 work(now)

@@ -164,6 +164,9 @@ CALLERS = "caller"
 """`Task.source` of a task whose reference came from the network: no process of ours runs it outside
 its sandbox."""
 
+PART = "part"
+"""`Task.family` of a part of a module: the module says its sizes, and is judged as a whole."""
+
 
 class Task(Record):
     """A function to write a kernel for. Maker: data/ (synthesis, KernelBench, archive, a file).

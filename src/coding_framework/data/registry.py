@@ -21,7 +21,7 @@ from coding_framework.data.synthesis import catalog
 from coding_framework.data.synthesis.receipts import Job, packaged_receipts
 from coding_framework.errors import UsageError
 from coding_framework.task_shapes import SHAPE_SETS, UNSEEN_SHAPE_SETS, count_shape_sets
-from coding_framework.types import KernelExample, Split, Task
+from coding_framework.types import PART, KernelExample, Split, Task
 
 
 def find_task(spec: str) -> Task:
@@ -140,7 +140,7 @@ def _with_shape_sets(task: Task, path: Path) -> Task:
     """The task itself. The judge's protocol wants shape sets that no agent has seen: a kernel for
     one size only would pass."""
     sets, unseen = count_shape_sets(task)
-    if sets < SHAPE_SETS or unseen < UNSEEN_SHAPE_SETS:
+    if task.family != PART and (sets < SHAPE_SETS or unseen < UNSEEN_SHAPE_SETS):
         raise UsageError(
             f"the task file {path} has too few shape sets ({sets}, {unseen} of them unseen): give "
             "at least 3 `cases` of different shapes, of which agents see one (`shown`): its usual "

@@ -18,7 +18,7 @@ from torch.nn import functional
 from coding_framework.data.parts.calls import Call, Const, PartsError, Ref, Trace, Value, mapped
 from coding_framework.data.parts.extents import Known, fraction, whole
 from coding_framework.reference_model import recorded_definitions, run_reference
-from coding_framework.types import Split, Task, TensorSpec, TestCase
+from coding_framework.types import PART, Split, Task, TensorSpec, TestCase
 
 MOST_OPERATIONS = 5
 """Of a part: those before a reduction that are elementwise, it, and those that follow it so."""
@@ -474,7 +474,7 @@ class _Writer:
         return Task(
             name=f"{whole_task.name}_part_{self.number + 1}",
             tier=whole_task.tier,
-            family="part",
+            family=PART,
             ops=names,
             description=", ".join(names),
             reference=source,
