@@ -1,13 +1,14 @@
 """The graphs that SFT is shown: which are left out, and whether their kernels are right.
 
     python benchmarks/graphs.py --problems FOLDER ... [--write-exclusions]
-    python benchmarks/graphs.py --judge 0 700 [--write]
+    python benchmarks/graphs.py --judge 0 700 [--pieces] [--write]
 
 A graph is left out (`data/graphs/excluded.txt`, by its number) where PyTorch executes for it what
 it executes for a problem of the folders, where its source shares 60% of its 8-grams with one, and
 where its output hardly varies. Without --write-exclusions it says what the file has not; the exit
 status is 1 where that is something. --judge judges the kernels of these numbers on the emulator;
---write: the counts are benchmarks/results/graphs.json too.
+--pieces: those of their pieces; --write: the counts are benchmarks/results/graphs.json, or
+graph_pieces.json, too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from module_leaks import Problem, grams, overlap, problem_trace, traced
 from module_tasks import DRAWS, MOST_OVERLAP, problems_of
 
 from coding_framework.data.graphs.examples import EXCLUDED_PATH, MOST_GRAPHS, drawn_task, graph_task
+from coding_framework.data.graphs.pieces import pieces_of
 from coding_framework.paths import write_atomic
 from coding_framework.types import Task, TensorSpec
 from coding_framework.wiring import make_judge
@@ -80,25 +82,27 @@ def _drawn(given: TensorSpec) -> torch.Tensor:
     return torch.randn(given.shape)
 
 
-async def judged(first: int, last: int) -> Counter[str]:
-    """Statuses of the kernels of these numbers."""
+async def judged(first: int, last: int, *, pieces: bool = False) -> Counter[str]:
+    """Statuses of the kernels of these numbers, or of their pieces'."""
     found: Counter[str] = Counter()
     with make_judge(backend="emulator") as judge:
 
-        async def one(number: int) -> None:
-            made = graph_task(number)
-            if made is None:
-                return
+        async def one(task: Task, code: str) -> None:
             try:
-                verdict = await judge.judge(made[0], made[1].code)
+                verdict = await judge.judge(task, code)
                 status, reason = str(verdict.status), verdict.reason
             except Exception as e:
                 status, reason = "no verdict", str(e)
             found[status] += 1
             if status != "correct":
-                print(f"{number} {made[0].name}: {status}: {reason}", file=sys.stderr)
+                print(f"{task.name}: {status}: {reason}", file=sys.stderr)
 
-        await asyncio.gather(*map(one, range(first, last)))
+        made = (
+            pair
+            for number in range(first, last)
+            for pair in (pieces_of(number) if pieces else filter(None, [graph_task(number)]))
+        )
+        await asyncio.gather(*(one(task, kernel.code) for task, kernel in made))
     return found
 
 
@@ -109,20 +113,24 @@ def main() -> int:
     cli.add_argument("--problems", type=Path, nargs="*", default=[], help="folders of problems")
     cli.add_argument("--write-exclusions", action="store_true")
     cli.add_argument("--judge", type=int, nargs=2, metavar=("FIRST", "LAST"))
+    cli.add_argument("--pieces", action="store_true")
     cli.add_argument("--write", action="store_true")
     args = cli.parse_args()
     torch.set_num_threads(1)
     if args.judge:
-        found = asyncio.run(judged(*args.judge))
+        found = asyncio.run(judged(*args.judge, pieces=args.pieces))
         total = sum(found.values())
         right = found["correct"] / max(1, total)
         print(dict(found))
         if not args.write:
             return int(right < 0.99)
         report = {
-            **head("graphs", packages=("torch",)), "numbers": args.judge, "kernels": total,
-            "statuses": dict(found), "bars": [bar("correct", 0.99, round(right, 4), right >= 0.99)],
-        }  # fmt: skip
+            **head("graph_pieces" if args.pieces else "graphs", packages=("torch",)),
+            "numbers": args.judge,
+            "kernels": total,
+            "statuses": dict(found),
+            "bars": [bar("correct", 0.99, round(right, 4), right >= 0.99)],
+        }
         return int(not finish(report))
     lines = list(exclusions(problems_of(args.problems)))
     print(Counter(line.split(" ", 1)[1] for line in lines))

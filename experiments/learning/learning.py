@@ -343,7 +343,8 @@ def mixture(now: Experiment) -> Mapping[str, Any]:
     given = {
         "total": now.plan.mixture, "mistakes": unpacked_mistakes(now),
         "spare": now.plan.spare or None, "wider": now.plan.wider or None,
-        "graphs": now.plan.graphs or None, "other_sizes": now.plan.other_sizes or None,
+        "graphs": now.plan.graphs or None, "pieces": now.plan.pieces or None,
+        "other_sizes": now.plan.other_sizes or None,
         "unjudged": now.plan.unjudged, "answer_tokens": now.plan.answer_tokens, **judge,
     }  # fmt: skip
     now.cuda_rl("data", "mixture", "--output", folder, "--receipts", now.work / "receipts.jsonl",

@@ -84,6 +84,8 @@ class Plan(Config):
     """The same of each family of level 1, at most."""
     graphs: int = Field(default=0, ge=0)
     """Modules as graphs in the mixture."""
+    pieces: int = Field(default=0, ge=0)
+    """Parts of such modules in it."""
     other_sizes: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of the mixture's answers to modules that are shown at sizes of their own."""
     mistakes: str | None = None

@@ -23,8 +23,11 @@ from coding_framework.data.graphs.examples import (
 )
 from coding_framework.data.graphs.grammar import draw_graph
 from coding_framework.data.graphs.nodes import Extent, Node
+from coding_framework.data.graphs.pieces import piece_tasks, pieces_of
 from coding_framework.data.graphs.texts import filled, linear
 from coding_framework.data.mixture import GRAPHS, sft_mixture
+from coding_framework.data.parts.calls import traced
+from coding_framework.data.parts.pieces import parted
 from coding_framework.errors import UsageError
 from coding_framework.types import Task, TensorSpec
 
@@ -193,3 +196,26 @@ def test_the_mixture_shows_them_on_top_where_kernels_need_no_verdict() -> None:
         build_mixture(MixtureOptions(total=24, graphs=5), None, judge=False, workers=None)
     judged = sft_mixture({}, total=24, drafts=(), functions={}, graphs=graphs, fits=lambda _: True)
     assert GRAPHS not in judged.parts
+
+
+def test_pieces_are_parts_as_a_module_is_taken_apart() -> None:
+    made = [pair for number in range(12) for pair in pieces_of(number)]
+    assert len(made) > 12
+    assert made == [pair for number in range(12) for pair in pieces_of(number)]
+    for task, kernel in made:
+        (part,) = parted(traced(task))
+        assert part.task.reference == task.reference
+        declared = re.search(r"forward\((.*)\) \{", kernel.code)
+        assert declared is not None
+        names = [one.split()[-1] for one in declared[1].split(", ")]
+        assert names == list(part.names), kernel.code
+        assert "in0" not in kernel.code
+        plan = re.findall(r"^// t\d+ \(.*\) = (.*)$", kernel.code, re.MULTILINE)
+        if len(plan) == 1 and len(part.statements) == 1:
+            assert plan[0] == part.statements[0][1]
+
+
+def test_pieces_differ_and_are_as_many_as_are_asked_for() -> None:
+    found = [task.reference for task, _ in piece_tasks(25)]
+    assert len(set(found)) == 25
+    assert not [*piece_tasks(0)]

@@ -45,6 +45,14 @@ def drawn_task(number: int) -> tuple[Task, KernelExample] | None:
         kernel = written.source()
     except ValueError:
         return None
+    task = task_of(graph, reference, source, written, kernel)
+    return task, KernelExample(task=task.name, level="naive", code=kernel, why_faster="")
+
+
+def task_of(
+    graph: Graph, reference: str, source: Source, written: Cuda, kernel: str | None
+) -> Task:
+    """The task of a graph, whose source and kernel are written."""
 
     def case(at: int) -> TestCase:
         sizes = graph.at(at)
@@ -56,7 +64,7 @@ def drawn_task(number: int) -> tuple[Task, KernelExample] | None:
             shown=at % 3 == 0,
         )
 
-    task = Task(
+    return Task(
         name=graph.name,
         tier=3,
         family=FAMILY,
@@ -70,7 +78,6 @@ def drawn_task(number: int) -> tuple[Task, KernelExample] | None:
         split=Split.TRAIN,
         source="graphs",
     )
-    return task, KernelExample(task=task.name, level="naive", code=kernel, why_faster="")
 
 
 def graph_tasks(count: int) -> Iterator[tuple[Task, KernelExample]]:

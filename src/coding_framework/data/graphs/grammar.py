@@ -83,7 +83,7 @@ _OF_LEVEL_2 = {
 """Operations whose pairs the catalogue parts into training and held out."""
 
 
-def _may_be_trained(ops: list[str]) -> bool:
+def may_be_trained(ops: list[str]) -> bool:
     """Whether it has no pair of neighbouring operations, and no family, that is held out: a
     depthwise convolution and a layer that mixes the channels are a separable one."""
     if "depthwise_conv" in ops and {"conv", "linear"} & {*ops}:
@@ -104,7 +104,7 @@ def draw_graph(number: int) -> Graph | None:
         done += d.tried(step)
     if d.rng.random() < 0.35 and d.h.dims:
         d.tried(d.rng.choice(LOSSES))
-    if not _may_be_trained(d.ops):
+    if not may_be_trained(d.ops):
         return None
     if d.h is d.x or (isinstance(d.h, (View, Given)) and done < 2):
         return None

@@ -56,10 +56,14 @@ class Part:
     task: Task
     tensors: tuple[int, ...]
     """Values, in the order of the kernel's tensors."""
+    names: tuple[str, ...]
+    """What the task's contract calls them."""
     numbers: tuple[str, ...]
     """C++ of the numbers behind them."""
     output: int
     calls: tuple[Call, ...]
+    statements: tuple[tuple[str, str], ...]
+    """(name, expression) of each line of its `forward`."""
 
     @property
     def key(self) -> str:
@@ -298,11 +302,16 @@ class _Writer:
         output = self._used(self.calls[-1])
         *before, last = self.lines
         task = self._task(self._source([*before, "return " + last.partition(" = ")[2]]))
-        self._check(task, output)
+        parameters = self._check(task, output)
         return Part(
-            task, (*self.tensors, *self.parameters), tuple(self.told.values()), output,
+            task,
+            (*self.tensors, *self.parameters),
+            (*(self.names[number] for number in self.tensors), *parameters),
+            tuple(self.told.values()),
+            output,
             tuple(self.calls),
-        )  # fmt: skip
+            tuple((name, text) for name, _, text in (line.partition(" = ") for line in self.lines)),
+        )
 
     def _used(self, call: Call) -> int:
         if len(call.outputs) == 1:
@@ -442,7 +451,7 @@ class _Writer:
             return text
         value = self.trace.values[number]
         wanted = re.sub(r"\W", "_", value.name or "")
-        if not wanted or re.fullmatch(r"input\d+", wanted):
+        if not wanted or re.fullmatch(r"in(put)?\d+", wanted):
             wanted = _NAMES[len(self.tensors) % len(_NAMES)]
         while wanted in self.names.values() or keyword.iskeyword(wanted):
             wanted += "_"
@@ -505,9 +514,10 @@ class _Writer:
             shown=case.shown,
         )
 
-    def _check(self, task: Task, output: int) -> None:
-        """That the part makes of what the whole made before it what the whole made. Raises
-        PartsError."""
+    def _check(self, task: Task, output: int) -> list[str]:
+        """That the part makes of what the whole made before it what the whole made; the names of
+        its parameters. Raises PartsError."""
+        names: list[str] = []
         for at, case in enumerate(task.cases):
             given = [self.trace.values[n].seen[at] for n in self.tensors]
             wanted = self.trace.values[output].seen[at]
@@ -515,6 +525,7 @@ class _Writer:
                 with recorded_definitions() as definitions, torch.random.fork_rng([]):
                     model = run_reference(task.reference)["Model"](*case.init_args)
                     own = definitions.parameters(model)
+                    names = [name.replace(".", "_") for name in own]
                     for tensor, number in zip(own.values(), self.parameters, strict=True):
                         tensor.copy_(self.trace.values[number].seen[at])
                 with torch.no_grad():
@@ -525,6 +536,7 @@ class _Writer:
                 found, wanted, rtol=1e-4, atol=1e-5, equal_nan=True
             ):
                 raise PartsError(f"its part {task.description} gives something else alone")
+        return names
 
 
 def known_extents(trace: Trace, before: int) -> list[Known]:

@@ -1,0 +1,186 @@
+"""Tasks and kernels of parts of graphs, as modules are taken apart (`data/parts`), for SFT alone.
+
+a graph -> one of its tensors, and a few operations before it -> a graph of its own, whose
+module is taken apart: where that is one part, its reference is the task's and the kernel is
+written for its arguments
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from coding_framework.data.graphs.cuda import Cuda
+from coding_framework.data.graphs.examples import MOST_GRAPHS, excluded, task_of
+from coding_framework.data.graphs.grammar import draw_graph, may_be_trained
+from coding_framework.data.graphs.nodes import (
+    PASSED,
+    PASSED_BOTH,
+    Each,
+    Given,
+    Graph,
+    Head,
+    Joined,
+    Node,
+    View,
+)
+from coding_framework.data.graphs.source import Source
+from coding_framework.data.parts.calls import PartsError, traced
+from coding_framework.data.parts.pieces import MOST_OPERATIONS, Part, parted
+from coding_framework.errors import UsageError
+from coding_framework.types import KernelExample, Split, Task
+
+_PLAN = re.compile(r"^// t\d+ \(.*\) = .*$", re.MULTILINE)
+OF_A_GRAPH = 3
+"""Pieces of a graph, at most."""
+
+
+def piece_tasks(count: int) -> Iterator[tuple[Task, KernelExample]]:
+    """The first `count`, each with another reference. Raises UsageError where there are fewer."""
+    seen: set[str] = set()
+    if not count:
+        return
+    for number in range(MOST_GRAPHS):
+        for task, kernel in pieces_of(number):
+            if task.reference not in seen:
+                seen.add(task.reference)
+                yield task, kernel
+                if len(seen) == count:
+                    return
+    raise UsageError(f"there are {len(seen)} pieces of graphs: ask for no more")
+
+
+def pieces_of(number: int) -> list[tuple[Task, KernelExample]]:
+    """Those of the graph of that number."""
+    graph = None if number in excluded() else draw_graph(number)
+    if graph is None:
+        return []
+    rng = random.Random(f"pieces {number}")
+    tensors = [n for n in graph.output.walk() if isinstance(n, (Each, Head)) and not _is_inner(n)]
+    found: list[tuple[Task, KernelExample]] = []
+    for node in rng.sample(tensors, min(len(tensors), 2 * OF_A_GRAPH)):
+        made = _piece(graph, node, rng, f"{number}_{len(found)}")
+        if made is not None:
+            found.append(made)
+        if len(found) == OF_A_GRAPH:
+            break
+    return found
+
+
+def _is_inner(node: Node) -> bool:
+    """Whether another node's text says it."""
+    return node.python in (PASSED, PASSED_BOTH)
+
+
+def _piece(
+    graph: Graph, node: Node, rng: random.Random, name: str
+) -> tuple[Task, KernelExample] | None:
+    """None where it is not one part, or has no kernel here."""
+    cutting = _Cutting(graph, rng)
+    output = cutting.kept(node)
+    own = _graph_of(graph, output, cutting.inputs, f"piece_{name}")
+    if own is None:
+        return None
+    try:
+        source = Source(own, random.Random(f"piece source {name}"))
+        task = task_of(own, source.text(), source, Cuda(own), None)
+        parts = parted(trace := traced(task))
+    except (PartsError, ValueError, AssertionError):
+        return None
+    if len(parts) != 1 or not may_be_trained([*parts[0].task.ops]):
+        return None
+    part = parts[0]
+    if any(call.kind != "compute" for call in trace.calls):
+        return None
+    given = [*own.inputs, *own.parameters]
+    if len(part.tensors) != len(given):
+        return None
+    for number, called in zip(part.tensors, part.names, strict=True):
+        given[number].c_name = called
+    ordered = tuple(given[number] for number in part.tensors)
+    try:
+        code = _as_said(Cuda(replace(own, inputs=ordered, layers=())).source(), part)
+    except ValueError:
+        return None
+    task = part.task.model_copy(
+        update={"name": own.name, "split": Split.TRAIN, "source": "graphs", "naive_kernel": code}
+    )
+    return task, KernelExample(task=task.name, level="naive", code=code, why_faster="")
+
+
+def _as_said(code: str, part: Part) -> str:
+    """The kernel with the words of the part's reference in its plan, where that is one line."""
+    plan = _PLAN.findall(code)
+    if len(plan) != 1:
+        return code
+    *before, last = part.statements
+    texts = dict(before)
+    said = last[1]
+    for name in reversed(texts):
+        said = re.sub(rf"\b{name}\b", lambda found: texts[found[0]], said)
+    return code.replace(plan[0], plan[0].partition(" = ")[0] + f" = {said}")
+
+
+class _Cutting:
+    """Copies of a node and of some before it; what is before those is given."""
+
+    def __init__(self, graph: Graph, rng: random.Random) -> None:
+        self.rng = rng
+        self.parameters = {id(p) for p in graph.parameters}
+        self.inputs: list[Given] = []
+        self.copies: dict[int, Node] = {}
+        self.count = 0
+        self.heads = 0
+
+    def kept(self, node: Node) -> Node:
+        """Its copy."""
+        if id(node) not in self.copies:
+            self.count += not _is_inner(node)
+            self.heads += isinstance(node, Head)
+            args = tuple(
+                self._argument(a, said=f"{{{n}}}" in node.python) for n, a in enumerate(node.args)
+            )
+            self.copies[id(node)] = replace(node, args=args, part=None)
+        return self.copies[id(node)]
+
+    def _argument(self, arg: Node, *, said: bool) -> Node:
+        """said: whether the Python of what reads it names it; else that is of both."""
+        if id(arg) in self.copies:
+            return self.copies[id(arg)]
+        if id(arg) in self.parameters:
+            return arg
+        if _is_inner(arg) or not said:
+            return self.kept(arg)
+        fits = (
+            isinstance(arg, (Each, Head))
+            and not isinstance(arg, (View, Joined))
+            and self.count < MOST_OPERATIONS
+            and (not isinstance(arg, Head) or self.heads == 0)
+        )
+        if fits and self.rng.random() < 0.55:
+            return self.kept(arg)
+        if isinstance(arg, Given):
+            made = replace(arg)
+        else:
+            made = Given(dims=arg.dims, c_name=f"in{len(self.inputs)}")
+            made.python = f"in{len(self.inputs)}"
+        self.copies[id(arg)] = made
+        self.inputs.append(made)
+        return made
+
+
+def _graph_of(graph: Graph, output: Node, inputs: list[Given], name: str) -> Graph | None:
+    """None where a size is part of another: its text would be of what is not there."""
+    nodes = [*output.walk()]
+    layers = tuple(one for one in graph.layers if any(g in nodes for g in one.given))
+    used = {s for n in nodes for d in n.dims for names, _ in d.terms for s in names}
+    used |= {s for one in layers for g in one.given for d in g.dims for t, _ in d.terms for s in t}
+    sizes = {s: graph.sizes[s] for s in graph.sizes if s in used}
+    if any(size.c for size in sizes.values()) or not inputs:
+        return None
+    constants = {
+        c: v for c, v in graph.constants.items() if any(f"<{c}>" in n.python for n in nodes)
+    }
+    return Graph(name, output, tuple(inputs), layers, sizes, constants, graph.ops)
