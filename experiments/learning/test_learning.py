@@ -50,7 +50,9 @@ ONE_STEP = SimpleNamespace(response_tokens=1600, turns=16)
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("name", ["h200", "half_hour", "sft", "two_gpus", "control", "pieces", "toy"])
+@pytest.mark.parametrize(
+    "name", ["h200", "half_hour", "sft", "two_gpus", "control", "pieces", "toy"]
+)
 def test_each_plan_gives_settings_that_the_trainings_take(name: str) -> None:
     from coding_framework.run.eval_options import EvalOptions
     from coding_framework.run.rejection_options import RejectionOptions
@@ -86,7 +88,9 @@ class CapturedError(Exception):
     """A command that would have been run."""
 
 
-@pytest.mark.parametrize("name", ["h200", "half_hour", "sft", "two_gpus", "control", "pieces", "toy"])
+@pytest.mark.parametrize(
+    "name", ["h200", "half_hour", "sft", "two_gpus", "control", "pieces", "toy"]
+)
 def test_each_command_of_a_plan_is_one_that_the_project_takes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

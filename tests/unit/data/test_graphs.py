@@ -216,6 +216,6 @@ def test_pieces_are_parts_as_a_module_is_taken_apart() -> None:
 
 
 def test_pieces_differ_and_are_as_many_as_are_asked_for() -> None:
-    found = [task.reference for task, _ in piece_tasks(25)]
+    found = [(task.reference, kernel.code) for task, kernel in piece_tasks(25)]
     assert len(set(found)) == 25
     assert not [*piece_tasks(0)]

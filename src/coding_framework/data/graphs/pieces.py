@@ -38,14 +38,15 @@ OF_A_GRAPH = 3
 
 
 def piece_tasks(count: int) -> Iterator[tuple[Task, KernelExample]]:
-    """The first `count`, each with another reference. Raises UsageError where there are fewer."""
-    seen: set[str] = set()
+    """The first `count`, no two alike in reference and kernel. Raises UsageError where there are
+    fewer."""
+    seen: set[tuple[str, str]] = set()
     if not count:
         return
     for number in range(MOST_GRAPHS):
         for task, kernel in pieces_of(number):
-            if task.reference not in seen:
-                seen.add(task.reference)
+            if (alike := (task.reference, kernel.code)) not in seen:
+                seen.add(alike)
                 yield task, kernel
                 if len(seen) == count:
                     return
