@@ -1,47 +1,79 @@
-"""Numbers of several shape sets as expressions of extents."""
+"""The extents that kernels of modules compute are PyTorch's, whatever the arguments."""
 
 from __future__ import annotations
 
-import pytest
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
-from coding_framework.data.parts.extents import Known, fraction, whole
+import pytest
+import torch
+from torch import nn
+
+from coding_framework.data.modules.kernels.naive_layers import _conv_extent, _pool_extent
+from coding_framework.data.modules.records import extent
 
 pytestmark = pytest.mark.unit
-N = Known("x.size(0)", (8, 3, 2))
-H = Known("x.size(1)", (128, 126, 16))
-W = Known("x.size(2)", (64, 48, 20))
-ONE = Known("x.size(3)", (1, 1, 1))
+
+LENGTHS = range(1, 24)
+SHAPES = list(product((1, 2, 3, 5), (1, 2, 3), (0, 1, 2), (1, 2, 3)))
+"""Window, stride, padding, dilation."""
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ((4, 4, 4), "4"),
-        ((8, 3, 2), "x.size(0)"),
-        ((24, 9, 6), "(3 * x.size(0))"),
-        ((64, 63, 8), "(x.size(1) / 2)"),
-        ((129, 127, 17), "(x.size(1) + 1)"),
-        ((4, 2, 1), "((x.size(0) + 1) / 2)"),
-        ((257, 253, 33), "((2 * x.size(1)) + 1)"),
-        ((1024, 378, 32), "(x.size(0) * x.size(1))"),
-        ((65536, 18144, 640), "(x.size(0) * x.size(1) * x.size(2))"),
-        ((16, 42, 8), "(x.size(1) / x.size(0))"),
-        ((56, 45, 18), "(x.size(2) - x.size(0))"),
-        ((193, 175, 37), "((x.size(1) + x.size(2)) + 1)"),
-        ((7, 1000, 13), None),
-    ],
-)  # fmt: skip
-def test_the_simplest_expression_of_a_number_is_found(
-    values: tuple[int, ...], expected: str | None
-) -> None:
-    assert whole(values, (ONE, N, H, W)) == expected
-
-
-def test_a_number_that_is_none_is_a_root_or_an_inverse() -> None:
-    assert fraction((0.125, 0.125), (N,)) == "0.125"
-    assert fraction((8**-0.5, 3**-0.5, 2**-0.5), (N,)) == "1.0 / std::sqrt((double)(x.size(0)))"
-    assert (
-        fraction((1 / 1024, 1 / 378, 1 / 32), (N, H)) == "1.0 / (double)((x.size(0) * x.size(1)))"
+def computed(write: Any, **arguments: int | bool) -> str:
+    """The expression of an operation's extent over `l`."""
+    operation = SimpleNamespace(
+        integers=lambda name: (arguments.get(name, 0),),
+        flag=lambda name: bool(arguments.get(name, False)),
     )
-    assert fraction((7.9, 2.9, 1.9), (N,)) == "(double)((x.size(0) - 1)) + 0.9000000000000004"
-    assert fraction((0.1, 0.2, 0.3), (N, H)) is None
+    lowering = SimpleNamespace(new_size=lambda base, expression: expression)
+    return str(write(lowering, operation))
+
+
+def told(module: nn.Module, length: int) -> int | None:
+    """None where PyTorch takes no such input."""
+    try:
+        return int(module(torch.empty(1, 1, length, device="meta")).shape[-1])
+    except RuntimeError:
+        return None
+
+
+@pytest.mark.parametrize(("k", "s", "p", "d"), SHAPES)
+def test_convolutions_have_pytorchs_extents(k: int, s: int, p: int, d: int) -> None:
+    given = {"kernel_size": k, "stride": s, "padding": p, "dilation": d}
+    plain = computed(lambda w, o: _conv_extent(w, o, 0, "l", False), **given)
+    module = nn.Conv1d(1, 1, k, stride=s, padding=p, dilation=d, device="meta")
+    for length in LENGTHS:
+        wanted = told(module, length)
+        assert wanted is None or extent(plain, {"l": length}) == wanted
+    for more in range(max(s, d)):
+        turned = computed(
+            lambda w, o: _conv_extent(w, o, 0, "l", True), **given, output_padding=more
+        )
+        module = nn.ConvTranspose1d(
+            1, 1, k, stride=s, padding=p, dilation=d, output_padding=more, device="meta"
+        )
+        for length in LENGTHS:
+            wanted = told(module, length)
+            assert wanted is None or extent(turned, {"l": length}) == wanted
+
+
+@pytest.mark.parametrize("ceil", [False, True])
+@pytest.mark.parametrize(("k", "s", "p", "d"), [s for s in SHAPES if 2 * s[2] <= s[0]])
+def test_poolings_have_pytorchs_extents(k: int, s: int, p: int, d: int, ceil: bool) -> None:
+    given = {"kernel_size": k, "stride": s, "padding": p, "ceil_mode": ceil}
+    expression = computed(lambda w, o: _pool_extent(w, o, "l", 0, d), **given)
+    module = nn.MaxPool1d(k, stride=s, padding=p, dilation=d, ceil_mode=ceil)
+    for length in LENGTHS:
+        wanted = told(module, length)
+        assert wanted is None or extent(expression, {"l": length}) == wanted
+
+
+def test_the_modules_numbers_stand_as_they_are() -> None:
+    given = {"kernel_size": 2, "stride": 2, "padding": 2, "dilation": 2}
+    plain = computed(lambda w, o: _conv_extent(w, o, 0, "l", False), **given)
+    assert plain == "(l + 2 * 2 - 2 * (2 - 1) - 1) / 2 + 1"
+    same = {"kernel_size": 3, "stride": 1, "padding": 1, "dilation": 1}
+    assert computed(lambda w, o: _conv_extent(w, o, 0, "l", False), **same) == "l + 2 * 1 - 3 + 1"
+    turned = computed(lambda w, o: _conv_extent(w, o, 0, "l", True), **given, output_padding=1)
+    assert turned == "(l - 1) * 2 - 2 * 2 + 2 * (2 - 1) + 1 + 1"

@@ -1,0 +1,47 @@
+"""Numbers of several shape sets as expressions of extents."""
+
+from __future__ import annotations
+
+import pytest
+
+from coding_framework.data.parts.extents import Known, fraction, whole
+
+pytestmark = pytest.mark.unit
+N = Known("x.size(0)", (8, 3, 2))
+H = Known("x.size(1)", (128, 126, 16))
+W = Known("x.size(2)", (64, 48, 20))
+ONE = Known("x.size(3)", (1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((4, 4, 4), "4"),
+        ((8, 3, 2), "x.size(0)"),
+        ((24, 9, 6), "(3 * x.size(0))"),
+        ((64, 63, 8), "(x.size(1) / 2)"),
+        ((129, 127, 17), "(x.size(1) + 1)"),
+        ((4, 2, 1), "((x.size(0) + 1) / 2)"),
+        ((257, 253, 33), "((2 * x.size(1)) + 1)"),
+        ((1024, 378, 32), "(x.size(0) * x.size(1))"),
+        ((65536, 18144, 640), "(x.size(0) * x.size(1) * x.size(2))"),
+        ((16, 42, 8), "(x.size(1) / x.size(0))"),
+        ((56, 45, 18), "(x.size(2) - x.size(0))"),
+        ((193, 175, 37), "((x.size(1) + x.size(2)) + 1)"),
+        ((7, 1000, 13), None),
+    ],
+)  # fmt: skip
+def test_the_simplest_expression_of_a_number_is_found(
+    values: tuple[int, ...], expected: str | None
+) -> None:
+    assert whole(values, (ONE, N, H, W)) == expected
+
+
+def test_a_number_that_is_none_is_a_root_or_an_inverse() -> None:
+    assert fraction((0.125, 0.125), (N,)) == "0.125"
+    assert fraction((8**-0.5, 3**-0.5, 2**-0.5), (N,)) == "1.0 / std::sqrt((double)(x.size(0)))"
+    assert (
+        fraction((1 / 1024, 1 / 378, 1 / 32), (N, H)) == "1.0 / (double)((x.size(0) * x.size(1)))"
+    )
+    assert fraction((7.9, 2.9, 1.9), (N,)) == "(double)((x.size(0) - 1)) + 0.9000000000000004"
+    assert fraction((0.1, 0.2, 0.3), (N, H)) is None
