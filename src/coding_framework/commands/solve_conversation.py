@@ -32,7 +32,13 @@ from coding_framework.errors import InfrastructureError, UsageError
 from coding_framework.monitoring.progress import duration
 from coding_framework.monitoring.text import one_line, visible
 from coding_framework.orchestration.beam import confirmed
-from coding_framework.orchestration.in_parts import PARTS_AT_ONCE, Solved, solve_in_parts
+from coding_framework.orchestration.in_parts import (
+    PARTS_AT_ONCE,
+    Apart,
+    Solved,
+    solve_in_parts,
+    take_apart,
+)
 from coding_framework.orchestration.turn import ConversationConfig
 from coding_framework.orchestration.workflow import CUDAKernelWorkflow, WorkflowEvent
 from coding_framework.paths import require_writable, write_atomic
@@ -65,8 +71,8 @@ PROMPT_TOKENS: dict[PromptVersion, int] = {"v1": 1024, "v2": 4096, "v3": 2048, "
 def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversationState:
     """Run the conversation, show it, and leave kernel, verdict and transcript in the folder.
 
-    Raises UsageError for a task, model or preset that does not exist, PolicyError where the model
-    fails.
+    Raises UsageError for a task, model or preset that does not exist and, with `--parts`, for a
+    task that has none; PolicyError where the model fails.
     """
     task = find_task(options.task)
     folder = options.output_dir or Path("outputs") / "solve" / one_line(task.name)
@@ -79,8 +85,9 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
             )
     key = None if options.into is None else load_key(options.keys, options.key)
     console = console or Console()
+    apart = take_apart(task) if options.parts else None
     with Screen(task, options, console) as screen:
-        state, chosen = asyncio.run(_converse(task, options, folder, screen))
+        state, chosen = asyncio.run(_converse(task, apart, options, folder, screen))
     _leave(state, chosen, folder)
     _print_end(state, chosen, folder, console)
     if key is not None:
@@ -89,7 +96,7 @@ def solve(options: SolveOptions, console: Console | None = None) -> CUDAConversa
 
 
 async def _converse(
-    task: Task, options: SolveOptions, folder: Path, screen: Screen
+    task: Task, apart: Apart | None, options: SolveOptions, folder: Path, screen: Screen
 ) -> tuple[CUDAConversationState, ConversationTurn | None]:
     """The conversation, and the kernel that it leaves."""
     specializer = AgentSpecializer(_specialization(options))
@@ -115,8 +122,8 @@ async def _converse(
             checkpoint=SolveFolder(folder).workflow,
         )  # fmt: skip
         async with workflow:
-            if options.parts:
-                whole = await _in_parts(task, options, workflow, judge, folder, screen)
+            if apart is not None:
+                whole = await _in_parts(apart, options, workflow, judge, folder, screen)
                 return whole, _chosen(whole)
             state = None
             async for event in workflow.stream(task, conversation_id=options.conversation_id):
@@ -130,11 +137,10 @@ async def _converse(
 
 
 async def _in_parts(
-    task: Task, options: SolveOptions, workflow: CUDAKernelWorkflow, judge: JudgeFn, folder: Path,
+    apart: Apart, options: SolveOptions, workflow: CUDAKernelWorkflow, judge: JudgeFn, folder: Path,
     screen: Screen,
 ) -> CUDAConversationState:  # fmt: skip
     """The conversation that has the joined kernel; each part's kernel is a file of its own."""
-    screen.tell("taking the module apart")
 
     def told(solved: Solved) -> None:
         part, kernel = solved.part, solved.kernel
@@ -147,7 +153,7 @@ async def _in_parts(
         screen.tell(f"{name}: correct" + ("" if speedup is None else f", {speedup:.2f}x"))
 
     state = await solve_in_parts(
-        task,
+        apart,
         lambda part, name: workflow.run(part, conversation_id=f"{options.conversation_id}-{name}"),
         judge, told, options.conversation_id,
     )  # fmt: skip

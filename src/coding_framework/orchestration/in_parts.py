@@ -47,23 +47,38 @@ class Solved:
     tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A task that was taken apart."""
+
+    trace: Trace
+    parts: Sequence[Part]
+
+
+def take_apart(task: Task) -> Apart:
+    """Runs the task's reference, in this process. Raises PartsError where it has no parts, or none
+    that could be joined."""
+    trace = traced(task)
+    parts = parted(trace)
+    require_joinable(trace, parts)
+    return Apart(trace, parts)
+
+
 async def solve_in_parts(
-    task: Task, converse: Converse, judge: JudgeFn, told: Callable[[Solved], None],
+    apart: Apart, converse: Converse, judge: JudgeFn, told: Callable[[Solved], None],
     conversation_id: str, at_once: int = PARTS_AT_ONCE,
 ) -> CUDAConversationState:  # fmt: skip
     """The conversation of one turn that has the joined kernel and its verdict; without a turn where
-    a part was not solved. Raises PartsError where the task has no parts."""
-    trace = traced(task)
+    a part was not solved."""
+    trace, parts = apart.trace, apart.parts
     found: dict[str, Solved] = {}
-    parts = parted(trace)
-    require_joinable(trace, parts)
     await _solve(parts, found, converse, told, at_once)
     failed = [p for p in parts if found[p.key].kernel is None and len(p.calls) > 1]
     if failed:
         parts = parted(trace, frozenset(value for part in failed for value in part.makes))
         await _solve(parts, found, converse, told, at_once)
     tokens = sum(one.tokens for one in found.values())
-    state = CUDAConversationState(conversation_id=conversation_id, task=task)
+    state = CUDAConversationState(conversation_id=conversation_id, task=trace.task)
     kernels = [found[part.key].kernel for part in parts]
     if not all(kernels):
         return state.model_copy(update={"end_reason": "a part was not solved"})

@@ -8,7 +8,7 @@ import pytest
 
 from coding_framework.data.kernelbench.naive import operation_by_operation
 from coding_framework.data.kernelbench.problems import problem_task
-from coding_framework.orchestration.in_parts import Converse, Solved, solve_in_parts
+from coding_framework.orchestration.in_parts import Converse, Solved, solve_in_parts, take_apart
 from coding_framework.orchestration.turn import judge_answer
 from coding_framework.types import (
     AgentAnswer,
@@ -95,7 +95,7 @@ def by_naive_kernels(judge: JudgeFn, wrong: str = "") -> Converse:
 async def test_the_kernels_of_the_parts_are_one_that_is_right(judge: JudgeFn) -> None:
     told: list[Solved] = []
     task = problem_task(SOURCE, "attention")
-    state = await solve_in_parts(task, by_naive_kernels(judge), judge, told.append, "c")
+    state = await solve_in_parts(take_apart(task), by_naive_kernels(judge), judge, told.append, "c")
     (turn,) = state.turns
     assert turn.verdict is not None
     assert turn.verdict.correct, turn.verdict.reason
@@ -110,12 +110,14 @@ async def test_the_kernels_of_the_parts_are_one_that_is_right(judge: JudgeFn) ->
 async def test_the_verdict_of_the_whole_is_the_wholes_own(judge: JudgeFn) -> None:
     task = problem_task(SOURCE, "attention")
     converse = by_naive_kernels(judge, wrong="tanh")
-    state = await solve_in_parts(task, converse, judge, lambda _: None, "c")
+    state = await solve_in_parts(take_apart(task), converse, judge, lambda _: None, "c")
     assert state.turns[0].verdict is not None
     assert state.turns[0].verdict.status is Status.WRONG_OUTPUT
 
 
 async def test_where_an_operation_has_no_kernel_there_is_none_of_the_whole(judge: JudgeFn) -> None:
     task = problem_task(SOURCE.replace("torch.tanh(out)", "torch.erf(out)"), "attention")
-    state = await solve_in_parts(task, by_naive_kernels(judge), judge, lambda _: None, "c")
+    state = await solve_in_parts(
+        take_apart(task), by_naive_kernels(judge), judge, lambda _: None, "c"
+    )
     assert (state.turns, state.end_reason) == ((), "a part was not solved")

@@ -87,7 +87,7 @@ def _piece(
     try:
         source = Source(own, random.Random(f"piece source {name}"))
         task = task_of(own, source.text(), source, Cuda(own), None)
-        parts = parted(trace := traced(task))
+        parts = parted(trace := traced(task, to_join=False))
     except (PartsError, ValueError, AssertionError):
         return None
     if len(parts) != 1 or not may_be_trained([*parts[0].task.ops]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -120,6 +121,9 @@ class Trace:
 
     task: Task
     cases: tuple[TestCase, ...]
+    """The task's shape sets."""
+    more: tuple[TestCase, ...]
+    """Others, behind them in `Const.values` and `Value.layouts`."""
     inputs: int
     """The first values are the inputs, then come the parameters in the order of a kernel's."""
     parameters: int
@@ -158,9 +162,10 @@ def mapped(nested: Any, change: Callable[[Any], Any]) -> Any:
     return change(nested)
 
 
-def traced(task: Task) -> Trace:
-    """The calls of the task's reference. Runs it, in this process. Raises PartsError where they
-    differ from one shape set to another, or are of a kind that cannot be parted."""
+def traced(task: Task, *, to_join: bool = True) -> Trace:
+    """The calls of the task's reference. Runs it, in this process. to_join: at other sizes too, for
+    the host code of the whole. Raises PartsError where they differ from one shape set to another,
+    or are of a kind that cannot be parted."""
     cases = (*task.cases, *task.gpu_cases)
     runs = []
     for at, case in enumerate(cases):
@@ -173,6 +178,13 @@ def traced(task: Task) -> Trace:
     first = runs[0]
     if any(run.shape_of_calls != first.shape_of_calls for run in runs):
         raise PartsError(f"the steps of {task.name} differ from size to size: it has no parts")
+    more = []
+    for case in _with_one_other_extent(cases[-1]) if to_join else ():
+        with suppress(Exception):  # sizes that the module does not take
+            run = _run(task, case, real=False)
+            if run.shape_of_calls == first.shape_of_calls:
+                runs.append(run)
+                more.append(case)
     values = tuple(
         Value(
             number,
@@ -197,7 +209,22 @@ def traced(task: Task) -> Trace:
         for at, one in enumerate(first.calls)
     )
     counts = len(cases[0].inputs), first.given - len(cases[0].inputs)
-    return Trace(task, cases, *counts, values, calls, first.outputs)
+    return Trace(task, cases, tuple(more), *counts, values, calls, first.outputs)
+
+
+def _with_one_other_extent(case: TestCase) -> Iterator[TestCase]:
+    """Shape sets that differ from one in one extent of the inputs, wherever it stands: what sizes
+    are made of shows in them alone."""
+    extents = {extent for spec in case.inputs for extent in spec.shape if extent > 1}
+    for extent in sorted(extents):
+        for other in (extent + 1, 2 * extent, extent + 2):
+            changed = tuple(
+                spec.model_copy(
+                    update={"shape": tuple(other if e == extent else e for e in spec.shape)}
+                )
+                for spec in case.inputs
+            )
+            yield case.model_copy(update={"inputs": changed})
 
 
 def _side_by_side(nested: Sequence[Any]) -> Any:

@@ -556,7 +556,8 @@ def known_extents(trace: Trace, before: int) -> list[Known]:
 def numbers(trace: Trace) -> list[tuple[str, str, tuple[Any, ...]]]:
     """(C++ type, name, value at each shape set) of the numbers that the whole's kernel may take."""
     kinds = {bool: "bool", int: "int64_t", float: "double"}
-    given = [case.init_args or trace.task.init_args for case in trace.cases]
+    sets = (*trace.cases, *trace.more)
+    given = [case.init_args or trace.task.init_args for case in sets]
     return [
         (kinds[type(values[0])], f"number{at}", values)
         for at, values in enumerate(zip(*given, strict=True))
