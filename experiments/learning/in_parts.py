@@ -18,7 +18,7 @@ from typing import Any
 
 from coding_framework.data.kernelbench.problems import load_problem_file
 from coding_framework.data.parts.calls import PartsError, Trace, traced
-from coding_framework.data.parts.join import joined, require_joinable
+from coding_framework.data.parts.join import is_piece, joined, require_joinable
 from coding_framework.data.parts.pieces import Part, parted
 from coding_framework.errors import UsageError
 from coding_framework.orchestration.in_parts import best_of
@@ -53,7 +53,7 @@ def again(work: Path, evaluation: Path) -> dict[str, Any]:
         part.key: part
         for _, trace in _traces(work)
         for part in parted(trace, _unsolved(trace, solved))
-        if part.key not in solved
+        if part.key not in solved and not (work / "parts" / f"{part.key}.json").exists()
     }
     _write(work / "again", parts)
     return {"parts": len(parts)}
@@ -81,7 +81,7 @@ def kernels_of(evaluation: Path) -> dict[str, str]:
     """The fastest right kernel of each part."""
     best: dict[str, tuple[float, str]] = {}
     for state in read_conversations(EvalFolder(evaluation).conversations):
-        turn = best_of(state)
+        turn = best_of(state, is_piece)
         if turn is not None and turn.code is not None and turn.verdict is not None:
             found = turn.verdict.speedup or 0.0, turn.code
             best[state.task.name] = max(best.get(state.task.name, found), found)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from coding_framework.data.parts.calls import PartsError, Trace, traced
-from coding_framework.data.parts.join import joined, piece_of, require_joinable
+from coding_framework.data.parts.calls import Trace, traced
+from coding_framework.data.parts.join import joined, require_joinable, takes
 from coding_framework.data.parts.pieces import Part, parted
 from coding_framework.orchestration.beam import ranked
 from coding_framework.orchestration.turn import judge_answer
@@ -76,6 +77,7 @@ async def solve_in_parts(
     failed = [p for p in parts if found[p.key].kernel is None and len(p.calls) > 1]
     if failed:
         parts = parted(trace, frozenset(value for part in failed for value in part.makes))
+        require_joinable(trace, parts)
         await _solve(parts, found, converse, told, at_once)
     tokens = sum(one.tokens for one in found.values())
     state = CUDAConversationState(conversation_id=conversation_id, task=trace.task)
@@ -97,23 +99,19 @@ async def _solve(
         async with room:
             state = await converse(part.task, part.key)
         tokens = sum(t.tokens for turn in state.turns for t in (turn, *turn.alternatives))
-        found[part.key] = Solved(part, number, len(parts), best_of(state), tokens)
+        found[part.key] = Solved(
+            part, number, len(parts), best_of(state, partial(takes, part)), tokens
+        )
         told(found[part.key])
 
     new = [pair for key, pair in wanted.items() if key not in found]
     await asyncio.gather(*(one(*pair) for pair in sorted(new, key=lambda pair: pair[0])))
 
 
-def best_of(state: CUDAConversationState) -> ConversationTurn | None:
-    """The fastest right kernel of a conversation that can stand beside others."""
-    for turn in ranked(state):
-        if turn.verdict is not None and turn.verdict.correct:
-            try:
-                piece_of(turn.code or "")
-            except PartsError:
-                continue
-            return turn
-    return None
+def best_of(state: CUDAConversationState, fits: Callable[[str], bool]) -> ConversationTurn | None:
+    """The fastest right kernel of a conversation that fits."""
+    right = (t for t in ranked(state) if t.verdict is not None and t.verdict.correct)
+    return next((t for t in right if fits(t.code or "")), None)
 
 
 async def _joined(

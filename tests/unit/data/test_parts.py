@@ -8,7 +8,7 @@ import pytest
 
 from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.parts.calls import PartsError, traced
-from coding_framework.data.parts.join import joined, piece_of, require_joinable
+from coding_framework.data.parts.join import joined, piece_of, require_joinable, takes
 from coding_framework.data.parts.pieces import Part, parted
 from coding_framework.types import Task
 
@@ -132,6 +132,10 @@ def test_a_constant_is_written_down_and_one_of_the_size_is_made_in_the_part() ->
     ("forward", "why"),
     [
         ("y = x * 2\ny[:, 1:].add_(1)\nreturn y", "writes into a tensor that others read"),
+        (
+            "y = x * 2\nv = y[:, :2]\ny.relu_()\nreturn v + 1",
+            "writes into a tensor that others read",
+        ),
         ("y = x * 2\ny[torch.arange(4)] = 0\nreturn y", "to places that other numbers tell"),
         ("v, i = x.topk(4)\nreturn v * i", "topk gives several tensors"),
         ("return x * 2 if x.size(0) > 90 else x + 1", "differ from size to size"),
@@ -185,7 +189,22 @@ def test_a_kernel_that_is_no_piece_is_refused(code: str, why: str) -> None:
         piece_of(code)
 
 
+def test_a_bracket_in_a_text_ends_no_module() -> None:
+    code = KERNEL.replace('"it"', '"} of \\"it\\" {{"') + "// behind\n"
+    assert piece_of(code).body.split("\n")[-2] == "// behind"
+
+
+def test_a_module_that_ends_the_program_at_other_sizes_has_its_parts() -> None:
+    forward = (
+        "if x.size(0) not in (96, 95, 48, 12, 24, 8, 6, 16, 4): raise SystemExit(1)\nreturn x * 2"
+    )
+    trace = traced(module(forward))
+    assert len(trace.values[0].layouts) >= len(trace.cases)
+    assert [p.task.ops for p in parted(trace)] == [("mul",)]
+
+
 def test_a_kernel_with_other_arguments_is_not_joined() -> None:
     trace = traced(module("return x * 2"))
+    assert not takes(parted(trace)[0], KERNEL)
     with pytest.raises(PartsError, match="takes 3 arguments"):
         joined(trace, parted(trace), [KERNEL])

@@ -22,9 +22,7 @@ from coding_framework.data.graphs.nodes import (
     Given,
     Graph,
     Head,
-    Joined,
     Node,
-    View,
 )
 from coding_framework.data.graphs.source import Source
 from coding_framework.data.parts.calls import PartsError, traced
@@ -156,7 +154,6 @@ class _Cutting:
             return self.kept(arg)
         fits = (
             isinstance(arg, (Each, Head))
-            and not isinstance(arg, (View, Joined))
             and self.count < MOST_OPERATIONS
             and (not isinstance(arg, Head) or self.heads == 0)
         )

@@ -135,6 +135,15 @@ class Trace:
         """The call that made a value; None: it was given."""
         return next((call for call in self.calls if number in call.outputs), None)
 
+    @property
+    def constants(self) -> frozenset[int]:
+        """Values that depend on no tensor that is given."""
+        found: set[int] = set()
+        for call in self.calls:
+            if found.issuperset(call.refs):
+                found.update(call.outputs)
+        return frozenset(found)
+
 
 def leaves(nested: Any) -> Iterator[Any]:
     """Everything in nested arguments that holds nothing else."""
@@ -180,7 +189,7 @@ def traced(task: Task, *, to_join: bool = True) -> Trace:
         raise PartsError(f"the steps of {task.name} differ from size to size: it has no parts")
     more = []
     for case in _with_one_other_extent(cases[-1]) if to_join else ():
-        with suppress(Exception):  # sizes that the module does not take
+        with suppress(Exception, SystemExit):  # sizes that the module does not take
             run = _run(task, case, real=False)
             if run.shape_of_calls == first.shape_of_calls:
                 runs.append(run)
@@ -443,7 +452,9 @@ class _Recorder(TorchFunctionMode):
             kind = "view"
         elif name in _COPIES:
             kind = "copy"
-        outputs = tuple(run.number_of.get(id(t)) or run.add(t) for t in made)
+        outputs = tuple(
+            run.number_of[id(t)] if id(t) in run.number_of else run.add(t) for t in made
+        )
         run.calls.append(_Made(func, name, kind, args, kwargs, outputs))
 
     def _written(self, target: torch.Tensor, index: Any, value: Any) -> None:
@@ -454,6 +465,7 @@ class _Recorder(TorchFunctionMode):
         if view.untyped_storage()._cdata != target.untyped_storage()._cdata:
             raise PartsError("it writes to places that other numbers tell")
         shown = run.add(view)
+        del run.number_of[id(run.alive.pop())]  # nothing of the module's shows it
         args = Ref(number), mapped(index, run.ref)
         run.calls.append(_Made(torch.Tensor.__getitem__, "__getitem__", "view", args, {}, (shown,)))
         put = (Ref(number), Ref(shown), run.ref(value))
@@ -464,7 +476,11 @@ class _Recorder(TorchFunctionMode):
         """The number of a tensor that nothing else shows and no caller gave. Raises PartsError."""
         number = self.run.number_of.get(id(target))
         owner = self.run.owners.get(target.untyped_storage()._cdata)
-        if number is None or owner != number or number < self.run.given:
+        storage = target.untyped_storage()._cdata
+        shared = any(
+            t is not target and t.untyped_storage()._cdata == storage for t in self.run.alive
+        )
+        if number is None or owner != number or number < self.run.given or shared:
             raise PartsError(f"{name} writes into a tensor that others read")
         return number
 

@@ -82,6 +82,8 @@ torch::Tensor join(std::vector<torch::Tensor> all, int64_t axis) {
 """
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*$", re.MULTILINE)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_BRACKETS = re.compile(r'"(?:\\.|[^"\\])*"|[{}]')
+"""Those of code, and texts whole, which may have some."""
 _BOUND = re.compile(r'\.def\(\s*"forward"\s*,\s*&?\s*(?:\w+::)*(\w+)')
 
 
@@ -122,10 +124,10 @@ def _without_module(code: str) -> str:
     if start < 0:
         return code
     depth, end = 0, len(code)
-    for at in range(code.index("{", start), len(code)):
-        depth += {"{": 1, "}": -1}.get(code[at], 0)
-        if depth == 0:
-            end = at + 1
+    for token in _BRACKETS.finditer(code, start):
+        depth += {"{": 1, "}": -1}.get(token[0], 0)
+        if token[0] == "}" and depth == 0:
+            end = token.end()
             break
     return code[:start] + code[end:]
 
@@ -142,6 +144,23 @@ def _arguments(code: str, opening: int) -> list[str]:
         if depth == 0:
             break
     return [one for one in found if one]
+
+
+def is_piece(code: str) -> bool:
+    """Whether a kernel can stand beside others."""
+    try:
+        piece_of(code)
+    except PartsError:
+        return False
+    return True
+
+
+def takes(part: Part, code: str) -> bool:
+    """Whether a kernel can stand in a part's place."""
+    return is_piece(code) and piece_of(code).arguments in (
+        len(part.tensors),
+        len(part.tensors) + len(part.numbers),
+    )
 
 
 def joined(trace: Trace, parts: Sequence[Part], kernels: Sequence[str]) -> str:

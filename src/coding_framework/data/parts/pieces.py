@@ -107,29 +107,20 @@ def is_elementwise(call: Call) -> bool:
 def inlined(trace: Trace) -> frozenset[int]:
     """Values that no part hands to another: what depends on no tensor that is given or on its shape
     alone, and what is not floating. Each part that reads one makes it itself."""
-    constant: set[int] = set()
-    found: set[int] = set()
-    for call in trace.calls:
-        if all(ref in constant for ref in call.refs):
-            constant.update(call.outputs)
-        found.update(
-            out
-            for out in call.outputs
-            if out in constant or call.name in _LIKES or not trace.values[out].floating
-        )
-    return frozenset(found)
+    constants = trace.constants
+    return frozenset(
+        out
+        for call in trace.calls
+        for out in call.outputs
+        if out in constants or call.name in _LIKES or not trace.values[out].floating
+    )
 
 
 def literals(trace: Trace) -> dict[int, tuple[float, ...]]:
     """Constants that are written down in the whole's host code: a few numbers, the same at each
     shape set."""
-    given = range(trace.inputs + trace.parameters)
-    constant: set[int] = set()
-    for call in trace.calls:
-        if all(ref in constant for ref in call.refs):
-            constant.update(call.outputs)
     found = {}
-    for number in constant.difference(given):
+    for number in trace.constants:
         value = trace.values[number]
         first = value.seen[0]
         if value.dtype == "float32" and 0 < first.numel() <= _MOST_WRITTEN and all(
