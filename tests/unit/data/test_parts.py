@@ -208,3 +208,16 @@ def test_a_kernel_with_other_arguments_is_not_joined() -> None:
     assert not takes(parted(trace)[0], KERNEL)
     with pytest.raises(PartsError, match="takes 3 arguments"):
         joined(trace, parted(trace), [KERNEL])
+
+
+@pytest.mark.parametrize(
+    ("forward", "said"),
+    [
+        ("F.logsigmoid(x)", "F.logsigmoid(x)"),
+        ("torch.linalg.vector_norm(x, dim=-1)", "torch.linalg.vector_norm(x, dim=-1)"),
+        ("torch.special.expit(x)", "torch.special.expit(x)"),
+    ],
+)
+def test_a_function_is_said_by_the_module_that_has_it(forward: str, said: str) -> None:
+    (part,) = parted(traced(module(f"return {forward}")))
+    assert said in part.task.reference

@@ -162,13 +162,14 @@ class Cuda(Values):
         self.number += 1
         name = f"t{self.number}"
         shape = _shape(node)
-        first = self.graph.inputs[0]
-        float_one = (
-            next(g for g in self.graph.inputs if g.dtype == "float32")
-            if (first.dtype != "float32")
-            else first
+        given = self.graph.inputs
+        first = next((g for g in given if g.dtype == "float32"), None)
+        like = (
+            f"{first.c_name}.options()"
+            if first is not None
+            else f"{given[0].c_name}.options().dtype(torch::kFloat32)"
         )
-        self.host.append(f"auto {name} = torch::empty({{{shape}}}, {float_one.c_name}.options());")
+        self.host.append(f"auto {name} = torch::empty({{{shape}}}, {like});")
         self.done[id(node)] = name
         return name
 
@@ -526,7 +527,8 @@ class Cuda(Values):
         places = [f"i{n}" for n in range(rank)]
         at = self._value(kernel, index, places[:count])
         chosen = kernel.index(f"(int){at}")
-        where = [*places, chosen] if head.name == "of_row" else [chosen, *places[count:]]
+        row = places[: len(x.dims) - 1]
+        where = [*row, chosen] if head.name == "of_row" else [chosen, *places[count:]]
         value = self._value(kernel, x, where)
         before = [*kernel.lines, f"float v = {unbracketed(value)};"]
         self._threads(kernel, head, node, before, finish)

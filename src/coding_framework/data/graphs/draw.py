@@ -30,16 +30,13 @@ class Dull(Exception):  # noqa: N818 - no error: the draw is made again
 class Draw:
     """A graph while it is drawn. h: the tensor in hand."""
 
+    h: Node
+    x: Node
+
     def __init__(self, number: int) -> None:
-        self.rng = random.Random(f"graph {number}")
-        self.inputs: list[Given] = []
-        self.layers: list[Layer] = []
-        self.sizes: dict[str, Size] = {}
-        self.constants: dict[str, float | int] = {}
-        self.ops: list[str] = []
-        self.heads = 0
-        self.images = self.rng.random() < 0.3
+        self._empty(random.Random(f"graph {number}"))
         rng = self.rng
+        self.images = rng.random() < 0.3
         if self.images:
             self.size("n", rng.choice(("batch_size", "batch", "N")), (2, 3, 1, 16, 5, 1))
             self.size(
@@ -68,8 +65,25 @@ class Draw:
                 self.sizes.pop("t")
                 self.size("n", self.sizes["n"].python, (9, 16, 2, 2048, 301, 2))
         axes = tuple(Extent.of(d) for d in dims)
-        self.h: Node = self.input(axes, rng.choice(("x", "x", "x", "inputs", "feats")))
+        self.h = self.input(axes, rng.choice(("x", "x", "x", "inputs", "feats")))
         self.x = self.h
+
+    @staticmethod
+    def blank(rng: random.Random) -> Draw:
+        """One without sizes and inputs, and no tensor in hand."""
+        made = Draw.__new__(Draw)
+        made._empty(rng)
+        return made
+
+    def _empty(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.inputs: list[Given] = []
+        self.layers: list[Layer] = []
+        self.sizes: dict[str, Size] = {}
+        self.constants: dict[str, float | int] = {}
+        self.ops: list[str] = []
+        self.heads = 0
+        self.images = False
 
     def tried(self, step: Callable[[Draw], Node]) -> bool:
         """Whether the step fitted; if not, all is as it was."""

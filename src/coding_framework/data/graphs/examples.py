@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coding_framework.data.graphs.cuda import Cuda
 from coding_framework.data.graphs.grammar import draw_graph
-from coding_framework.data.graphs.nodes import Given, Graph
+from coding_framework.data.graphs.nodes import MOST_POSITIVE, Given, Graph
 from coding_framework.data.graphs.source import Source
 from coding_framework.data.modules.records import CASE_NAMES
 from coding_framework.errors import UsageError
@@ -97,5 +97,8 @@ def _spec(given: Given, graph: Graph, at: int) -> TensorSpec:
     sizes = graph.at(at)
     shape = tuple(d.value(sizes) for d in given.dims)
     high = given.high.value(sizes) - 1 if given.high is not None else None
-    low = 0 if given.dtype == "int64" else None
-    return TensorSpec(name=given.python, shape=shape, dtype=given.dtype, low=low, high=high)
+    low = 0 if given.dtype == "int64" else given.low
+    return TensorSpec(
+        name=given.python, shape=shape, dtype=given.dtype, low=low,
+        high=MOST_POSITIVE if given.low is not None else high,
+    )  # fmt: skip

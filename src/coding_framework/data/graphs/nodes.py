@@ -94,6 +94,8 @@ class Extent:
 ONE = Extent.number(1)
 PASSED, PASSED_BOTH = "{0}", "{0}, {1}"
 """The Python of nodes inside one call, which the last of them says."""
+MOST_POSITIVE = 2.0
+"""The largest value of an input that is positive."""
 
 
 @dataclass(eq=False)
@@ -141,6 +143,8 @@ class Given(Node):
     dtype: Literal["float32", "int64"] = "float32"
     high: Extent | None = None
     """Of labels: the number of classes."""
+    low: float | None = None
+    """Of what is positive: its smallest value."""
 
 
 @dataclass(eq=False)

@@ -24,6 +24,7 @@ from coding_framework.data.graphs.nodes import (
     Head,
     Node,
 )
+from coding_framework.data.graphs.singles import draw_single
 from coding_framework.data.graphs.source import Source
 from coding_framework.data.parts.calls import PartsError, traced
 from coding_framework.data.parts.pieces import MOST_OPERATIONS, Part, parted
@@ -53,18 +54,20 @@ def piece_tasks(count: int) -> Iterator[tuple[Task, KernelExample]]:
 
 def pieces_of(number: int) -> list[tuple[Task, KernelExample]]:
     """Those of the graph of that number."""
-    graph = None if number in excluded() else draw_graph(number)
-    if graph is None:
-        return []
-    rng = random.Random(f"pieces {number}")
-    tensors = [n for n in graph.output.walk() if isinstance(n, (Each, Head)) and not _is_inner(n)]
     found: list[tuple[Task, KernelExample]] = []
+    graph = None if number in excluded() else draw_graph(number)
+    rng = random.Random(f"pieces {number}")
+    nodes = [] if graph is None else [*graph.output.walk()]
+    tensors = [n for n in nodes if isinstance(n, (Each, Head)) and not _is_inner(n)]
     for node in rng.sample(tensors, min(len(tensors), 2 * OF_A_GRAPH)):
+        assert graph is not None
         made = _piece(graph, node, rng, f"{number}_{len(found)}")
         if made is not None:
             found.append(made)
         if len(found) == OF_A_GRAPH:
             break
+    if (single := draw_single(number)) and (made := _as_part(single)):
+        found.append(made)
     return found
 
 
@@ -80,10 +83,13 @@ def _piece(
     cutting = _Cutting(graph, rng)
     output = cutting.kept(node)
     own = _graph_of(graph, output, cutting.inputs, f"piece_{name}")
-    if own is None:
-        return None
+    return None if own is None else _as_part(own)
+
+
+def _as_part(own: Graph) -> tuple[Task, KernelExample] | None:
+    """The same of a graph that is to be one part."""
     try:
-        source = Source(own, random.Random(f"piece source {name}"))
+        source = Source(own, random.Random(f"piece source {own.name}"))
         task = task_of(own, source.text(), source, Cuda(own), None)
         parts = parted(trace := traced(task, to_join=False))
     except (PartsError, ValueError, AssertionError):
@@ -91,11 +97,9 @@ def _piece(
     if len(parts) != 1 or not may_be_trained([*parts[0].task.ops]):
         return None
     part = parts[0]
-    if any(call.kind != "compute" for call in trace.calls):
-        return None
     given = [*own.inputs, *own.parameters]
-    if len(part.tensors) != len(given):
-        return None
+    if {*part.tensors} != {*range(len(given))} or part.output != trace.outputs[0]:
+        return None  # a view stands before it or behind it
     for number, called in zip(part.tensors, part.names, strict=True):
         given[number].c_name = called
     ordered = tuple(given[number] for number in part.tensors)

@@ -10,7 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from coding_framework.data.graphs.nodes import PASSED, PASSED_BOTH, Given, Graph, Node
+from coding_framework.data.graphs.nodes import (
+    MOST_POSITIVE,
+    PASSED,
+    PASSED_BOTH,
+    Given,
+    Graph,
+    Node,
+)
 
 _CHAIN = ("x", "h", "out", "y", "z", "hidden", "feat", "res", "tmp", "val")
 """Names of what has none of its own."""
@@ -132,6 +139,8 @@ class Source:
             assert given.high is not None
             tail = "," if len(given.dims) == 1 else ""
             return f"torch.randint(0, {self._python(given.high.text)}, ({dims}{tail}))"
+        if given.low is not None:
+            return f"torch.rand({dims}) * {MOST_POSITIVE - given.low} + {given.low}"
         return f"torch.randn({dims})"
 
     def _python(self, text: str) -> str:
@@ -167,8 +176,8 @@ class Source:
             or self.rng.random() < 0.4
         ):
             return ()
-        rank = len(self.graph.inputs[0].dims)
-        return self.rng.choice(_AXES[rank])
+        known = _AXES.get(len(self.graph.inputs[0].dims))
+        return self.rng.choice(known) if known else ()
 
     def _reads(self, node: Node) -> list[Node]:
         """The named tensors and inputs that its expression reads."""

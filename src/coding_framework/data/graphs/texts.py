@@ -58,6 +58,7 @@ _BESIDE = {
     ":": 0,
     ">": 1,
     "<": 1,
+    "=": 1,
     "+": 1,
     "-": 2,
     "*": 3,
@@ -73,7 +74,7 @@ def _binds(text: str) -> int:
         depth += (mark in "([") - (mark in ")]")
         if (depth == 0 and text[n - 1 : n] == " ") or (depth == 0 and n == 0 and mark == "-"):
             found = min(
-                found, {"?": 0, "<": 1, ">": 1, "+": 2, "-": 2, "*": 3, "/": 3}.get(mark, 4)
+                found, {"?": 0, "<": 1, ">": 1, "=": 1, "+": 2, "-": 2, "*": 3, "/": 3}.get(mark, 4)
             )
     return found
 

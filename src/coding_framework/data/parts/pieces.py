@@ -45,6 +45,7 @@ _OPERATORS = {
 }  # fmt: skip
 
 
+_MODULES = {"F": functional, "torch.linalg": torch.linalg, "torch.special": torch.special}
 _REVERSED = {"rsub": "-", "rpow": "**", "rtruediv": "/", "rdiv": "/"}
 _SIGNS = {"__invert__": "~", "__neg__": "-", "neg": "-"}
 
@@ -97,7 +98,8 @@ def base_name(call: Call) -> str:
         name = name[1:]
     if call.name in ("__radd__", "__rmul__"):
         name = name[1:]
-    return {"truediv": "div", "true_divide": "div"}.get(name, name)
+    name = name.removeprefix("linalg_").removeprefix("special_")
+    return {"truediv": "div", "true_divide": "div", "log_sigmoid": "logsigmoid"}.get(name, name)
 
 
 def is_elementwise(call: Call) -> bool:
@@ -369,8 +371,10 @@ class _Writer:
             if k not in ("device", "inplace", "_stacklevel") and not _is_usual(call, k, v)
         }  # fmt: skip
         args = [*map(self._text, call.args), *(f"{k}={self._text(v)}" for k, v in kwargs.items())]
-        if getattr(functional, call.name, None) is call.func:
-            return f"F.{call.name}({', '.join(args)})"
+        for prefix, module in _MODULES.items():  # by another name than its own, some of them
+            found = next((n for n, one in vars(module).items() if one is call.func), None)
+            if found is not None:
+                return f"{prefix}.{found}({', '.join(args)})"
         of_tensor = hasattr(torch.Tensor, name) and call.args and isinstance(call.args[0], Ref)
         if of_tensor and getattr(torch, name, None) is not call.func:
             return f"{args[0]}.{name}({', '.join(args[1:])})"
@@ -426,6 +430,8 @@ class _Writer:
                     known.append(Known(of_view, extents))
         whole_number = all(type(v) is int for v in values)
         text = whole(values, known) if whole_number else fraction(values, known)
+        if text is None:
+            text = next((own for _, own, told in numbers(self.trace) if told == values), None)
         if text is None:
             raise PartsError(f"{values} are the values of a number whose origin is not found")
         self.numbers[name] = values

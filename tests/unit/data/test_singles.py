@@ -1,0 +1,38 @@
+"""Graphs of one loop or move (`data/graphs/singles.py`) and their parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from coding_framework.data.graphs.pieces import pieces_of
+from coding_framework.data.graphs.singles import draw_single
+
+pytestmark = pytest.mark.unit
+OF_THE_FIRST = 120
+
+
+def test_a_number_is_the_same_single_everywhere() -> None:
+    for number in range(20):
+        one, other = draw_single(number), draw_single(number)
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            assert one.ops == other.ops
+            assert [s.values for s in one.sizes.values()] == [
+                s.values for s in other.sizes.values()
+            ]
+
+
+def test_singles_have_what_no_step_of_the_grammar_gives() -> None:
+    drawn = [draw_single(number) for number in range(OF_THE_FIRST)]
+    found = Counter(op for one in drawn if one is not None for op in one.ops)
+    assert {"masked_fill", "linear", "batch_norm", "pad", "repeat", "roll", "one_hot"} <= {*found}
+    ranks = {len(one.inputs[0].dims) for one in drawn if one is not None}
+    assert ranks == {1, 2, 3, 4}
+    assert sum(one is None for one in drawn) < OF_THE_FIRST / 20
+
+
+def test_nine_of_ten_singles_are_one_part_with_a_kernel() -> None:
+    names = [task.name for n in range(60) for task, _ in pieces_of(n)]
+    assert len([name for name in names if name.startswith("single")]) >= 54
