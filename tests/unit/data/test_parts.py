@@ -221,3 +221,10 @@ def test_a_kernel_with_other_arguments_is_not_joined() -> None:
 def test_a_function_is_said_by_the_module_that_has_it(forward: str, said: str) -> None:
     (part,) = parted(traced(module(f"return {forward}")))
     assert said in part.task.reference
+
+
+def test_what_is_made_of_a_turned_tensor_lies_in_the_order_of_its_places() -> None:
+    trace = traced(module("y = x.t() * 2\nz = y[1:].softmax(-1)\nreturn z.clone()[:, 1:].sum(-1)"))
+    computed = [out for call in trace.calls if call.kind != "view" for out in call.outputs]
+    assert computed
+    assert all(layout.is_plain for n in computed for layout in trace.values[n].layouts)

@@ -409,7 +409,7 @@ class _Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         given = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [tensor._version for tensor in given]
-        result = func(*args, **kwargs)
+        result = _contiguous(func(*args, **kwargs), given)
         made = [leaf for leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
         changed = [t for t, version in zip(given, before, strict=True) if t._version != version]
         if made or changed:
@@ -490,6 +490,18 @@ class _Recorder(TorchFunctionMode):
             raise PartsError(f"{name} writes into a part of a tensor")
         self._own(name, changed[0])
         return self.run.add(changed[0], anew=True)
+
+
+def _contiguous(result: Any, given: list[torch.Tensor]) -> Any:
+    """What a call gives, where it is of a storage of its own in the order of its places, as kernels
+    write it: PyTorch keeps the order of a tensor that was turned."""
+    if isinstance(result, tuple | list):
+        return type(result)([_contiguous(one, given) for one in result])
+    if not isinstance(result, torch.Tensor) or result.is_contiguous():
+        return result
+    storage = result.untyped_storage()._cdata
+    shared = any(t.untyped_storage()._cdata == storage for t in given)
+    return result if shared else result.contiguous()
 
 
 def _layout(tensor: torch.Tensor) -> Layout:
