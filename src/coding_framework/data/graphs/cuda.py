@@ -82,9 +82,13 @@ class Cuda(Values):
                     more = f" / {by.numerator}" if by.numerator > 1 else ""
                     more = (f" * {by.denominator}" if by.denominator > 1 else "") + more
                     known[names[0]] = f"{g.c_name}.size({axis}){more}"
-        untold = [n for n in whole if n not in known and re.search(rf"\b{n}\b", used)]
-        if untold:
-            raise ValueError(f"nothing tells {untold}")
+        for n in whole:
+            if n not in known and re.search(rf"\b{n}\b", used):
+                if n not in self.graph.told:
+                    raise ValueError(f"nothing tells {n}")
+                known[n] = self.graph.told[n]
+        if any(n in known for n in self.graph.told):
+            declared += "".join(f", {kind} {name}" for kind, name in self.graph.numbers)
         sizes = declarations({**known, **parts})
         taken = ", ".join(f"int {n}" for n in known)
         device = [line.replace(_SIZES, taken) for line in self.device]

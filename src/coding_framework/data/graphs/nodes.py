@@ -221,6 +221,10 @@ class Graph:
     """By their names in C."""
     constants: Mapping[str, float | int]
     ops: tuple[str, ...]
+    numbers: tuple[tuple[str, str], ...] = ()
+    """(C type, name) of the numbers that its kernel may take behind the tensors, all or none."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """Sizes that one of them tells and no tensor has."""
 
     def at(self, case: int) -> dict[str, int]:
         """The sizes of a case: 0 to 2 of the emulator, 3 to 5 of a GPU."""

@@ -23,7 +23,9 @@ from coding_framework.data.graphs.nodes import (
     Graph,
     Head,
     Node,
+    View,
 )
+from coding_framework.data.graphs.renamed import renamed, renamed_text
 from coding_framework.data.graphs.singles import draw_single
 from coding_framework.data.graphs.source import Source
 from coding_framework.data.parts.calls import PartsError, traced
@@ -32,6 +34,16 @@ from coding_framework.errors import UsageError
 from coding_framework.types import KernelExample, Split, Task
 
 _PLAN = re.compile(r"^// t\d+ \(.*\) = .*$", re.MULTILINE)
+_ARGUMENTS = re.compile(r"def __init__\(self, (.*)\):")
+_SHOWN = {
+    "n": (2, 4, 8, 16, 32, 64, 128),
+    "t": (60, 96, 100, 128, 200, 256, 336, 512),
+    "d": (72, 96, 120, 192, 264, 384, 768),
+    "c": (24, 48, 60, 72, 96, 192),
+    "h": (12, 16, 20, 28, 32, 56),
+    "w": (12, 20, 24, 28, 36, 56),
+}
+"""Lengths that are shown, by the size's name: a graph has ever the same."""
 OF_A_GRAPH = 3
 """Pieces of a graph, at most."""
 
@@ -98,19 +110,43 @@ def _as_part(own: Graph) -> tuple[Task, KernelExample] | None:
         return None
     part = parts[0]
     given = [*own.inputs, *own.parameters]
-    if {*part.tensors} != {*range(len(given))} or part.output != trace.outputs[0]:
+    if max(part.tensors) >= len(given) or part.output != trace.outputs[0]:
         return None  # a view stands before it or behind it
     for number, called in zip(part.tensors, part.names, strict=True):
         given[number].c_name = called
     ordered = tuple(given[number] for number in part.tensors)
     try:
-        code = _as_said(Cuda(replace(own, inputs=ordered, layers=())).source(), part)
+        code = _as_said(_code(replace(own, inputs=ordered, layers=()), part.task), part)
     except ValueError:
         return None
     task = part.task.model_copy(
         update={"name": own.name, "split": Split.TRAIN, "source": "graphs", "naive_kernel": code}
     )
     return task, KernelExample(task=task.name, level="naive", code=code, why_faster="")
+
+
+def _code(graph: Graph, task: Task) -> str:
+    """Its kernel, with names of extents that tell nothing. Raises ValueError where it has none."""
+    try:
+        return Cuda(_with_numbers(renamed(graph), task)).source()
+    except ValueError:
+        return renamed_text(Cuda(graph).source(), graph)
+
+
+def _with_numbers(graph: Graph, task: Task) -> Graph:
+    """With the sizes that no tensor has, where they are numbers that the task's kernel is given."""
+    found = _ARGUMENTS.search(task.reference)
+    names = found[1].split(", ") if found else []
+    values = zip(*(case.init_args for case in (*task.cases, *task.gpu_cases)), strict=True)
+    given = {told: name for name, told in zip(names, values, strict=True)}
+    kinds = {name: "int64_t" if type(told[0]) is int else "double" for told, name in given.items()}
+    of_tensors = {dim.text for one in graph.inputs for dim in one.dims}
+    told = {
+        size: given[one.values]
+        for size, one in graph.sizes.items()
+        if size not in of_tensors and one.values in given
+    }
+    return replace(graph, told=told, numbers=tuple((kinds[n], n) for n in kinds))
 
 
 def _as_said(code: str, part: Part) -> str:
@@ -154,7 +190,7 @@ class _Cutting:
             return self.copies[id(arg)]
         if id(arg) in self.parameters:
             return arg
-        if _is_inner(arg) or not said:
+        if _is_inner(arg) or not said or _is_of_integers(arg):
             return self.kept(arg)
         fits = (
             isinstance(arg, (Each, Head))
@@ -173,6 +209,15 @@ class _Cutting:
         return made
 
 
+def _is_of_integers(node: Node) -> bool:
+    """Whether it shows whole numbers that are given."""
+    while isinstance(node, View):
+        node = node.args[0]
+        if isinstance(node, Given) and node.dtype == "int64":
+            return True
+    return False
+
+
 def _graph_of(graph: Graph, output: Node, inputs: list[Given], name: str) -> Graph | None:
     """None where a size is part of another: its text would be of what is not there."""
     nodes = [*output.walk()]
@@ -182,6 +227,10 @@ def _graph_of(graph: Graph, output: Node, inputs: list[Given], name: str) -> Gra
     sizes = {s: graph.sizes[s] for s in graph.sizes if s in used}
     if any(size.c for size in sizes.values()) or not inputs:
         return None
+    real = random.Random(f"sizes {name}")
+    for size, one in sizes.items():
+        first = real.choice(_SHOWN[size]) if size in _SHOWN else one.values[3]
+        sizes[size] = replace(one, values=(*one.values[:3], first, *one.values[4:]))
     constants = {
         c: v for c, v in graph.constants.items() if any(f"<{c}>" in n.python for n in nodes)
     }

@@ -29,7 +29,8 @@ _UNARY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("exp", "expf({0})", ("torch.exp({0})", "{0}.exp()")),
     ("expm1", "expm1f({0})", ("torch.expm1({0})",)),
     ("atan", "atanf({0})", ("torch.atan({0})",)),
-    ("neg", "-{0}", ("-{0}",)),
+    ("round", "rintf({0})", ("torch.round({0})", "{0}.round()")),
+    ("floor", "floorf({0})", ("torch.floor({0})",)),
     ("neg", "-{0}", ("-{0}", "torch.neg({0})")),
     ("mish", "mish({0})", ("F.mish({0})",)),
     ("hardswish", "hardswish({0})", ("F.hardswish({0})",)),
@@ -71,6 +72,19 @@ _SHAPES = [
     "nthw",
 ]
 """Axes of the tensor that a graph begins with; some more often than others."""
+_ALIKE = 0.2
+"""How often a length is, where it is shown, another axis's too."""
+_SIZES = {
+    "n": ((4, 3, 2, 5, 2), (2, 4, 8, 16, 32, 64, 128, 512)),
+    "t": ((12, 20, 4, 132, 4), (50, 96, 100, 128, 200, 256, 336, 512, 1024)),
+    "s": ((16, 9, 6, 77, 6), (18, 64, 77, 128, 321)),
+    "d": ((48, 72, 24, 264, 24), (64, 72, 80, 128, 200, 256, 320, 384, 512, 768)),
+    "k": ((3, 4, 2, 6, 2), (4, 8, 12, 16)),
+    "c": ((24, 12, 8, 60, 8), (16, 32, 64, 96, 128, 192)),
+    "h": ((8, 12, 4, 20, 4), (14, 24, 28, 32, 56, 64)),
+    "w": ((12, 8, 6, 36, 6), (16, 24, 28, 32, 56, 64)),
+}
+"""By name: of the emulator's three cases and a GPU's last two; of the GPU's first one."""
 _NUMBERS = (0.5, 2.0, 0.1, 1.5, 3.0, 0.25, 0.7, 1.4142135623730951, 0.044715, 1e-5, 10.0, 0.125)
 
 
@@ -101,24 +115,19 @@ def draw_single(number: int) -> Graph | None:
 def _start(d: Draw) -> None:
     """A tensor of one to four axes."""
     rng = d.rng
-    cards = {
-        "n": (4, 3, 2, 16, 5, 2),
-        "t": (12, 20, 4, rng.choice((256, 512)), 132, 4),
-        "s": (16, 9, 6, rng.choice((64, 128)), 77, 6),
-        "d": (48, 72, 24, rng.choice((384, 768)), 264, 24),
-        "k": (3, 4, 2, rng.choice((8, 12)), 6, 2),
-        "c": (24, 12, 8, rng.choice((64, 96, 192)), 60, 8),
-        "h": (8, 12, 4, rng.choice((28, 56)), 20, 4),
-        "w": (12, 8, 6, rng.choice((28, 56)), 36, 6),
-    }  # fmt: skip
     dims = rng.choice(_SHAPES)
-    if len(dims) < 3:
-        cards["n"] = (9, 16, 2, rng.choice((512, 2048)), 301, 2)
     d.images = dims.endswith("hw")
     for name in dict.fromkeys(dims):
-        d.size(name, name, cards[name])
+        small, real = _SIZES[name]
+        own = rng.choice(real)
+        if d.sizes and rng.random() < _ALIKE:
+            own = rng.choice([*d.sizes.values()]).values[3]
+        d.size(name, name, (*small[:3], own, *small[3:]))
+    axes = [Extent.of(name) for name in dims]
+    if len(axes) > 2 and rng.random() < 0.1:
+        axes[rng.randrange(len(axes))] = ONE
     low = 0.1 if rng.random() < 0.12 else None
-    d.h = d.x = _given(d, tuple(map(Extent.of, dims)), low=low)
+    d.h = d.x = _given(d, tuple(axes), low=low)
 
 
 def _given(d: Draw, dims: tuple[Extent, ...], **more: object) -> Given:
@@ -259,6 +268,7 @@ def _reduced(d: Draw) -> Node:
     axes: tuple[int, ...] = (rng.choice((rank - 1, rank - 1, rng.randrange(rank))),)
     if rank > 2 and form < 0.4 and name in ("sum", "mean"):
         axes = rng.choice(((rank - 2, rank - 1), (0, rank - 1)))
+    _told(d.h.dims[axes[-1]])
     kept = rng.random() < 0.4
     found = d.reduce(d.h, name, axes, keepdim=kept)
     if name in ("max", "min") and rng.random() < 0.6:
@@ -291,6 +301,7 @@ def _soft(d: Draw) -> Node:
     if rank < 2:
         raise Dull
     axis = d.rng.choice((rank - 1, rank - 1, rank - 1, d.rng.randrange(rank)))
+    _told(d.h.dims[axis])
     return d.softmax(d.h, axis, (), d.rng.choice(("softmax", "softmax", "log_softmax")))
 
 
@@ -440,10 +451,17 @@ def _placed(axis: int, text: str) -> Callable[[Places], list[str]]:
     return lambda p: [*p[:axis], text.replace("@", p[axis]), *p[axis + 1 :]]
 
 
+def _told(extent: Extent) -> str:
+    """Its text, where it is more than one."""
+    if extent.is_one:
+        raise Dull
+    return extent.text
+
+
 def _rolled(d: Draw) -> Node:
     rank = len(d.h.dims)
     axis = d.rng.randrange(rank)
-    length = d.h.dims[axis].text
+    length = _told(d.h.dims[axis])
     by = d.rng.choice((1, -1, 2))
     start = f"@ + {length} - {by}" if by > 0 else f"@ + {-by}"
     said = "-1" if axis == rank - 1 and d.rng.random() < 0.5 else str(axis)
@@ -456,7 +474,7 @@ def _rolled(d: Draw) -> Node:
 
 def _flipped(d: Draw) -> Node:
     axis = d.rng.randrange(len(d.h.dims))
-    text = f"{d.h.dims[axis].text} - 1 - @"
+    text = f"{_told(d.h.dims[axis])} - 1 - @"
     return _moved(d, f"torch.flip({{0}}, ({axis},))", _placed(axis, text), d.h.dims, "flip")
 
 
@@ -464,15 +482,25 @@ def _repeated(d: Draw) -> Node:
     rank = len(d.h.dims)
     axis, count = d.rng.randrange(rank), d.rng.choice((2, 3, 4))
     dims = _at(d.h.dims, axis, d.h.dims[axis] * count)
+    single = d.h.dims[axis].is_one
+    if single and d.rng.random() < 0.6 and len(d.inputs) == 1:  # as often as another is long
+        other = _given(d, (d.h.dims[0], m := d.size("m", "m", (16, 9, 6, 200, 77, 6))))
+        times = ", ".join("{1}.size(1)" if a == axis else "1" for a in range(rank))
+        d.ops.append("repeat")
+        return View(
+            dims=_at(d.h.dims, axis, m), args=(d.h, other), python=f"{{0}}.repeat({times})",
+            place=lambda p: [*p[:axis], "0", *p[axis + 1 :]],
+        )  # fmt: skip
     if d.rng.random() < 0.5:
         times = ", ".join(str(count) if a == axis else "1" for a in range(rank))
-        text = f"@ % {d.h.dims[axis].text}"
+        text = "0" if single else f"@ % {d.h.dims[axis].text}"
         return _moved(d, f"{{0}}.repeat({times})", _placed(axis, text), dims, "repeat")
     python = d.pick(
         f"{{0}}.repeat_interleave({count}, dim={axis})",
         f"torch.repeat_interleave({{0}}, {count}, dim={axis})",
     )
-    return _moved(d, python, _placed(axis, f"@ / {count}"), dims, "repeat_interleave")
+    return _moved(d, python, _placed(axis, "0" if single else f"@ / {count}"), dims,
+                  "repeat_interleave")  # fmt: skip
 
 
 def _padded(d: Draw) -> Node:
@@ -576,6 +604,50 @@ def _by_lengths(d: Draw) -> Node:
         return d.each(f"{{i{axis}}} < {{1}} ? {{0}} : 0.0f", f"{{0}} * ({mask}).float()", d.h, wide)
     return d.each(f"{{i{axis}}} < {{1}} ? {{0}} : 0.0f",
                   f"torch.where({mask}, {{0}}, torch.zeros_like({{0}}))", d.h, wide)  # fmt: skip
+
+
+def _mask_of_lengths(d: Draw) -> Node:
+    """Alone: which places lie before the length of each row."""
+    if len(d.h.dims) < 2 or any(e.is_one for e in d.h.dims[:2]) or not isinstance(d.h, Given):
+        raise Dull
+    if d.h.low is not None or len(d.inputs) > 1:
+        raise Dull
+    n, t = d.h.dims[:2]
+    rest = len(d.h.dims) - 2
+    y = d.input((n,), "in1", dtype="int64", high=t)
+    wide = View(dims=(n, ONE), args=(y,), python=PASSED, place=keep(0))
+    shape = View(dims=(n, t), args=(d.h,), python=PASSED, place=lambda p: [*p, *["0"] * rest])
+    d.ops.append("mask")
+    places = d.pick("torch.arange({1}.size(1))[None, :]", "torch.arange({1}.size(1)).unsqueeze(0)",
+                    "torch.arange({1}.size(1))")  # fmt: skip
+    lengths = d.pick("{0}[:, None]", "{0}.unsqueeze(1)", "{0}.unsqueeze(-1)")
+    said = d.pick("({}).float()", "({}).to(torch.float32)").format(f"{places} < {lengths}")
+    return d.each("{i1} < {0} ? 1.0f : 0.0f", said, wide, shape)
+
+
+def _indexed(d: Draw) -> Node:
+    """Rows of a tensor that an index names."""
+    if len(d.h.dims) not in (1, 2) or any(e.is_one for e in d.h.dims) or d.inputs[1:]:
+        raise Dull
+    m = d.size("m", "m", (16, 9, 6, d.rng.choice((200, 2048)), 77, 6))
+    index = d.input((m,), "in1", dtype="int64", high=d.h.dims[0])
+    d.heads += 1
+    d.ops.append("index")
+    return Head(
+        dims=(m, *d.h.dims[1:]), args=(d.h, index), kind="pick", name="of_table",
+        python=d.pick("{0}[{1}]", "{0}[{1}]", "torch.index_select({0}, 0, {1})"),
+    )  # fmt: skip
+
+
+def _of_integers(d: Draw) -> Node:
+    """A tensor of whole numbers as floats, and what follows."""
+    d.inputs.clear()
+    y = d.input(d.x.dims, "in0", dtype="int64", high=Extent.number(d.rng.choice((2, 10, 100))))
+    d.ops.append("float")
+    said = d.pick("{0}.float()", "{0}.to(torch.float32)")
+    cast = d.each("(float){0}", said, y)
+    d.h = cast
+    return _with_number(d) if d.rng.random() < 0.6 else cast
 
 
 def _of_squares(d: Draw) -> Node:
@@ -689,7 +761,10 @@ _MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (_gated, 3),
     (_shuffled, 4),
     (_enlarged, 2),
-    (_by_lengths, 8),
+    (_by_lengths, 7),
+    (_mask_of_lengths, 4),
+    (_indexed, 4),
+    (_of_integers, 3),
     (_of_squares, 12),
     (_by_place, 5),
     (_one_hot, 3),
