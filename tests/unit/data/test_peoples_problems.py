@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -162,3 +164,11 @@ def test_a_norm_of_groups_does_not_become_one_of_channels() -> None:
                    "self.n = nn.GroupNorm(32, channels)", args="channels:256")  # fmt: skip
     channels = [case.inputs[0].shape[1] for case in judged(task).cases]
     assert all(count % 32 == 0 and count > 32 for count in channels), channels
+
+
+def test_what_is_made_between_counts_too() -> None:
+    task = problem("(x[:, :, None] - x[:, None]).pow(2).sum((1, 2))", "torch.randn(4, 1536, 3)")
+    assert all(
+        math.prod((4, n, n, 3)) < 1 << 22 for c in task.cases for n in c.inputs[0].shape[1:2]
+    )
+    assert task.gpu_cases[0].inputs[0].shape == (4, 1536, 3)

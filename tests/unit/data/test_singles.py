@@ -10,7 +10,7 @@ from coding_framework.data.graphs.pieces import pieces_of
 from coding_framework.data.graphs.singles import draw_single
 
 pytestmark = pytest.mark.unit
-OF_THE_FIRST = 120
+OF_THE_FIRST = 300
 
 
 def test_a_number_is_the_same_single_everywhere() -> None:

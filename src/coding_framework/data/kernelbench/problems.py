@@ -47,9 +47,9 @@ from coding_framework.store.events import log
 from coding_framework.types import Split, Task, TensorSpec, TestCase
 
 LICENCE = "MIT"
-MAIN_BUDGET = Budget(elements=1 << 19, flops=1 << 26)
-TINY_BUDGET = Budget(elements=1 << 12, flops=1 << 20)
-GPU_BUDGET = Budget(elements=1 << 30, flops=1 << 62)
+MAIN_BUDGET = Budget(elements=1 << 19, flops=1 << 26, made=1 << 23)
+TINY_BUDGET = Budget(elements=1 << 12, flops=1 << 20, made=1 << 23)
+GPU_BUDGET = Budget(elements=1 << 30, flops=1 << 62, made=1 << 62)
 """Two draws of a float64 reference with its tolerance take up to 80 bytes an output on the way: the
 3.2 billion elements of the largest activations would take more than a GPU of 140 GB has."""
 
@@ -163,7 +163,7 @@ def _sizes(tree: ast.Module, original: Measure, constants: Sequence[Constant]) -
     main = shrink(tree, {c: c.value for c in constants}, original, MAIN_BUDGET)
     odd = make_odd(tree, main, original)
     elements = min(TINY_BUDGET.elements, measure(tree, main).elements // 4)
-    tiny = shrink(tree, main, original, Budget(elements, TINY_BUDGET.flops))
+    tiny = shrink(tree, main, original, Budget(elements, TINY_BUDGET.flops, TINY_BUDGET.made))
     return {
         "main": main,
         "odd": enlarge(tree, main, original, 1.5, 3) if odd == main else odd,

@@ -50,6 +50,8 @@ class Measure:
     init_args: tuple[InitArg, ...]
     elements: int
     """Of inputs, weights and outputs together."""
+    made: int
+    """Elements of all that the operations give, views left out."""
     flops: int
     """Of matrix products and convolutions."""
     empty: int
@@ -81,9 +83,14 @@ class Budget:
 
     elements: int
     flops: int
+    made: int
 
     def holds(self, measure: Measure) -> bool:
-        return measure.elements <= self.elements and measure.flops <= self.flops
+        return (
+            measure.elements <= self.elements
+            and measure.flops <= self.flops
+            and measure.made <= self.made
+        )
 
 
 def measure(tree: ast.Module, values: Values) -> Measure:
@@ -99,7 +106,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         drawn = tuple(randint.found.pop(id(x), None) for x in inputs)
         draws = tuple(randint.found.values())
         model = namespace["Model"](*arguments).to("meta")  # torch.Tensor(2, 3) lies on the CPU
-        with FlopCounterMode(display=False) as counter:
+        with FlopCounterMode(display=False) as counter, _counting_mode() as counted:
             outputs = as_tensors(model(*inputs))
     tensors = [*inputs, *model.state_dict().values(), *outputs]
     return Measure(
@@ -107,6 +114,7 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         outputs=tuple(tuple(t.shape) for t in outputs),
         init_args=tuple(_init_arg(a) for a in arguments),
         elements=sum(t.numel() for t in tensors),
+        made=counted.elements,
         flops=counter.get_total_flops(),
         empty=sum(t.numel() == 0 for t in tensors),
         single=sum(map(_is_single, model.modules())),
@@ -201,6 +209,27 @@ def _is_single(layer: Any) -> bool:
     if isinstance(layer, nn.GroupNorm):
         return layer.num_channels == layer.num_groups
     return isinstance(layer, nn.Linear) and 1 in (layer.in_features, layer.out_features)
+
+
+def _counting_mode() -> Any:
+    """A torch mode that counts the elements that operations within it give."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Elements(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        elements = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            made = result if isinstance(result, (tuple, list)) else (result,)
+            for tensor, told in zip(made, func._schema.returns, strict=False):
+                if isinstance(tensor, torch.Tensor) and told.alias_info is None:
+                    self.elements += tensor.numel()
+            return result
+
+    return Elements()  # type: ignore[no-untyped-call]
 
 
 def _randint_mode() -> Any:
