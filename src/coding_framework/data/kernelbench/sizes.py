@@ -214,9 +214,10 @@ def _is_single(layer: Any) -> bool:
 def _counting_mode() -> Any:
     """A torch mode that counts the elements that operations within it give."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Elements(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    from coding_framework.cuda.expected.operation_mode import OperationMode
+
+    class Elements(OperationMode):
         elements = 0
 
         def __torch_dispatch__(
@@ -229,7 +230,7 @@ def _counting_mode() -> Any:
                     self.elements += tensor.numel()
             return result
 
-    return Elements()  # type: ignore[no-untyped-call]
+    return Elements()
 
 
 def _randint_mode() -> Any:
