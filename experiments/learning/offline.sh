@@ -14,8 +14,9 @@
 #                                      of four GPUs two make those behind --beside at the same time
 #   offline.sh start SECONDS PLAN.yaml ARM ... [--beside PLAN.yaml ARM ...]
 #                                      on one GPU: SFT by a plan beside this file, of the packed mixture, then these arms of it;
-#                                      then the packed policy's answers to the modules that people use. A second GPU makes
-#                                      that, and before it the arms of --beside, of the packed policies, by their plan
+#                                      with people among them then the packed policy's answers to the modules that people
+#                                      use. A second GPU makes that, and before it the arms of --beside, of the packed
+#                                      policies, by their plan
 #   offline.sh tests OUT               the tests marked `cuda`, without any piece, $JOBS (6) at a time; OUT/tests.log says each.
 #                                      Instead of start, or behind it in the background, while pieces come, with --workers 0
 #   offline.sh kernels OUT FAMILY ...  judges and times the kernels of these families of modules (without any: of all) that have no
@@ -105,22 +106,30 @@ from plans import read_plan; take_mixture(Path(sys.argv[1]), read_plan(Path(sys.
     shift 2
     on_the_second "$@" &
   fi
-  restored "$plan" "$before" "$AWAY/policy" &
-  restoring=$!
+  beforehand &
+  readying=$!
   status=0
   CUDA_VISIBLE_DEVICES=0 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python3 experiments/learning/learning.py sft \
     --until train --plan "$plan" --work "$learnt" --minutes "$(minutes_to "$seconds")" > "$AWAY/logs/sft" 2>&1 || status=$?
   say "SFT has ended with $status"
-  wait "$restoring"
+  wait "$readying"
   arms_of 0 "$plan" "$learnt" $arms
-  [ "$beside" ] || arms_of 0 "$plan" "$before" people
+  [ "$beside" ] || ! has people || arms_of 0 "$plan" "$before" people
   wait
+}
+has() { case " $arms " in *" $1 "*) ;; *) return 1 ;; esac }
+beforehand() { # while SFT has the GPU
+  if has people; then restored "$plan" "$before" "$AWAY/policy"; fi
+  if has parts; then
+    CUDA_VISIBLE_DEVICES='' nice python3 experiments/learning/learning.py parts --until cut --plan "$plan" --work "$learnt" \
+      > "$AWAY/logs/cut" 2>&1 || say "the modules could not be taken apart"
+  fi
 }
 on_the_second() { # ARM ...: of the packed policies, on the second GPU; then the modules that people use, by the first of them
   restored "$beside" "$AWAY/half/learning_beside" "$AWAY/policy" "$AWAY"/policies/*
   until [ -e "$AWAY/late.done" ]; do sleep 0.3; done
   arms_of 1 "$beside" "$AWAY/half/learning_beside" "$@"
-  arms_of 1 "$plan" "$before" people
+  ! has people || arms_of 1 "$plan" "$before" people
 }
 arms_of() { # GPU PLAN WORK ARM ...
   gpu=$1 of=$2 work=$3 first=$4 status=0
