@@ -22,7 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 DType = Literal[
     "float32", "float16", "bfloat16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool"
 ]
-InitArg = bool | int | float | str | None | tuple[int | float | str, ...]
+_Plain = int | float | str
+InitArg = bool | _Plain | None | tuple[_Plain | tuple[_Plain, ...], ...]
+"""What a module's constructor takes."""
 
 # Vocabularies: the words that flags, recipe files and records share stand here, once.
 BackendName = Literal["cuda", "emulator"]

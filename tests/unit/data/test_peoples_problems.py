@@ -172,3 +172,10 @@ def test_what_is_made_between_counts_too() -> None:
         math.prod((4, n, n, 3)) < 1 << 22 for c in task.cases for n in c.inputs[0].shape[1:2]
     )
     assert task.gpu_cases[0].inputs[0].shape == (4, 1536, 3)
+
+
+def test_a_module_may_be_given_pairs() -> None:
+    top = "ANCHORS = [(1.25, 1.5), (2.0, 3.75)]\n"
+    task = problem("x * self.a.prod(1)[:, None]", "torch.randn(2, 64)",
+                   "self.a = torch.tensor(anchors)", args="anchors:ANCHORS", top=top)  # fmt: skip
+    assert judged(task).init_args == (((1.25, 1.5), (2.0, 3.75)),)

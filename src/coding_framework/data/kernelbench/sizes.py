@@ -261,9 +261,17 @@ def _randint_mode() -> Any:
 def _init_arg(value: Any) -> InitArg:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, (list, tuple)) and all(isinstance(v, (int, float, str)) for v in value):
-        return tuple(value)
-    raise TypeError(f"get_init_inputs() returns {value!r}: numbers, strings, tuples of them only")
+    if isinstance(value, (list, tuple)) and all(map(_is_plain, value)):
+        return tuple(tuple(v) if isinstance(v, (list, tuple)) else v for v in value)
+    raise TypeError(
+        f"get_init_inputs() returns {value!r}: numbers, strings, tuples of them only, or of such"
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a number or a string, or several of them."""
+    inside = value if isinstance(value, (list, tuple)) else (value,)
+    return all(isinstance(v, (int, float, str)) for v in inside)
 
 
 def _dtype_name(dtype: torch.dtype) -> DType:
