@@ -228,3 +228,11 @@ def test_what_is_made_of_a_turned_tensor_lies_in_the_order_of_its_places() -> No
     computed = [out for call in trace.calls if call.kind != "view" for out in call.outputs]
     assert computed
     assert all(layout.is_plain for n in computed for layout in trace.values[n].layouts)
+
+
+def test_a_tensor_full_of_one_number_is_made_by_the_host() -> None:
+    trace = traced(module("return torch.cat([x.exp(), torch.full_like(x[:, :1], 1e10)], dim=1)"))
+    (part,) = parted(trace)
+    kernel = 'torch::Tensor f(torch::Tensor x) {} PYBIND11_MODULE(T, m) { m.def("forward", &f); }'
+    code = joined(trace, [part], [kernel])
+    assert "torch::full({given0.size(0), 1}, (float)10000000000.0" in code

@@ -327,12 +327,18 @@ class _Host:
         """A tensor that is full of one number. Raises PartsError where it is not."""
         maker = self.trace.maker(value.number)
         name = maker.name.removeprefix("new_").removesuffix("_like") if maker is not None else ""
-        kind = {"zeros": "zeros", "empty": "zeros", "ones": "ones"}.get(name)
-        if kind is None or value.dtype != "float32":
+        same = {float(v) for one in value.seen if one.numel() for v in (one.min(), one.max())}
+        if name == "empty":
+            same = {0.0}
+        full = name in ("zeros", "empty", "ones", "full") and len(same) == 1
+        if not full or value.dtype != "float32":
             raise PartsError("a part reads what no part makes")
         first, made = variable(self.trace, 0), variable(self.trace, value.number)
         options = f"torch::TensorOptions().dtype(torch::kFloat).device({first}.device())"
-        self.lines.append(f"auto {made} = torch::{kind}({self._sizes(value.number)}, {options});")
+        text = _number(same.pop())
+        self.lines.append(
+            f"auto {made} = torch::full({self._sizes(value.number)}, {text}, {options});"
+        )
         self.ready[value.number] = made
 
     def _write(self, number: int, values: tuple[float, ...]) -> None:
