@@ -224,6 +224,7 @@ def _graph_of(graph: Graph, output: Node, inputs: list[Given], name: str) -> Gra
     layers = tuple(one for one in graph.layers if any(g in nodes for g in one.given))
     used = {s for n in nodes for d in n.dims for names, _ in d.terms for s in names}
     used |= {s for one in layers for g in one.given for d in g.dims for t, _ in d.terms for s in t}
+    used |= {s for one in inputs if one.high for t, _ in one.high.terms for s in t}
     sizes = {s: graph.sizes[s] for s in graph.sizes if s in used}
     if any(size.c for size in sizes.values()) or not inputs:
         return None

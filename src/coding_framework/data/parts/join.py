@@ -335,10 +335,13 @@ class _Host:
             raise PartsError("a part reads what no part makes")
         first, made = variable(self.trace, 0), variable(self.trace, value.number)
         options = f"torch::TensorOptions().dtype(torch::kFloat).device({first}.device())"
-        text = _number(same.pop())
-        self.lines.append(
-            f"auto {made} = torch::full({self._sizes(value.number)}, {text}, {options});"
+        (number,) = same
+        call = (
+            f"full({self._sizes(value.number)}, {_number(number)}, "
+            if number
+            else (f"zeros({self._sizes(value.number)}, ")
         )
+        self.lines.append(f"auto {made} = torch::{call}{options});")
         self.ready[value.number] = made
 
     def _write(self, number: int, values: tuple[float, ...]) -> None:
