@@ -137,7 +137,7 @@ def test_a_constant_is_written_down_and_one_of_the_size_is_made_in_the_part() ->
             "writes into a tensor that others read",
         ),
         ("y = x * 2\ny[torch.arange(4)] = 0\nreturn y", "to places that other numbers tell"),
-        ("v, i = x.topk(4)\nreturn v * i", "topk gives several tensors"),
+        ("v, m = torch.var_mean(x, 1)\nreturn v * m", "var_mean gives several tensors"),
         ("return x * 2 if x.size(0) > 90 else x + 1", "differ from size to size"),
         ("for _ in range(500): x = x * 1.01\nreturn x", "more than 400 calls"),
     ],
@@ -236,3 +236,10 @@ def test_a_tensor_full_of_one_number_is_made_by_the_host() -> None:
     kernel = 'torch::Tensor f(torch::Tensor x) {} PYBIND11_MODULE(T, m) { m.def("forward", &f); }'
     code = joined(trace, [part], [kernel])
     assert "torch::full({given0.size(0), 1}, (float)10000000000.0" in code
+
+
+def test_values_and_their_places_are_made_apart() -> None:
+    forward = "v, i = torch.topk(x.softmax(-1), 2)\nreturn torch.zeros_like(x).scatter(1, i, v / 2)"
+    parts = parted(traced(module(forward)))
+    assert [part.task.ops for part in parts] == [("softmax",), ("topk", "div"), ("scatter",)]
+    assert "scatter(1, torch.topk(y, 2)[1], z)" in forward_of(parts[2])

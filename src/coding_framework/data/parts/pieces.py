@@ -139,8 +139,8 @@ def _groups(trace: Trace, alone: Container[int]) -> list[_Group]:
     groups: list[_Group] = []
     ends: dict[int, _Group] = {}
     for at, call in enumerate(trace.calls):
-        used = [out for out in call.outputs if uses[out]]
-        if call.kind != "compute" or not used or all(out in own for out in used):
+        used = [out for out in call.outputs if uses[out] and out not in own]
+        if call.kind != "compute" or not used:
             continue
         if len(used) > 1:
             raise PartsError(f"{call.name} gives several tensors")
@@ -310,7 +310,7 @@ class _Writer:
         if len(call.outputs) == 1:
             return call.outputs[0]
         used = {ref for c in self.trace.calls for ref in c.refs} | set(self.trace.outputs)
-        return next(out for out in call.outputs if out in used)
+        return next(out for out in call.outputs if out in used and out not in self.inline)
 
     def _write(self, call: Call) -> None:
         out = self._used(call)
