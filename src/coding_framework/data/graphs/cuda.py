@@ -443,13 +443,16 @@ class Cuda(Values):
         self._emit(kernel, node, body, f"({count} + 255) / 256, 256")
 
     def _convolution(self, head: Head, node: Node, finish: Finish) -> None:
-        """Of one spatial axis or two, a stride of one, as many places out as in; groups: of one
-        channel each where there are any."""
+        """Of one spatial axis or two; groups: of one channel each where there are any."""
         self._prepare(head, node, 0)
         kernel = Kernel()
         self._open = kernel
         x, weight = head.args[:2]
         side, pad = int(head.numbers["side"]), int(head.numbers["pad"])
+        stride, dilation = (int(head.numbers.get(name, 1)) for name in ("stride", "dilation"))
+        apart = f" * {dilation}" if dilation > 1 else ""
+        steps = f" * {stride}" if stride > 1 else ""
+        before = f" - {pad}" if pad else ""
         depthwise = bool(head.numbers.get("depthwise"))
         channels, *lengths = x.dims[1:]
         taps = Extent.number(side ** len(lengths))
@@ -469,7 +472,7 @@ class Cuda(Values):
             for axis, (tap, here, length) in reversed([*enumerate(walked, 2)]):
                 step = [
                     f"for (int {tap} = 0; {tap} < {side}; {tap}++) {{",
-                    f"  int {here} = i{axis} + {tap} - {pad};",
+                    f"  int {here} = i{axis}{steps} + {tap}{apart}{before};",
                     f"  if ({here} < 0 || {here} >= {length.text}) continue;",
                     *(f"  {line}" for line in step),
                     "}",

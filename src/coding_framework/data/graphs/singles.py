@@ -10,9 +10,11 @@ from dataclasses import replace
 
 from coding_framework.data.graphs.draw import Draw, Dull, is_channels
 from coding_framework.data.graphs.elementwise import act, keep
+from coding_framework.data.graphs.loops import window_layer
 from coding_framework.data.graphs.nodes import (
     ONE,
     PASSED,
+    PASSED_BOTH,
     Each,
     Extent,
     Given,
@@ -27,6 +29,8 @@ from coding_framework.data.graphs.nodes import (
 _UNARY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("erf", "erff({0})", ("torch.erf({0})", "{0}.erf()")),
     ("exp", "expf({0})", ("torch.exp({0})", "{0}.exp()")),
+    ("erfc", "erfcf({0})", ("torch.erfc({0})",)),
+    ("sign", "{0} > 0.0f ? 1.0f : ({0} < 0.0f ? -1.0f : 0.0f)", ("torch.sign({0})", "{0}.sign()")),
     ("expm1", "expm1f({0})", ("torch.expm1({0})",)),
     ("atan", "atanf({0})", ("torch.atan({0})",)),
     ("round", "rintf({0})", ("torch.round({0})", "{0}.round()")),
@@ -350,8 +354,12 @@ def _plain_layer_norm(d: Draw) -> Node:
 def _pooled_image(d: Draw) -> Node:
     if not d.images:
         raise Dull
-    found = d.reduce(d.h, "mean", (2, 3), keepdim=True)
-    found.python = "F.adaptive_avg_pool2d({0}, 1)"
+    axes, said = d.rng.choice(
+        (((2, 3), "1"), ((2, 3), "1"), ((2,), "(1, None)"), ((3,), "(None, 1)"))
+    )
+    _told(d.h.dims[axes[0]])
+    found = d.reduce(d.h, "mean", axes, keepdim=True)
+    found.python = f"F.adaptive_avg_pool2d({{0}}, {said})"
     return found
 
 
@@ -430,6 +438,72 @@ def _parametric(d: Draw) -> Node:
     d.ops.append("prelu")
     return d.each("{0} > 0.0f ? {0} : {1} * {0}", "F.prelu({0}, {1})", d.h, wide,
                   plan="F.prelu({0}, {1})")  # fmt: skip
+
+
+def _convolved(d: Draw) -> Node:
+    """Over a sequence or an image: of each channel or of all, with steps, wide or at the edges."""
+    axes = 2 if d.images else 1
+    if len(d.h.dims) != axes + 2 or d.h.dims[1].text != "c" or any(e.is_one for e in d.h.dims):
+        raise Dull
+    n, c, *lengths = d.h.dims
+    side = d.rng.choice((1, 2, 3, 3, 3, 4, 5, 7))
+    depthwise = d.rng.random() < 0.45 and side > 1
+    out = c
+    if not depthwise and d.rng.random() < 0.7:
+        out = d.size("m", "m", (36, 24, 12, d.rng.choice((32, 64, 96, 256)), 156, 12))
+    pad, stride, dilation = 0, 1, 1
+    if side > 1 and d.rng.random() < 0.25 and all(d.divides(e, side) for e in lengths):
+        stride = side
+    elif side > 1:
+        dilation = d.rng.choice((1, 1, 1, 2, 4))
+        whole = dilation * (side - 1)
+        pad = d.rng.choice((0, whole // 2, whole // 2, whole))
+    steps = f", stride={stride}" if stride > 1 else ""
+    steps += f", dilation={dilation}" if dilation > 1 else ""
+    given = window_layer(d, c, out, side, axes, pad, ("conv",), depthwise=depthwise, steps=steps)
+    less = Extent.number(2 * pad - dilation * (side - 1))
+    made = [e / stride if stride > 1 else e + less for e in lengths]
+    if any(min(d.values(e)) < 1 for e in made):
+        raise Dull
+    numbers = {"side": side, "depthwise": depthwise, "pad": pad, "stride": stride}
+    return Head(
+        dims=(n, out, *made), args=(d.h, *given), kind="convolution", name=f"conv{axes}d",
+        numbers={**numbers, "dilation": dilation}, python=f"{given[0].python}({{0}})",
+    )  # fmt: skip
+
+
+def _crossed(d: Draw) -> Node:
+    """The cross product of vectors."""
+    dims = (*d.h.dims[:-1], Extent.number(3)) if len(d.h.dims) < 4 else ()
+    if len(dims) < 2 or any(e.is_one for e in dims):
+        raise Dull
+    d.inputs.clear()
+    x, y = (_given(d, dims) for _ in range(2))
+    axis = len(dims) - 1
+    later, last = (_placed(axis, f"(@ + {by}) % 3") for by in (1, 2))
+    views = [
+        View(dims=dims, args=(one,), python=PASSED, place=place)
+        for one, place in ((x, later), (y, last), (x, last), (y, later))
+    ]
+    d.ops.append("cross")
+    said = d.pick("torch.cross({0}, {1}, dim=-1)", "torch.linalg.cross({0}, {1})")
+    return d.each("{0} * {1} - {2} * {3}", said, *views, plan=said)
+
+
+def _cross_entropy(d: Draw) -> Node:
+    """Of each row of logits and its label."""
+    if len(d.h.dims) != 2 or any(e.is_one for e in d.h.dims) or not isinstance(d.h, Given):
+        raise Dull
+    logp = d.softmax(d.h, 1, (), "log_softmax")
+    logp.plan, logp.python = logp.python, PASSED
+    index = d.input(d.h.dims[:1], f"in{len(d.inputs)}", dtype="int64", high=d.h.dims[1])
+    d.heads += 1
+    d.ops.append("cross_entropy")
+    picked = Head(
+        dims=d.h.dims[:1], args=(logp, index), kind="pick", name="of_row", python=PASSED_BOTH,
+        plan="{0}.gather(1, {1}[:, None])[:, 0]",
+    )  # fmt: skip
+    return d.each("-{0}", 'F.cross_entropy({0}, reduction="none")', picked, plan="-{0}")
 
 
 # --- moves ---------------------------------------------------------------------------------------
@@ -752,7 +826,10 @@ _MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (_pooled_image, 3),
     (_summed_up, 2),
     (_picked, 6),
-    (_batch_norm, 7),
+    (_batch_norm, 6),
+    (_convolved, 9),
+    (_crossed, 2),
+    (_cross_entropy, 3),
     (_parametric, 3),
     (_rolled, 3),
     (_flipped, 2),
