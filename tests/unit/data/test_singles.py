@@ -1,4 +1,4 @@
-"""Graphs of one loop or move (`data/graphs/singles.py`) and their parts."""
+"""Graphs of one loop or move (`data/graphs/singles`) and their parts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from coding_framework.data.graphs.pieces import pieces_of
-from coding_framework.data.graphs.singles import draw_single
+from coding_framework.data.graphs.singles.drawn import draw_single
 
 pytestmark = pytest.mark.unit
 OF_THE_FIRST = 300

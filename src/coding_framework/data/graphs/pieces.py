@@ -26,7 +26,7 @@ from coding_framework.data.graphs.nodes import (
     View,
 )
 from coding_framework.data.graphs.renamed import renamed, renamed_text
-from coding_framework.data.graphs.singles import draw_single
+from coding_framework.data.graphs.singles.drawn import draw_single
 from coding_framework.data.graphs.source import Source
 from coding_framework.data.parts.calls import PartsError, traced
 from coding_framework.data.parts.pieces import MOST_OPERATIONS, Part, parted
