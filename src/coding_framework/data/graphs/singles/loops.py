@@ -80,7 +80,22 @@ def linear(d: Draw) -> Node:
     if d.images or not is_channels(inner) or not inner.text.isalpha():
         raise Dull
     m = d.size("m", "m", (36, 24, 12, d.rng.choice((64, 256, 1024)), 156, 12))
-    return d.linear(d.h, d.rng.choice((m, m, inner)))
+    if d.rng.random() < 0.75 or not isinstance(d.h, Given):
+        return d.linear(d.h, d.rng.choice((m, m, inner)))
+    rows = new_input(d, (m, inner))
+    rank = len(d.h.dims)
+    said, more = "F.linear({0}, {1})", []
+    form = d.rng.randrange(3)
+    if form == 0:
+        said, more = "F.linear({0}, {1}, {2})", [new_input(d, (m,))]
+    elif form == 1:
+        left, right = d.pick("abcd", "bnld", "bthd", "nijd")[4 - rank :], d.pick("m", "k", "o")
+        said = f'torch.einsum("{left},{right}{left[-1]}->{left[:-1]}{right}", {{0}}, {{1}})'
+    d.heads += 1
+    d.ops.append("linear")
+    return Head(
+        dims=(*d.h.dims[:-1], m), args=(d.h, rows, *more), kind="linear", name="linear", python=said
+    )
 
 
 def product(d: Draw) -> Node:
@@ -88,6 +103,12 @@ def product(d: Draw) -> Node:
     if rank < 2 or d.images:
         raise Dull
     m = d.size("m", "m", (20, 24, 12, d.rng.choice((64, 256)), 156, 12))
+    if d.rng.random() < 0.3:  # by rows of the other one
+        y = new_input(d, (*d.h.dims[:-2], m, d.h.dims[-1]))
+        left = "bhid"[4 - rank :]
+        rows = f'torch.einsum("{left},{left[:-2]}j{left[-1]}->{left[:-1]}j", {{0}}, {{1}})'
+        d.ops.append("einsum")
+        return d.product(d.h, y, rows, transposed=True)
     y = new_input(d, (*d.h.dims[:-2], d.h.dims[-1], m))
     d.ops.append("matmul")
     said = ["{0} @ {1}", "torch.matmul({0}, {1})"]
