@@ -33,6 +33,6 @@ def test_singles_have_what_no_step_of_the_grammar_gives() -> None:
     assert sum(one is None for one in drawn) < OF_THE_FIRST / 20
 
 
-def test_nine_of_ten_singles_are_one_part_with_a_kernel() -> None:
+def test_most_singles_are_one_part_with_a_kernel() -> None:
     names = [task.name for n in range(60) for task, _ in pieces_of(n)]
-    assert len([name for name in names if name.startswith("single")]) >= 54
+    assert len([name for name in names if name.startswith("single")]) >= 48
