@@ -120,7 +120,9 @@ def test_a_module_is_solved_in_parts(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert main(command(url, tmp_path / "none", *words)) == 0
     assert "no kernel of the whole: a part was not solved" in capsys.readouterr().out
     (tmp_path / "module.py").write_text(
-        MODULE.replace("torch.relu(x)", "(lambda p: p[0] * p[1])(torch.var_mean(x, 1))")
+        MODULE.replace(
+            "torch.relu(x)", "(lambda p: p[0] * p[1])(torch.var_mean(x, 1, keepdim=True))"
+        )
     )
     assert main(command("http://127.0.0.1:9/v1", tmp_path / "none", *words)) == 2
     assert "var_mean gives several tensors" in capsys.readouterr().err, "no model was asked"
