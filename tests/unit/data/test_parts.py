@@ -243,3 +243,28 @@ def test_values_and_their_places_are_made_apart() -> None:
     parts = parted(traced(module(forward)))
     assert [part.task.ops for part in parts] == [("softmax",), ("topk", "div"), ("scatter",)]
     assert "scatter(1, torch.topk(y, 2)[1], z)" in forward_of(parts[2])
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "v, i = x.t().max(0)\nreturn v[1:] * 2",
+        "v, i = (x.t() + 1).topk(3)\nreturn v[:, 1:].exp()",
+        "a, b = (x.t() * 2).chunk(2)\nreturn (a - b)[:, ::2].relu()",
+    ],
+)
+def test_several_tensors_of_a_turned_one_lie_in_the_order_of_their_places(forward: str) -> None:
+    trace = traced(module(forward))
+    parts = parted(trace)
+    require_joinable(trace, parts)
+    for value in trace.values:
+        for layout, seen in zip(value.layouts, value.seen, strict=False):
+            assert value.root != value.number or layout.is_plain
+            assert tuple(seen.shape) == layout.shape
+
+
+def test_a_tensor_full_of_no_number_is_refused_in_words() -> None:
+    forward = "return torch.cat([x.exp(), torch.full_like(x, float('nan'))], dim=1)"
+    trace = traced(module(forward))
+    with pytest.raises(PartsError, match="reads what no part makes"):
+        require_joinable(trace, parted(trace))

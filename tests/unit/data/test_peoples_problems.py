@@ -179,3 +179,10 @@ def test_a_module_may_be_given_pairs() -> None:
     task = problem("x * self.a.prod(1)[:, None]", "torch.randn(2, 64)",
                    "self.a = torch.tensor(anchors)", args="anchors:ANCHORS", top=top)  # fmt: skip
     assert judged(task).init_args == (((1.25, 1.5), (2.0, 3.75)),)
+    assert Task.model_validate_json(task.model_dump_json()) == task, "as suites keep it"
+
+
+def test_what_no_size_makes_smaller_is_read_all_the_same() -> None:
+    forward = "x + torch.ones(3000, 3000).sum() * 0"
+    task = judged(problem(forward, "torch.randn(64, 128)"))
+    assert count_shape_sets(task)[0] == 3

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 from coding_framework.data.graphs.cuda import Cuda
 from coding_framework.data.graphs.grammar import draw_graph
-from coding_framework.data.graphs.nodes import MOST_POSITIVE, Given, Graph
+from coding_framework.data.graphs.nodes import MOST_POSITIVE, Extent, Given, Graph
 from coding_framework.data.graphs.source import Source
 from coding_framework.data.modules.records import CASE_NAMES
 from coding_framework.errors import UsageError
@@ -45,14 +45,18 @@ def drawn_task(number: int) -> tuple[Task, KernelExample] | None:
         kernel = written.source()
     except ValueError:
         return None
-    task = task_of(graph, reference, source, written, kernel)
+    task = task_of(graph, reference, source, written.terms, kernel)
     return task, KernelExample(task=task.name, level="naive", code=kernel, why_faster="")
 
 
 def task_of(
-    graph: Graph, reference: str, source: Source, written: Cuda, kernel: str | None
+    graph: Graph,
+    reference: str,
+    source: Source,
+    terms: Sequence[Extent] = (),
+    kernel: str | None = None,
 ) -> Task:
-    """The task of a graph, whose source and kernel are written."""
+    """The task of a graph whose source is written. terms: the lengths of its kernel's loops."""
 
     def case(at: int) -> TestCase:
         sizes = graph.at(at)
@@ -60,7 +64,7 @@ def task_of(
             name=CASE_NAMES[at % 3],
             inputs=tuple(_spec(g, graph, at) for g in graph.inputs),
             init_args=source.init_args(at),
-            reduction_length=max([1, *(t.value(sizes) for t in written.terms)]),
+            reduction_length=max([1, *(t.value(sizes) for t in terms)]),
             shown=at % 3 == 0,
         )
 

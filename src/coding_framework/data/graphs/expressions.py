@@ -30,13 +30,14 @@ def _of_catalogue(name: str) -> str:
     return statement.removeprefix("{v} = ").removesuffix(";").replace("{v}", "v")
 
 
-_SHARED = ("sigmoid", "silu", "gelu", "hardsigmoid", "square", "mish", "hardswish", "softsign")
+_SHARED = (
+    "sigmoid", "silu", "gelu", "hardsigmoid", "square", "mish", "hardswish", "softsign", "selu",
+    "gelu_tanh",
+)  # fmt: skip
 FUNCTIONS = {
     **{name: _of_catalogue(name) for name in _SHARED},
     "softplus": "fmaxf(v, 0.0f) + log1pf(expf(-fabsf(v)))",
     "log_sigmoid": _of_catalogue("logsigmoid"),
-    "selu": _of_catalogue("selu"),
-    "gelu_tanh": _of_catalogue("gelu_tanh"),
     "cube": "v * v * v",
     "elu": "v > 0.0f ? v : expm1f(v)",
     "leaky_relu": "v > 0.0f ? v : 0.1f * v",

@@ -366,8 +366,7 @@ def window_layer(
     """The weight and perhaps the bias of a convolution over so many axes, of each channel or of
     all. steps: its other arguments."""
     bias = d.rng.random() < 0.6
-    more = f", padding={padding}" if padding else ""
-    more += steps
+    more = (f", padding={padding}" if padding else "") + steps
     more += f", groups={d.layer_extent(channels)}" if depthwise else ""
     more += "" if bias else ", bias=False"
     weight = (out, ONE if depthwise else channels, *[Extent.number(side)] * axes)

@@ -98,6 +98,11 @@ MOST_POSITIVE = 2.0
 """The largest value of an input that is positive."""
 
 
+def with_extent(dims: Sequence[Extent], axis: int, extent: Extent) -> tuple[Extent, ...]:
+    """The extents with another one in the place of an axis."""
+    return tuple(extent if a == axis else e for a, e in enumerate(dims))
+
+
 @dataclass(eq=False)
 class Parts:
     """Several tensors that one expression of a tensor gives."""

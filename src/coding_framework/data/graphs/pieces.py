@@ -34,7 +34,6 @@ from coding_framework.errors import UsageError
 from coding_framework.types import KernelExample, Split, Task
 
 _PLAN = re.compile(r"^// t\d+ \(.*\) = .*$", re.MULTILINE)
-_ARGUMENTS = re.compile(r"def __init__\(self, (.*)\):")
 _SHOWN = {
     "n": (2, 4, 8, 16, 32, 64, 128),
     "t": (60, 96, 100, 128, 200, 256, 336, 512),
@@ -102,7 +101,7 @@ def _as_part(own: Graph) -> tuple[Task, KernelExample] | None:
     """The same of a graph that is to be one part."""
     try:
         source = Source(own, random.Random(f"piece source {own.name}"))
-        task = task_of(own, source.text(), source, Cuda(own), None)
+        task = task_of(own, source.text(), source)
         parts = parted(trace := traced(task, to_join=False))
     except (PartsError, ValueError, AssertionError):
         return None
@@ -110,13 +109,13 @@ def _as_part(own: Graph) -> tuple[Task, KernelExample] | None:
         return None
     part = parts[0]
     given = [*own.inputs, *own.parameters]
-    if max(part.tensors) >= len(given) or part.output != trace.outputs[0]:
+    if any(n >= len(given) for n in part.tensors) or part.output != trace.outputs[0]:
         return None  # a view stands before it or behind it
     for number, called in zip(part.tensors, part.names, strict=True):
         given[number].c_name = called
     ordered = tuple(given[number] for number in part.tensors)
     try:
-        code = _as_said(_code(replace(own, inputs=ordered, layers=()), part.task), part)
+        code = _as_said(_code(replace(own, inputs=ordered, layers=()), part), part)
     except ValueError:
         return None
     task = part.task.model_copy(
@@ -125,20 +124,19 @@ def _as_part(own: Graph) -> tuple[Task, KernelExample] | None:
     return task, KernelExample(task=task.name, level="naive", code=code, why_faster="")
 
 
-def _code(graph: Graph, task: Task) -> str:
+def _code(graph: Graph, part: Part) -> str:
     """Its kernel, with names of extents that tell nothing. Raises ValueError where it has none."""
     try:
-        return Cuda(_with_numbers(renamed(graph), task)).source()
+        return Cuda(_with_numbers(renamed(graph), part)).source()
     except ValueError:
         return renamed_text(Cuda(graph).source(), graph)
 
 
-def _with_numbers(graph: Graph, task: Task) -> Graph:
-    """With the sizes that no tensor has, where they are numbers that the task's kernel is given."""
-    found = _ARGUMENTS.search(task.reference)
-    names = found[1].split(", ") if found else []
-    values = zip(*(case.init_args for case in (*task.cases, *task.gpu_cases)), strict=True)
-    given = {told: name for name, told in zip(names, values, strict=True)}
+def _with_numbers(graph: Graph, part: Part) -> Graph:
+    """With the sizes that no tensor has, where they are numbers that the part's kernel is given."""
+    cases = (*part.task.cases, *part.task.gpu_cases)
+    values = zip(*(case.init_args for case in cases), strict=True)
+    given = dict(zip(values, part.arguments, strict=True))
     kinds = {name: "int64_t" if type(told[0]) is int else "double" for told, name in given.items()}
     of_tensors = {dim.text for one in graph.inputs for dim in one.dims}
     told = {

@@ -15,6 +15,7 @@ from coding_framework.data.graphs.nodes import (
     Parts,
     Places,
     View,
+    with_extent,
 )
 
 
@@ -48,7 +49,7 @@ def pieces(
             return moved
 
         own = x.dims[axis] + part * -1 if exact and number else part
-        dims = tuple(own if a == axis else e for a, e in enumerate(x.dims))
+        dims = with_extent(x.dims, axis, own)
         found.append(View(dims=dims, args=(x,), place=place, part=(parts, number)))
     d.ops.append("chunk")
     return found
@@ -88,7 +89,7 @@ def cat(d: Draw, parts: Sequence[Node], axis: int) -> Node:
     total = parts[0].dims[axis]
     for p in parts[1:]:
         total = total + p.dims[axis]
-    dims = tuple(total if a == axis else e for a, e in enumerate(parts[0].dims))
+    dims = with_extent(parts[0].dims, axis, total)
     said = "-1" if axis == len(dims) - 1 and d.rng.random() < 0.7 else str(axis)
     inside = ", ".join(f"{{{n}}}" for n in range(len(parts)))
     call = d.pick("torch.cat([{}], dim={})", "torch.cat(({}), dim={})")
@@ -171,7 +172,7 @@ def with_other(d: Draw) -> Node:
         d.pick("skip_dim", "extra_dim", "context_dim", "other_channels"),
         (24, 12, 12, d.rng.choice((96, 192)), 60, 12),
     )
-    dims = tuple(own if a == axis else e for a, e in enumerate(d.h.dims))
+    dims = with_extent(d.h.dims, axis, own)
     y = d.input(dims, d.rng.choice(("skip", "y", "other", "context", "extra")))
     d.ops.append("cat")
     return cat(d, [d.h, y] if d.rng.random() < 0.7 else [y, d.h], axis)
@@ -291,7 +292,7 @@ def grouped(d: Draw) -> Node:
 def neighbours(x: Node, axis: int) -> tuple[View, View]:
     """Without the first and without the last place along an axis."""
     less = x.dims[axis] + Extent.number(-1)
-    dims = tuple(less if a == axis else e for a, e in enumerate(x.dims))
+    dims = with_extent(x.dims, axis, less)
     before = ":, " * axis
     later = View(
         dims=dims,

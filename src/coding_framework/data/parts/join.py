@@ -335,13 +335,9 @@ class _Host:
             raise PartsError("a part reads what no part makes")
         first, made = variable(self.trace, 0), variable(self.trace, value.number)
         options = f"torch::TensorOptions().dtype(torch::kFloat).device({first}.device())"
-        (number,) = same
-        call = (
-            f"full({self._sizes(value.number)}, {_number(number)}, "
-            if number
-            else (f"zeros({self._sizes(value.number)}, ")
-        )
-        self.lines.append(f"auto {made} = torch::{call}{options});")
+        (number,), sizes = same, self._sizes(value.number)
+        call = f"full({sizes}, {_number(number)}" if number else f"zeros({sizes}"
+        self.lines.append(f"auto {made} = torch::{call}, {options});")
         self.ready[value.number] = made
 
     def _write(self, number: int, values: tuple[float, ...]) -> None:

@@ -45,7 +45,14 @@ _OPERATORS = {
 }  # fmt: skip
 
 
-_MODULES = {"F": functional, "torch.linalg": torch.linalg, "torch.special": torch.special}
+_MODULES = {"torch.special": torch.special, "torch.linalg": torch.linalg, "F": functional}
+_SAID = {
+    one: f"{prefix}.{name}"
+    for prefix, module in _MODULES.items()
+    for name, one in reversed(vars(module).items())
+    if callable(one)
+}
+"""Functions by what calls them: the name of some is another than their own."""
 _REVERSED = {"rsub": "-", "rpow": "**", "rtruediv": "/", "rdiv": "/"}
 _SIGNS = {"__invert__": "~", "__neg__": "-", "neg": "-"}
 
@@ -61,6 +68,8 @@ class Part:
     """What the task's contract calls them."""
     numbers: tuple[str, ...]
     """C++ of the numbers behind them."""
+    arguments: tuple[str, ...]
+    """What the task's constructor calls these."""
     output: int
     calls: tuple[Call, ...]
     statements: tuple[tuple[str, str], ...]
@@ -301,6 +310,7 @@ class _Writer:
             (*self.tensors, *self.parameters),
             (*(self.names[number] for number in self.tensors), *parameters),
             tuple(self.told.values()),
+            tuple(self.told),
             output,
             tuple(self.calls),
             tuple((name, text) for name, _, text in (line.partition(" = ") for line in self.lines)),
@@ -371,10 +381,8 @@ class _Writer:
             if k not in ("device", "inplace", "_stacklevel") and not _is_usual(call, k, v)
         }  # fmt: skip
         args = [*map(self._text, call.args), *(f"{k}={self._text(v)}" for k, v in kwargs.items())]
-        for prefix, module in _MODULES.items():  # by another name than its own, some of them
-            found = next((n for n, one in vars(module).items() if one is call.func), None)
-            if found is not None:
-                return f"{prefix}.{found}({', '.join(args)})"
+        if call.func in _SAID:
+            return f"{_SAID[call.func]}({', '.join(args)})"
         of_tensor = hasattr(torch.Tensor, name) and call.args and isinstance(call.args[0], Ref)
         if of_tensor and getattr(torch, name, None) is not call.func:
             return f"{args[0]}.{name}({', '.join(args[1:])})"

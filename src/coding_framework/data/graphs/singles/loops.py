@@ -223,8 +223,7 @@ def parametric(d: Draw) -> Node:
     if not one and rank > 2:
         wide = View(dims=(c, *[ONE] * (rank - 2)), args=(weight,), python=PASSED, place=keep(0))
     d.ops.append("prelu")
-    return d.each("{0} > 0.0f ? {0} : {1} * {0}", "F.prelu({0}, {1})", d.h, wide,
-                  plan="F.prelu({0}, {1})")  # fmt: skip
+    return d.each("{0} > 0.0f ? {0} : {1} * {0}", "F.prelu({0}, {1})", d.h, wide)
 
 
 def convolved(d: Draw) -> Node:

@@ -84,11 +84,10 @@ def by_place(d: Draw) -> Node:
     tail = "[:" + ", None" * (rank - 1 - axis) + "]" if axis < rank - 1 else ""
     d.ops.append("place")
     if rank > 1 and axis < rank - 1 and d.h.dims[-1].text == "d" and d.rng.random() < 0.6:
-        c = "d"
         even = "torch.arange(0, {0}.size(-1), 2).float() / {0}.size(-1)"
         angle = f"torch.outer({told}.float(), 1.0 / (10000.0 ** ({even})))"
         name = d.pick("cos", "sin")
-        turn = f"{name}f({place} * powf(10000.0f, -2.0f * ({{i{rank - 1}}} % ({c} / 2)) / {c}))"
+        turn = f"{name}f({place} * powf(10000.0f, -2.0f * ({{i{rank - 1}}} % (d / 2)) / d))"
         if axis != rank - 2:
             raise Dull
         return d.each(f"{{0}} * {turn}",
@@ -116,5 +115,4 @@ def one_hot(d: Draw) -> Node:
         dims=(*dims, Extent.number(count)), args=(wide,),
         c=f"{{0}} == {{i{rank}}} ? 1.0f : 0.0f",
         python=f"F.one_hot({{0}}, {count}).float()",
-        plan=f"F.one_hot({{0}}, {count}).float()",
     )  # fmt: skip

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coding_framework.data.graphs.draw import Draw, Dull
-from coding_framework.data.graphs.nodes import PASSED, Each, Extent, Joined, Node, Places, View
+from coding_framework.data.graphs.nodes import (
+    PASSED,
+    Each,
+    Extent,
+    Joined,
+    Node,
+    Places,
+    View,
+    with_extent,
+)
 from coding_framework.data.graphs.singles.values import new_input
 
 
@@ -24,7 +33,7 @@ def crossed(d: Draw) -> Node:
     ]
     d.ops.append("cross")
     said = d.pick("torch.cross({0}, {1}, dim=-1)", "torch.linalg.cross({0}, {1})")
-    return d.each("{0} * {1} - {2} * {3}", said, *views, plan=said)
+    return d.each("{0} * {1} - {2} * {3}", said, *views)
 
 
 def _moved(
@@ -32,10 +41,6 @@ def _moved(
 ) -> Node:
     d.ops.append(op)
     return View(dims=dims, args=(d.h,), python=python, place=place)
-
-
-def _at(dims: tuple[Extent, ...], axis: int, extent: Extent) -> tuple[Extent, ...]:
-    return tuple(extent if a == axis else e for a, e in enumerate(dims))
 
 
 def _placed(axis: int, text: str) -> Callable[[Places], list[str]]:
@@ -73,14 +78,14 @@ def flipped(d: Draw) -> Node:
 def repeated(d: Draw) -> Node:
     rank = len(d.h.dims)
     axis, count = d.rng.randrange(rank), d.rng.choice((2, 3, 4))
-    dims = _at(d.h.dims, axis, d.h.dims[axis] * count)
+    dims = with_extent(d.h.dims, axis, d.h.dims[axis] * count)
     single = d.h.dims[axis].is_one
     if single and d.rng.random() < 0.6 and len(d.inputs) == 1:  # as often as another is long
         other = new_input(d, (d.h.dims[0], m := d.size("m", "m", (16, 9, 6, 200, 77, 6))))
         times = ", ".join("{1}.size(1)" if a == axis else "1" for a in range(rank))
         d.ops.append("repeat")
         return View(
-            dims=_at(d.h.dims, axis, m), args=(d.h, other), python=f"{{0}}.repeat({times})",
+            dims=with_extent(d.h.dims, axis, m), args=(d.h, other), python=f"{{0}}.repeat({times})",
             place=lambda p: [*p[:axis], "0", *p[axis + 1 :]],
         )  # fmt: skip
     if d.rng.random() < 0.5:
@@ -103,18 +108,18 @@ def padded(d: Draw) -> Node:
     own = d.h
     if after < 0:
         less = d.h.dims[axis] + Extent.number(after)
-        own = View(dims=_at(d.h.dims, axis, less), args=(d.h,), python=PASSED, place=list)
+        own = View(dims=with_extent(d.h.dims, axis, less), args=(d.h,), python=PASSED, place=list)
     args: list[Node] = []
     if before:
-        args.append(_zeros(_at(own.dims, axis, Extent.number(before))))
+        args.append(_zeros(with_extent(own.dims, axis, Extent.number(before))))
     args.append(own)
     if after > 0:
-        args.append(_zeros(_at(own.dims, axis, Extent.number(after))))
+        args.append(_zeros(with_extent(own.dims, axis, Extent.number(after))))
     pads = ", ".join(["0, 0"] * (rank - 1 - axis) + [f"{before}, {after}"])
     total = own.dims[axis] + Extent.number(before + max(0, after))
     d.ops.append("pad")
     return Joined(
-        dims=_at(d.h.dims, axis, total), args=tuple(args), axis=axis,
+        dims=with_extent(d.h.dims, axis, total), args=tuple(args), axis=axis,
         python=f"F.pad({{{int(before > 0)}}}, ({pads}))",
     )  # fmt: skip
 
@@ -129,13 +134,12 @@ def gated(d: Draw) -> Node:
     if not d.divides(d.h.dims[axis], 2) or rank < 2:
         raise Dull
     half = d.h.dims[axis] / 2
-    dims = _at(d.h.dims, axis, half)
+    dims = with_extent(d.h.dims, axis, half)
     a = View(dims=dims, args=(d.h,), python=PASSED, place=list)
     b = View(dims=dims, args=(d.h,), python=PASSED, place=_placed(axis, f"@ + {half.text}"))
     said = "-1" if axis == rank - 1 else str(axis)
     d.ops.append("glu")
-    return d.each("{0} * sigmoid({1})", f"F.glu({{0}}, dim={said})", a, b,
-                  plan=f"F.glu({{0}}, dim={said})")  # fmt: skip
+    return d.each("{0} * sigmoid({1})", f"F.glu({{0}}, dim={said})", a, b)
 
 
 def shuffled(d: Draw) -> Node:

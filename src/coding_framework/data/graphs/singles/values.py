@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coding_framework.data.graphs.draw import Draw, Dull, is_channels
 from coding_framework.data.graphs.elementwise import act
 from coding_framework.data.graphs.nodes import ONE, Extent, Given, Node
@@ -106,7 +104,7 @@ def _with_tensor(d: Draw) -> Node:
     rng, dims = d.rng, d.h.dims
     if len(d.inputs) + len(d.layers) > 3 or not dims:
         raise Dull
-    y: Node
+    y: Given
     form = rng.random()
     if form < 0.45:
         y = new_input(d, dims)
@@ -124,9 +122,10 @@ def _with_tensor(d: Draw) -> Node:
         if not small or all(e.is_one for e in small):
             raise Dull
         y = new_input(d, small)
-    if isinstance(y, Given) and not y.python.startswith("self.") and rng.random() < 0.1:
-        return _divided(d, replace_last(d, low=0.1))
     d.ops.append("input")
+    if y in d.inputs and rng.random() < 0.1:
+        y.low = 0.1
+        return d.each("{0} / {1}", d.pick("{0} / {1}", "torch.div({0}, {1})"), d.h, y)
     forms: tuple[tuple[str, str], ...] = (
         ("{0} + {1}", "{0} + {1}"),
         ("{0} + {1}", "{1} + {0}"),
@@ -144,17 +143,6 @@ def _with_tensor(d: Draw) -> Node:
     )
     c, python = rng.choice((*forms, *forms[:6]))
     return d.each(c, python, d.h, y)
-
-
-def replace_last(d: Draw, **more: float) -> Given:
-    """The last input with another domain."""
-    d.inputs[-1] = replace(d.inputs[-1], **more)  # type: ignore[arg-type]
-    return d.inputs[-1]
-
-
-def _divided(d: Draw, y: Given) -> Node:
-    d.ops.append("input")
-    return d.each("{0} / {1}", d.pick("{0} / {1}", "torch.div({0}, {1})"), d.h, y)
 
 
 def of_integers(d: Draw) -> Node:
@@ -183,5 +171,5 @@ def pairwise_loss(d: Draw) -> Node:
         ("fmaxf(1.0f - {0} * {1}, 0.0f)", "(1 - {0} * {1}).clamp(min=0)"),
     ))  # fmt: skip
     if "logf({1})" in c:
-        y = replace_last(d, low=0.1)
+        y.low = 0.1
     return d.each(c, python, d.h, y)
