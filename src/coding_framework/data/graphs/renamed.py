@@ -112,11 +112,9 @@ class _Renaming:
             variable = self.same[variable]
         return variable
 
-    def _equal(self, a: Extent, b: Extent) -> Extent:
-        """Both, as one."""
-        if a.is_one or b.is_one:
-            if a.is_one and b.is_one:
-                return a
+    def _equal(self, a: Extent, b: Extent) -> None:
+        """They are one from now on."""
+        if a.is_one != b.is_one:
             raise ValueError("an axis of one element beside another")
         mine, theirs = _bare(a), _bare(b)
         if mine and theirs:
@@ -127,7 +125,6 @@ class _Renaming:
                 self.same[right] = left
         elif self._known(a) != self._known(b):
             raise ValueError(f"{a.text} beside {b.text}")
-        return a
 
     def _known(self, dim: Extent) -> dict[tuple[str, ...], Fraction]:
         return {tuple(sorted(map(self._one, names))): by for names, by in dim.terms}
@@ -240,8 +237,8 @@ class _Renaming:
 
 def _bare(dim: Extent) -> str | None:
     """The variable that it is."""
-    ((names, factor),) = dim.terms if len(dim.terms) == 1 else (((), Fraction(0)),)
-    return names[0] if len(names) == 1 and factor == 1 else None
+    names = _variables(dim)
+    return names[0] if len(names) == 1 and dim == Extent.of(names[0]) else None
 
 
 def _variables(dim: Extent) -> list[str]:

@@ -475,8 +475,8 @@ class _Recorder(TorchFunctionMode):
     def _own(self, name: str, target: torch.Tensor) -> int:
         """The number of a tensor that nothing else shows and no caller gave. Raises PartsError."""
         number = self.run.number_of.get(id(target))
-        owner = self.run.owners.get(target.untyped_storage()._cdata)
         storage = target.untyped_storage()._cdata
+        owner = self.run.owners.get(storage)
         shared = any(
             t is not target and t.untyped_storage()._cdata == storage for t in self.run.alive
         )

@@ -157,10 +157,11 @@ def is_piece(code: str) -> bool:
 
 def takes(part: Part, code: str) -> bool:
     """Whether a kernel can stand in a part's place."""
-    return is_piece(code) and piece_of(code).arguments in (
-        len(part.tensors),
-        len(part.tensors) + len(part.numbers),
-    )
+    try:
+        given = piece_of(code).arguments
+    except PartsError:
+        return False
+    return given in (len(part.tensors), len(part.tensors) + len(part.numbers))
 
 
 def joined(trace: Trace, parts: Sequence[Part], kernels: Sequence[str]) -> str:
