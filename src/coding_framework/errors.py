@@ -29,6 +29,11 @@ class TaskError(InfrastructureError):
     """The task itself cannot be judged: no other try helps."""
 
 
+class BrokenTaskError(TaskError, UsageError):
+    """The task's own source fails: its samples are masked where others are judged beside it, and
+    where it is the only one the CLI exits with 2."""
+
+
 class MissingToolError(InfrastructureError):
     """nvcc, gcc or a sandbox is not there; the message says how to get it."""
 

@@ -268,3 +268,34 @@ def test_a_tensor_full_of_no_number_is_refused_in_words() -> None:
     trace = traced(module(forward))
     with pytest.raises(PartsError, match="reads what no part makes"):
         require_joinable(trace, parted(trace))
+
+
+def test_whole_numbers_of_a_module_stay_between_its_own() -> None:
+    """Drawn anywhere, an offset would lead an index out of its table."""
+    trace = traced(
+        task_of("""
+        class Model(nn.Module):
+            def __init__(self, fields, rows):
+                super().__init__()
+                self.table = nn.Embedding(fields * rows, 8)
+                self.register_buffer("offsets", torch.tensor([i * rows for i in range(fields)]))
+            def forward(self, x):
+                return self.table(x + self.offsets)
+        batch, fields, rows = 64, 26, 500
+        def get_inputs():
+            return [torch.randint(0, rows, (batch, fields))]
+        def get_init_inputs():
+            return [fields, rows]
+    """)
+    )
+    (part,) = parted(trace)
+    task = part.task
+    for case in (*task.cases, *task.gpu_cases):
+        x, offsets = case.inputs
+        table = case.init_args[0]
+        assert isinstance(table, int)
+        assert offsets.low == 0.0
+        assert x.high is not None
+        assert offsets.high is not None
+        assert 0 < offsets.high <= table - 1 - x.high
+    require_joinable(trace, [part])

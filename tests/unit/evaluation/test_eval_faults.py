@@ -18,6 +18,7 @@ import pytest
 
 from coding_framework.commands.evaluate import _status
 from coding_framework.errors import (
+    BrokenTaskError,
     InfrastructureError,
     PolicyAwayError,
     PolicyError,
@@ -124,6 +125,17 @@ def test_a_task_that_nobody_can_judge_is_tried_once(tmp_path: Path) -> None:
 
     (record,) = evaluated(tmp_path, ["constant"], judge)
     assert (tries, record.masked) == (1, "TaskError: a constant answer is right")
+
+
+def test_a_task_whose_own_source_fails_costs_its_samples_and_not_the_run(tmp_path: Path) -> None:
+    async def judge(task, code):
+        if task.name == "bad":
+            raise BrokenTaskError("the reference of task 'bad' fails on its shape set 'main'")
+        return await correct(task, code)
+
+    records = evaluated(tmp_path, ["good", "bad", "fine"], judge)
+    assert [record.correct for record in records] == [True, False, True]
+    assert (records[1].masked or "").startswith("BrokenTaskError: the reference of task 'bad'")
 
 
 def test_where_all_samples_are_masked_there_is_no_rate(capsys: pytest.CaptureFixture[str]) -> None:

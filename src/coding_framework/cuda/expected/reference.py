@@ -40,6 +40,7 @@ from coding_framework.cuda.expected.model_calls import perturbed as _perturbed
 from coding_framework.cuda.expected.signature import ModelSignature
 from coding_framework.cuda.expected.tolerance import ExpectedOutput, OutputSpread
 from coding_framework.errors import (
+    BrokenTaskError,
     DeviceFullError,
     InfrastructureError,
     TaskError,
@@ -618,7 +619,7 @@ def _task_faults(task: Task, case: TestCase) -> Iterator[None]:
             f"{case.name!r}: judge fewer kernels at once"
         ) from e
     except Exception as e:
-        raise UsageError(
+        raise BrokenTaskError(
             f"the reference of task {task.name!r} fails on its shape set {case.name!r} "
             f"({type(e).__name__}: {e}): correct the task's Model or its shapes"
         ) from e

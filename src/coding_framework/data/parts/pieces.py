@@ -504,7 +504,7 @@ class _Writer:
         specs = []
         for number in self.tensors:
             value = self.trace.values[number]
-            low, high = _bounds(value)
+            low, high = _bounds(value, at)
             if value.spec:
                 low, high = value.spec[at].low, value.spec[at].high
             specs.append(TensorSpec.model_validate({
@@ -591,10 +591,15 @@ def _is_none(leaf: Any) -> bool:
     return isinstance(leaf, Const) and set(leaf.values) == {None}
 
 
-def _bounds(value: Value) -> tuple[float | None, float | None]:
-    """Of what no caller draws: where the module makes no negative number, none is drawn."""
+def _bounds(value: Value, at: int) -> tuple[float | None, float | None]:
+    """Of what no caller draws: where the module makes no negative number, none is drawn; a whole
+    number of its own (an offset, an index) stays between those that it has, at a size for a GPU
+    between those of the first small one."""
     seen = [t for t in value.seen if t.numel() and t.isfinite().all()]
-    if not seen or value.dtype == "bool" or not value.floating:
+    if not seen or value.dtype == "bool":
         return None, None
+    if not value.floating:
+        own = value.seen[at if at < len(value.seen) else 0]
+        return (float(own.min()), float(own.max())) if own.numel() else (None, None)
     least, most = min(float(t.min()) for t in seen), max(float(t.max()) for t in seen)
     return (least / 2, most * 2) if 0 <= least < most else (None, None)

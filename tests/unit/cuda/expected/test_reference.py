@@ -9,10 +9,11 @@ import sys
 import pytest
 import torch
 
+from coding_framework.commands.failures import EXIT_USAGE, status_of
 from coding_framework.cuda.expected import reference as reference_module
 from coding_framework.cuda.expected.reference import ReferenceCache, expect, task_digest
 from coding_framework.cuda.expected.tolerance import compare
-from coding_framework.errors import DeviceFullError, InfrastructureError, UsageError
+from coding_framework.errors import BrokenTaskError, DeviceFullError, InfrastructureError
 from coding_framework.types import Task, TensorSpec, TestCase
 
 pytestmark = pytest.mark.unit
@@ -148,8 +149,10 @@ def test_other_floating_dtypes_have_references(dtype: str) -> None:
     ids=["syntax", "no Model", "fails", "no tensor"],
 )
 def test_a_reference_that_cannot_run_is_the_tasks_fault_in_a_sentence(reference: str) -> None:
-    with pytest.raises(UsageError, match="reference of task 't' fails on its shape set 'main'"):
+    said = "reference of task 't' fails on its shape set 'main'"
+    with pytest.raises(BrokenTaskError, match=said) as raised:
         _expect(_task(reference))
+    assert status_of(raised.value) == EXIT_USAGE, "whoever judges this task alone is told"
 
 
 def test_a_fault_of_ours_is_not_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
