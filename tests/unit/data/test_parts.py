@@ -230,6 +230,16 @@ def test_what_is_made_of_a_turned_tensor_lies_in_the_order_of_its_places() -> No
     assert all(layout.is_plain for n in computed for layout in trace.values[n].layouts)
 
 
+def test_the_first_half_of_a_tensor_is_a_copy_of_it() -> None:
+    """It lies as a tensor of its own would, and a view of the whole has too many elements."""
+    trace = traced(module("a, b = x.chunk(2)\nreturn a + (b - a) * 2.0"))
+    parts = parted(trace)
+    kernel = KERNEL.replace("torch::Tensor w, double eps", "torch::Tensor w")
+    code = joined(trace, parts, [kernel])
+    assert "given0.view" not in code
+    assert code.count("between::copy(given0, ") == 2
+
+
 def test_a_tensor_full_of_one_number_is_made_by_the_host() -> None:
     trace = traced(module("return torch.cat([x.exp(), torch.full_like(x[:, :1], 1e10)], dim=1)"))
     (part,) = parted(trace)

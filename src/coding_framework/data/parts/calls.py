@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -84,6 +85,11 @@ class Value:
     @property
     def is_plain(self) -> bool:
         return all(one.is_plain for one in self.layouts)
+
+    @property
+    def elements(self) -> tuple[int, ...]:
+        """How many, at each shape set."""
+        return tuple(math.prod(one.shape) for one in self.layouts)
 
     def extents(self, axis: int) -> tuple[int, ...]:
         return tuple(one.shape[axis] for one in self.layouts)

@@ -312,7 +312,7 @@ class _Host:
         base = self.ready[root.number]
         if number == root.number:
             return base
-        if value.is_plain:
+        if value.is_plain and value.elements == root.elements:
             text = f"{base}.view({self._sizes(number)})"
         else:
             self.copies = True
