@@ -6,7 +6,7 @@
 #       pieces that it may carry, together at most $PIECE, those of the model first. WHEELS: a folder of wheels and Debian packages.
 #       FOLDER: the base model as Hugging Face has it; its weights stay here, from_gguf.py makes them there.
 #       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one. $BEFORE: a stored policy,
-#       for arms behind before:. $FOUND: found.jsonl of a search by the same policy, which goes on from it.
+#       for arms behind before:. $POLICY: one in the place of experiments/learning/policy. $FOUND: found.jsonl of a search by the same policy, which goes on from it.
 #       $MIXTURE: the folder where `learning.py sft --until mixture` made SFT's examples.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
@@ -188,7 +188,7 @@ case $what in
 pack)
   to=$1 wheels=$2 gguf=$3 model=$4 parts=${5:-} root=$(git -C "$here" rev-parse --show-toplevel)
   mkdir -p "$to/start/wheels" "$to/late"
-  rm -f "$to"/piece.* # of a pack before, which may have been longer
+  rm -rf "$to"/piece.* "$to/known" # of a pack before, which may have been longer
   for file in "$wheels"/*; do
     if basename "$file" | grep -qE "$BIG"; then cp "$file" "$to/late"; else cp "$file" "$to/start/wheels"; fi
   done
@@ -199,8 +199,11 @@ pack)
   if [ "${FOUND:-}" ]; then cp "$FOUND" "$to/start/found.jsonl"; fi
   split -b "${PIECE:-62M}" -d "$gguf" "$to/piece.model."
   tar c -C "$to/late" . | split -b "${PIECE:-62M}" -d - "$to/piece.late."
-  [ -z "${BEFORE:-}" ] || cp -r "$BEFORE" "$to/before"
-  tar c -C "$here" policy $(cd "$here" && ls -d policies 2> /dev/null) ${BEFORE:+-C "$to" before} | split -b "${PIECE:-62M}" -d - "$to/piece.policy."
+  mkdir "$to/known"
+  cp -r "${POLICY:-$here/policy}" "$to/known/policy"
+  [ ! -d "$here/policies" ] || cp -r "$here/policies" "$to/known"
+  [ -z "${BEFORE:-}" ] || cp -r "$BEFORE" "$to/known/before"
+  (cd "$to/known" && tar c *) | split -b "${PIECE:-62M}" -d - "$to/piece.policy."
   [ -z "${MIXTURE:-}" ] || tar c -C "$MIXTURE" mixture | xz -T0 | split -b "${PIECE:-62M}" -d - "$to/piece.mixture."
   if [ "$parts" ]; then tar c -C "$parts" . | split -b "${PIECE:-62M}" -d - "$to/piece.parts."; fi
   (cd "$to" && ls piece.*) > "$to/start/pieces"
@@ -211,7 +214,7 @@ pack)
         size[call] += $1; line[call] = line[call] (line[call] ? " " : "") $2 }
       END { for (call = 1; call <= calls; call++) print line[call] }' > "$to/calls"
   tar c -C "$to/start" . > "$to/start.tar"
-  rm -rf "$to/before" "$to/late" "$to/start"
+  rm -rf "$to/known" "$to/late" "$to/start"
   ls -l "$to"
   cat "$to/calls"
   ;;

@@ -90,6 +90,11 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
         "PIECE": "1M", "PATIENCE": "1", "KEPT": "100K", "PART_MIB": "0.1",
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
     }  # fmt: skip
+    if arms[0] == "sft":
+        told["POLICY"] = str(tmp_path / "learnt")
+        (tmp_path / "learnt").mkdir()
+        for name in ("start.json", "model_card.json"):
+            (tmp_path / "learnt" / name).write_text("another")
 
     def offline(*words: str | int | Path, script: Path = SCRIPT) -> str:
         command = ["sh", str(script), *map(str, words)]
@@ -145,6 +150,8 @@ def test_pieces_in_any_order_start_the_arms_with_what_earlier_ones_left(
         assert (away / "mixture" / "examples.jsonl").read_text() == "{}"
     assert (away / "kernelbench" / "1.py").exists()
     assert (away / "before" / "adapter_config.json").exists()
+    stored = (away / "policy" / "start.json").read_text()
+    assert (stored == "another") == (arms[0] == "sft"), "POLICY stands in the place of the stored"
     assert "structlog-1.whl" in calls.splitlines()[0]
     assert "vllm" not in calls.splitlines()[0]
     assert (away / "late_site").is_dir()

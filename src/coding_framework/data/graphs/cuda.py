@@ -49,6 +49,10 @@ _LENGTH = re.compile(r"\{(\d)\}\.(?:size\((-?\d)\)|shape\[(-?\d)\])")
 """What the plan says by the name of the extent."""
 
 
+def _with_sizes(line: str, sizes: str) -> str:
+    return line.replace(_SIZES, sizes) if sizes else line.replace(f", {_SIZES}", "")
+
+
 def _shape(node: Node) -> str:
     return ", ".join(texts_of(node.dims))
 
@@ -87,12 +91,13 @@ class Cuda(Values):
                 if n not in self.graph.told:
                     raise ValueError(f"nothing tells {n}")
                 known[n] = self.graph.told[n]
-        if any(n in known for n in self.graph.told):
+        factors = [n for _, n in self.graph.numbers if re.search(rf"\b{n}\b", used)]
+        if factors or any(n in known for n in self.graph.told):
             declared += "".join(f", {kind} {name}" for kind, name in self.graph.numbers)
         sizes = declarations({**known, **parts})
-        taken = ", ".join(f"int {n}" for n in known)
-        device = [line.replace(_SIZES, taken) for line in self.device]
-        host = [line.replace(_SIZES, ", ".join(known)) for line in self.host]
+        taken = ", ".join([*(f"int {n}" for n in known), *(f"float {n}" for n in factors)])
+        device = [_with_sizes(line, taken) for line in self.device]
+        host = [_with_sizes(line, ", ".join([*known, *factors])) for line in self.host]
         helpers = [
             line
             for name in self.functions
@@ -535,7 +540,11 @@ class Cuda(Values):
         at = self._value(kernel, index, places[:count])
         chosen = kernel.index(f"(int){at}")
         row = places[: len(x.dims) - 1]
-        where = [*row, chosen] if head.name == "of_row" else [chosen, *places[count:]]
+        where = {
+            "of_row": [*row, chosen],
+            "of_table": [chosen, *places[count:]],
+            "of_axis": [*row[:count], chosen, places[-1]],
+        }[head.name]
         value = self._value(kernel, x, where)
         before = [*kernel.lines, f"float v = {unbracketed(value)};"]
         self._threads(kernel, head, node, before, finish)

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from coding_framework.data.graphs.nodes import (
     ONE,
+    Constant,
     Each,
     Extent,
     Given,
@@ -80,10 +81,12 @@ class Draw:
         self.inputs: list[Given] = []
         self.layers: list[Layer] = []
         self.sizes: dict[str, Size] = {}
-        self.constants: dict[str, float | int] = {}
+        self.constants: dict[str, Constant] = {}
         self.ops: list[str] = []
         self.heads = 0
         self.images = False
+        self.axes: tuple[Extent, ...] = ()
+        """Of which some inputs have one element."""
 
     def tried(self, step: Callable[[Draw], Node]) -> bool:
         """Whether the step fitted; if not, all is as it was."""

@@ -214,6 +214,10 @@ class Layer:
     given: tuple[Given, ...]
 
 
+Constant = float | int | tuple[float | int, ...]
+"""A number, or one of each of the six cases."""
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
     """A module. constants: arguments of the constructor that are no sizes, by name."""
@@ -224,7 +228,7 @@ class Graph:
     layers: tuple[Layer, ...]
     sizes: Mapping[str, Size]
     """By their names in C."""
-    constants: Mapping[str, float | int]
+    constants: Mapping[str, Constant]
     ops: tuple[str, ...]
     numbers: tuple[tuple[str, str], ...] = ()
     """(C type, name) of the numbers that its kernel may take behind the tensors, all or none."""

@@ -45,6 +45,8 @@ _SHOWN = {
 """Lengths that are shown, by the size's name: a graph has ever the same."""
 OF_A_GRAPH = 3
 """Pieces of a graph, at most."""
+SINGLES = 2
+"""Beside them, at each number."""
 
 
 def piece_tasks(count: int) -> Iterator[tuple[Task, KernelExample]]:
@@ -77,8 +79,9 @@ def pieces_of(number: int) -> list[tuple[Task, KernelExample]]:
             found.append(made)
         if len(found) == OF_A_GRAPH:
             break
-    if (single := draw_single(number)) and (made := _as_part(single)):
-        found.append(made)
+    for one in range(SINGLES * number, SINGLES * (number + 1)):
+        if (single := draw_single(one)) and (made := _as_part(single)):
+            found.append(made)
     return found
 
 
@@ -129,6 +132,8 @@ def _code(graph: Graph, part: Part) -> str:
     try:
         return Cuda(_with_numbers(renamed(graph), part)).source()
     except ValueError:
+        if any(isinstance(one, tuple) for one in graph.constants.values()):
+            raise  # its name may be a size's
         return renamed_text(Cuda(graph).source(), graph)
 
 
@@ -144,7 +149,18 @@ def _with_numbers(graph: Graph, part: Part) -> Graph:
         for size, one in graph.sizes.items()
         if size not in of_tensors and one.values in given
     }
+    for constant, value in graph.constants.items():
+        if isinstance(value, tuple):
+            _say(graph, f"<{constant}>", given[value])
     return replace(graph, told=told, numbers=tuple((kinds[n], n) for n in kinds))
+
+
+def _say(graph: Graph, constant: str, name: str) -> None:
+    """The number that varies by the name that the kernel has for it."""
+    for node in graph.output.walk():
+        node.python = node.python.replace(constant, f"self.{name}")
+        if isinstance(node, Each):
+            node.c = node.c.replace(constant, name)
 
 
 def _as_said(code: str, part: Part) -> str:

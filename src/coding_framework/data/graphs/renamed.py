@@ -229,6 +229,9 @@ class _Renaming:
             (index,) = others
             if node.name == "of_table":
                 return (*index, *x[1:])
+            if node.name == "of_axis":
+                self._equal(x[0], index[0])
+                return (x[0], *[ONE] * (len(node.dims) - 2), x[-1])
             for a, b in zip(x[:-1], index, strict=False):
                 self._equal(a, b)
             return tuple(index)

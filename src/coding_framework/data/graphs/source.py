@@ -43,7 +43,8 @@ class Source:
         self.graph, self.rng = graph, rng
         self.nodes = [n for n in graph.output.walk() if not isinstance(n, Given)]
         self.uses = Counter(id(a) for n in self.nodes for a in n.args)
-        self.constructor = rng.random() < 0.65
+        varies = any(isinstance(one, tuple) for one in graph.constants.values())
+        self.constructor = rng.random() < 0.65 or varies
         self.hints = rng.random() < 0.25
         self.docstring = rng.random() < 0.35
         self.axes = self._draw_axes()
@@ -55,7 +56,7 @@ class Source:
         forward = self._forward()
         body = "\n".join(forward)
         constants = (
-            [c for c in self.graph.constants if f"self.{c}" in body] if (self.constructor) else []
+            [c for c in self.graph.constants if f"self.{c}" in body] if self.constructor else []
         )
         layers = [f"self.{one.attribute} = {self._layer(one.text)}" for one in self.graph.layers]
         whole = {s: size for s, size in self.graph.sizes.items() if not size.c}
@@ -68,7 +69,7 @@ class Source:
         hint = {True: ": int", False: ": float"} if self.hints else {True: "", False: ""}
         init = ", ".join(
             ["self", *(f"{s}{hint[True]}" for s in sizes)]
-            + [f"{c}{hint[isinstance(self.graph.constants[c], int)]}" for c in constants]
+            + [f"{c}{hint[isinstance(self._value(c, 3), int)]}" for c in constants]
         )
         init_body = ["super().__init__()", *layers, *(f"self.{c} = {c}" for c in constants)]
         tests = self._tests(sizes, constants)
@@ -103,9 +104,13 @@ class Source:
     def init_args(self, case: int) -> tuple[int | float, ...]:
         """The values of the constructor's arguments, after `text`."""
         return tuple(
-            self.graph.sizes[s].values[case] if s in self.graph.sizes else self.graph.constants[s]
+            self.graph.sizes[s].values[case] if s in self.graph.sizes else self._value(s, case)
             for s in self._arguments
         )
+
+    def _value(self, constant: str, case: int) -> int | float:
+        value = self.graph.constants[constant]
+        return value[case] if isinstance(value, tuple) else value
 
     def _tests(self, sizes: list[str], constants: list[str]) -> list[str]:
         by_python = {size.python: name for name, size in self.graph.sizes.items()}
@@ -117,7 +122,7 @@ class Source:
             for size in self.graph.sizes.values()
             if not size.c and re.search(rf"\b{size.python}\b", text)
         ]
-        lines += [f"{name} = {self.graph.constants[name]}" for name in constants]
+        lines += [f"{name} = {self._value(name, 3)}" for name in constants]
         said = f"[{', '.join(drawn)}]"
         if len(said) > LONG_LINE:
             said = "[\n" + "".join(f"        {one},\n" for one in drawn) + "    ]"

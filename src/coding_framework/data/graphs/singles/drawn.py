@@ -42,7 +42,25 @@ from coding_framework.data.graphs.singles.moves import (
     rolled,
     shuffled,
 )
-from coding_framework.data.graphs.singles.values import chain, new_input, of_integers, pairwise_loss
+from coding_framework.data.graphs.singles.sums import (
+    added_at,
+    batch_statistics,
+    by_count,
+    einsum,
+    equal_pairs,
+    mean_loss,
+    picked_of_axis,
+    spread,
+    windows,
+)
+from coding_framework.data.graphs.singles.values import (
+    chain,
+    new_input,
+    of_integers,
+    pairwise_loss,
+    truncated,
+    with_given_number,
+)
 
 _TRIES = 30
 
@@ -61,10 +79,17 @@ _SHAPES = [
     "ntt",
     "nchw",
     "nchw",
+    "tt",
+    "tt",
     "nktd",
     "nktt",
     "nkts",
     "nthw",
+    "nkehw",
+    "nkehw",
+    "nckhw",
+    "1",
+    "",
 ]
 """Axes of the tensor that a graph begins with; some more often than others."""
 
@@ -81,6 +106,7 @@ _SIZES = {
     "k": ((3, 4, 2, 6, 2), (4, 8, 12, 16)),
     "c": ((24, 12, 8, 60, 8), (16, 32, 64, 96, 128, 192)),
     "h": ((8, 12, 4, 20, 4), (14, 24, 28, 32, 56, 64)),
+    "e": ((5, 6, 3, 10, 3), (12, 16, 24, 32)),
     "w": ((12, 8, 6, 36, 6), (16, 24, 28, 32, 56, 64)),
 }
 """By name: of the emulator's three cases and a GPU's last two; of the GPU's first one."""
@@ -101,6 +127,8 @@ def draw_single(number: int) -> Graph | None:
             before = 0
         try:
             for step in (*[chain] * before, middle, *[chain] * after):
+                if not d.h.dims and step not in _OF_NO_AXES:
+                    raise Dull
                 d.h = step(d)
         except Dull:
             continue
@@ -111,19 +139,24 @@ def draw_single(number: int) -> Graph | None:
 
 
 def _start(d: Draw) -> None:
-    """A tensor of one to four axes."""
+    """A tensor of at most five axes."""
     rng = d.rng
     dims = rng.choice(_SHAPES)
-    d.images = dims.endswith("hw")
-    for name in dict.fromkeys(dims):
+    d.images = dims.endswith("hw") and len(dims) == 4
+    for name in dict.fromkeys(dims.replace("1", "")):
         small, real = _SIZES[name]
         own = rng.choice(real)
         if d.sizes and rng.random() < _ALIKE:
             own = rng.choice([*d.sizes.values()]).values[3]
         d.size(name, name, (*small[:3], own, *small[3:]))
-    axes = [Extent.of(name) for name in dims]
-    if len(axes) > 2 and rng.random() < 0.1:
-        axes[rng.randrange(len(axes))] = ONE
+    axes = [ONE if name == "1" else Extent.of(name) for name in dims]
+    rank = len(axes)
+    if rank > 2 and rng.random() < (0.1 if rank < 5 else 0.4):
+        axes[rng.randrange(rank)] = ONE
+    d.axes = tuple(axes)
+    if rank > 1 and rng.random() < 0.08:
+        for axis in rng.sample(range(rank), rng.randrange(1, rank)):
+            axes[axis] = ONE
     low = 0.1 if rng.random() < 0.12 else None
     d.h = d.x = new_input(d, tuple(axes), low=low)
 
@@ -132,15 +165,15 @@ _MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (chain, 34),
     (reduced, 14),
     (log_sum_exp, 2),
-    (soft, 6),
-    (linear, 16),
+    (soft, 4),
+    (linear, 9),
     (product, 6),
     (plain_layer_norm, 4),
     (pooled_image, 3),
     (summed_up, 2),
     (picked, 6),
     (batch_norm, 6),
-    (convolved, 9),
+    (convolved, 6),
     (crossed, 2),
     (cross_entropy, 3),
     (parametric, 3),
@@ -155,13 +188,28 @@ _MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (mask_of_lengths, 4),
     (indexed, 4),
     (of_integers, 3),
-    (of_squares, 12),
+    (of_squares, 8),
     (by_place, 5),
     (one_hot, 3),
     (pairwise_loss, 4),
+    (with_given_number, 12),
+    (truncated, 6),
+    (einsum, 10),
+    (added_at, 9),
+    (batch_statistics, 6),
+    (spread, 7),
+    (windows, 5),
+    (mean_loss, 4),
+    (by_count, 3),
+    (picked_of_axis, 3),
+    (equal_pairs, 5),
 )
 """What stands in the middle, and how often it is drawn."""
 
 
-_BEHIND_OTHERS = (reduced, log_sum_exp, soft, summed_up)
+_BEHIND_OTHERS = (reduced, log_sum_exp, soft, summed_up, spread, with_given_number, truncated)
 """Those that are in one part with elementwise operations before them."""
+
+
+_OF_NO_AXES = (chain, with_given_number, truncated, by_count)
+"""Those that a tensor of one number may have."""

@@ -37,7 +37,7 @@ def reduced(d: Draw) -> Node:
         raise Dull
     axes: tuple[int, ...] = (rng.choice((rank - 1, rank - 1, rng.randrange(rank))),)
     if rank > 2 and form < 0.4 and name in ("sum", "mean"):
-        axes = rng.choice(((rank - 2, rank - 1), (0, rank - 1)))
+        axes = rng.choice(((rank - 2, rank - 1), (0, rank - 1), tuple(range(1, rank))))
     told(d.h.dims[axes[-1]])
     kept = rng.random() < 0.4
     found = d.reduce(d.h, name, axes, keepdim=kept)
@@ -279,7 +279,13 @@ def indexed(d: Draw) -> Node:
     if len(d.h.dims) not in (1, 2) or any(e.is_one for e in d.h.dims) or d.inputs[1:]:
         raise Dull
     m = d.size("m", "m", (16, 9, 6, d.rng.choice((200, 2048)), 77, 6))
-    index = d.input((m,), "in1", dtype="int64", high=d.h.dims[0])
+    index: Node
+    if d.rng.random() < 0.35:  # a row of a list of edges
+        row = d.rng.choice("01")
+        edges = d.input((Extent.number(2), m), "in1", dtype="int64", high=d.h.dims[0])
+        index = View(dims=(m,), args=(edges,), python=f"{{0}}[{row}]", place=lambda p: [row, p[0]])
+    else:
+        index = d.input((m,), "in1", dtype="int64", high=d.h.dims[0])
     d.heads += 1
     d.ops.append("index")
     return Head(

@@ -42,6 +42,21 @@ _POSITIVE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 _NUMBERS = (0.5, 2.0, 0.1, 1.5, 3.0, 0.25, 0.7, 1.4142135623730951, 0.044715, 1e-5, 10.0, 0.125)
 
 
+_TRUNCATED = (
+    ("truncf({0})", "{0}.long().float()"),
+    ("truncf({0})", "{0}.int().float()"),
+    ("truncf({0}) + 1.0f", "({0}.long() + 1).float()"),
+    ("truncf({0})", "torch.trunc({0})"),
+    ("{0} - truncf({0})", "{0} - {0}.long().float()"),
+    ("{0} - floorf({0})", "{0} - {0}.floor()"),
+    ("truncf({0}) + 1.0f - {0}", "({0}.long() + 1).float() - {0}"),
+    ("{0} > {1}f ? 1.0f : 0.0f", "({0} > {1}).float()"),
+    ("{0} <= {1}f ? 1.0f : 0.0f", "({0} <= {1}).to({0}.dtype)"),
+    ("fabsf({0}) < {1}f ? {0} : 0.0f", "torch.where({0}.abs() < {1}, {0}, torch.zeros_like({0}))"),
+)
+"""What a float is as a whole number, and how it compares with a number, the argument {1}."""
+
+
 def new_input(d: Draw, dims: tuple[Extent, ...], **more: object) -> Given:
     return d.input(dims, f"in{len(d.inputs)}", **more)
 
@@ -88,6 +103,42 @@ def _with_number(d: Draw) -> Node:
     return d.each(c, python, d.h)
 
 
+def truncated(d: Draw) -> Node:
+    c, python = d.rng.choice(_TRUNCATED)
+    value = str(d.rng.choice(_NUMBERS))
+    d.ops.append("trunc")
+    return d.each(c.replace("{1}", value), python.replace("{1}", value), d.h)
+
+
+def with_given_number(d: Draw) -> Node:
+    """With a number that `Model` is given, another one for each size."""
+    rng = d.rng
+    values: tuple[float | int, ...]
+    if rng.random() < 0.5:
+        values = tuple(round(rng.uniform(0.05, 4.0), 3) for _ in range(6))
+    else:
+        values = tuple(
+            rng.sample((3, 5, 7, 9, 12, 17, 21, 64, 100, 196, 200, 3000, 8112, 32768), 6)
+        )
+    c, python = rng.choice((
+        ("{0} * <q>", "{0} * <q>"),
+        ("{0} * <q>", "<q> * {0}"),
+        ("{0} / <q>", "{0} / <q>"),
+        ("{0} / <q>", "torch.div({0}, <q>)"),
+        ("{0} + <q>", "{0} + <q>"),
+        ("{0} - <q>", "{0} - <q>"),
+        ("<q> - {0}", "<q> - {0}"),
+        ("fminf({0}, <q>)", "{0}.clamp(max=<q>)"),
+        ("fmaxf({0}, <q>)", "{0}.clamp(min=<q>)"),
+        ("fminf(fmaxf({0}, 0.0f), <q>)", "{0}.clamp(min=0, max=<q>)"),
+        ("fminf(fmaxf({0}, 0.0f), <q>)", "torch.clamp({0}, 0, <q>)"),
+        ("{0} > <q> ? 1.0f : 0.0f", "({0} > <q>).float()"),
+    ))  # fmt: skip
+    d.constants["q"] = values
+    d.ops.append("scalar")
+    return d.each(c, python, d.h)
+
+
 def _by_root(d: Draw) -> Node:
     """By the root of an extent."""
     if len(d.h.dims) < 2 or not d.h.dims[-1].text.isalpha():
@@ -104,6 +155,10 @@ def _with_tensor(d: Draw) -> Node:
     rng, dims = d.rng, d.h.dims
     if len(d.inputs) + len(d.layers) > 3 or not dims:
         raise Dull
+    if [e.is_one or e == full for e, full in zip(dims, d.axes, strict=False)] == [True] * len(
+        d.axes
+    ):
+        dims = d.axes  # it may be broadcast itself
     y: Given
     form = rng.random()
     if form < 0.45:
@@ -113,8 +168,10 @@ def _with_tensor(d: Draw) -> Node:
         y = d.parameter(dims[-1:], start, "weight", "bias", "scale", "gamma", "beta", "g")
     elif form < 0.68 and len(dims) == 4:
         y = new_input(d, rng.choice(((dims[0], dims[1], ONE, ONE), (dims[1], ONE, ONE))))
-    elif form < 0.72:
+    elif form < 0.7:
         y = new_input(d, ())
+    elif form < 0.72:
+        y = new_input(d, (ONE,))
     else:
         small = tuple(ONE if rng.random() < 0.45 else e for e in dims)
         if rng.random() < 0.3:
