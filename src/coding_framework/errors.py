@@ -34,6 +34,11 @@ class BrokenTaskError(TaskError, UsageError):
     where it is the only one the CLI exits with 2."""
 
 
+def is_of_task(reason: str) -> bool:
+    """Whether a sample was masked, for this reason, by its task's own source."""
+    return reason.startswith(BrokenTaskError.__name__)
+
+
 class MissingToolError(InfrastructureError):
     """nvcc, gcc or a sandbox is not there; the message says how to get it."""
 

@@ -36,7 +36,7 @@ from coding_framework.commands.flags import (
 )
 from coding_framework.commands.judge import JUDGING
 from coding_framework.commands.waiting import Waiting
-from coding_framework.errors import UsageError
+from coding_framework.errors import UsageError, is_of_task
 from coding_framework.monitoring.text import one_line
 from coding_framework.run.eval_options import EvalOptions
 from coding_framework.store.folder import EvalFolder
@@ -186,9 +186,10 @@ def _status(outcome: EvalOutcome, options: EvalOptions) -> int:
     block, share = outcome.overall.overall, outcome.masked_share
     if share > options.max_masked:
         worst = max(outcome.faults, key=lambda reason: outcome.faults[reason])
+        whose = "tasks whose own source fails" if is_of_task(worst) else "faults of ours"
         return fail(
             "cuda-rl",
-            f"faults of ours kept {block.masked} samples from a verdict ({share:.0%}, at most "
+            f"{whose} kept {block.masked} samples from a verdict ({share:.0%}, at most "
             f"{options.max_masked:.0%} are allowed; {worst}): another --output-dir with --answers "
             f"{options.output_dir} judges the answers again",
             EXIT_OURS,

@@ -138,6 +138,18 @@ def test_a_task_whose_own_source_fails_costs_its_samples_and_not_the_run(tmp_pat
     assert (records[1].masked or "").startswith("BrokenTaskError: the reference of task 'bad'")
 
 
+def test_whose_fault_it_is_that_many_have_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    for reason, whose in (
+        ("BrokenTaskError: the reference fails", "tasks whose own source fails kept 1 samples"),
+        ("SandboxError: it broke", "faults of ours kept 1 samples"),
+    ):
+        assert (
+            _status(outcome_of([SampleRecord(suite="s", task="t", masked=reason)]), EvalOptions())
+            == 3
+        )
+        assert whose in capsys.readouterr().err
+
+
 def test_where_all_samples_are_masked_there_is_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = outcome_of([SampleRecord(suite="s", task=f"t{i}", masked="fault") for i in range(3)])
     block = outcome.overall.overall
