@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from coding_framework.data.parts.extents import Known, fraction, whole
@@ -45,3 +47,41 @@ def test_a_number_that_is_none_is_a_root_or_an_inverse() -> None:
     )
     assert fraction((7.9, 2.9, 1.9), (N,)) == "(double)((x.size(0) - 1)) + 0.9000000000000004"
     assert fraction((0.1, 0.2, 0.3), (N, H)) is None
+
+
+def test_the_side_of_a_square_is_a_root() -> None:
+    tokens = Known("x.size(1)", (196, 169, 49))
+    root = "(int64_t)std::llround(std::sqrt((double)x.size(1)))"
+    assert whole((14, 13, 7), (N, tokens)) == root
+    assert whole((14, 13, 1000), (N, tokens)) is None
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda n, h: 0.3 / h, "0.3 / (double)(x.size(1))"),
+        (lambda n, h: 20.0 / (h - 1), "20.0 / (double)((x.size(1) - 1))"),
+        (lambda n, h: -0.5 * h, "-0.5 * (double)(x.size(1))"),
+        (lambda n, h: h**-0.8, "1.0 * std::pow((double)(x.size(1)), -0.8"),
+        (lambda n, h: 0.001 * (n * h) ** 0.5, "std::pow((double)((x.size(0) * x.size(1))), 0.5)"),
+    ],
+)
+def test_a_number_times_a_power_of_an_extent_is_found(
+    made: Callable[[int, int], float], said: str
+) -> None:
+    values = [made(n, h) for n, h in zip(N.values, H.values, strict=True)]
+    found = fraction(values, (N, H))
+    assert found is not None
+    assert said[-40:] in found
+    text = found.replace("std::pow", "pow").replace("(double)", "")
+    for value, n, h in zip(values, N.values, H.values, strict=True):
+        own = text.replace("x.size(0)", str(n)).replace("x.size(1)", str(h))
+        assert eval(own) == pytest.approx(value, rel=1e-8)
+
+
+def test_a_power_that_two_extents_would_tell_has_to_be_a_half() -> None:
+    two = Known("x.size(0)", (8, 2, 2))
+    assert fraction((8**0.3, 2**0.3, 2**0.3), (two,)) is None
+    assert fraction((3 * 8**1.5, 3 * 2**1.5, 3 * 2**1.5), (two,)) is not None
+    assert fraction((0.5, float("nan"), 0.25), (N,)) is None
+    assert fraction((0.5, -0.5, 0.25), (N,)) is None

@@ -309,3 +309,49 @@ def test_whole_numbers_of_a_module_stay_between_its_own() -> None:
         assert offsets.high is not None
         assert 0 < offsets.high <= table - 1 - x.high
     require_joinable(trace, [part])
+
+
+def test_a_reshape_that_shows_its_tensor_at_one_size_is_a_copy_at_all() -> None:
+    source = """
+        class Model(nn.Module):
+            def __init__(self, heads):
+                super().__init__()
+                self.heads = heads
+            def forward(self, x):
+                b, t, d = x.shape
+                y = x.view(b, t, self.heads, d // self.heads).transpose(1, 2).exp()
+                return y.transpose(1, 2).reshape(b, t, d) * 2.0
+        batch, length, dim, heads = 8, 96, 64, 4
+        def get_inputs():
+            return [torch.randn(batch, length, dim)]
+        def get_init_inputs():
+            return [heads]
+    """
+    task = task_of(source)
+    tiny = task.cases[-1]
+    one = tiny.model_copy(update={
+        "inputs": tuple(s.model_copy(update={"shape": (2, 4, 4)}) for s in tiny.inputs),
+        "init_args": (1,),
+    })  # fmt: skip
+    trace = traced(task.model_copy(update={"cases": (*task.cases[:-1], one)}))
+    assert [call.kind for call in trace.calls if call.name == "reshape"] == ["copy"]
+    assert len(parted(trace)) == 2
+
+
+def test_a_buffer_may_have_another_name_at_each_size() -> None:
+    source = """
+        class Model(nn.Module):
+            def __init__(self, size):
+                super().__init__()
+                self.size = size
+                self.register_buffer(f"window_{size}", torch.hann_window(size))
+            def forward(self, x):
+                return x * getattr(self, f"window_{self.size}")
+        batch, size = 32, 512
+        def get_inputs():
+            return [torch.randn(batch, size)]
+        def get_init_inputs():
+            return [size]
+    """
+    (part,) = parted(traced(task_of(source)))
+    assert part.task.ops == ("mul",)

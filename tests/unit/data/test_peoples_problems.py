@@ -186,3 +186,16 @@ def test_what_no_size_makes_smaller_is_read_all_the_same() -> None:
     forward = "x + torch.ones(3000, 3000).sum() * 0"
     task = judged(problem(forward, "torch.randn(64, 128)"))
     assert count_shape_sets(task)[0] == 3
+
+
+def test_inputs_may_be_counted_from_others() -> None:
+    """Without values there is no `bincount`."""
+    inputs = (
+        "e := torch.randint(0, NODES, (8 * NODES,)), torch.randn(NODES, 64), "
+        "torch.bincount(e, minlength=NODES).clamp(min=1).float()"
+    )
+    top = "NODES = 20000\n"
+    task = judged(problem("x[e] / w[e][:, None]", inputs, top=top, given="e, x, w"))
+    assert task.gpu_cases[0].inputs[2].shape == (20000,)
+    nodes = [case.inputs[1].shape[0] for case in task.cases]
+    assert integers(task) == [[(0.0, n - 1.0)] for n in (*nodes, 20000)]

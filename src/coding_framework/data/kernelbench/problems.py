@@ -32,6 +32,7 @@ from coding_framework.data.kernelbench.sizes import (
     Draw,
     Measure,
     enlarge,
+    inputs_of,
     make_odd,
     measure,
     shrink,
@@ -289,7 +290,7 @@ def _with_scalars_as_arguments(source: str) -> tuple[str, tuple[int, ...]]:
 
     with torch.device("meta"):
         namespace = run_module(parse(source), {})
-        inputs = list(namespace["get_inputs"]())
+        inputs = inputs_of(namespace)
         arguments = list(namespace["get_init_inputs"]())
     positions = [i for i, value in enumerate(inputs) if not isinstance(value, torch.Tensor)]
     if not positions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -102,9 +102,10 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         namespace = run_module(tree, values)
         arguments = namespace["get_init_inputs"]()
         randint.found.clear()
-        inputs = namespace["get_inputs"]()
+        inputs = inputs_of(namespace)
         drawn = tuple(randint.found.pop(id(x), None) for x in inputs)
         draws = tuple(randint.found.values())
+        inputs = [x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs]
         model = namespace["Model"](*arguments).to("meta")  # torch.Tensor(2, 3) lies on the CPU
         with FlopCounterMode(display=False) as counter, _counting_mode() as counted:
             outputs = as_tensors(model(*inputs))
@@ -121,6 +122,18 @@ def measure(tree: ast.Module, values: Values) -> Measure:
         drawn=drawn,
         draws=draws,
     )
+
+
+def inputs_of(namespace: Mapping[str, Any]) -> list[Any]:
+    """What `get_inputs` gives under the device of the block; on the CPU where that has no values,
+    and it looks at some (`bincount`)."""
+    import torch
+
+    try:
+        return list(namespace["get_inputs"]())
+    except (NotImplementedError, RuntimeError):
+        with torch.device("cpu"):
+            return list(namespace["get_inputs"]())
 
 
 def as_tensors(result: Any) -> tuple[torch.Tensor, ...]:

@@ -298,7 +298,7 @@ class _Run:
             return mapped(nested, lambda leaf: leaf if isinstance(leaf, Ref) else None)
 
         shapes = [(c.func, c.kind, refs((c.args, c.kwargs)), c.outputs) for c in self.calls]
-        ranks = [(v.dtype, v.root, len(v.layout.shape), v.name) for v in self.values]
+        ranks = [(v.dtype, v.root, len(v.layout.shape)) for v in self.values]
         return repr(shapes), ranks, self.outputs
 
     def add(self, tensor: torch.Tensor, name: str | None = None, *, anew: bool = False) -> int:
@@ -416,6 +416,8 @@ class _Recorder(TorchFunctionMode):
         given = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         before = [tensor._version for tensor in given]
         result = _contiguous(func(*args, **kwargs), given)
+        if getattr(func, "__name__", "") in _COPIES and not _layout(result).is_plain:
+            result = result.clone(memory_format=torch.contiguous_format)  # as at other sizes
         made = [leaf for leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
         changed = [t for t, version in zip(given, before, strict=True) if t._version != version]
         if made or changed:

@@ -25,7 +25,8 @@ class Known:
 def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False) -> str | None:
     """C++ of a number; None where its origin is not found. The simplest is taken: a number; an
     extent or a product of extents, times or through a number, more or less a number; one through an
-    extent; a sum or a difference of two, more or less a number. of_one: no such sums."""
+    extent; a root (the side of a square of tokens); a sum or a difference of two, more or less a
+    number. of_one: no such sums."""
     values = tuple(values)
     if len(set(values)) == 1:
         return str(values[0])
@@ -47,6 +48,9 @@ def whole(values: Sequence[int], known: Sequence[Known], *, of_one: bool = False
         for other in found:
             if all(v * d == n for v, d, n in zip(values, other.values, one.values, strict=True)):
                 return f"({one.text} / {other.text})"
+    for one in every:
+        if all(v > 0 and v * v == n for v, n in zip(values, one.values, strict=True)):
+            return f"(int64_t)std::llround(std::sqrt((double){one.text}))"
     for one in () if of_one else every:
         for other in every:
             for sign, times in (("-", -1), ("+", 1)):
@@ -64,6 +68,8 @@ def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
     inverse of that."""
     if len(set(values)) == 1:
         return repr(float(values[0]))
+    if not all(map(math.isfinite, values)):
+        return None
     rest = values[0] - math.floor(values[0])
     floors = [math.floor(v) for v in values]
     if all(math.isclose(v - n, rest, abs_tol=1e-9) for v, n in zip(values, floors, strict=True)):
@@ -76,7 +82,39 @@ def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
             found = whole(inner, known, of_one=True)
             if found is not None:
                 return text.format(f"(double)({found})")
+    return _power(values, known)
+
+
+def _power(values: Sequence[float], known: Sequence[Known]) -> str | None:
+    """A number times a power of an extent, or of one more or less: `maturity / steps`, `1 / (bins -
+    1)`, `step ** -0.8`. A power that is no half needs three different extents."""
+    if len({v > 0 for v in values}) > 1 or 0.0 in values:
+        return None
+    found = _distinct(known)
+    for one in (*found, *_products(found)):
+        for more in (0, -1, 1):
+            bases = [n + more for n in one.values]
+            least, most = (bases.index(end(bases)) for end in (min, max))
+            if bases[least] < 1:
+                continue
+            power = math.log(values[most] / values[least]) / math.log(bases[most] / bases[least])
+            half = round(2 * power) / 2
+            if math.isclose(power, half, rel_tol=1e-9):
+                power = half
+            elif len(set(bases)) < 3:
+                continue
+            factor = values[most] / bases[most] ** power
+            made = [factor * base**power for base in bases]
+            if power and all(map(_is_same, made, values)):
+                base = f"(double)({_plus(one.text, more)})"
+                if abs(power) == 1.0:
+                    return f"{factor!r} {'*' if power > 0 else '/'} {base}"
+                return f"{factor!r} * std::pow({base}, {power!r})"
     return None
+
+
+def _is_same(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-9)
 
 
 _FORMS: tuple[tuple[str, Callable[[float], float], Callable[[int], float]], ...] = (
