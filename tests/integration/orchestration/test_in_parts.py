@@ -121,3 +121,39 @@ async def test_where_an_operation_has_no_kernel_there_is_none_of_the_whole(judge
         take_apart(task), by_naive_kernels(judge), judge, lambda _: None, "c"
     )
     assert (state.turns, state.end_reason) == ((), "a part was not solved")
+
+
+OF_A_SQUARE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+
+    def forward(self, x):
+        first, _ = x.chunk(2)
+        b, n, c = first.shape
+        side = int(n ** 0.5)
+        return first.transpose(1, 2).reshape(b, c, side, side) * (self.steps ** -0.8)
+
+batch, side, width, steps = 8, 12, 16, 1000
+def get_inputs():
+    return [torch.randn(batch, side * side, width)]
+def get_init_inputs():
+    return [steps]
+"""
+
+
+async def test_the_whole_makes_halves_roots_and_powers(judge: JudgeFn) -> None:
+    task = problem_task(OF_A_SQUARE, "square")
+    state = await solve_in_parts(
+        take_apart(task), by_naive_kernels(judge), judge, lambda _: None, "c"
+    )
+    (turn,) = state.turns
+    assert turn.verdict is not None
+    assert turn.verdict.correct, turn.verdict.reason
+    assert turn.code is not None
+    assert "std::sqrt" in turn.code
+    assert "std::pow" in turn.code

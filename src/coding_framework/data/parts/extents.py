@@ -103,7 +103,8 @@ def _power(values: Sequence[float], known: Sequence[Known]) -> str | None:
                 power = half
             elif len(set(bases)) < 3:
                 continue
-            factor = values[most] / bases[most] ** power
+            power = round(power, 10)
+            factor = float(f"{values[most] / bases[most] ** power:.12g}")
             made = [factor * base**power for base in bases]
             if power and all(map(_is_same, made, values)):
                 base = f"(double)({_plus(one.text, more)})"
