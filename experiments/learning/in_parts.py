@@ -1,6 +1,7 @@
 """The modules that people use in parts: their parts as a suite, and the kernels of it joined.
 
-    in_parts.py cut WORK MODULES ...     WORK/parts: a task for each part of the modules of folders
+    in_parts.py cut WORK MODULES ...     WORK/parts: a task for each part of the modules of folders;
+                                         WORK/alone: for each operation of them that is no part
     in_parts.py again WORK EVALUATION    WORK/again: the operations of parts that this evaluation of
                                          WORK/parts did not solve
     in_parts.py join WORK EVALUATION ... WORK/joined: a kernel for each module whose parts these
@@ -30,7 +31,7 @@ from coding_framework.store.folder import EvalFolder
 def cut(work: Path, folders: Sequence[Path]) -> dict[str, Any]:
     """Writes a task for each part; how many there are, and why modules have none."""
     without: dict[str, str] = {}
-    parts = {}
+    parts, alone = {}, {}
     modules = [str(file.resolve()) for folder in folders for file in sorted(folder.glob("*.py"))]
     for file in modules:
         try:
@@ -41,7 +42,9 @@ def cut(work: Path, folders: Sequence[Path]) -> dict[str, Any]:
             without[file] = str(e)
             continue
         parts |= {part.key: part for part in found}
+        alone |= {part.key: part for part in parted(trace, _all_of(found))}
     _write(work / "parts", parts)
+    _write(work / "alone", {key: part for key, part in alone.items() if key not in parts})
     write_json_atomic(work / "cut.json", {"modules": modules, "without": without})
     return {"modules": len(modules), "without": len(without), "parts": len(parts)}
 
@@ -57,6 +60,25 @@ def again(work: Path, evaluation: Path) -> dict[str, Any]:
     }
     _write(work / "again", parts)
     return {"parts": len(parts)}
+
+
+def asked_before(work: Path, evaluation: Path) -> int:
+    """Writes WORK/again.jsonl, the answers to WORK/again that an evaluation of WORK/alone has asked
+    for; how many."""
+    wanted = {file.stem for file in (work / "again").glob("*.json")}
+    asked: dict[str, list[str]] = {}
+    for line in EvalFolder(evaluation).answers.read_text().splitlines():
+        told = json.loads(line)
+        task = told["key"].split()[1].rpartition("/")[0]
+        if task in wanted:
+            asked.setdefault(task, []).append(told["answer"]["generation"]["text"])
+    lines = [
+        json.dumps({"task": task, "sample": at, "answer": text})
+        for task, texts in asked.items()
+        for at, text in enumerate(texts)
+    ]
+    write_atomic(work / "again.jsonl", "".join(f"{line}\n" for line in lines))
+    return len(lines)
 
 
 def join(work: Path, evaluations: Sequence[Path]) -> dict[str, Any]:
@@ -89,9 +111,12 @@ def kernels_of(evaluation: Path) -> dict[str, str]:
 
 
 def _unsolved(trace: Trace, solved: Mapping[str, str]) -> frozenset[int]:
-    return frozenset(
-        value for part in parted(trace) if part.key not in solved for value in part.makes
-    )
+    return _all_of([part for part in parted(trace) if part.key not in solved])
+
+
+def _all_of(parts: Sequence[Part]) -> frozenset[int]:
+    """The values of their operations."""
+    return frozenset(value for part in parts for value in part.makes)
 
 
 def _traces(work: Path) -> Iterator[tuple[Path, Trace]]:

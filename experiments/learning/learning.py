@@ -676,18 +676,30 @@ def parts_cut(now: Experiment) -> Mapping[str, Any]:
 
 
 def parts_test(now: Experiment) -> Mapping[str, Any]:
+    """Where the server ends before the judge begins, it is asked for the single operations too."""
     work = now.work / "in_parts"
+    if now.postpones and now.asks_first:
+        alone = str(work / "alone")
+        now.servers.needed.append(now.best)  # for the parts, after them
+        with suppress(PostponedError):
+            now.evaluate(now.best, [alone], OF_A_PART, PART_HEAT, work / "answers_alone")
     return _tested(now, work / "answers", str(work / "parts"), OF_A_PART, PART_HEAT)
 
 
 def parts_again(now: Experiment) -> Mapping[str, Any]:
     """The single operations of the parts of which no answer is right."""
-    from in_parts import again
+    from in_parts import again, asked_before
+    from tables import numbers_of
 
     work = now.work / "in_parts"
     left = again(work, work / "answers")
     if not left["parts"]:
         return left
+    if (work / "answers_alone").is_dir() and asked_before(work, work / "answers_alone"):
+        out = work / "answers_again"
+        words = ["eval", "--answers", work / "again.jsonl", "--suite", work / "again"]
+        now.cuda_rl(*words, "--output-dir", out, "--no-wandb", *flags(now.plan.judge))
+        return numbers_of(out)
     return _tested(now, work / "answers_again", str(work / "again"), OF_A_PART, PART_HEAT)
 
 

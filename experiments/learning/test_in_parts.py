@@ -61,6 +61,20 @@ def test_what_is_not_solved_is_cut_again_and_what_is_is_joined(tmp_path: Path) -
     first = evaluated(tmp_path / "first", work / "parts", solves=0)
     assert in_parts.join(work, [first]) == {"joined": 0, "unsolved": 2}
     left = in_parts.again(work, first)
+    alone = {file.stem for file in (work / "alone").glob("*.json")}
+    assert {file.stem for file in (work / "again").glob("*.json")} <= alone
+    lines = [
+        json.dumps({
+            "key": f"d1ge57 {task}/{sample}#0",
+            "answer": {"generation": {"text": f"{task} {sample}"}},
+        })
+        for task in sorted(alone) for sample in range(2)
+    ]  # fmt: skip
+    (tmp_path / "asked").mkdir()
+    EvalFolder(tmp_path / "asked").answers.write_text("".join(f"{line}\n" for line in lines))
+    assert in_parts.asked_before(work, tmp_path / "asked") == 2 * left["parts"]
+    asked = [json.loads(line) for line in (work / "again.jsonl").read_text().splitlines()]
+    assert all(one["answer"] == f"{one['task']} {one['sample']}" for one in asked)
     second = evaluated(tmp_path / "second", work / "again", solves=left["parts"])
     done = in_parts.join(work, [first, second])
     assert done["joined"] + done["unsolved"] == 2

@@ -403,6 +403,33 @@ def test_tests_of_one_call_share_a_server_and_are_judged_when_it_has_ended(
     assert json.loads((tmp_path / "stages" / "sizes.test.json").read_text())["result"]
 
 
+def test_the_single_operations_of_parts_are_asked_for_with_the_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    plan = tmp_path / "plan.yaml"
+    told = plan_of().model_dump(mode="json")
+    told |= {"serve": f"{{python}} {tmp_path}/server.py {{port}}", "rft": {}}
+    plan.write_text(yaml.safe_dump(told))
+    (tmp_path / "models" / "sft").mkdir(parents=True)
+    (tmp_path / "models" / "sft" / "config.json").write_text("{}")
+    learning.note(learning.Experiment(read_plan(plan), tmp_path, "parts"), "cut", 0.0, {})
+    asked: list[tuple[str, bool, str]] = []
+
+    def cuda_rl(now: learning.Experiment, *words: str | Path) -> None:
+        url = str(words[words.index("--server") + 1])
+        now.run("true", *words)
+        suite = Path(words[words.index("--suite") + 1]).name
+        asked.append((suite, "--ask-only" in words, url))
+
+    monkeypatch.setattr(learning.Experiment, "cuda_rl", cuda_rl)
+    monkeypatch.setattr("tables.numbers_of", lambda folder: {"of": folder.name})
+    command = ["parts", "--until", "test", "--plan", str(plan), "--work", str(tmp_path)]
+    assert learning.main(command) == 0
+    assert [one[:2] for one in asked] == [("alone", True), ("parts", True), ("parts", False)]
+    assert len({url for *_, url in asked}) == 1
+
+
 def test_the_server_of_the_next_policy_starts_while_one_is_tested(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     told = plan_of().model_dump() | {"serve": f"{{python}} {tmp_path}/server.py {{port}}"}
