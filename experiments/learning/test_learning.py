@@ -372,14 +372,19 @@ def test_a_server_on_the_gpu_that_judges_ends_before(
     assert found == [[(True, True), (False, False)], [(False, True)], [(False, True)]]
 
 
+def plan_with_server(folder: Path) -> Path:
+    """A plan whose server answers, on the GPU that judges."""
+    (folder / "server.py").write_text(SERVER)
+    told = plan_of().model_dump(mode="json")
+    told |= {"serve": f"{{python}} {folder}/server.py {{port}}", "rft": {}}
+    (folder / "plan.yaml").write_text(yaml.safe_dump(told))
+    return folder / "plan.yaml"
+
+
 def test_tests_of_one_call_share_a_server_and_are_judged_when_it_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "server.py").write_text(SERVER)
-    plan = tmp_path / "plan.yaml"
-    told = plan_of().model_dump(mode="json")
-    told |= {"serve": f"{{python}} {tmp_path}/server.py {{port}}", "rft": {}}
-    plan.write_text(yaml.safe_dump(told))
+    plan = plan_with_server(tmp_path)
     for name in ("sft", "control-0"):
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "config.json").write_text("{}")
@@ -406,11 +411,7 @@ def test_tests_of_one_call_share_a_server_and_are_judged_when_it_has_ended(
 def test_the_single_operations_of_parts_are_asked_for_with_the_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "server.py").write_text(SERVER)
-    plan = tmp_path / "plan.yaml"
-    told = plan_of().model_dump(mode="json")
-    told |= {"serve": f"{{python}} {tmp_path}/server.py {{port}}", "rft": {}}
-    plan.write_text(yaml.safe_dump(told))
+    plan = plan_with_server(tmp_path)
     (tmp_path / "models" / "sft").mkdir(parents=True)
     (tmp_path / "models" / "sft" / "config.json").write_text("{}")
     learning.note(learning.Experiment(read_plan(plan), tmp_path, "parts"), "cut", 0.0, {})
