@@ -14,6 +14,7 @@ import contextlib
 import difflib
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -141,6 +142,17 @@ async def _in_parts(
     screen: Screen,
 ) -> CUDAConversationState:  # fmt: skip
     """The conversation that has the joined kernel; each part's kernel is a file of its own."""
+    parts = ", ".join(part.task.description for part in apart.parts)
+    screen.tell(f"parts: {parts}")
+
+    async def converse(part: Task, name: str) -> CUDAConversationState:
+        state = None
+        conversation_id = f"{options.conversation_id}-{name}"
+        async for event in workflow.stream(part, conversation_id=conversation_id):
+            screen.show_part(part, event)
+            state = event.state or state
+        assert state is not None, "a stream ends with the conversation"
+        return state
 
     def told(solved: Solved) -> None:
         part, kernel = solved.part, solved.kernel
@@ -152,11 +164,7 @@ async def _in_parts(
         speedup = kernel.verdict.speedup if kernel.verdict is not None else None
         screen.tell(f"{name}: correct" + ("" if speedup is None else f", {speedup:.2f}x"))
 
-    state = await solve_in_parts(
-        apart,
-        lambda part, name: workflow.run(part, conversation_id=f"{options.conversation_id}-{name}"),
-        judge, told, options.conversation_id,
-    )  # fmt: skip
+    state = await solve_in_parts(apart, converse, judge, told, options.conversation_id)
     for turn in state.turns:
         screen.show(WorkflowEvent(kind="turn", index=0, role=turn.role, turn=turn))
     return state
@@ -288,7 +296,8 @@ class Screen:
         self._candidates = options.candidates
         self._most = options.turns
         self._doing = ""
-        self._judged = 0
+        self._judged: Counter[str] = Counter()
+        """Candidates of this turn, by the task."""
         self._since = self._start = time.monotonic()
         self._live = Live(
             console=console, get_renderable=self._drawn, refresh_per_second=4, transient=True
@@ -312,19 +321,31 @@ class Screen:
 
     def show(self, event: WorkflowEvent) -> None:
         """One event of the workflow."""
+        if event.kind == "turn" and event.turn is not None:
+            self._turns.append(event.turn)
+        if doing := self._told(event, ""):
+            self.tell(doing)
+
+    def show_part(self, part: Task, event: WorkflowEvent) -> None:
+        """One of the conversation about a part."""
+        if doing := self._told(event, part.name):
+            self.tell(f"{one_line(part.description)}: {doing}")
+
+    def _told(self, event: WorkflowEvent, task: str) -> str:
+        """What it says; "" where that is nothing new."""
         turn = f"turn {event.index + 1}"
         match event.kind:
             case "asking" if event.sample == 0:
-                self._judged = 0
-                self.tell(f"{turn}: the {event.role.value} writes")
+                self._judged[task] = 0
+                return f"{turn}: the {event.role.value} writes"
             case "answered" if event.sample == self._candidates - 1:
-                self.tell(f"{turn}: judging")
+                return f"{turn}: judging"
             case "judged" if self._candidates > 1:
-                self._judged += 1
-                self.tell(f"{turn}: {self._judged} of {self._candidates} candidates judged")
+                self._judged[task] += 1
+                return f"{turn}: {self._judged[task]} of {self._candidates} candidates judged"
             case "turn" if event.turn is not None:
-                self._turns.append(event.turn)
-                self.tell(f"{turn}: {_short(event.turn)}")
+                return f"{turn}: {_short(event.turn)}"
+        return ""
 
     def _drawn(self) -> Group:
         now = time.monotonic()

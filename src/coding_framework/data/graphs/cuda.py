@@ -35,6 +35,15 @@ STARTS: dict[str, tuple[str, Join]] = {
     "max": ("-INFINITY", "max"),
     "min": ("INFINITY", "min"),
 }
+SCANS: dict[str, tuple[str, Callable[[str], list[str]]]] = {
+    "cumsum": ("0.0f", lambda e: [f"a += {e};"]),
+    "cumprod": ("1.0f", lambda e: [f"a *= {e};"]),
+    "cummax": ("-INFINITY", lambda e: [f"a = fmaxf(a, {e});"]),
+    "logcumsumexp": ("-INFINITY", lambda e: [
+        f"float e = {e};", "a = fmaxf(a, e) + log1pf(expf(-fabsf(a - e)));",
+    ]),
+}  # fmt: skip
+"""What is begun with, and the lines that take the next element."""
 LONG = 256
 """From so many terms at a GPU's sizes a block adds up, where a thread would."""
 MANY = 8192
@@ -501,6 +510,7 @@ class Cuda(Values):
         self._open = kernel
         (x,) = head.args
         (axis,) = head.axes
+        start, next_of_a_scan = SCANS[head.name]
         self.terms.append(x.dims[axis])
         places = [f"i{a}" for a in range(len(x.dims))]
         places[axis] = "r"
@@ -509,7 +519,7 @@ class Cuda(Values):
         written = self._renamed(finish, "a", axis)
         inside = [
             *lines,
-            f"a += {unbracketed(value)};",
+            *next_of_a_scan(unbracketed(value)),
             *kernel.lines,
             f"o[{linear(places, x.dims)}] = {unbracketed(written)};",
         ]
@@ -521,7 +531,7 @@ class Cuda(Values):
             "int g = blockIdx.x * blockDim.x + threadIdx.x;",
             f"if (g >= {rows}) return;",
             *where,
-            "float a = 0.0f;",
+            f"float a = {start};",
             f"for (int r = 0; r < {x.dims[axis].text}; r++) {{",
             *(f"  {line}" for line in inside),
             "}",

@@ -44,10 +44,12 @@ from coding_framework.data.graphs.singles.moves import (
 )
 from coding_framework.data.graphs.singles.sums import (
     added_at,
+    attention,
     batch_statistics,
     by_count,
     einsum,
     equal_pairs,
+    instance_norm,
     mean_loss,
     picked_of_axis,
     spread,
@@ -170,7 +172,7 @@ _MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (product, 6),
     (plain_layer_norm, 4),
     (pooled_image, 3),
-    (summed_up, 2),
+    (summed_up, 4),
     (picked, 6),
     (batch_norm, 6),
     (convolved, 6),
@@ -203,6 +205,8 @@ _MIDDLES: tuple[tuple[Callable[[Draw], Node], int], ...] = (
     (by_count, 3),
     (picked_of_axis, 3),
     (equal_pairs, 5),
+    (instance_norm, 3),
+    (attention, 4),
 )
 """What stands in the middle, and how often it is drawn."""
 

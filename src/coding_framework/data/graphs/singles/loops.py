@@ -154,12 +154,14 @@ def summed_up(d: Draw) -> Node:
     rank = len(d.h.dims)
     if rank < 2:
         raise Dull
-    axis = d.rng.randrange(rank)
+    axis = d.rng.choice((rank - 1, d.rng.randrange(rank)))
+    name = d.rng.choice(("cumsum", "cumsum", "cumprod", "logcumsumexp", "cummax"))
     d.heads += 1
-    d.ops.append("cumsum")
+    d.ops.append(name)
+    said = d.pick(f"torch.{name}({{0}}, dim={axis})", f"{{0}}.{name}({axis})")
     return Head(
-        dims=d.h.dims, args=(d.h,), kind="scan", name="cumsum", axes=(axis,),
-        python=d.pick(f"torch.cumsum({{0}}, dim={axis})", f"{{0}}.cumsum({axis})"),
+        dims=d.h.dims, args=(d.h,), kind="scan", name=name, axes=(axis,),
+        python=said + d.pick(".values", "[0]") * (name == "cummax"),
     )  # fmt: skip
 
 

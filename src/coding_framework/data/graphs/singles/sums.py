@@ -138,6 +138,52 @@ def batch_statistics(d: Draw) -> Node:
     )  # fmt: skip
 
 
+def instance_norm(d: Draw) -> Node:
+    """Of each channel of each image or sequence by its own mean and variance."""
+    rank = len(d.h.dims)
+    if rank not in (3, 4) or any(e.is_one for e in d.h.dims) or "c" not in d.sizes:
+        raise Dull
+    axes = tuple(range(2, rank))
+    mean = d.reduce(d.h, "mean", axes, keepdim=True)
+    mean.plan, mean.python = f"{{0}}.mean(dim={axes}, keepdim=True)", PASSED
+    gap = d.each("square({0} - {1})", PASSED, d.h, mean, plan="({0} - {1}) ** 2")
+    spread = d.reduce(gap, "mean", axes, keepdim=True)
+    spread.plan, spread.python = f"{{0}}.mean(dim={axes}, keepdim=True)", PASSED
+    d.ops[-2:] = ["instance_norm"]
+    said = d.pick("F.instance_norm({0})", "F.instance_norm({0}, eps=1e-5)",
+                  "F.instance_norm({0}, None, None, None, None, True, 0.1, 1e-05)")  # fmt: skip
+    return d.each(
+        "({0} - {1}) * rsqrtf({2} + 1e-05f)", said, d.h, mean, spread,
+        plan="({0} - {1}) * torch.rsqrt({2} + 1e-05)",
+    )  # fmt: skip
+
+
+def attention(d: Draw) -> Node:
+    """Of queries, keys and values, as PyTorch has it in one call."""
+    _require_plain(d, 4)
+    n, k, t, inner = d.h.dims
+    if inner.text != "d":
+        raise Dull
+    m = d.size("m", "m", (16, 9, 6, d.rng.choice((48, 64, 128, 200)), 77, 6))
+    causal = d.rng.random() < 0.4
+    length = t if causal else m
+    keys, values = (new_input(d, (n, k, length, inner)) for _ in range(2))
+    scores = d.product(d.h, keys, PASSED_BOTH, transposed=True, plan="{0} @ {1}.transpose(-2, -1)")
+    scaled: Node = d.each(
+        f"{{0}} * rsqrtf((float){inner.text})", PASSED, scores,
+        plan=f"{{0}} / math.sqrt({inner.text})",
+    )  # fmt: skip
+    if causal:
+        later = "{0}.masked_fill(later, -inf)"
+        scaled = d.each("{i3} > {i2} ? -INFINITY : {0}", PASSED, scaled, plan=later)
+    soft = d.softmax(scaled, 3, (), "softmax")
+    soft.plan, soft.python = "{0}.softmax(-1)", PASSED
+    d.ops.append("attention")
+    more = ", is_causal=True" if causal else ""
+    said = f"F.scaled_dot_product_attention({{0}}, {{1}}{more})"
+    return d.product(soft, values, said, plan="{0} @ {1}")
+
+
 def spread(d: Draw) -> Node:
     """A variance or its root, along an axis or of all but the first ones."""
     rank = len(d.h.dims)
