@@ -26,6 +26,7 @@ from coding_framework.orchestration.in_parts import best_of
 from coding_framework.paths import write_atomic, write_json_atomic
 from coding_framework.store.conversations import read_conversations
 from coding_framework.store.folder import EvalFolder
+from coding_framework.store.lines import parsed_lines
 
 
 def cut(work: Path, folders: Sequence[Path]) -> dict[str, Any]:
@@ -67,8 +68,7 @@ def asked_before(work: Path, evaluation: Path) -> int:
     for; how many."""
     wanted = {file.stem for file in (work / "again").glob("*.json")}
     asked: dict[str, list[str]] = {}
-    for line in EvalFolder(evaluation).answers.read_text().splitlines():
-        told = json.loads(line)
+    for told in parsed_lines(EvalFolder(evaluation).answers, json.loads):
         task = told["key"].split()[1].rpartition("/")[0]
         if task in wanted:
             asked.setdefault(task, []).append(told["answer"]["generation"]["text"])

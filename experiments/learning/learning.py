@@ -689,34 +689,35 @@ def parts_test(now: Experiment) -> Mapping[str, Any]:
 def parts_again(now: Experiment) -> Mapping[str, Any]:
     """The single operations of the parts of which no answer is right."""
     from in_parts import again, asked_before
-    from tables import numbers_of
 
     work = now.work / "in_parts"
     left = again(work, work / "answers")
     if not left["parts"]:
         return left
     if (work / "answers_alone").is_dir() and asked_before(work, work / "answers_alone"):
-        out = work / "answers_again"
-        words = ["eval", "--answers", work / "again.jsonl", "--suite", work / "again"]
-        now.cuda_rl(*words, "--output-dir", out, "--no-wandb", *flags(now.plan.judge))
-        return numbers_of(out)
+        return _judged(now, work / "again.jsonl", work / "again", work / "answers_again")
     return _tested(now, work / "answers_again", str(work / "again"), OF_A_PART, PART_HEAT)
 
 
 def parts_joined(now: Experiment) -> Mapping[str, Any]:
     """The modules whose parts are solved, judged as a whole; numbers of each set are of these."""
     from in_parts import join
-    from tables import numbers_of
 
     work = now.work / "in_parts"
     found = dict(join(work, [f for f in (work / "answers", work / "answers_again") if f.is_dir()]))
     for folder in sorted((work / "joined").glob("*")):
-        out = work / "judged" / folder.name
-        suite = str(ROOT / "benchmarks" / folder.name)
-        words = ["eval", "--answers", folder, "--suite", suite, "--output-dir", out, "--no-wandb"]
-        now.cuda_rl(*words, *flags(now.plan.judge))
-        found[folder.name] = numbers_of(out)
+        suite = ROOT / "benchmarks" / folder.name
+        found[folder.name] = _judged(now, folder, suite, work / "judged" / folder.name)
     return found
+
+
+def _judged(now: Experiment, answers: Path, suite: Path, folder: Path) -> Mapping[str, Any]:
+    """Answers that are there already."""
+    from tables import numbers_of
+
+    words = ["eval", "--answers", answers, "--suite", suite, "--output-dir", folder, "--no-wandb"]
+    now.cuda_rl(*words, *flags(now.plan.judge))
+    return numbers_of(folder)
 
 
 def _tested(

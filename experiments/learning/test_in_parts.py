@@ -71,7 +71,9 @@ def test_what_is_not_solved_is_cut_again_and_what_is_is_joined(tmp_path: Path) -
         for task in sorted(alone) for sample in range(2)
     ]  # fmt: skip
     (tmp_path / "asked").mkdir()
-    EvalFolder(tmp_path / "asked").answers.write_text("".join(f"{line}\n" for line in lines))
+    EvalFolder(tmp_path / "asked").answers.write_text(
+        "".join(f"{line}\n" for line in lines) + '{"key": "d1ge57 a line that a kill ended'
+    )
     assert in_parts.asked_before(work, tmp_path / "asked") == 2 * left["parts"]
     asked = [json.loads(line) for line in (work / "again.jsonl").read_text().splitlines()]
     assert all(one["answer"] == f"{one['task']} {one['sample']}" for one in asked)

@@ -85,3 +85,8 @@ def test_a_power_that_two_extents_would_tell_has_to_be_a_half() -> None:
     assert fraction((3 * 8**1.5, 3 * 2**1.5, 3 * 2**1.5), (two,)) is not None
     assert fraction((0.5, float("nan"), 0.25), (N,)) is None
     assert fraction((0.5, -0.5, 0.25), (N,)) is None
+
+
+@pytest.mark.parametrize("values", [(1e300, 1.0, 1e-300), (5e-324, 1.0, 2.0), (1e308, -1e308, 1.0)])
+def test_numbers_as_far_apart_as_floats_go_are_no_power(values: tuple[float, ...]) -> None:
+    assert fraction(values, (N, H)) is None

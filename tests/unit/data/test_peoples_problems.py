@@ -10,6 +10,7 @@ import torch
 from coding_framework.cuda.expected.reference import expect, task_digest
 from coding_framework.data.kernelbench.problems import problem_task
 from coding_framework.data.problem_checks import require_function
+from coding_framework.errors import UsageError
 from coding_framework.task_shapes import count_shape_sets
 from coding_framework.types import Task
 
@@ -199,3 +200,8 @@ def test_inputs_may_be_counted_from_others() -> None:
     assert task.gpu_cases[0].inputs[2].shape == (20000,)
     nodes = [case.inputs[1].shape[0] for case in task.cases]
     assert integers(task) == [[(0.0, n - 1.0)] for n in (*nodes, 20000)]
+
+
+def test_inputs_that_fail_for_a_reason_of_their_own_are_refused_with_it() -> None:
+    with pytest.raises(UsageError, match=r"size of tensor a \(5\) must match"):
+        problem("x * 2", "torch.randn(4, 5) + torch.randn(4, 6)")

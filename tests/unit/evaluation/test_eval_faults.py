@@ -98,14 +98,21 @@ def outcome_of(records: Sequence[SampleRecord], **more) -> EvalOutcome:
 # --- our faults -----------------------------------------------------------------------------------
 
 
+def failing(error: Exception):
+    """A judge that raises it for the task `bad`."""
+
+    async def judge(task, code):
+        if task.name == "bad":
+            raise error
+        return await correct(task, code)
+
+    return judge
+
+
 def test_a_kernel_that_kills_the_judge_every_time_is_masked_and_the_run_goes_on(
     tmp_path: Path,
 ) -> None:
-    async def judge(task, code):
-        if task.name == "bad":
-            raise InfrastructureError("a worker was killed: out of memory")
-        return await correct(task, code)
-
+    judge = failing(InfrastructureError("a worker was killed: out of memory"))
     records = evaluated(tmp_path, ["good", "bad", "fine"], judge)
     assert [record.correct for record in records] == [True, False, True]
     assert records[1].masked == "InfrastructureError: a worker was killed: out of memory"
@@ -128,11 +135,8 @@ def test_a_task_that_nobody_can_judge_is_tried_once(tmp_path: Path) -> None:
 
 
 def test_a_task_whose_own_source_fails_costs_its_samples_and_not_the_run(tmp_path: Path) -> None:
-    async def judge(task, code):
-        if task.name == "bad":
-            raise BrokenTaskError("the reference of task 'bad' fails on its shape set 'main'")
-        return await correct(task, code)
-
+    said = "the reference of task 'bad' fails on its shape set 'main'"
+    judge = failing(BrokenTaskError(said))
     records = evaluated(tmp_path, ["good", "bad", "fine"], judge)
     assert [record.correct for record in records] == [True, False, True]
     assert (records[1].masked or "").startswith("BrokenTaskError: the reference of task 'bad'")

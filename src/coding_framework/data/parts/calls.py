@@ -448,7 +448,7 @@ class _Recorder(TorchFunctionMode):
             outputs = (self._changed(name, changed, made),)
             run.calls.append(_Made(func, name, "compute", args, kwargs, outputs))
             return
-        if name in _COPIES and len(given) == 1 and _layout(made[0]).is_plain:
+        if name in _COPIES and len(given) == 1:
             outputs = (run.add(made[0], anew=True),)  # whether or not it had to be copied here
             run.calls.append(_Made(func, name, "copy", args, kwargs, outputs))
             return

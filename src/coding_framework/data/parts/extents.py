@@ -10,6 +10,9 @@ from itertools import combinations_with_replacement
 _MOST_FACTOR = 64
 _MOST_FACTORS = 4
 _MOST_SHIFT = 16
+_MOST_POWER = 8.0
+_FARTHEST = 1e100
+"""Numbers beyond it, infinities and NaN are no expression of extents."""
 _SHARES = [(share, more) for share in range(2, 9) for more in range(share)]
 """What is rounded down, or up: (extent + more) / share."""
 
@@ -68,7 +71,7 @@ def fraction(values: Sequence[float], known: Sequence[Known]) -> str | None:
     inverse of that."""
     if len(set(values)) == 1:
         return repr(float(values[0]))
-    if not all(map(math.isfinite, values)):
+    if not all(v == 0.0 or 1 / _FARTHEST < abs(v) < _FARTHEST for v in values):
         return None
     rest = values[0] - math.floor(values[0])
     floors = [math.floor(v) for v in values]
@@ -97,25 +100,24 @@ def _power(values: Sequence[float], known: Sequence[Known]) -> str | None:
             least, most = (bases.index(end(bases)) for end in (min, max))
             if bases[least] < 1:
                 continue
-            power = math.log(values[most] / values[least]) / math.log(bases[most] / bases[least])
+            span = math.log(abs(values[most])) - math.log(abs(values[least]))
+            power = span / math.log(bases[most] / bases[least])
+            if abs(power) > _MOST_POWER:
+                continue
             half = round(2 * power) / 2
-            if math.isclose(power, half, rel_tol=1e-9):
+            if math.isclose(power, half):
                 power = half
             elif len(set(bases)) < 3:
                 continue
             power = round(power, 10)
             factor = float(f"{values[most] / bases[most] ** power:.12g}")
             made = [factor * base**power for base in bases]
-            if power and all(map(_is_same, made, values)):
+            if power and all(map(math.isclose, made, values)):
                 base = f"(double)({_plus(one.text, more)})"
                 if abs(power) == 1.0:
                     return f"{factor!r} {'*' if power > 0 else '/'} {base}"
                 return f"{factor!r} * std::pow({base}, {power!r})"
     return None
-
-
-def _is_same(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=1e-9)
 
 
 _FORMS: tuple[tuple[str, Callable[[float], float], Callable[[int], float]], ...] = (

@@ -191,21 +191,21 @@ def picked(d: Draw) -> Node:
     )  # fmt: skip
 
 
+def of_channels(d: Draw, named: str) -> list[View]:
+    """What a batch norm has of each channel: statistics, weight and bias."""
+    dims = (d.h.dims[1], *[ONE] * (len(d.h.dims) - 2))
+    members = ("running_mean", "running_var", "weight", "bias")
+    given = [d.input(dims[:1], f"{named}_{one}") for one in members]
+    given[1].low = 0.1
+    return [View(dims=dims, args=(p,), python=PASSED, place=keep(0)) for p in given]
+
+
 def batch_norm(d: Draw) -> Node:
     """By the statistics that a layer has kept."""
     rank = len(d.h.dims)
     if rank not in (2, 3, 4) or (d.x.dims[1].text in "st" and rank > 2):
         raise Dull
-    c = d.h.dims[1]
-    shape = (c, *[ONE] * (rank - 2))
-    named = d.pick("bn", "norm")
-    mean = d.input((c,), f"{named}_running_mean")
-    spread = d.input((c,), f"{named}_running_var", low=0.1)
-    weight, bias = (d.input((c,), f"{named}_{one}") for one in ("weight", "bias"))
-    wide = [
-        View(dims=shape, args=(p,), python=PASSED, place=keep(0))
-        for p in (mean, spread, weight, bias)
-    ]
+    wide = of_channels(d, d.pick("bn", "norm"))
     d.ops.append("batch_norm")
     return d.each(
         "({0} - {1}) * rsqrtf({2} + 1e-05f) * {3} + {4}",

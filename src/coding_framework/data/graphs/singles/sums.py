@@ -16,6 +16,7 @@ from coding_framework.data.graphs.nodes import (
     Places,
     View,
 )
+from coding_framework.data.graphs.singles.loops import of_channels
 from coding_framework.data.graphs.singles.values import new_input, pairwise_loss
 from coding_framework.data.graphs.texts import bracketed, elements_of
 
@@ -31,6 +32,20 @@ def _require_plain(d: Draw, *ranks: int) -> None:
     """Raises Dull where the tensor in hand is no input of such a rank, or has an axis of one."""
     if len(d.h.dims) not in ranks or not isinstance(d.h, Given) or any(e.is_one for e in d.h.dims):
         raise Dull
+
+
+def _within(d: Draw, x: Node, name: str, axes: tuple[int, ...], *, kept: bool = True) -> Head:
+    """A reduction that what follows says in Python."""
+    found = d.reduce(x, name, axes, keepdim=kept)
+    found.plan, found.python = f"{{0}}.{name}(dim={axes}, keepdim={kept})", PASSED
+    return found
+
+
+def _gaps(d: Draw, axes: tuple[int, ...]) -> tuple[Head, Node]:
+    """The mean, and the squares of what is left without it."""
+    mean = _within(d, d.h, "mean", axes)
+    gaps = d.each("square({0} - {1})", PASSED, d.h, mean, plan="({0} - {1}) ** 2")
+    return mean, gaps
 
 
 def einsum(d: Draw) -> Node:
@@ -116,24 +131,14 @@ def batch_statistics(d: Draw) -> Node:
         or (rank > 2 and "c" not in d.sizes)
     ):
         raise Dull
-    c = d.h.dims[1]
     axes = (0, *range(2, rank))
-    mean = d.reduce(d.h, "mean", axes, keepdim=True)
-    mean.plan, mean.python = f"{{0}}.mean(dim={axes}, keepdim=True)", PASSED
-    gap = d.each("square({0} - {1})", PASSED, d.h, mean, plan="({0} - {1}) ** 2")
-    spread = d.reduce(gap, "mean", axes, keepdim=True)
-    spread.plan, spread.python = f"{{0}}.mean(dim={axes}, keepdim=True)", PASSED
-    named = d.pick("bn", "norm", "bn1")
-    members = ("running_mean", "running_var", "weight", "bias")
-    given = [d.input((c,), f"{named}_{one}") for one in members]
-    given[1].low = 0.1
-    wide = [
-        View(dims=(c, *[ONE] * (rank - 2)), args=(p,), python=PASSED, place=keep(0)) for p in given
-    ]
+    mean, gaps = _gaps(d, axes)
+    variance = _within(d, gaps, "mean", axes)
+    wide = of_channels(d, d.pick("bn", "norm", "bn1"))
     d.ops[-2:] = ["batch_norm"]
     return d.each(
         "({0} - {1}) * rsqrtf({2} + 1e-05f) * {5} + {6}",
-        "F.batch_norm({0}, {3}, {4}, weight={5}, bias={6}, training=True)", d.h, mean, spread,
+        "F.batch_norm({0}, {3}, {4}, weight={5}, bias={6}, training=True)", d.h, mean, variance,
         *wide, plan="({0} - {1}) * torch.rsqrt({2} + 1e-05) * {5} + {6}",
     )  # fmt: skip
 
@@ -144,16 +149,13 @@ def instance_norm(d: Draw) -> Node:
     if rank not in (3, 4) or any(e.is_one for e in d.h.dims) or "c" not in d.sizes:
         raise Dull
     axes = tuple(range(2, rank))
-    mean = d.reduce(d.h, "mean", axes, keepdim=True)
-    mean.plan, mean.python = f"{{0}}.mean(dim={axes}, keepdim=True)", PASSED
-    gap = d.each("square({0} - {1})", PASSED, d.h, mean, plan="({0} - {1}) ** 2")
-    spread = d.reduce(gap, "mean", axes, keepdim=True)
-    spread.plan, spread.python = f"{{0}}.mean(dim={axes}, keepdim=True)", PASSED
+    mean, gaps = _gaps(d, axes)
+    variance = _within(d, gaps, "mean", axes)
     d.ops[-2:] = ["instance_norm"]
     said = d.pick("F.instance_norm({0})", "F.instance_norm({0}, eps=1e-5)",
                   "F.instance_norm({0}, None, None, None, None, True, 0.1, 1e-05)")  # fmt: skip
     return d.each(
-        "({0} - {1}) * rsqrtf({2} + 1e-05f)", said, d.h, mean, spread,
+        "({0} - {1}) * rsqrtf({2} + 1e-05f)", said, d.h, mean, variance,
         plan="({0} - {1}) * torch.rsqrt({2} + 1e-05)",
     )  # fmt: skip
 
@@ -194,12 +196,9 @@ def spread(d: Draw) -> Node:
     inner = [d.h.dims[a] for a in axes]
     if any(e.is_one for e in inner):
         raise Dull
-    mean = d.reduce(d.h, "mean", axes, keepdim=True)
-    mean.plan, mean.python = f"{{0}}.mean(dim={axes}, keepdim=True)", PASSED
-    gap = d.each("square({0} - {1})", PASSED, d.h, mean, plan="({0} - {1}) ** 2")
+    _, gaps = _gaps(d, axes)
     kept = d.rng.random() < 0.6
-    total = d.reduce(gap, "sum", axes, keepdim=kept)
-    total.plan, total.python = f"{{0}}.sum(dim={axes}, keepdim={kept})", PASSED
+    total = _within(d, gaps, "sum", axes, kept=kept)
     name = d.pick("var", "std", "std")
     whole = d.rng.random() < 0.4
     by = bracketed(elements_of(inner) if whole else f"{elements_of(inner)} - 1")

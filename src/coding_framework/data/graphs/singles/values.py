@@ -165,9 +165,8 @@ def _with_tensor(d: Draw) -> Node:
     rng, dims = d.rng, d.h.dims
     if len(d.inputs) + len(d.layers) > 3 or not dims:
         raise Dull
-    if [e.is_one or e == full for e, full in zip(dims, d.axes, strict=False)] == [True] * len(
-        d.axes
-    ):
+    of_axes = len(dims) >= len(d.axes)
+    if of_axes and all(e.is_one or e == own for e, own in zip(dims, d.axes, strict=False)):
         dims = d.axes  # it may be broadcast itself
     y: Given
     form = rng.random()
