@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -126,15 +127,24 @@ async def _converse(
             if apart is not None:
                 whole = await _in_parts(apart, options, workflow, judge, folder, screen)
                 return whole, _chosen(whole)
-            state = None
-            async for event in workflow.stream(task, conversation_id=options.conversation_id):
-                screen.show(event)
-                state = event.state or state
-        assert state is not None, "a stream ends with the conversation"
+            state = await _shown(workflow, task, options.conversation_id, screen.show)
         if options.candidates == 1:
             return state, _chosen(state)
         screen.tell("judging the fastest kernels again")
         return state, await _confirmed(state, options.judge)
+
+
+async def _shown(
+    workflow: CUDAKernelWorkflow, task: Task, conversation_id: str,
+    show: Callable[[WorkflowEvent], None],
+) -> CUDAConversationState:  # fmt: skip
+    """`workflow.run`, event by event."""
+    state = None
+    async for event in workflow.stream(task, conversation_id=conversation_id):
+        show(event)
+        state = event.state or state
+    assert state is not None, "a stream ends with the conversation"
+    return state
 
 
 async def _in_parts(
@@ -146,13 +156,8 @@ async def _in_parts(
     screen.tell(f"parts: {parts}")
 
     async def converse(part: Task, name: str) -> CUDAConversationState:
-        state = None
-        conversation_id = f"{options.conversation_id}-{name}"
-        async for event in workflow.stream(part, conversation_id=conversation_id):
-            screen.show_part(part, event)
-            state = event.state or state
-        assert state is not None, "a stream ends with the conversation"
-        return state
+        show = partial(screen.show_part, part)
+        return await _shown(workflow, part, f"{options.conversation_id}-{name}", show)
 
     def told(solved: Solved) -> None:
         part, kernel = solved.part, solved.kernel
