@@ -6,7 +6,7 @@
 #       pieces that it may carry, together at most $PIECE, those of the model first. WHEELS: a folder of wheels and Debian packages.
 #       FOLDER: the base model as Hugging Face has it; its weights stay here, from_gguf.py makes them there.
 #       PARTS: what `learning.py pack` wrote of the runs before. $KERNELBENCH: a checkout, for arms that need one. $BEFORE: a stored policy,
-#       for arms behind before:. $POLICY: one in the place of experiments/learning/policy. $FOUND: found.jsonl of a search by the same policy, which goes on from it.
+#       for arms behind before:, and which those of --beside begin with. $POLICY: one in the place of experiments/learning/policy. $FOUND: found.jsonl of a search by the same policy, which goes on from it.
 #       $MIXTURE: the folder where `learning.py sft --until mixture` made SFT's examples.
 #   there, in the folder $AWAY (/tmp/away), where start.tar was unpacked first:
 #   offline.sh start SECONDS ARM ...   half_hour.py with these arms, in the background, until so long after this call; where
@@ -126,7 +126,9 @@ beforehand() { # while SFT has the GPU
   fi
 }
 on_the_second() { # ARM ...: of the packed policies, on the second GPU; then the modules that people use, by the first of them
-  restored "$beside" "$AWAY/half/learning_beside" "$AWAY/policy" "$AWAY"/policies/*
+  from=$AWAY/before
+  [ -d "$from" ] || from=$AWAY/policy
+  restored "$beside" "$AWAY/half/learning_beside" "$from" "$AWAY"/policies/*
   until [ -e "$AWAY/late.done" ]; do sleep 0.3; done
   arms_of 1 "$beside" "$AWAY/half/learning_beside" "$@"
   ! has people || arms_of 1 "$plan" "$before" people

@@ -203,15 +203,17 @@ def test_a_gpu_learns_by_a_plan_and_answers_beside_the_policy_before(
                     ignore=shutil.ignore_patterns("policy*"))  # fmt: skip
     (made / "policies" / "rl-0").mkdir(parents=True)
     (made / "policies" / "rl-0" / "start.json").write_text("{}")
-    (made / "policy").mkdir()
-    (made / "policy" / "start.json").write_text("{}")
+    for policy in ("policy", "before"):
+        (made / policy).mkdir()
+        (made / policy / "start.json").write_text("{}")
     for name in ("examples.jsonl", "manifest.json"):
         (made / "mixture").mkdir(exist_ok=True)
         (made / "mixture" / name).write_text('{"examples": 1}')
     (away / "wheels" / "one-1.whl").write_text("")
     packed = {
         "tree.tar.xz": ("main", "cJf", "main/experiments"), "model.tar.xz": ("", "cJf", "mixture"),
-        "in/piece.late.0": ("", "cf", "late"), "in/piece.policy.0": ("", "cf", "policy policies"),
+        "in/piece.late.0": ("", "cf", "late"),
+        "in/piece.policy.0": ("", "cf", "policy policies before"),
         "in/piece.mixture.0": ("", "cJf", "mixture"),
     }  # fmt: skip
     for name, (within, flag, what) in packed.items():
@@ -244,7 +246,7 @@ def test_a_gpu_learns_by_a_plan_and_answers_beside_the_policy_before(
         f"0 learning.py people --then sizes {graphs} {learnt}",
         f"{int(beside)} learning.py people {graphs} {before}",
         *([
-            f" learning.py restore {away}/policy --merge {control} {of_beside}",
+            f" learning.py restore {away}/before --merge {control} {of_beside}",
             f" learning.py restore {away}/policies/rl-0 --merge {control} {of_beside}",
             f"1 learning.py control --then rl {control} {of_beside}",
         ] if beside else []),
